@@ -1,0 +1,79 @@
+//! Bytes at offsets. This floor knows nothing of objects.
+//!
+//! Everything above talks to [`Device`]: a regular file or a raw block device, memory, or one of
+//! them behind the faulty wrapper. A simulated disk on virtual time stands behind the same seam.
+
+use std::io;
+
+use bytes::Bytes;
+
+/// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`].
+///
+/// The blocking calls run on the caller's thread. [`Device::submit`] hands over a batch and returns at
+/// once; each request's `done` is called exactly once, from a thread of the device's choice (possibly
+/// the caller's, before `submit` returns), and must not block.
+pub trait Device: Send + Sync {
+    /// Usable bytes; fixed for the life of the device.
+    fn capacity(&self) -> u64;
+
+    /// Smallest unit of reading and writing, in bytes; a power of two.
+    fn block_size(&self) -> usize;
+
+    /// Fills `buf` from `offset`.
+    ///
+    /// # Errors
+    /// Any error of the medium; `InvalidInput` for an unaligned or out-of-range request.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all of `buf` at `offset`. Not durable before the next [`Device::sync`].
+    ///
+    /// # Errors
+    /// As [`Device::read`].
+    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()>;
+
+    /// Makes every write that completed before this call durable.
+    ///
+    /// # Errors
+    /// An error means that nothing is known of any write since the last successful sync.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Tells the device that a range holds nothing of value. A hint; the default does nothing.
+    ///
+    /// # Errors
+    /// Any error of the medium.
+    fn discard(&self, _offset: u64, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Starts a batch; see the trait's description for when and where `done` runs.
+    fn submit(&self, batch: Vec<Request>);
+
+    /// What runs behind the seam, for logs and metrics: `io_uring`, `pread pool`, `memory` ...
+    fn backend(&self) -> String;
+}
+
+/// One asynchronous operation of a batch.
+pub struct Request {
+    /// Byte offset; ignored by [`Op::Sync`].
+    pub offset: u64,
+    /// What to do.
+    pub op: Op,
+    /// Called exactly once with the outcome.
+    pub done: Done,
+}
+
+/// Called with the outcome of a [`Request`]: for a read, the filled buffer; otherwise an empty one.
+pub type Done = Box<dyn FnOnce(io::Result<AlignedBuf>) + Send>;
+
+/// What a [`Request`] asks for.
+pub enum Op {
+    /// Fill this buffer and hand it to `done`.
+    Read(AlignedBuf),
+    /// Write these bytes; their address must be aligned to the block size, as slices of an [`AlignedBuf`] at block offsets are.
+    Write(Bytes),
+    /// As [`Device::sync`], for the writes whose `done` ran before this request was submitted.
+    Sync,
+}
+
+/// Placeholder: heap bytes whose address is a multiple of 4096.
+pub struct AlignedBuf;
