@@ -3,9 +3,20 @@
 //! Everything above talks to [`Device`]: a regular file or a raw block device, memory, or one of
 //! them behind the faulty wrapper. A simulated disk on virtual time stands behind the same seam.
 
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod buf;
+mod clock;
+mod inline;
+mod memory;
+
 use std::io;
 
 use bytes::Bytes;
+
+pub use buf::{ALIGN, AlignedBuf, BufPool};
+pub use clock::Clock;
+pub use memory::MemoryDevice;
 
 /// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`].
 ///
@@ -75,5 +86,21 @@ pub enum Op {
     Sync,
 }
 
-/// Placeholder: heap bytes whose address is a multiple of 4096.
-pub struct AlignedBuf;
+/// Refuses what is unaligned or outside the device, with the numbers in the message.
+pub(crate) fn check_request(
+    capacity: u64,
+    block_size: usize,
+    offset: u64,
+    len: u64,
+) -> io::Result<()> {
+    let block = block_size as u64;
+    let why = if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
+        format!("not aligned to the block size {block}")
+    } else if offset.checked_add(len).is_none_or(|end| end > capacity) {
+        format!("outside the device of {capacity} bytes")
+    } else {
+        return Ok(());
+    };
+    let what = format!("request at {offset} of {len} bytes is {why}");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}

@@ -1,0 +1,433 @@
+//! Aligned memory that direct I/O can use, and the pool it goes home to.
+//!
+//! Invariants:
+//! - the address of an [`AlignedBuf`] is a multiple of [`ALIGN`] and its bytes are always initialised;
+//! - a buffer owns its memory alone: the pool holds only memory that no buffer refers to;
+//! - the pool never keeps more idle bytes than it was told to.
+//!
+//! Why a pool: a fresh 256 KiB buffer costs a zeroing pass and up to 64 page faults, more than the
+//! system call that fills it.
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+/// Alignment of every [`AlignedBuf`], in bytes. No common device asks direct I/O for more.
+pub const ALIGN: usize = 4096;
+
+/// Heap bytes whose address is a multiple of [`ALIGN`]; the memory returns to its [`BufPool`], if it
+/// has one, when the buffer is dropped, also when a [`Bytes`] owned it.
+pub struct AlignedBuf {
+    ptr: NonNull<u8>,
+    len: usize,
+    /// Bytes allocated at `ptr`; 0 for a buffer without memory, whose `ptr` then dangles.
+    capacity: usize,
+    home: Option<Arc<PoolInner>>,
+}
+
+// SAFETY: the buffer owns its bytes alone and hands out references by the usual borrow rules, as a
+// `Box<[u8]>` does; the pool behind `home` is `Send + Sync`.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: as above; `&AlignedBuf` gives only shared access to plain bytes.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    /// A buffer of length 0 that owns no memory.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self {
+            ptr: NonNull::dangling(),
+            len: 0,
+            capacity: 0,
+            home: None,
+        }
+    }
+
+    /// `len` zero bytes. The length may be anything; direct I/O wants a multiple of the block size.
+    ///
+    /// # Panics
+    /// If `len` is above `isize::MAX` rounded down to pages. Running out of memory aborts, as for `Vec`.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        if len == 0 {
+            return Self::empty();
+        }
+        let capacity = len.next_multiple_of(ALIGN);
+        Self {
+            ptr: allocate_zeroed(capacity),
+            len,
+            capacity,
+            home: None,
+        }
+    }
+
+    /// A copy of `bytes` at an aligned address.
+    #[must_use]
+    pub fn copy_from(bytes: &[u8]) -> Self {
+        let mut buf = Self::zeroed(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+
+    /// Bytes of memory held, at least [`len`](slice::len): what a memory budget should count.
+    #[must_use]
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Shortens the buffer to `len`; does nothing if it is already shorter. The memory stays held.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Freezes the buffer into [`Bytes`] without copying; slices at block offsets stay aligned.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        if self.is_empty() {
+            Bytes::new()
+        } else {
+            Bytes::from_owner(self)
+        }
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if self.capacity == 0 {
+            return;
+        }
+        let memory = Memory {
+            ptr: self.ptr,
+            capacity: self.capacity,
+        };
+        match self.home.take() {
+            Some(pool) => pool.put(memory),
+            None => drop(memory),
+        }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `ptr` is valid for `len <= capacity` initialised bytes (or dangling and `len` 0),
+        // and no `&mut` to them exists while `self` is borrowed.
+        unsafe { slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `&mut self` makes the access exclusive.
+        unsafe { slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for AlignedBuf {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl Default for AlignedBuf {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl From<AlignedBuf> for Bytes {
+    fn from(buf: AlignedBuf) -> Self {
+        buf.into_bytes()
+    }
+}
+
+impl fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AlignedBuf")
+            .field("len", &self.len)
+            .field("capacity", &self.capacity)
+            .field("pooled", &self.home.is_some())
+            .finish()
+    }
+}
+
+/// Lends buffers and keeps returned memory for the next taker. Clones share the same memory.
+///
+/// Sizes are rounded up to four steps per power of two (4, 8, 12, 16, 20, 24, 28, 32, 40 KiB ...), so a
+/// buffer holds at most a quarter more memory than it was asked for, and buffers of similar lengths
+/// share idle memory. Above [`BufPool::MAX_POOLED`] buffers are plain allocations.
+#[derive(Clone)]
+pub struct BufPool {
+    inner: Arc<PoolInner>,
+}
+
+impl BufPool {
+    /// Longest buffer that is kept for reuse, in bytes.
+    pub const MAX_POOLED: usize = 4 << 20;
+
+    /// A pool that keeps at most `max_idle_bytes` of memory that no one is using.
+    #[must_use]
+    pub fn new(max_idle_bytes: usize) -> Self {
+        let classes = class_of(Self::MAX_POOLED) + 1;
+        let idle = (0..classes).map(|_| Mutex::new(Vec::new())).collect();
+        Self {
+            inner: Arc::new(PoolInner {
+                idle,
+                idle_bytes: AtomicUsize::new(0),
+                max_idle_bytes,
+            }),
+        }
+    }
+
+    /// A buffer of `len` bytes. **Its contents are not zeroed**: they are zeros the first time and
+    /// afterwards whatever an earlier holder left there, so write before you read or publish.
+    ///
+    /// # Panics
+    /// As [`AlignedBuf::zeroed`].
+    #[must_use]
+    pub fn take(&self, len: usize) -> AlignedBuf {
+        if len == 0 || len > Self::MAX_POOLED {
+            return AlignedBuf::zeroed(len);
+        }
+        let class = class_of(len);
+        let memory = self
+            .inner
+            .get(class)
+            .unwrap_or_else(|| Memory::zeroed(class_len(class)));
+        let (ptr, capacity) = memory.into_parts();
+        AlignedBuf {
+            ptr,
+            len,
+            capacity,
+            home: Some(Arc::clone(&self.inner)),
+        }
+    }
+
+    /// Bytes kept for the next takers.
+    #[must_use]
+    pub fn idle_bytes(&self) -> usize {
+        self.inner.idle_bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for BufPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BufPool")
+            .field("idle_bytes", &self.idle_bytes())
+            .field("max_idle_bytes", &self.inner.max_idle_bytes)
+            .finish()
+    }
+}
+
+struct PoolInner {
+    /// Idle memory per size class; most recently used last, because it is warm in the CPU's cache.
+    idle: Box<[Mutex<Vec<Memory>>]>,
+    /// Sum of the capacities in `idle`, plus what `put` is about to add.
+    idle_bytes: AtomicUsize,
+    max_idle_bytes: usize,
+}
+
+impl PoolInner {
+    fn get(&self, class: usize) -> Option<Memory> {
+        let memory = self.idle[class].lock().pop()?;
+        self.idle_bytes
+            .fetch_sub(memory.capacity, Ordering::Relaxed);
+        Some(memory)
+    }
+
+    fn put(&self, memory: Memory) {
+        let size = memory.capacity;
+        // Reserve before inserting, so that the bound holds however many threads return at once.
+        let reserved = self
+            .idle_bytes
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |idle| {
+                idle.checked_add(size)
+                    .filter(|&sum| sum <= self.max_idle_bytes)
+            })
+            .is_ok();
+        if reserved {
+            self.idle[class_of(size)].lock().push(memory);
+        }
+    }
+}
+
+/// Memory that no buffer refers to; freed on drop.
+struct Memory {
+    ptr: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: plain owned memory, as a `Box<[u8]>`.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn zeroed(capacity: usize) -> Self {
+        Self {
+            ptr: allocate_zeroed(capacity),
+            capacity,
+        }
+    }
+
+    fn into_parts(self) -> (NonNull<u8>, usize) {
+        let parts = (self.ptr, self.capacity);
+        std::mem::forget(self);
+        parts
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: `ptr` came from `allocate_zeroed(capacity)`, which used the same layout, and this is
+        // its only owner. The layout was valid then, so it is now.
+        unsafe {
+            alloc::dealloc(
+                self.ptr.as_ptr(),
+                Layout::from_size_align_unchecked(self.capacity, ALIGN),
+            );
+        }
+    }
+}
+
+/// `capacity` (not 0) zeroed bytes at a multiple of `ALIGN`.
+fn allocate_zeroed(capacity: usize) -> NonNull<u8> {
+    debug_assert!(capacity != 0);
+    let layout = Layout::from_size_align(capacity, ALIGN).expect("buffer longer than memory");
+    // SAFETY: the size is not 0: every caller rounds a non-zero length up.
+    let ptr = unsafe { alloc::alloc_zeroed(layout) };
+    NonNull::new(ptr).unwrap_or_else(|| alloc::handle_alloc_error(layout))
+}
+
+/// The smallest class whose buffers hold `len` bytes (`len` not 0).
+///
+/// Classes 0..4 are 1..=4 pages; from there each power of two is split in four.
+const fn class_of(len: usize) -> usize {
+    let last_page = (len - 1) / ALIGN;
+    if last_page < 4 {
+        return last_page;
+    }
+    let exponent = last_page.ilog2() as usize;
+    let step = exponent - 2;
+    (exponent - 1) * 4 + ((last_page >> step) & 3)
+}
+
+/// Bytes held by a buffer of this class.
+const fn class_len(class: usize) -> usize {
+    let pages = if class < 4 {
+        class + 1
+    } else {
+        let step = class / 4 - 1;
+        (4 + class % 4 + 1) << step
+    };
+    pages * ALIGN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_tight_and_agree_both_ways() {
+        let kib: Vec<usize> = (0..20).map(|class| class_len(class) / 1024).collect();
+        let steps = [
+            4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256,
+        ];
+        assert_eq!(kib, steps);
+        for len in (1..BufPool::MAX_POOLED).step_by(509) {
+            let size = class_len(class_of(len));
+            let pages = len.next_multiple_of(ALIGN);
+            assert!(
+                size >= pages && size <= pages + pages / 4,
+                "{len} got {size}"
+            );
+            assert_eq!(class_of(size), class_of(len));
+        }
+        assert_eq!(
+            class_len(class_of(BufPool::MAX_POOLED)),
+            BufPool::MAX_POOLED
+        );
+    }
+
+    #[test]
+    fn a_buffer_is_aligned_zeroed_and_of_the_asked_length() {
+        for len in [1, 512, 4096, 12_288, 1 << 20] {
+            let buf = AlignedBuf::zeroed(len);
+            assert_eq!(buf.len(), len);
+            assert_eq!(buf.as_ptr() as usize % ALIGN, 0);
+            assert!(buf.iter().all(|&b| b == 0));
+        }
+        assert!(AlignedBuf::zeroed(0).is_empty());
+        assert_eq!(&AlignedBuf::copy_from(b"abc")[..], b"abc");
+    }
+
+    #[test]
+    fn memory_comes_home_also_from_bytes() {
+        let pool = BufPool::new(1 << 20);
+        let mut buf = pool.take(10_000);
+        buf[0] = 7;
+        let address = buf.as_ptr();
+        let whole = buf.into_bytes();
+        let part = whole.slice(4096..8192);
+        assert_eq!(part.as_ptr() as usize, address as usize + 4096);
+        drop(whole);
+        assert_eq!(pool.idle_bytes(), 0, "a slice still holds the memory");
+        drop(part);
+        assert_eq!(pool.idle_bytes(), 12_288);
+        let again = pool.take(12_000);
+        assert_eq!(
+            (again.as_ptr(), again[0]),
+            (address, 7),
+            "reused, not zeroed"
+        );
+    }
+
+    #[test]
+    fn idle_memory_is_bounded() {
+        let pool = BufPool::new(3 * 4096);
+        let bufs: Vec<_> = (0..8).map(|_| pool.take(4096)).collect();
+        drop(bufs);
+        assert_eq!(pool.idle_bytes(), 3 * 4096);
+        drop(pool.take(BufPool::MAX_POOLED + 1));
+        assert_eq!(pool.idle_bytes(), 3 * 4096);
+    }
+
+    #[test]
+    fn a_buffer_may_outlive_its_pool() {
+        let pool = BufPool::new(4096);
+        let mut buf = pool.take(4096);
+        drop(pool);
+        buf[4095] = 1;
+        assert_eq!(buf[4095], 1);
+    }
+
+    #[test]
+    fn threads_share_a_pool() {
+        let pool = BufPool::new(64 * 4096);
+        std::thread::scope(|scope| {
+            for id in 0..4u8 {
+                let pool = pool.clone();
+                scope.spawn(move || {
+                    for round in 0..200 {
+                        let mut buf = pool.take(4096 * (1 + round % 3));
+                        buf.fill(id);
+                        assert!(buf.iter().all(|&b| b == id));
+                    }
+                });
+            }
+        });
+        assert!(pool.idle_bytes() <= 64 * 4096);
+    }
+}
