@@ -1,0 +1,156 @@
+//! What can go wrong, named. Every message says the place and the mend.
+//!
+//! A [`Refusal`] is the engine declining a put it was asked for; a [`Miss`] is a get that found
+//! nothing it may return. Neither is a fault: both are counted by name in the statistics.
+
+use std::{fmt, io, sync::Arc};
+
+use serde::Serialize;
+
+/// The result of the engine's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device failed. After a failed write or sync the volume takes no more writes.
+    #[error("{place}: {source}")]
+    Io {
+        /// What was being done, and where: path, offset.
+        place: String,
+        /// The device's own words.
+        source: Arc<io::Error>,
+    },
+    /// Store mode only: no room for this object without dropping another.
+    #[error("the store is full: {needed} bytes needed, {free} free; delete objects or open it with a larger capacity")]
+    Full {
+        /// Device bytes the object needs.
+        needed: u64,
+        /// Device bytes still free, reclaimable ones included.
+        free: u64,
+    },
+    /// The put was declined; the object is not in the store.
+    #[error("put refused: {0}")]
+    Refused(Refusal),
+    /// Persistent bytes that should be there are not, or fail their checksum.
+    #[error("{place} is damaged: {why}; {mend}")]
+    Damaged {
+        /// Path and zone.
+        place: String,
+        /// What does not fit.
+        why: String,
+        /// What to do about it.
+        mend: String,
+    },
+    /// The store was written by another version of the format.
+    #[error("{place} has format version {found}, this build reads {supported}; use the build that wrote it, or remove the file to start empty")]
+    Version {
+        /// Path.
+        place: String,
+        /// Version on the device.
+        found: u32,
+        /// Version of this build.
+        supported: u32,
+    },
+    /// An option that cannot work.
+    #[error("option {name}: {why}")]
+    Option {
+        /// Name of the option.
+        name: &'static str,
+        /// What is wrong with its value, and what would do.
+        why: String,
+    },
+    /// Key or metadata outside the limits of the format.
+    #[error("{what} of {len} bytes is outside 1..={max}")]
+    Limit {
+        /// `key` or `metadata`.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The longest allowed.
+        max: usize,
+    },
+    /// The store was closed, or its device was dropped after a failure.
+    #[error("the store is closed")]
+    Closed,
+    /// The fetch given to `get_or_fetch` failed, for this caller or for the one it waited for.
+    #[error("fetch failed: {0}")]
+    Fetch(String),
+}
+
+/// Why a put was declined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The admission filter said no.
+    NotAdmitted,
+    /// Larger than a quarter of the device.
+    TooLarge,
+    /// Already past its expiry.
+    Expired,
+    /// No clean buffer: the device cannot keep up, and the caller chose not to wait.
+    Busy,
+    /// Reclaim could not make room in time.
+    NoCleanSpace,
+    /// The index has reached its share of the memory given.
+    IndexFull,
+    /// The volume stopped writing after a device failure.
+    ReadOnly,
+}
+
+/// Why a get found nothing it may return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Miss {
+    /// No such key.
+    Absent,
+    /// There, but past its expiry.
+    Expired,
+    /// The bytes read belong to another key or an older use of the place.
+    KeyMismatch,
+    /// The bytes read fail their checksum.
+    Checksum,
+    /// The device could not be read.
+    ReadError,
+    /// A chunk of a large object is gone.
+    ChunkMissing,
+}
+
+macro_rules! kebab_display {
+    ($($name:ident { $($variant:ident => $text:literal),+ $(,)? })+) => {$(
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $text),+ })
+            }
+        }
+    )+};
+}
+
+kebab_display! {
+    Refusal {
+        NotAdmitted => "not admitted by the filter",
+        TooLarge => "too large for this device",
+        Expired => "already expired",
+        Busy => "the device cannot keep up",
+        NoCleanSpace => "no clean space",
+        IndexFull => "the index has used its memory",
+        ReadOnly => "the device failed, writing has stopped",
+    }
+    Miss {
+        Absent => "absent",
+        Expired => "expired",
+        KeyMismatch => "key mismatch",
+        Checksum => "checksum",
+        ReadError => "read error",
+        ChunkMissing => "chunk missing",
+    }
+}
+
+impl Error {
+    pub(crate) fn io(place: impl Into<String>, source: io::Error) -> Self {
+        Self::Io { place: place.into(), source: Arc::new(source) }
+    }
+}

@@ -1,0 +1,218 @@
+//! Everything a store can be told at opening: first what changes behaviour, then what changes speed.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use picaflor_device::{Clock, Device};
+
+/// What happens when the device is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Mode {
+    /// The oldest objects that nobody used make room: a put is never refused for space.
+    #[default]
+    Cache,
+    /// Nothing leaves by itself: a put that does not fit is [`crate::Error::Full`].
+    Store,
+}
+
+/// How much acknowledged work a crash may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// What the device happens to have. Deletes keep their own bound.
+    None,
+    /// At most this much time, and at most this many puts, whichever comes first.
+    Bounded {
+        /// Longest time an acknowledged put may stay volatile.
+        time: Duration,
+        /// Most puts that may be volatile at once.
+        puts: u64,
+    },
+    /// A put returns when it is durable; concurrent puts share one sync (group commit).
+    EveryPut,
+}
+
+impl Default for Durability {
+    fn default() -> Self {
+        Self::Bounded { time: Duration::from_secs(1), puts: u64::MAX }
+    }
+}
+
+/// Who runs the flusher, the reclaimer, the checkpointer and the scrubber.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Daemons {
+    /// Threads of the store's own.
+    #[default]
+    Threads,
+    /// The caller, through [`crate::Store::step`]: one thread, repeatable. For simulators and tests.
+    Manual,
+}
+
+/// Where a store's bytes are.
+#[derive(Clone)]
+pub enum Place {
+    /// A regular file (made if absent) or a raw block device.
+    Path(PathBuf),
+    /// Any device: memory, faulty, simulated.
+    Device(Arc<dyn Device>),
+}
+
+/// Asked before a put whether the object deserves room: key, and body length where it is known.
+pub type Admission = Arc<dyn Fn(&[u8], Option<u64>) -> bool + Send + Sync>;
+
+/// Told of each object that leaves: its key and why.
+pub type EvictionListener = Arc<dyn Fn(&[u8], Departure) + Send + Sync>;
+
+/// Why an object left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Departure {
+    /// Its place was needed.
+    Evicted,
+    /// It was past its expiry when its place was reclaimed or it was asked for.
+    Expired,
+    /// Its bytes no longer verify.
+    Damaged,
+}
+
+/// How to open a store. Start from [`Options::new`] or [`Options::preset`].
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    // Behaviour.
+    /// One place, or several devices as one: a group then lives on one of them.
+    pub places: Vec<Place>,
+    /// Hard cap of device bytes, divided evenly among the places; 0 takes each existing file's or
+    /// device's own size. Default 1 GiB for a new file.
+    pub capacity: u64,
+    /// Hard cap of memory in bytes: index, buffers and memory tier together. Default 256 MiB.
+    pub memory: u64,
+    /// Default [`Mode::Cache`].
+    pub mode: Mode,
+    /// Default: at most one second.
+    pub durability: Durability,
+    /// Longest time a delete may stay volatile. Default 1 s.
+    pub delete_time: Duration,
+    /// Most deletes that may be volatile at once; 1 makes every delete durable before it returns. Default 1,000.
+    pub delete_count: u64,
+    /// Expiry of objects put without one. Default none.
+    pub default_ttl: Option<Duration>,
+    /// Default: everything is admitted.
+    pub admission: Option<Admission>,
+    /// Default: nobody is told.
+    pub eviction_listener: Option<EvictionListener>,
+    /// Opens without writing a byte; puts are refused. Default false.
+    pub read_only: bool,
+
+    // Performance.
+    /// Bytes of a cluster, the unit of writing: a power of two, 64 KiB to 4 MiB. Fixed when the store is
+    /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer.
+    pub cluster: u32,
+    /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16.
+    pub open_buffers: usize,
+    /// Default [`Daemons::Threads`].
+    pub daemons: Daemons,
+    /// Default the real clock.
+    pub clock: Clock,
+}
+
+impl Options {
+    /// The default preset on the file or block device at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self::at(Place::Path(path.into()))
+    }
+
+    /// The default preset on any device.
+    pub fn on(device: Arc<dyn Device>) -> Self {
+        Self::at(Place::Device(device))
+    }
+
+    fn at(place: Place) -> Self {
+        Self {
+            places: vec![place],
+            capacity: 0,
+            memory: 256 << 20,
+            mode: Mode::Cache,
+            durability: Durability::default(),
+            delete_time: Duration::from_secs(1),
+            delete_count: 1000,
+            default_ttl: None,
+            admission: None,
+            eviction_listener: None,
+            read_only: false,
+            cluster: 256 << 10,
+            open_buffers: 16,
+            daemons: Daemons::Threads,
+            clock: Clock::real(),
+        }
+    }
+
+    /// Sets the hard cap of device bytes.
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = bytes;
+        self
+    }
+
+    /// Sets the hard cap of memory bytes.
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Sets the mode.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Sets how much a crash may cost.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("places", &self.places.len())
+            .field("capacity", &self.capacity)
+            .field("memory", &self.memory)
+            .field("mode", &self.mode)
+            .field("durability", &self.durability)
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
+    }
+}
+
+/// When an object stops being worth returning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Expiry {
+    /// The store's `default_ttl`, or never.
+    #[default]
+    Default,
+    /// Never.
+    Never,
+    /// Milliseconds since the Unix epoch.
+    At(u64),
+    /// From now.
+    After(Duration),
+}
+
+/// What goes with one object, beside its key and body.
+#[derive(Debug, Clone, Default)]
+pub struct PutOptions {
+    /// The application's bytes, returned with the object; at most 64 KiB.
+    pub metadata: Bytes,
+    /// When it expires.
+    pub expiry: Expiry,
+    /// The group it belongs to; 0 is none.
+    pub group: u32,
+    /// Origin server, as any hash of its name; objects of one server are laid together. 0 is unknown.
+    pub server: u32,
+    /// Key of an object to lie beside, for instance the page that refers to this image.
+    pub neighbour: Option<Bytes>,
+    /// Goes to the device without staying in memory.
+    pub bypass_memory: bool,
+    /// Refuse with [`crate::Refusal::Busy`] rather than wait for the device.
+    pub no_wait: bool,
+}
