@@ -1,0 +1,51 @@
+//! What the rules compare the house with. Edit here, with the reason beside the row, when the house changes.
+
+/// Longest line of a source file, in characters. The same number stands in `rustfmt.toml`.
+pub const WIDTH: usize = 120;
+
+/// Most lines of a production file; inline test modules are not counted. A file that grows past it is asking
+/// for a second room.
+pub const FILE_LINES: usize = 600;
+
+/// Which of our crates a crate may name in its `[dependencies]`: arrows point to the ground floor only.
+/// In `[dev-dependencies]` it may also name whatever those use in turn.
+pub const CRATES: &[(&str, &[&str])] = &[
+    ("picaflor-device", &[]),
+    ("picaflor-format", &[]),
+    ("picaflor", &["picaflor-device", "picaflor-format"]),
+    ("picaflor-graph", &["picaflor"]),
+    ("picaflor-proxy", &["picaflor"]),
+    ("picaflor-torture", &["picaflor", "picaflor-device"]),
+    ("picaflor-lab", &["picaflor", "picaflor-device"]),
+    ("picaflor-cli", &["picaflor", "picaflor-device", "picaflor-graph", "picaflor-lab", "picaflor-proxy"]),
+    ("picaflor-tidy", &[]),
+];
+
+/// The floors inside a crate, ground floor first. A module may name modules of its own floor and of those
+/// below; a module that stands on no floor is a finding too. Crates that are not listed are not checked.
+pub const FLOORS: &[(&str, &[&[&str]])] = &[];
+
+/// Where `unsafe` may stand: a folder (ending in `/`) or one exact file, each for a reason.
+pub const UNSAFE: &[&str] = &[
+    // Aligned buffers, io_uring submissions and the descriptors behind them.
+    "crates/device/src/",
+];
+
+/// Words that are taken by another word of the glossary: where the rule looks, the word, what we say instead.
+/// Whole words, any case, in code and comments but not in string literals.
+pub const WORDS: &[(&str, &str, &str)] = &[
+    ("crates/engine/", "segment", "cluster"),
+    ("crates/format/", "segment", "cluster"),
+    ("crates/engine/", "tombstone", "delete log"),
+    ("crates/format/", "tombstone", "delete log"),
+    ("crates/engine/", "memtable", "open buffer"),
+    ("crates/engine/", "garbage collection", "reclaim"),
+    ("crates/engine/", "garbage collector", "reclaim"),
+    ("crates/engine/", "evacuate", "reinsert"),
+    ("", "whitelist", "allow-list"),
+    ("", "blacklist", "deny-list"),
+];
+
+/// What a newcomer is told to type: the README names it, and this file must exist for it to work.
+pub const COMMANDS: &[(&str, &str)] =
+    &[("cargo run --release -- serve", "crates/cli/Cargo.toml"), ("scripts/test", "scripts/test")];
