@@ -1,0 +1,157 @@
+//! Checkpoints: images of index segments in clusters of their own, and the directory that names them.
+//!
+//! ```text
+//! part:       cluster header | payload len 4 | payload crc 4 | segment image | segment image | ...
+//! segment:    number 4 | words 4 | words, 8 bytes each
+//! directory:  cluster header | payload len 4 | payload crc 4 | Directory
+//! ```
+//!
+//! Invariants: parts are written before the directory, the directory before the superblock that names
+//! it; a part or directory is believed only with the sequence number by which it was named.
+
+use crate::{
+    Corrupt, cluster,
+    codec::{put, u32_at, u64_at},
+    journal::Group,
+};
+
+const PAYLOAD: usize = cluster::HEADER + 8;
+
+/// Most payload bytes in one cluster of `cluster` bytes.
+pub const fn room(cluster: usize) -> usize {
+    cluster - PAYLOAD
+}
+
+/// Writes header and payload into a cluster's bytes; what follows is zeroed.
+///
+/// # Panics
+/// If the payload is longer than [`room`].
+pub fn encode_cluster(out: &mut [u8], header: &cluster::Header, payload: &[u8]) {
+    header.encode(out);
+    put(out, cluster::HEADER, (payload.len() as u32).to_le_bytes());
+    put(out, cluster::HEADER + 4, crc32c::crc32c(payload).to_le_bytes());
+    out[PAYLOAD..PAYLOAD + payload.len()].copy_from_slice(payload);
+    out[PAYLOAD + payload.len()..].fill(0);
+}
+
+/// Reads header and payload from a cluster's bytes.
+///
+/// # Errors
+/// [`Corrupt`] for anything but an intact header and payload.
+pub fn decode_cluster(bytes: &[u8]) -> Result<(cluster::Header, &[u8]), Corrupt> {
+    let header = cluster::Header::decode(bytes)?;
+    if bytes.len() < PAYLOAD {
+        return Err(Corrupt::Short);
+    }
+    let len = u32_at(bytes, cluster::HEADER) as usize;
+    let payload = bytes[PAYLOAD..].get(..len).ok_or(Corrupt::Short)?;
+    if crc32c::crc32c(payload) != u32_at(bytes, cluster::HEADER + 4) {
+        return Err(Corrupt::Checksum);
+    }
+    Ok((header, payload))
+}
+
+/// Appends one segment's image to a part's payload.
+pub fn push_segment(payload: &mut Vec<u8>, number: u32, words: impl ExactSizeIterator<Item = u64>) {
+    payload.extend_from_slice(&number.to_le_bytes());
+    payload.extend_from_slice(&(words.len() as u32).to_le_bytes());
+    for word in words {
+        payload.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Bytes that a segment of `words` words takes in a payload.
+pub const fn segment_len(words: usize) -> usize {
+    8 + words * 8
+}
+
+/// Takes the first segment image off a payload: number, words, and the rest.
+///
+/// # Errors
+/// [`Corrupt::Short`] if it is cut off.
+pub fn next_segment(payload: &[u8]) -> Result<(u32, impl Iterator<Item = u64> + '_, &[u8]), Corrupt> {
+    if payload.len() < 8 {
+        return Err(Corrupt::Short);
+    }
+    let words = u32_at(payload, 4) as usize;
+    let end = segment_len(words);
+    let image = payload.get(8..end).ok_or(Corrupt::Short)?;
+    Ok((u32_at(payload, 0), image.chunks_exact(8).map(|w| u64_at(w, 0)), &payload[end..]))
+}
+
+/// What a checkpoint consists of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Directory {
+    /// Next place of the writing cursor, a cluster number.
+    pub cursor: u32,
+    /// Clusters that were open, sealed or in flight when the checkpoint began: recovery looks at them.
+    pub open: Vec<u32>,
+    /// The parts: cluster number and sequence number.
+    pub parts: Vec<(u32, u64)>,
+    /// Settings of all groups.
+    pub groups: Vec<Group>,
+}
+
+impl Directory {
+    /// Encoded bytes.
+    pub fn len(&self) -> usize {
+        16 + self.open.len() * 4 + self.parts.len() * 12 + self.groups.len() * 12
+    }
+
+    /// Whether it names nothing.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The encoded directory.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![0; self.len()];
+        put(&mut out, 0, self.cursor.to_le_bytes());
+        put(&mut out, 4, (self.open.len() as u32).to_le_bytes());
+        put(&mut out, 8, (self.parts.len() as u32).to_le_bytes());
+        put(&mut out, 12, (self.groups.len() as u32).to_le_bytes());
+        let mut at = 16;
+        for id in &self.open {
+            put(&mut out, at, id.to_le_bytes());
+            at += 4;
+        }
+        for (id, seq) in &self.parts {
+            put(&mut out, at, id.to_le_bytes());
+            put(&mut out, at + 4, seq.to_le_bytes());
+            at += 12;
+        }
+        for group in &self.groups {
+            put(&mut out, at, group.id.to_le_bytes());
+            put(&mut out, at + 4, group.interval.to_le_bytes());
+            out[at + 8] = group.temper;
+            at += 12;
+        }
+        out
+    }
+
+    /// Reads a directory; its cluster's checksum has vouched for the bytes.
+    ///
+    /// # Errors
+    /// [`Corrupt::Short`] if the counts do not fit the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+        if bytes.len() < 16 {
+            return Err(Corrupt::Short);
+        }
+        let count = |at| u32_at(bytes, at) as usize;
+        let (open, parts, groups) = (count(4), count(8), count(12));
+        if bytes.len() != 16 + open * 4 + parts * 12 + groups * 12 {
+            return Err(Corrupt::Short);
+        }
+        let (rows, rest) = bytes[16..].split_at(open * 4);
+        let (part_rows, group_rows) = rest.split_at(parts * 12);
+        Ok(Self {
+            cursor: u32_at(bytes, 0),
+            open: rows.chunks_exact(4).map(|r| u32_at(r, 0)).collect(),
+            parts: part_rows.chunks_exact(12).map(|r| (u32_at(r, 0), u64_at(r, 4))).collect(),
+            groups: group_rows
+                .chunks_exact(12)
+                .map(|r| Group { id: u32_at(r, 0), interval: u32_at(r, 4), temper: r[8] })
+                .collect(),
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! Fixed-offset little-endian fields and the one way records are sealed with a checksum.
+
+use crate::Corrupt;
+
+pub(crate) fn put<const N: usize>(buf: &mut [u8], at: usize, bytes: [u8; N]) {
+    buf[at..at + N].copy_from_slice(&bytes);
+}
+
+fn take<const N: usize>(buf: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&buf[at..at + N]);
+    out
+}
+
+pub(crate) fn u16_at(buf: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(take(buf, at))
+}
+
+pub(crate) fn u32_at(buf: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(take(buf, at))
+}
+
+pub(crate) fn u64_at(buf: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(take(buf, at))
+}
+
+pub(crate) fn u128_at(buf: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(take(buf, at))
+}
+
+/// Every record begins with its magic number and the CRC-32C of all that follows these eight bytes.
+pub(crate) const SEAL: usize = 8;
+
+pub(crate) fn seal(record: &mut [u8], magic: u32) {
+    let crc = crc32c::crc32c(&record[SEAL..]);
+    put(record, 0, magic.to_le_bytes());
+    put(record, 4, crc.to_le_bytes());
+}
+
+pub(crate) fn check(record: &[u8], magic: u32) -> Result<(), Corrupt> {
+    if record.len() < SEAL {
+        return Err(Corrupt::Short);
+    }
+    if u32_at(record, 0) != magic {
+        return Err(Corrupt::Magic);
+    }
+    if u32_at(record, 4) != crc32c::crc32c(&record[SEAL..]) {
+        return Err(Corrupt::Checksum);
+    }
+    Ok(())
+}

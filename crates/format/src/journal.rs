@@ -1,0 +1,157 @@
+//! Journal pages: deletes, reservations and group settings, made durable between checkpoints.
+//!
+//! ```text
+//! 0      4    8         16     24    26     28    32
+//! magic  crc  page seq  store  used  batch  zero  records ...
+//! ```
+//!
+//! `batch` is the page's place among the pages written together, from 0. A hole in the sequence that is
+//! followed by a page of the same batch is a write that a crash cut short; any other hole is damage.
+//!
+//! Invariants: a page is written once per turn of the ring and never rewritten in place, so a torn
+//! write cannot harm an older record; the page at ring position `seq % pages` is the newest with it.
+
+use crate::{
+    BLOCK, Corrupt,
+    codec::{check, put, seal, u16_at, u32_at, u64_at, u128_at},
+};
+
+/// Bytes of a page's header.
+pub const HEADER: usize = 32;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"PFjl");
+
+/// One fact to remember. Tags are frozen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Record {
+    /// Every version of this key up to this generation is gone.
+    Delete {
+        /// 128-bit hash of the key.
+        hash: u128,
+        /// Generation of the delete.
+        generation: u64,
+    },
+    /// This cluster may have been written since: recovery looks at it.
+    Reserve {
+        /// Number of the cluster.
+        cluster: u32,
+    },
+    /// Settings of a group changed.
+    Group(Group),
+}
+
+/// A group's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// Its number.
+    pub id: u32,
+    /// 0 neither, 1 loved, 2 hated.
+    pub temper: u8,
+    /// Longest time its puts may stay volatile, in milliseconds; 0 is the store's own bound, `u32::MAX` never synced for its sake.
+    pub interval: u32,
+}
+
+const TAG_DELETE: u8 = 1;
+const TAG_RESERVE: u8 = 2;
+const TAG_GROUP: u8 = 3;
+
+impl Record {
+    fn len(&self) -> usize {
+        match self {
+            Self::Delete { .. } => 25,
+            Self::Reserve { .. } => 5,
+            Self::Group(_) => 10,
+        }
+    }
+
+    fn encode(&self, out: &mut [u8]) {
+        match *self {
+            Self::Delete { hash, generation } => {
+                out[0] = TAG_DELETE;
+                put(out, 1, hash.to_le_bytes());
+                put(out, 17, generation.to_le_bytes());
+            }
+            Self::Reserve { cluster } => {
+                out[0] = TAG_RESERVE;
+                put(out, 1, cluster.to_le_bytes());
+            }
+            Self::Group(group) => {
+                out[0] = TAG_GROUP;
+                put(out, 1, group.id.to_le_bytes());
+                out[5] = group.temper;
+                put(out, 6, group.interval.to_le_bytes());
+            }
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let need = match bytes.first() {
+            Some(&TAG_DELETE) => 25,
+            Some(&TAG_RESERVE) => 5,
+            Some(&TAG_GROUP) => 10,
+            Some(_) => return Err(Corrupt::Field("record tag")),
+            None => return Err(Corrupt::Short),
+        };
+        if bytes.len() < need {
+            return Err(Corrupt::Short);
+        }
+        Ok(match bytes[0] {
+            TAG_DELETE => Self::Delete { hash: u128_at(bytes, 1), generation: u64_at(bytes, 17) },
+            TAG_RESERVE => Self::Reserve { cluster: u32_at(bytes, 1) },
+            _ => Self::Group(Group { id: u32_at(bytes, 1), temper: bytes[5], interval: u32_at(bytes, 6) }),
+        })
+    }
+}
+
+/// Fills one page from the front of `records`; returns how many fitted.
+pub fn encode_page(page: &mut [u8], seq: u64, batch: u16, store: u64, records: &[Record]) -> usize {
+    let page = &mut page[..BLOCK];
+    page.fill(0);
+    let mut at = HEADER;
+    let mut taken = 0;
+    for record in records {
+        if at + record.len() > BLOCK {
+            break;
+        }
+        record.encode(&mut page[at..]);
+        at += record.len();
+        taken += 1;
+    }
+    put(page, 8, seq.to_le_bytes());
+    put(page, 16, store.to_le_bytes());
+    put(page, 24, (at as u16).to_le_bytes());
+    put(page, 26, batch.to_le_bytes());
+    seal(page, MAGIC);
+    taken
+}
+
+/// A decoded page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Its sequence number.
+    pub seq: u64,
+    /// Its place among the pages written together.
+    pub batch: u16,
+    /// Identity of the store that wrote it.
+    pub store: u64,
+    /// Its records, in order.
+    pub records: Vec<Record>,
+}
+
+/// Reads one page.
+///
+/// # Errors
+/// [`Corrupt`] for anything but an intact page.
+pub fn decode_page(page: &[u8]) -> Result<Page, Corrupt> {
+    let page = page.get(..BLOCK).ok_or(Corrupt::Short)?;
+    check(page, MAGIC)?;
+    let used = usize::from(u16_at(page, 24));
+    let mut rest = page.get(HEADER..used).ok_or(Corrupt::Field("used"))?;
+    let mut records = Vec::new();
+    while !rest.is_empty() {
+        let record = Record::decode(rest)?;
+        rest = &rest[record.len()..];
+        records.push(record);
+    }
+    Ok(Page { seq: u64_at(page, 8), batch: u16_at(page, 26), store: u64_at(page, 16), records })
+}

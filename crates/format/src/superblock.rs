@@ -1,0 +1,122 @@
+//! The superblock: identity, shape, and the commit point of a checkpoint.
+//!
+//! Two copies, written alternately, so one is intact whatever the moment of a crash. The intact copy
+//! with the larger `seq` counts. Layout: `docs/FORMAT.md`, "Superblock".
+
+use crate::{
+    BLOCK, Corrupt, VERSION,
+    codec::{SEAL, check, put, u32_at, u64_at, u128_at},
+};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"PFsb");
+
+/// Where a checkpoint begins, and from where on the journal adds to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointRef {
+    /// Cluster of its directory.
+    pub directory: u32,
+    /// Sequence number of that cluster's use, so that a later use is not taken for it.
+    pub seq: u64,
+    /// First journal page that recovery reads.
+    pub journal_start: u64,
+}
+
+/// Identity and shape of one volume, and its newest two checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    /// Grows with every superblock written.
+    pub seq: u64,
+    /// Identity of the store, the same on all its volumes.
+    pub store: u128,
+    /// Seed of the key hash: random per store, so that nobody can choose colliding keys.
+    pub seed: u64,
+    /// Bytes of the device in use.
+    pub capacity: u64,
+    /// Bytes of a cluster.
+    pub cluster: u32,
+    /// log2 of the number of index segments.
+    pub segment_bits: u32,
+    /// Which volume this is, and of how many.
+    pub volume: (u32, u32),
+    /// Number of opens; the high bits of every generation and cluster sequence number.
+    pub epoch: u64,
+    /// 0 cache, 1 store.
+    pub mode: u32,
+    /// The newest checkpoint.
+    pub current: Option<CheckpointRef>,
+    /// The one before, kept whole until the next commit.
+    pub previous: Option<CheckpointRef>,
+}
+
+const ABSENT: u32 = u32::MAX;
+
+fn put_ref(out: &mut [u8], at: usize, value: Option<CheckpointRef>) {
+    let value = value.unwrap_or(CheckpointRef { directory: ABSENT, seq: 0, journal_start: 0 });
+    put(out, at, value.directory.to_le_bytes());
+    put(out, at + 8, value.seq.to_le_bytes());
+    put(out, at + 16, value.journal_start.to_le_bytes());
+}
+
+fn ref_at(bytes: &[u8], at: usize) -> Option<CheckpointRef> {
+    let directory = u32_at(bytes, at);
+    (directory != ABSENT).then(|| CheckpointRef {
+        directory,
+        seq: u64_at(bytes, at + 8),
+        journal_start: u64_at(bytes, at + 16),
+    })
+}
+
+impl Superblock {
+    /// Writes one block.
+    pub fn encode(&self, out: &mut [u8]) {
+        let out = &mut out[..BLOCK];
+        out.fill(0);
+        put(out, 8, VERSION.to_le_bytes());
+        put(out, 12, self.mode.to_le_bytes());
+        put(out, 16, self.seq.to_le_bytes());
+        put(out, 24, self.store.to_le_bytes());
+        put(out, 40, self.seed.to_le_bytes());
+        put(out, 48, self.capacity.to_le_bytes());
+        put(out, 56, self.cluster.to_le_bytes());
+        put(out, 60, self.segment_bits.to_le_bytes());
+        put(out, 64, self.volume.0.to_le_bytes());
+        put(out, 68, self.volume.1.to_le_bytes());
+        put(out, 72, self.epoch.to_le_bytes());
+        put_ref(out, 80, self.current);
+        put_ref(out, 104, self.previous);
+        crate::codec::seal(out, MAGIC);
+    }
+
+    /// Reads and verifies one block.
+    ///
+    /// # Errors
+    /// [`Corrupt::Version`] if the magic matches and the version does not: that is judged before the
+    /// checksum, because another version may checksum otherwise. [`Corrupt`] for other damage.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let bytes = bytes.get(..BLOCK).ok_or(Corrupt::Short)?;
+        if u32_at(bytes, 0) == MAGIC && u32_at(bytes, SEAL) != VERSION {
+            return Err(Corrupt::Version(u32_at(bytes, SEAL)));
+        }
+        check(bytes, MAGIC)?;
+        let found = Self {
+            mode: u32_at(bytes, 12),
+            seq: u64_at(bytes, 16),
+            store: u128_at(bytes, 24),
+            seed: u64_at(bytes, 40),
+            capacity: u64_at(bytes, 48),
+            cluster: u32_at(bytes, 56),
+            segment_bits: u32_at(bytes, 60),
+            volume: (u32_at(bytes, 64), u32_at(bytes, 68)),
+            epoch: u64_at(bytes, 72),
+            current: ref_at(bytes, 80),
+            previous: ref_at(bytes, 104),
+        };
+        if found.segment_bits > 30 {
+            return Err(Corrupt::Field("segment bits"));
+        }
+        if found.volume.0 >= found.volume.1 {
+            return Err(Corrupt::Field("volume"));
+        }
+        Ok(found)
+    }
+}
