@@ -42,12 +42,7 @@ impl AlignedBuf {
     /// A buffer of length 0 that owns no memory.
     #[must_use]
     pub const fn empty() -> Self {
-        Self {
-            ptr: NonNull::dangling(),
-            len: 0,
-            capacity: 0,
-            home: None,
-        }
+        Self { ptr: NonNull::dangling(), len: 0, capacity: 0, home: None }
     }
 
     /// `len` zero bytes. The length may be anything; direct I/O wants a multiple of the block size.
@@ -60,12 +55,7 @@ impl AlignedBuf {
             return Self::empty();
         }
         let capacity = len.next_multiple_of(ALIGN);
-        Self {
-            ptr: allocate_zeroed(capacity),
-            len,
-            capacity,
-            home: None,
-        }
+        Self { ptr: allocate_zeroed(capacity), len, capacity, home: None }
     }
 
     /// A copy of `bytes` at an aligned address.
@@ -90,11 +80,7 @@ impl AlignedBuf {
     /// Freezes the buffer into [`Bytes`] without copying; slices at block offsets stay aligned.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
-        if self.is_empty() {
-            Bytes::new()
-        } else {
-            Bytes::from_owner(self)
-        }
+        if self.is_empty() { Bytes::new() } else { Bytes::from_owner(self) }
     }
 }
 
@@ -103,10 +89,7 @@ impl Drop for AlignedBuf {
         if self.capacity == 0 {
             return;
         }
-        let memory = Memory {
-            ptr: self.ptr,
-            capacity: self.capacity,
-        };
+        let memory = Memory { ptr: self.ptr, capacity: self.capacity };
         match self.home.take() {
             Some(pool) => pool.put(memory),
             None => drop(memory),
@@ -184,13 +167,7 @@ impl BufPool {
     pub fn new(max_idle_bytes: usize) -> Self {
         let classes = class_of(Self::MAX_POOLED) + 1;
         let idle = (0..classes).map(|_| Mutex::new(Vec::new())).collect();
-        Self {
-            inner: Arc::new(PoolInner {
-                idle,
-                idle_bytes: AtomicUsize::new(0),
-                max_idle_bytes,
-            }),
-        }
+        Self { inner: Arc::new(PoolInner { idle, idle_bytes: AtomicUsize::new(0), max_idle_bytes }) }
     }
 
     /// A buffer of `len` bytes. **Its contents are not zeroed**: they are zeros the first time and
@@ -204,17 +181,9 @@ impl BufPool {
             return AlignedBuf::zeroed(len);
         }
         let class = class_of(len);
-        let memory = self
-            .inner
-            .get(class)
-            .unwrap_or_else(|| Memory::zeroed(class_len(class)));
+        let memory = self.inner.get(class).unwrap_or_else(|| Memory::zeroed(class_len(class)));
         let (ptr, capacity) = memory.into_parts();
-        AlignedBuf {
-            ptr,
-            len,
-            capacity,
-            home: Some(Arc::clone(&self.inner)),
-        }
+        AlignedBuf { ptr, len, capacity, home: Some(Arc::clone(&self.inner)) }
     }
 
     /// Bytes kept for the next takers.
@@ -244,8 +213,7 @@ struct PoolInner {
 impl PoolInner {
     fn get(&self, class: usize) -> Option<Memory> {
         let memory = self.idle[class].lock().pop()?;
-        self.idle_bytes
-            .fetch_sub(memory.capacity, Ordering::Relaxed);
+        self.idle_bytes.fetch_sub(memory.capacity, Ordering::Relaxed);
         Some(memory)
     }
 
@@ -255,8 +223,7 @@ impl PoolInner {
         let reserved = self
             .idle_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |idle| {
-                idle.checked_add(size)
-                    .filter(|&sum| sum <= self.max_idle_bytes)
+                idle.checked_add(size).filter(|&sum| sum <= self.max_idle_bytes)
             })
             .is_ok();
         if reserved {
@@ -276,10 +243,7 @@ unsafe impl Send for Memory {}
 
 impl Memory {
     fn zeroed(capacity: usize) -> Self {
-        Self {
-            ptr: allocate_zeroed(capacity),
-            capacity,
-        }
+        Self { ptr: allocate_zeroed(capacity), capacity }
     }
 
     fn into_parts(self) -> (NonNull<u8>, usize) {
@@ -294,10 +258,7 @@ impl Drop for Memory {
         // SAFETY: `ptr` came from `allocate_zeroed(capacity)`, which used the same layout, and this is
         // its only owner. The layout was valid then, so it is now.
         unsafe {
-            alloc::dealloc(
-                self.ptr.as_ptr(),
-                Layout::from_size_align_unchecked(self.capacity, ALIGN),
-            );
+            alloc::dealloc(self.ptr.as_ptr(), Layout::from_size_align_unchecked(self.capacity, ALIGN));
         }
     }
 }
@@ -342,23 +303,15 @@ mod tests {
     #[test]
     fn classes_are_tight_and_agree_both_ways() {
         let kib: Vec<usize> = (0..20).map(|class| class_len(class) / 1024).collect();
-        let steps = [
-            4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256,
-        ];
+        let steps = [4, 8, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256];
         assert_eq!(kib, steps);
         for len in (1..BufPool::MAX_POOLED).step_by(509) {
             let size = class_len(class_of(len));
             let pages = len.next_multiple_of(ALIGN);
-            assert!(
-                size >= pages && size <= pages + pages / 4,
-                "{len} got {size}"
-            );
+            assert!(size >= pages && size <= pages + pages / 4, "{len} got {size}");
             assert_eq!(class_of(size), class_of(len));
         }
-        assert_eq!(
-            class_len(class_of(BufPool::MAX_POOLED)),
-            BufPool::MAX_POOLED
-        );
+        assert_eq!(class_len(class_of(BufPool::MAX_POOLED)), BufPool::MAX_POOLED);
     }
 
     #[test]
@@ -387,11 +340,7 @@ mod tests {
         drop(part);
         assert_eq!(pool.idle_bytes(), 12_288);
         let again = pool.take(12_000);
-        assert_eq!(
-            (again.as_ptr(), again[0]),
-            (address, 7),
-            "reused, not zeroed"
-        );
+        assert_eq!((again.as_ptr(), again[0]), (address, 7), "reused, not zeroed");
     }
 
     #[test]

@@ -27,18 +27,13 @@ impl Clock {
     /// The machine's own time.
     #[must_use]
     pub fn real() -> Self {
-        Self(Kind::Real {
-            start: Instant::now(),
-        })
+        Self(Kind::Real { start: Instant::now() })
     }
 
     /// A clock that stands at `unix_millis` until [`Clock::advance`] or [`Clock::sleep`] moves it.
     #[must_use]
     pub fn virtual_at(unix_millis: u64) -> Self {
-        let time = VirtualTime {
-            start_millis: unix_millis,
-            passed_nanos: AtomicU64::new(0),
-        };
+        let time = VirtualTime { start_millis: unix_millis, passed_nanos: AtomicU64::new(0) };
         Self(Kind::Virtual(Arc::new(time)))
     }
 
@@ -54,9 +49,7 @@ impl Clock {
     pub fn now_millis(&self) -> u64 {
         match &self.0 {
             Kind::Real { .. } => {
-                let since = SystemTime::now()
-                    .duration_since(UNIX_EPOCH)
-                    .unwrap_or_default();
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
             }
             Kind::Virtual(time) => {
@@ -97,8 +90,7 @@ impl Clock {
 
 impl VirtualTime {
     fn advance(&self, duration: Duration) {
-        self.passed_nanos
-            .fetch_add(nanos(duration), Ordering::AcqRel);
+        self.passed_nanos.fetch_add(nanos(duration), Ordering::AcqRel);
     }
 }
 

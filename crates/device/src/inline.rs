@@ -26,11 +26,7 @@ type Job = (Arc<dyn Perform>, Request);
 pub(crate) fn submit(device: Arc<dyn Perform>, batch: Vec<Request>) {
     let nested = WAITING.with_borrow_mut(|waiting| match waiting {
         Some(queue) => {
-            queue.extend(
-                batch
-                    .into_iter()
-                    .map(|request| (Arc::clone(&device), request)),
-            );
+            queue.extend(batch.into_iter().map(|request| (Arc::clone(&device), request)));
             None
         }
         None => {

@@ -7,16 +7,23 @@
 
 mod buf;
 mod clock;
+mod file;
 mod inline;
 mod memory;
+mod open;
+mod pool;
+mod uring;
 
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 
 use bytes::Bytes;
 
 pub use buf::{ALIGN, AlignedBuf, BufPool};
 pub use clock::Clock;
+pub use file::FileDevice;
 pub use memory::MemoryDevice;
+pub use open::{Backend, OpenOptions, Preallocate};
 
 /// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`].
 ///
@@ -86,13 +93,14 @@ pub enum Op {
     Sync,
 }
 
+/// Calls `done` on a device's own thread. A panic in it is its owner's affair and has been reported by the
+/// panic hook; it must not end the thread that every other request needs.
+pub(crate) fn finish(done: Done, outcome: io::Result<AlignedBuf>) {
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| done(outcome)));
+}
+
 /// Refuses what is unaligned or outside the device, with the numbers in the message.
-pub(crate) fn check_request(
-    capacity: u64,
-    block_size: usize,
-    offset: u64,
-    len: u64,
-) -> io::Result<()> {
+pub(crate) fn check_request(capacity: u64, block_size: usize, offset: u64, len: u64) -> io::Result<()> {
     let block = block_size as u64;
     let why = if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
         format!("not aligned to the block size {block}")

@@ -42,35 +42,16 @@ impl MemoryDevice {
     /// If `block_size` is not a power of two of at most 256 KiB, or `capacity` not a multiple of it.
     #[must_use]
     pub fn with_block_size(capacity: u64, block_size: usize) -> Self {
-        assert!(
-            block_size.is_power_of_two() && block_size <= CHUNK,
-            "block size {block_size}"
-        );
-        assert!(
-            capacity.is_multiple_of(block_size as u64),
-            "capacity {capacity}"
-        );
-        let chunks = (0..capacity.div_ceil(CHUNK as u64))
-            .map(|_| RwLock::new(None))
-            .collect();
-        Self {
-            inner: Arc::new(Inner {
-                capacity,
-                block_size,
-                chunks,
-            }),
-        }
+        assert!(block_size.is_power_of_two() && block_size <= CHUNK, "block size {block_size}");
+        assert!(capacity.is_multiple_of(block_size as u64), "capacity {capacity}");
+        let chunks = (0..capacity.div_ceil(CHUNK as u64)).map(|_| RwLock::new(None)).collect();
+        Self { inner: Arc::new(Inner { capacity, block_size, chunks }) }
     }
 
     /// Bytes of memory held for contents.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
-        let held = self
-            .inner
-            .chunks
-            .iter()
-            .filter(|chunk| chunk.read().is_some())
-            .count();
+        let held = self.inner.chunks.iter().filter(|chunk| chunk.read().is_some()).count();
         (held * CHUNK) as u64
     }
 }
@@ -93,11 +74,7 @@ fn pieces(mut offset: u64, mut len: u64) -> impl Iterator<Item = Piece> {
         }
         let start = (offset % CHUNK as u64) as usize;
         let take = len.min((CHUNK - start) as u64);
-        let piece = Piece {
-            chunk: (offset / CHUNK as u64) as usize,
-            start,
-            len: take as usize,
-        };
+        let piece = Piece { chunk: (offset / CHUNK as u64) as usize, start, len: take as usize };
         offset += take;
         len -= take;
         Some(piece)
@@ -221,13 +198,7 @@ mod tests {
     #[test]
     fn refuses_what_is_unaligned_or_outside() {
         let device = MemoryDevice::new(8192);
-        for (offset, len) in [
-            (1, 4096),
-            (0, 1),
-            (8192, 4096),
-            (4096, 8192),
-            (u64::MAX - 4095, 4096),
-        ] {
+        for (offset, len) in [(1, 4096), (0, 1), (8192, 4096), (4096, 8192), (u64::MAX - 4095, 4096)] {
             let kind = device.read(offset, &mut vec![0; len]).unwrap_err().kind();
             assert_eq!(kind, io::ErrorKind::InvalidInput, "{offset}+{len}");
             let kind = device.write(offset, &vec![0; len]).unwrap_err().kind();
@@ -242,17 +213,9 @@ mod tests {
             let next = device.clone();
             let done = Box::new(move |outcome: io::Result<AlignedBuf>| {
                 outcome.unwrap();
-                if left == 0 {
-                    end.send(()).unwrap()
-                } else {
-                    chain(next, left - 1, end)
-                }
+                if left == 0 { end.send(()).unwrap() } else { chain(next, left - 1, end) }
             });
-            device.submit(vec![Request {
-                offset: 0,
-                op: Op::Read(AlignedBuf::zeroed(4096)),
-                done,
-            }]);
+            device.submit(vec![Request { offset: 0, op: Op::Read(AlignedBuf::zeroed(4096)), done }]);
         }
         let (end, ended) = mpsc::channel();
         chain(MemoryDevice::new(4096), 100_000, end);
@@ -262,20 +225,11 @@ mod tests {
     #[test]
     fn a_panic_in_a_done_leaves_the_thread_usable() {
         let device = MemoryDevice::new(4096);
-        let bad = Request {
-            offset: 0,
-            op: Op::Sync,
-            done: Box::new(|_| panic!("done")),
-        };
-        let caught =
-            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.submit(vec![bad])));
+        let bad = Request { offset: 0, op: Op::Sync, done: Box::new(|_| panic!("done")) };
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| device.submit(vec![bad])));
         assert!(caught.is_err());
         let (tell, told) = mpsc::channel();
-        let good = Request {
-            offset: 0,
-            op: Op::Sync,
-            done: Box::new(move |_| tell.send(()).unwrap()),
-        };
+        let good = Request { offset: 0, op: Op::Sync, done: Box::new(move |_| tell.send(()).unwrap()) };
         device.submit(vec![good]);
         told.try_recv().unwrap();
     }
