@@ -371,3 +371,36 @@ impl Error for FileError {
         Some(&self.source)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_failed_sync_nothing_more_is_written_through_any_door() {
+        for backend in [Backend::Auto, Backend::Pool] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("store");
+            let options = OpenOptions { capacity: Some(8192), create: true, backend, ..OpenOptions::default() };
+            let device = FileDevice::open(&path, options).unwrap();
+            device.write(0, &[1; 4096]).unwrap();
+            let failed = device.core.sync_outcome(Err(io::Error::other("the medium is gone"))).unwrap_err();
+            assert!(failed.to_string().contains("medium"), "{failed}");
+            let (tell, told) = std::sync::mpsc::channel();
+            for op in [Op::Write(AlignedBuf::zeroed(4096).into_bytes()), Op::Sync] {
+                let tell = tell.clone();
+                let done = Box::new(move |outcome: io::Result<AlignedBuf>| tell.send(outcome.map(drop)).unwrap());
+                device.submit(vec![Request { offset: 0, op, done }]);
+            }
+            let submitted = [told.recv().unwrap(), told.recv().unwrap()];
+            for outcome in submitted.into_iter().chain([device.write(0, &[2; 4096]), device.sync()]) {
+                let error = outcome.unwrap_err().to_string();
+                assert!(error.contains("earlier sync failed") && error.contains("medium"), "{error}");
+                assert!(error.contains(&path.display().to_string()), "{error}");
+            }
+            let mut buf = [0; 4096];
+            device.read(0, &mut buf).unwrap();
+            assert_eq!(buf, [1; 4096], "reading goes on");
+        }
+    }
+}

@@ -1,10 +1,13 @@
 //! Submitted requests through `io_uring`.
 //!
 //! One thread owns the ring: it alone submits, waits and calls `done`. Others put requests into a queue
-//! and wake it through an eventfd if it sleeps. That allows the cheapest kind of ring (`SINGLE_ISSUER`
-//! with `DEFER_TASKRUN`: completions are gathered when the thread asks, not by interrupting whoever
-//! submitted), makes whatever arrived meanwhile one `io_uring_enter`, and keeps requests alive when the
-//! thread that submitted them ends (a ring cancels those).
+//! and wake it through an eventfd if it sleeps. So completions interrupt no thread of the engine, whatever
+//! arrived meanwhile is one `io_uring_enter`, and a request lives on when the thread that submitted it
+//! ends (a ring shared by threads cancels those).
+//!
+//! Flags, measured (CPU time per 4 KiB read at depth 32, by completions that submit the next read / by 32
+//! threads that wait): `SINGLE_ISSUER | COOP_TASKRUN` 3.0 / 8.6 us, `SINGLE_ISSUER | DEFER_TASKRUN`
+//! 3.5 / 10.3 us, none 3.1 / 10.1 us.
 //!
 //! Invariants:
 //! - a request's buffer stays in its slot from before its entry is pushed until its completion is seen;
@@ -111,10 +114,10 @@ impl Drop for Ring {
 
 /// The best ring that this kernel gives, and its kind.
 fn build() -> io::Result<(IoUring, &'static str)> {
-    let best = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(ENTRIES);
+    let best = IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(ENTRIES);
     match best {
-        Ok(ring) => Ok((ring, "deferred completions")),
-        // Linux before 6.1 does not know these flags.
+        Ok(ring) => Ok((ring, "one issuer")),
+        // Linux before 6.0 does not know these flags.
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok((IoUring::new(ENTRIES)?, "plain")),
         Err(error) => Err(error),
     }
