@@ -7,8 +7,12 @@
 
 mod buf;
 mod clock;
+mod counted;
+mod fault;
+mod faulty;
 mod file;
 mod inline;
+mod medium;
 mod memory;
 mod open;
 mod pool;
@@ -21,7 +25,11 @@ use bytes::Bytes;
 
 pub use buf::{ALIGN, AlignedBuf, BufPool};
 pub use clock::Clock;
+pub use counted::{CountedDevice, Counts};
+pub use fault::{Crashed, Fault, On, Rule};
+pub use faulty::FaultyDevice;
 pub use file::FileDevice;
+pub use medium::Survivors;
 pub use memory::MemoryDevice;
 pub use open::{Backend, OpenOptions, Preallocate};
 
