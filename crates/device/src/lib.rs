@@ -37,7 +37,8 @@ pub use open::{Backend, OpenOptions, Preallocate};
 ///
 /// The blocking calls run on the caller's thread. [`Device::submit`] hands over a batch and returns at
 /// once; each request's `done` is called exactly once, from a thread of the device's choice (possibly
-/// the caller's, before `submit` returns), and must not block.
+/// the caller's, before `submit` returns), and must not block. The batch has no order. A thread that would only
+/// wait for the answer does better with the blocking calls: one wake-up instead of three.
 pub trait Device: Send + Sync {
     /// Usable bytes; fixed for the life of the device.
     fn capacity(&self) -> u64;
@@ -95,7 +96,8 @@ pub type Done = Box<dyn FnOnce(io::Result<AlignedBuf>) + Send>;
 pub enum Op {
     /// Fill this buffer and hand it to `done`.
     Read(AlignedBuf),
-    /// Write these bytes; their address must be aligned to the block size, as slices of an [`AlignedBuf`] at block offsets are.
+    /// Write these bytes. Slices of an [`AlignedBuf`] at block offsets go to the medium as they are; bytes at an
+    /// address that direct I/O cannot use are copied first.
     Write(Bytes),
     /// As [`Device::sync`], for the writes whose `done` ran before this request was submitted.
     Sync,
