@@ -1,0 +1,103 @@
+//! The engines behind one seam, so that the same work is asked of each.
+
+mod files;
+#[cfg(feature = "foyer")]
+mod foyer;
+#[cfg(feature = "ours")]
+mod ours;
+#[cfg(feature = "redb")]
+mod redb;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// What every engine is given: the same folder, memory and room.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Config {
+    /// Where its files go.
+    pub(crate) folder: PathBuf,
+    /// Memory for caches and buffers, in bytes.
+    pub(crate) memory: u64,
+    /// Most bytes on the device, for an engine that has such a limit.
+    pub(crate) capacity: u64,
+    /// Whether a put returns only when it is durable.
+    pub(crate) durable: bool,
+}
+
+/// Told of each asynchronous get, asked for the next one.
+pub(crate) trait Asker {
+    /// Number and key of the next object; nothing when it is enough.
+    fn next(&mut self) -> Option<(u64, crate::data::Key)>;
+    /// What came of an earlier one, and how long it took.
+    fn answer(&mut self, id: u64, took: std::time::Duration, body: Option<&[u8]>);
+}
+
+/// One engine, open.
+pub(crate) trait Engine: Send + Sync {
+    /// Stores an object; with [`Config::durable`], durably.
+    fn put(&self, key: &[u8], body: &[u8]) -> Result<()>;
+    /// Shows an object's body to `seen`; whether it was there.
+    fn get(&self, key: &[u8], seen: &mut dyn FnMut(&[u8])) -> Result<bool>;
+    /// Removes an object.
+    fn delete(&self, key: &[u8]) -> Result<()>;
+    /// Returns when everything put so far is on the device.
+    fn flush(&self) -> Result<()>;
+    /// Keeps this many gets in flight from one thread until there are no more. Whether the engine can.
+    fn gets(&self, _in_flight: usize, _asker: &mut dyn Asker) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+/// Name of an engine, whether it evicts by itself, and how it is opened.
+type Row = (&'static str, bool, fn(&Config) -> Result<Box<dyn Engine>>);
+
+/// Every engine of this build, ours first.
+const ENGINES: &[Row] = &[
+    #[cfg(feature = "ours")]
+    ("picaflor", true, ours::open),
+    #[cfg(feature = "ours")]
+    ("picaflor-store", false, ours::open_store),
+    #[cfg(feature = "foyer")]
+    ("foyer-uring", true, foyer::open_uring),
+    #[cfg(feature = "foyer")]
+    ("foyer-psync", true, foyer::open_psync),
+    #[cfg(feature = "rocksdb")]
+    ("rocksdb", false, rocksdb::open),
+    #[cfg(feature = "rocksdb")]
+    ("rocksdb-blob", false, rocksdb::open_blob),
+    #[cfg(feature = "sqlite")]
+    ("sqlite", false, sqlite::open),
+    #[cfg(feature = "redb")]
+    ("redb", false, redb::open),
+    ("files", false, files::open),
+];
+
+/// Names of the engines of this build.
+pub(crate) fn names() -> Vec<&'static str> {
+    ENGINES.iter().map(|(name, ..)| *name).collect()
+}
+
+/// Whether an engine evicts when its room is used up.
+pub(crate) fn evicts(name: &str) -> bool {
+    ENGINES.iter().any(|(known, evicts, _)| *known == name && *evicts)
+}
+
+/// Whether an engine keeps many gets in flight from one thread.
+pub(crate) fn is_asynchronous(name: &str) -> bool {
+    name.starts_with("picaflor") || name.starts_with("foyer")
+}
+
+/// Opens an engine by name.
+pub(crate) fn open(name: &str, config: &Config) -> Result<Box<dyn Engine>> {
+    std::fs::create_dir_all(&config.folder)?;
+    match ENGINES.iter().find(|(known, ..)| *known == name) {
+        Some((_, _, open)) => open(config),
+        None => bail!("no engine {name:?} in this build; it has {}", names().join(", ")),
+    }
+}

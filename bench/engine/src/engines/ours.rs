@@ -1,0 +1,76 @@
+//! picaflor, as anyone would embed it.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use picaflor::{Durability, Mode, Options, PutOptions, Store};
+
+use super::{Asker, Config, Engine};
+
+struct Picaflor {
+    store: Store,
+    how: PutOptions,
+}
+
+pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
+    open_as(config, Mode::Cache)
+}
+
+pub(super) fn open_store(config: &Config) -> Result<Box<dyn Engine>> {
+    open_as(config, Mode::Store)
+}
+
+fn open_as(config: &Config, mode: Mode) -> Result<Box<dyn Engine>> {
+    let options = Options::new(config.folder.join("picaflor.store"))
+        .capacity(config.capacity)
+        .memory(config.memory)
+        .mode(mode)
+        .durability(if config.durable { Durability::EveryPut } else { Durability::default() });
+    Ok(Box::new(Picaflor { store: Store::open(options)?, how: PutOptions::default() }))
+}
+
+impl Engine for Picaflor {
+    fn put(&self, key: &[u8], body: &[u8]) -> Result<()> {
+        Ok(self.store.put(key, body, &self.how)?)
+    }
+
+    fn get(&self, key: &[u8], seen: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let found = self.store.get(key)?.and_then(|object| object.body());
+        if let Some(body) = &found {
+            seen(body);
+        }
+        Ok(found.is_some())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.store.delete(key)?;
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        Ok(self.store.flush()?)
+    }
+
+    fn gets(&self, in_flight: usize, asker: &mut dyn Asker) -> Result<bool> {
+        let get = |id: u64, key: crate::data::Key| async move {
+            let begin = Instant::now();
+            let found = self.store.get_async(&key).await;
+            (id, begin, found)
+        };
+        // The store needs no runtime: the smallest executor there is will do.
+        futures_executor::block_on(async {
+            let mut running = FuturesUnordered::new();
+            loop {
+                while running.len() < in_flight {
+                    let Some((id, key)) = asker.next() else { break };
+                    running.push(get(id, key));
+                }
+                let Some((id, begin, found)) = running.next().await else { return Ok(true) };
+                let body: Option<Bytes> = found?.and_then(|object| object.body());
+                asker.answer(id, begin.elapsed(), body.as_deref());
+            }
+        })
+    }
+}

@@ -1,0 +1,284 @@
+//! Who does what, when: rounds on the outside, engines within, so that a machine that slows down slows all of them.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use bench_common::{
+    limit::{self, MemoryLimit},
+    machine,
+    report::Report,
+};
+
+use crate::{
+    Arguments, JOB,
+    data::{Data, Profile},
+    engines::{self, Config},
+    fio::Fio,
+    work::{
+        Figures, Job, Work,
+        reopen::{MEMORY, READY},
+    },
+};
+
+const OURS: &str = "picaflor";
+const DEVICE: &str = "device (fio)";
+
+/// Memory of an engine where the work is to go to the device.
+const SMALL_MEMORY: u64 = 64 << 20;
+/// Memory of an engine where the work is to use it.
+const LARGE_MEMORY: u64 = 256 << 20;
+
+/// foyer hangs on a device of few of its 16 MiB blocks.
+const LEAST_CAPACITY: u64 = 256 << 20;
+
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    report: Report,
+    limit: Option<MemoryLimit>,
+    fio: Option<Fio>,
+    total: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    let mut engines = arguments.engines.clone();
+    if engines.is_empty() {
+        engines = engines::names().into_iter().map(str::to_owned).collect();
+    }
+    fs::create_dir_all(&arguments.folder)?;
+    let mut bench = Bench::new(arguments)?;
+    for round in 0..arguments.rounds {
+        bench.ceilings(round)?;
+        // Another engine first in each round: none always finds the device as the same one left it.
+        engines.rotate_left(usize::from(round > 0));
+        for engine in &engines {
+            let folder = arguments.folder.join(engine);
+            eprintln!("round {} of {}: {engine}", round + 1, arguments.rounds);
+            let outcome = bench.one_engine(engine, &folder, round);
+            let cleared = clear(&folder);
+            outcome.with_context(|| format!("{engine}, round {}", round + 1))?;
+            cleared?;
+        }
+        bench.report.write(&arguments.out, "engine", OURS)?;
+    }
+    println!("{}", bench.report.markdown(OURS));
+    eprintln!("written to {}", arguments.out.join("engine.{md,csv,json}").display());
+    drop(bench);
+    // Not empty when it held something else before: then it stays.
+    let _ = fs::remove_dir(&arguments.folder);
+    Ok(())
+}
+
+impl<'a> Bench<'a> {
+    fn new(arguments: &'a Arguments) -> Result<Self> {
+        let data = Data::new(Profile::Web);
+        let total = data.total(arguments.objects);
+        let limit = MemoryLimit::new(&format!("bench-engine-{}", std::process::id()), arguments.limit << 20);
+        let limited = match &limit {
+            Ok(_) => format!("Processes are limited to {} MiB of memory, page cache included.", arguments.limit),
+            Err(error) => {
+                format!("Processes are not limited in memory ({error}): the page cache helps those that use it.")
+            }
+        };
+        let dropped = match limit::drop_page_cache() {
+            true => "The page cache is dropped before every piece of work.",
+            false => "The page cache could not be dropped.",
+        };
+        let report = Report {
+            machine: machine::describe(&arguments.folder.canonicalize()?),
+            notes: vec![
+                format!(
+                    "{} objects, {:.2} GB: median 3 KB, mean 8 KB, at most 1 MB, keys of 60 bytes; {} rounds of {} s, medians shown.",
+                    arguments.objects,
+                    total as f64 / 1e9,
+                    arguments.rounds,
+                    arguments.seconds
+                ),
+                limited,
+                dropped.into(),
+                format!("Engines are given {} MiB, for zipf and cache {} MiB.", SMALL_MEMORY >> 20, LARGE_MEMORY >> 20),
+            ],
+            samples: Vec::new(),
+        };
+        // Twice what is written in a round would be slow to lay out; a quarter of the data is larger than any cache.
+        let size = (total / 4).clamp(16 << 20, 4 << 30) & !0xf_ffff;
+        let fio = Fio::find(&arguments.folder, size, arguments.time(), data.some_sizes());
+        Ok(Self { arguments, report, limit: limit.ok(), fio, total })
+    }
+
+    /// What the device can do, measured in the same round.
+    fn ceilings(&mut self, round: usize) -> Result<()> {
+        let Some(fio) = &self.fio else { return Ok(()) };
+        eprintln!("round {} of {}: fio", round + 1, self.arguments.rounds);
+        let wants = |work| self.arguments.wants(work);
+        let mut figures: Vec<(&str, Figures)> = Vec::new();
+        if wants("load") {
+            figures.push(("load", fio.load()?));
+        }
+        if wants("get") {
+            let many = fio.get(32)?;
+            figures.push(("get, 1 thread", fio.get(1)?));
+            figures.push(("get, 32 threads", many.clone()));
+            figures.push(("get, 32 in flight", many));
+        }
+        if wants("durable") {
+            figures.push(("durable put, 1 writer", fio.durable(1)?));
+            figures.push(("durable put, 8 writers", fio.durable(8)?));
+        }
+        for (work, figures) in figures {
+            self.report.add(work, DEVICE, round, &figures);
+        }
+        Ok(())
+    }
+
+    /// Every work wanted, on one engine.
+    fn one_engine(&mut self, engine: &str, folder: &Path, round: usize) -> Result<()> {
+        let wants = |work| self.arguments.wants(work);
+        if ["load", "get", "zipf", "churn"].into_iter().any(wants) {
+            self.on_loaded(engine, folder, round)?;
+        }
+        if wants("cache") && engines::evicts(engine) {
+            clear(folder)?;
+            let mut job = self.job(engine, folder, Work::Zipf { threads: 8, fill: true });
+            (job.config.memory, job.config.capacity) = (LARGE_MEMORY, (self.total / 2).max(LEAST_CAPACITY));
+            self.measure("cache at steady state, device holds half", &job, round)?;
+        }
+        if wants("durable") {
+            for writers in [1, 8] {
+                clear(folder)?;
+                let mut job = self.job(engine, folder, Work::Durable { writers });
+                job.config.durable = true;
+                self.measure(
+                    &format!("durable put, {writers} writer{}", if writers == 1 { "" } else { "s" }),
+                    &job,
+                    round,
+                )?;
+            }
+        }
+        if wants("reopen") {
+            clear(folder)?;
+            self.reopen(engine, folder, round)?;
+        }
+        Ok(())
+    }
+
+    /// Load, and what is done with what was loaded.
+    fn on_loaded(&mut self, engine: &str, folder: &Path, round: usize) -> Result<()> {
+        clear(folder)?;
+        let wants = |work| self.arguments.wants(work);
+        let (get, zipf, churn) = (wants("get"), wants("zipf"), wants("churn"));
+        let load = self.job(engine, folder, Work::Load);
+        self.measure("load", &load, round)?;
+        if get {
+            for (name, in_flight, asynchronous) in
+                [("get, 1 thread", 1, false), ("get, 32 threads", 32, false), ("get, 32 in flight", 32, true)]
+            {
+                if asynchronous && !engines::is_asynchronous(engine) {
+                    continue;
+                }
+                let job = self.job(engine, folder, Work::Get { in_flight, asynchronous });
+                self.measure(name, &job, round)?;
+            }
+        }
+        if zipf {
+            let mut job = self.job(engine, folder, Work::Zipf { threads: 8, fill: false });
+            job.config.memory = LARGE_MEMORY;
+            self.measure("zipf 0.9, 90% get, 8 threads", &job, round)?;
+        }
+        if churn {
+            let job = self.job(engine, folder, Work::Churn { age: 2.0 });
+            self.measure("churn to age 2", &job, round)?;
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, engine: &str, folder: &Path, round: usize) -> Result<()> {
+        // foyer gives every object pages of its own: ten million would be 40 GB.
+        let objects = if engine.starts_with("foyer") { self.arguments.small / 10 } else { self.arguments.small };
+        let mut job = self.job(engine, folder, Work::Idle);
+        (job.profile, job.objects) = (Profile::Tiny, objects);
+        let room = if engine.starts_with("foyer") { 4096 } else { 320 };
+        job.config.capacity = (objects * room * 3 / 2).next_multiple_of(64 << 20).max(LEAST_CAPACITY);
+        // Memory is what is measured here: it must not be squeezed.
+        job.door = None;
+        let empty = self.figures(&job)?;
+        clear(folder)?;
+        job.work = Work::Wait;
+        let mut child = spawn(&job)?;
+        let filled = wait_for(&mut child, READY);
+        child.kill()?;
+        child.wait()?;
+        filled?;
+        job.work = Work::Reopen;
+        let mut figures = self.figures(&job)?;
+        let growth = (figures[MEMORY] - empty[MEMORY]) * 1e6;
+        figures.insert("5 bytes of memory/object".into(), growth.max(0.0) / objects as f64);
+        figures.insert("0 objects".into(), objects as f64);
+        self.report.add("reopen after kill -9, objects of 100 B", engine, round, &figures);
+        Ok(())
+    }
+
+    fn job(&self, engine: &str, folder: &Path, work: Work) -> Job {
+        Job {
+            engine: engine.to_owned(),
+            config: Config {
+                folder: folder.to_owned(),
+                memory: SMALL_MEMORY,
+                // Room for everything, as rounded up by whoever rounds most, and for the dead beside the living.
+                capacity: (self.total * 2).max(LEAST_CAPACITY),
+                durable: false,
+            },
+            work,
+            profile: Profile::Web,
+            objects: self.arguments.objects,
+            time: self.arguments.time(),
+            patience: if self.arguments.tiny { Duration::from_secs(60) } else { Duration::from_secs(1800) },
+            door: self.limit.as_ref().map(MemoryLimit::door),
+        }
+    }
+
+    fn measure(&mut self, name: &str, job: &Job, round: usize) -> Result<()> {
+        let figures = self.figures(job).with_context(|| name.to_owned())?;
+        self.report.add(name, &job.engine, round, &figures);
+        Ok(())
+    }
+
+    fn figures(&self, job: &Job) -> Result<Figures> {
+        limit::drop_page_cache();
+        let output = spawn(job)?.wait_with_output()?;
+        ensure!(output.status.success(), "{:?} ended with {}", job.work, output.status);
+        let text = String::from_utf8(output.stdout)?;
+        Ok(serde_json::from_str(text.trim())?)
+    }
+}
+
+fn spawn(job: &Job) -> Result<Child> {
+    let program = env::current_exe()?;
+    let mut command = Command::new(program);
+    command.env(JOB, serde_json::to_string(job)?).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.spawn().context("starting a worker")
+}
+
+fn wait_for(child: &mut Child, word: &str) -> Result<()> {
+    let output = child.stdout.take().context("a worker without output")?;
+    for line in BufReader::new(output).lines() {
+        if line? == word {
+            return Ok(());
+        }
+    }
+    bail!("the worker ended before it was {word}")
+}
+
+fn clear(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| PathBuf::from(folder).display().to_string())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,47 @@
+//! Churn: delete one, put one in a scattered order, until the live bytes were replaced a few times. What an engine
+//! saved while loading, it pays here.
+
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
+
+use anyhow::Result;
+use bench_common::usage::Usage;
+
+use super::{Figures, Job};
+use crate::{
+    data::{Data, KEY_LEN, key},
+    engines::Engine,
+};
+
+pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, age: f64) -> Result<Figures> {
+    let live = data.total(job.objects) as f64;
+    let before = Usage::now();
+    let (mut bytes, mut puts) = (0.0, 0_u64);
+    while bytes < age * live {
+        // The prime of `Chooser`: each object in turn, in no order that the engine could like.
+        let id = puts.wrapping_mul(2_147_483_647) % job.objects;
+        let body = data.body(id, 1 + (puts / job.objects) as u32);
+        engine.delete(&key(id))?;
+        engine.put(&key(id), body)?;
+        bytes += (body.len() + KEY_LEN) as f64;
+        puts += 1;
+    }
+    engine.flush()?;
+    let used = before.until_now();
+    Ok(Figures::from([
+        ("1 replaced/s".into(), puts as f64 / used.seconds),
+        ("2 CPU us/op".into(), used.cpu * 1e6 / puts as f64),
+        ("3 bytes written/byte put".into(), used.written / bytes),
+        ("4 device bytes/live byte".into(), allocated(&job.config.folder)? as f64 / live),
+    ]))
+}
+
+/// Bytes that the files under a folder occupy.
+fn allocated(folder: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes += if metadata.is_dir() { allocated(&entry.path())? } else { metadata.blocks() * 512 };
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,72 @@
+//! Reopen: what a process finds that was killed while it held millions of small objects, how soon, and what each of
+//! them costs in memory.
+
+use std::{
+    io::Write,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, ensure};
+use bench_common::usage::anonymous_memory;
+
+use super::{Figures, Job, load};
+use crate::{
+    data::{Data, key},
+    engines::Engine,
+};
+
+/// What the parent waits for before it kills.
+pub(crate) const READY: &str = "ready";
+
+/// Objects that are looked for; few enough that looking takes no time of note.
+const SAMPLE: u64 = 1000;
+
+/// Longest wait for everything to be there.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+pub(super) fn fill_and_wait(engine: &dyn Engine, data: &Data, job: &Job) -> Result<Figures> {
+    load::put_all(engine, data, job.objects)?;
+    println!("{READY}");
+    std::io::stdout().flush()?;
+    loop {
+        thread::sleep(Duration::from_secs(60));
+    }
+}
+
+pub(super) fn reopen(open: impl Fn() -> Result<Box<dyn Engine>>, data: &Data, job: &Job) -> Result<Figures> {
+    let begin = Instant::now();
+    let engine = open()?;
+    let mut opened = None;
+    let mut missing: Vec<u64> = (0..SAMPLE.min(job.objects)).map(|number| number * 7919 % job.objects).collect();
+    while !missing.is_empty() && begin.elapsed() < PATIENCE {
+        let mut still = Vec::new();
+        for id in missing {
+            let mut right = false;
+            let found = engine.get(&key(id), &mut |body| right = data.is_body(id, 0, body))?;
+            ensure!(!found || right, "object {id} came back with bytes of something else");
+            if found {
+                opened.get_or_insert_with(|| begin.elapsed());
+            } else {
+                still.push(id);
+            }
+        }
+        missing = still;
+    }
+    let all = begin.elapsed();
+    let never = PATIENCE + Duration::from_secs(1);
+    Ok(Figures::from([
+        ("1 first get ms".into(), opened.unwrap_or(never).as_secs_f64() * 1e3),
+        ("2 all there ms".into(), if missing.is_empty() { all } else { never }.as_secs_f64() * 1e3),
+        ("3 missing %".into(), 100.0 * missing.len() as f64 / SAMPLE.min(job.objects) as f64),
+        (MEMORY.into(), anonymous_memory() as f64 / 1e6),
+    ]))
+}
+
+/// Name of the figure that [`idle`] and [`reopen`] share.
+pub(crate) const MEMORY: &str = "4 anonymous MB";
+
+pub(super) fn idle(open: impl Fn() -> Result<Box<dyn Engine>>) -> Result<Figures> {
+    let _engine = open()?;
+    Ok(Figures::from([(MEMORY.into(), anonymous_memory() as f64 / 1e6)]))
+}

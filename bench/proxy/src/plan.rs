@@ -1,0 +1,215 @@
+//! Who is asked for what, when.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use bench_common::{
+    limit::{self, MemoryLimit},
+    machine,
+    report::Report,
+};
+
+use crate::{
+    Arguments, client,
+    origin::Origin,
+    servers::{Running, SERVERS, Server, Setup},
+    wrk,
+};
+
+const OURS: &str = "picaflor";
+
+/// Memory of a server whose objects are to be in memory.
+const LARGE_MEMORY: u64 = 512 << 20;
+/// Memory of a server whose objects are to be on the device.
+const SMALL_MEMORY: u64 = 32 << 20;
+/// All memory of such a server, page cache included: program, tables and buffers are in it.
+const SMALL_LIMIT: u64 = 192 << 20;
+
+/// Something to ask for.
+struct Work {
+    key: &'static str,
+    name: String,
+    paths: Vec<String>,
+    from_device: bool,
+}
+
+struct Bench<'a> {
+    arguments: &'a Arguments,
+    origin: Origin,
+    report: Report,
+    folder: PathBuf,
+    picaflor: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    // Servers get configurations with absolute paths and folders of their own.
+    fs::create_dir_all(&arguments.folder)?;
+    let folder = arguments.folder.canonicalize()?;
+    let picaflor = env::current_dir()?.join(&arguments.picaflor);
+    let report = Report {
+        machine: machine::describe(&folder),
+        notes: vec![
+            format!("{} rounds of {} s, medians shown.", arguments.rounds, arguments.seconds),
+            format!("Server on core {}, wrk with 64 connections on core {}.", arguments.core, arguments.load_core),
+            "Every body is compared once with the origin's before the load; under load the origin is asked nothing."
+                .into(),
+        ],
+        samples: Vec::new(),
+    };
+    let mut bench = Bench { arguments, origin: Origin::start()?, report, folder, picaflor };
+    let works: Vec<_> = works(arguments.tiny)
+        .into_iter()
+        .filter(|work| arguments.works.is_empty() || arguments.works.iter().any(|wanted| wanted == work.key))
+        .collect();
+    let mut servers: Vec<_> = SERVERS.iter().filter(|server| bench.takes_part(server)).collect();
+    for round in 0..arguments.rounds {
+        servers.rotate_left(usize::from(round > 0));
+        for server in &servers {
+            eprintln!("round {} of {}: {}", round + 1, arguments.rounds, server.name);
+            bench.one_server(server, &works, round).with_context(|| server.name.to_owned())?;
+        }
+        bench.report.write(&arguments.out, "proxy", OURS)?;
+    }
+    println!("{}", bench.report.markdown(OURS));
+    // Not empty when it held something else before: then it stays.
+    let _ = fs::remove_dir(&arguments.folder);
+    Ok(())
+}
+
+fn works(tiny: bool) -> Vec<Work> {
+    let (some, many) = if tiny { (100, 300) } else { (10_000, 60_000) };
+    let paths = |size: usize, count: usize| (0..count).map(|number| format!("/{size}/{number:06}.jpg")).collect();
+    let work = |key, name: String, paths, from_device| Work { key, name, paths, from_device };
+    vec![
+        work("hot", "4 KB, one object, from memory".into(), paths(4096, 1), false),
+        work("uniform", format!("4 KB, {some} objects uniform, from memory"), paths(4096, some), false),
+        work("large", "64 KB, one object, from memory".into(), paths(65_536, 1), false),
+        work("disk", format!("16 KB, {many} objects uniform, from the device"), paths(16_384, many), true),
+    ]
+}
+
+impl Bench<'_> {
+    fn takes_part(&mut self, server: &Server) -> bool {
+        let wanted = &self.arguments.servers;
+        if !wanted.is_empty() && !wanted.iter().any(|name| server.name.to_lowercase().starts_with(&name.to_lowercase()))
+        {
+            return false;
+        }
+        let installed = if server.program.is_empty() { self.picaflor.is_file() } else { in_path(server.program) };
+        if !installed {
+            self.report.notes.push(format!("{} is not installed here.", server.name));
+        }
+        installed
+    }
+
+    /// One server: what is in memory with one start, what is on the device with another.
+    fn one_server(&mut self, server: &Server, works: &[Work], round: usize) -> Result<()> {
+        let (device, memory): (Vec<_>, Vec<_>) = works.iter().partition(|work| work.from_device);
+        if !memory.is_empty() {
+            let setup = self.setup(LARGE_MEMORY, None)?;
+            let running = (server.start)(&setup)?;
+            for work in memory {
+                self.fill(setup.listen, work)?;
+                self.measure(server, &running, &setup, work, round).with_context(|| work.name.clone())?;
+            }
+        }
+        if !device.is_empty() && server.on_device {
+            let group = MemoryLimit::new(&format!("bench-proxy-{}", std::process::id()), SMALL_LIMIT);
+            if let Err(error) = &group {
+                self.note(format!(
+                    "Servers could not be limited in memory ({error}): the page cache helps those that use it."
+                ));
+            }
+            let setup = self.setup(SMALL_MEMORY, group.as_ref().ok().map(MemoryLimit::door))?;
+            let running = (server.start)(&setup)?;
+            for work in device {
+                self.fill(setup.listen, work)?;
+                if !limit::drop_page_cache() {
+                    self.note("The page cache could not be dropped.".into());
+                }
+                self.measure(server, &running, &setup, work, round).with_context(|| work.name.clone())?;
+            }
+            // The group can only go when nobody is in it.
+            drop(running);
+            drop(group);
+        }
+        clear(&self.folder.join("server"))
+    }
+
+    fn setup(&self, memory: u64, door: Option<PathBuf>) -> Result<Setup> {
+        let folder = self.folder.join("server");
+        clear(&folder)?;
+        fs::create_dir_all(&folder)?;
+        Ok(Setup {
+            folder,
+            listen: SocketAddr::from(([127, 0, 0, 1], free_port()?)),
+            origin: self.origin.address,
+            memory,
+            core: self.arguments.core.clone(),
+            door,
+            picaflor: self.picaflor.clone(),
+        })
+    }
+
+    /// Fetches everything until nothing more comes from the origin.
+    fn fill(&self, address: SocketAddr, work: &Work) -> Result<()> {
+        for _ in 0..6 {
+            let before = self.origin.asked();
+            client::fetch_all(address, &work.paths)?;
+            if self.origin.asked() == before {
+                return Ok(());
+            }
+        }
+        bail!("{}: still fetches from the origin after six rounds", work.name)
+    }
+
+    fn measure(&mut self, server: &Server, running: &Running, setup: &Setup, work: &Work, round: usize) -> Result<()> {
+        let (asked, cpu) = (self.origin.asked(), running.cpu());
+        let time = Duration::from_secs(self.arguments.seconds);
+        let load = wrk::run(setup.listen, &work.paths, time, &self.folder, &self.arguments.load_core)?;
+        let cpu = running.cpu() - cpu;
+        let misses = self.origin.asked() - asked;
+        ensure!(misses == 0, "{misses} of {} answers were no hits", load.requests);
+        let figures = BTreeMap::from([
+            ("1 requests/s".into(), load.rate),
+            ("2 CPU us/request".into(), cpu * 1e6 / load.requests),
+            ("3 p99 ms".into(), load.p99),
+        ]);
+        self.report.add(&work.name, server.name, round, &figures);
+        Ok(())
+    }
+
+    fn note(&mut self, note: String) {
+        if !self.report.notes.contains(&note) {
+            self.report.notes.push(note);
+        }
+    }
+}
+
+/// A port that is free, and the next one too: that one is for our admin listener.
+fn free_port() -> Result<u16> {
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
+            return Ok(port);
+        }
+    }
+}
+
+fn in_path(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]).any(|folder| folder.join(program).is_file())
+}
+
+fn clear(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context(folder.display().to_string()),
+        _ => Ok(()),
+    }
+}
