@@ -15,7 +15,7 @@ pub struct Sample {
     pub subject: String,
     /// Round, from 0.
     pub round: usize,
-    /// Place of the figure's column, then its name with the unit: `2 MB/s`.
+    /// Place of the figure's column, then its name with the unit: `2 MB/s`. Place 0 is for what is no result.
     pub figure: String,
     /// The figure.
     pub value: f64,
@@ -77,7 +77,10 @@ impl Report {
                 for figure in &figures {
                     let _ = write!(text, " {} |", shown(self.median(work, subject, figure)));
                 }
-                let ratio = figures.iter().find_map(|figure| self.ratio(work, base, subject, figure));
+                let ratio = figures
+                    .iter()
+                    .filter(|figure| !figure.starts_with("0 "))
+                    .find_map(|figure| self.ratio(work, base, subject, figure));
                 let _ = write!(text, " {} |", ratio.unwrap_or_default());
             }
         }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::work::Figures;
 
 /// Bytes that an engine cannot do without beside key and body: lengths, a checksum, a version.
-const FRAME: usize = 40;
+const FRAME: usize = 64;
 
 /// fio on one preallocated, fully written file.
 pub(crate) struct Fio {
@@ -93,35 +93,27 @@ fn number(job: &Value, name: &str) -> Result<f64> {
 }
 
 /// How many blocks of 4 KiB a request for one object touches when objects lie end to end, as fio's `bssplit`.
+///
+/// fio takes whole percents, so the requests are sorted into a hundred equal parts, each with its own mean.
 fn split(sizes: impl Iterator<Item = usize>) -> String {
-    let mut counts = std::collections::BTreeMap::<usize, usize>::new();
-    let (mut at, mut all) = (0, 0);
-    for size in sizes {
-        let end = at + size + crate::data::KEY_LEN + FRAME;
-        *counts.entry(bucket(end.div_ceil(4096) - at / 4096)).or_default() += 1;
-        (at, all) = (end, all + 1);
+    let mut at = 0;
+    let mut blocks: Vec<usize> = sizes
+        .map(|size| {
+            let end = at + size + crate::data::KEY_LEN + FRAME;
+            let touched = end.div_ceil(4096) - at / 4096;
+            at = end;
+            touched
+        })
+        .collect();
+    blocks.sort_unstable();
+    let mut percents = std::collections::BTreeMap::<usize, usize>::new();
+    for part in 0..100 {
+        let part = &blocks[part * blocks.len() / 100..(part + 1) * blocks.len() / 100];
+        let mean = (part.iter().sum::<usize>() + part.len() / 2) / part.len();
+        *percents.entry(mean).or_default() += 1;
     }
-    // fio takes whole percents, the last without one takes the rest.
-    let mut parts: Vec<String> = Vec::new();
-    let mut rest = 100;
-    for (blocks, count) in counts.iter().rev() {
-        let percent = (count * 100).div_ceil(all).min(rest);
-        rest -= percent;
-        if percent > 0 {
-            parts.push(format!("{}k/{percent}", blocks * 4));
-        }
-    }
+    let parts: Vec<_> = percents.iter().map(|(blocks, percent)| format!("{}k/{percent}", blocks * 4)).collect();
     parts.join(":")
-}
-
-/// Exact where most objects are, rounded where few are: a percent is the least that fio can say.
-fn bucket(blocks: usize) -> usize {
-    match blocks {
-        0..=6 => blocks,
-        7..=10 => 8,
-        11..=20 => 14,
-        _ => 36,
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 mod files;
 #[cfg(feature = "foyer")]
 mod foyer;
-#[cfg(feature = "ours")]
 mod ours;
 #[cfg(feature = "redb")]
 mod redb;
@@ -59,9 +58,7 @@ type Row = (&'static str, bool, fn(&Config) -> Result<Box<dyn Engine>>);
 
 /// Every engine of this build, ours first.
 const ENGINES: &[Row] = &[
-    #[cfg(feature = "ours")]
     ("picaflor", true, ours::open),
-    #[cfg(feature = "ours")]
     ("picaflor-store", false, ours::open_store),
     #[cfg(feature = "foyer")]
     ("foyer-uring", true, foyer::open_uring),
