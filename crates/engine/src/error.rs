@@ -44,7 +44,9 @@ pub enum Error {
         mend: String,
     },
     /// The store was written by another version of the format.
-    #[error("{place} has format version {found}, this build reads {supported}; use the build that wrote it, or remove the file to start empty")]
+    #[error(
+        "{place} has format version {found}, this build reads {supported}; use the build that wrote it, or remove the file to start empty"
+    )]
     Version {
         /// Path.
         place: String,

@@ -1,10 +1,67 @@
 //! A crash-safe store for web objects: small, many, immutable things with keys.
+//!
+//! ```no_run
+//! use picaflor::{Options, PutOptions, Store};
+//!
+//! let store = Store::open(Options::new("cache.store").capacity(1 << 30))?;
+//! store.put(b"https://example.org/", b"<html>", &PutOptions::default())?;
+//! if let Some(object) = store.get(b"https://example.org/")? {
+//!     assert_eq!(object.body().as_deref(), Some(&b"<html>"[..]));
+//! }
+//! store.close()?;
+//! # Ok::<(), picaflor::Error>(())
+//! ```
+//!
+//! Where to look: a put is `put.rs`, then `append.rs`; its bytes reach the device in `flush.rs`. A get is
+//! `get.rs`. Room is made in `reclaim.rs`. What survives a crash is decided in `journal.rs`,
+//! `checkpoint.rs` and `recovery/`. The six questions of every storage manager have a module each:
+//! `placement`, `space`, `memory`, `reading`, `eviction`, `checkpoint`; `preset.rs` is their table.
 #![forbid(unsafe_code)]
 
+mod adopt;
+mod append;
+mod buffers;
+mod checkpoint;
+mod chunks;
+mod commits;
+mod daemons;
+mod delete;
 mod error;
+mod eviction;
+mod fetch;
+mod flush;
+mod get;
+mod group;
+mod hash;
+mod index;
+mod journal;
+mod memory;
+mod object;
 mod options;
+mod placement;
+mod preset;
+mod put;
+mod reading;
+mod reclaim;
+mod recovery;
+mod scrub;
+mod space;
+mod stats;
+mod store;
+mod stream;
+mod volume;
 
+pub use chunks::Chunks;
 pub use error::{Error, Miss, Refusal, Result};
+pub use fetch::Fetched;
+pub use get::TryGet;
+pub use group::Temper;
+pub use object::Object;
 pub use options::{
     Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Mode, Options, Place, PutOptions,
 };
+pub use picaflor_device as device;
+pub use recovery::{Dropped, Receipt, VolumeReceipt};
+pub use stats::{Counts, Stats, VolumeStats};
+pub use store::{Group, Store};
+pub use stream::PutStream;

@@ -5,6 +5,11 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 use bytes::Bytes;
 use picaflor_device::{Clock, Device};
 
+use crate::{
+    Result,
+    preset::{PICAFLOR, Preset},
+};
+
 /// What happens when the device is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
@@ -113,6 +118,9 @@ pub struct Options {
     pub daemons: Daemons,
     /// Default the real clock.
     pub clock: Clock,
+    /// Seed of a new store's hashes and identity; for repeatable tests. Default random.
+    pub seed: Option<u64>,
+    pub(crate) preset: Preset,
 }
 
 impl Options {
@@ -143,7 +151,23 @@ impl Options {
             open_buffers: 16,
             daemons: Daemons::Threads,
             clock: Clock::real(),
+            seed: None,
+            preset: PICAFLOR,
         }
+    }
+
+    /// The preset with this name on the file or block device at `path`.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`] for a name that is not in the table; it lists those that are.
+    pub fn preset(name: &str, path: impl Into<PathBuf>) -> Result<Self> {
+        Ok(Self { preset: Preset::named(name)?, ..Self::new(path) })
+    }
+
+    /// Changes any of the fields; for building a value in one expression.
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
     }
 
     /// Sets the hard cap of device bytes.

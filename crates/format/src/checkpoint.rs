@@ -1,8 +1,8 @@
 //! Checkpoints: images of index segments in clusters of their own, and the directory that names them.
 //!
 //! ```text
-//! part:       cluster header | payload len 4 | payload crc 4 | segment image | segment image | ...
-//! segment:    number 4 | words 4 | words, 8 bytes each
+//! part:       cluster header | payload len 4 | payload crc 4 | piece | piece | ...
+//! piece:      segment 4 | words in all 4 | first word 4 | words here 4 | words, 8 bytes each
 //! directory:  cluster header | payload len 4 | payload crc 4 | Directory
 //! ```
 //!
@@ -51,32 +51,49 @@ pub fn decode_cluster(bytes: &[u8]) -> Result<(cluster::Header, &[u8]), Corrupt>
     Ok((header, payload))
 }
 
-/// Appends one segment's image to a part's payload.
-pub fn push_segment(payload: &mut Vec<u8>, number: u32, words: impl ExactSizeIterator<Item = u64>) {
-    payload.extend_from_slice(&number.to_le_bytes());
-    payload.extend_from_slice(&(words.len() as u32).to_le_bytes());
+/// A run of words of one segment's image; an image longer than a part is cut into several.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The segment's number.
+    pub segment: u32,
+    /// Words in the whole image.
+    pub total: u32,
+    /// Index of the first word in the image.
+    pub first: u32,
+    /// The words.
+    pub words: Vec<u64>,
+}
+
+/// Bytes before the words of a piece.
+pub const PIECE_HEADER: usize = 16;
+
+/// Appends a piece to a part's payload.
+pub fn push_piece(payload: &mut Vec<u8>, segment: u32, total: u32, first: u32, words: &[u64]) {
+    for field in [segment, total, first, words.len() as u32] {
+        payload.extend_from_slice(&field.to_le_bytes());
+    }
     for word in words {
         payload.extend_from_slice(&word.to_le_bytes());
     }
 }
 
-/// Bytes that a segment of `words` words takes in a payload.
-pub const fn segment_len(words: usize) -> usize {
-    8 + words * 8
-}
-
-/// Takes the first segment image off a payload: number, words, and the rest.
+/// Takes the first piece off a payload and returns it with the rest.
 ///
 /// # Errors
 /// [`Corrupt::Short`] if it is cut off.
-pub fn next_segment(payload: &[u8]) -> Result<(u32, impl Iterator<Item = u64> + '_, &[u8]), Corrupt> {
-    if payload.len() < 8 {
+pub fn next_piece(payload: &[u8]) -> Result<(Piece, &[u8]), Corrupt> {
+    if payload.len() < PIECE_HEADER {
         return Err(Corrupt::Short);
     }
-    let words = u32_at(payload, 4) as usize;
-    let end = segment_len(words);
-    let image = payload.get(8..end).ok_or(Corrupt::Short)?;
-    Ok((u32_at(payload, 0), image.chunks_exact(8).map(|w| u64_at(w, 0)), &payload[end..]))
+    let end = PIECE_HEADER + u32_at(payload, 12) as usize * 8;
+    let words = payload.get(PIECE_HEADER..end).ok_or(Corrupt::Short)?;
+    let piece = Piece {
+        segment: u32_at(payload, 0),
+        total: u32_at(payload, 4),
+        first: u32_at(payload, 8),
+        words: words.chunks_exact(8).map(|word| u64_at(word, 0)).collect(),
+    };
+    Ok((piece, &payload[end..]))
 }
 
 /// What a checkpoint consists of.

@@ -1,0 +1,224 @@
+//! How an object gets into an open buffer: the second half of a put, and of a reinsertion.
+//!
+//! Steps: the lane of its class, or of its neighbour → room in the lane's open buffer, else that one is
+//! sealed and a new one opened → frame → the index says *buffered*.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use parking_lot::MutexGuard;
+use picaflor_format::{
+    cluster::{Row, Trailer, table_len},
+    frame::{self, GRAIN, Kind},
+};
+
+use crate::{
+    Refusal, Result,
+    buffers::{Draft, Open, Slot},
+    index::{Location, Word},
+    placement::Class,
+    space::{SPARE, State},
+    stats::add,
+    volume::Volume,
+};
+
+/// Why an object cannot be framed at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    /// All buffers are waiting for the device.
+    Buffers,
+    /// No cluster can be promised.
+    Space,
+}
+
+impl From<Blocked> for Refusal {
+    fn from(blocked: Blocked) -> Self {
+        match blocked {
+            Blocked::Buffers => Self::Busy,
+            Blocked::Space => Self::NoCleanSpace,
+        }
+    }
+}
+
+/// Who asks for room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Put,
+    /// Survivors of reclaim may use what is kept back for them.
+    Survivor,
+}
+
+/// Filled buffers that may wait for the device before puts do.
+const QUEUE: u64 = 8;
+
+impl Volume {
+    /// Frames an object into an open buffer and enters it in the index, in place of `old`.
+    /// The inner result is the device's; the outer one says whether there was room.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        draft: &Draft<'_>,
+        class: Class,
+        beside: Option<u64>,
+        old: Option<Word>,
+        purpose: Purpose,
+    ) -> Result<Result<(), Blocked>> {
+        if let Some(failure) = self.commits.failure() {
+            return Err(failure);
+        }
+        let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
+        if joined.is_some() {
+            add(&self.shared.counters.neighbours_joined, 1);
+        }
+        let lane = joined.unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
+        let mut lane = self.lanes[lane].lock();
+        let slot = match self.lane_with_room(&mut lane, draft.header.frame_len(), class, purpose)? {
+            Ok(slot) => slot,
+            Err(blocked) => return Ok(Err(blocked)),
+        };
+        let offset = match &mut *self.buffers.slot(slot).write() {
+            Slot::Open(open) => open.push(draft),
+            _ => return Ok(Err(Blocked::Buffers)),
+        };
+        let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
+        let grains = (draft.header.frame_len() / GRAIN) as u32;
+        // The lane is still locked, so the buffer cannot be sealed, written and retired before the index
+        // names it.
+        if self.index.put(draft.hash, location, grains, old)
+            && let Some(old) = old
+        {
+            self.forget_live(old);
+            self.shared.memory.remove(draft.hash);
+            self.placer.drop_copies(draft.hash);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Most bytes of buffers that are open or wait for the device.
+    pub(crate) fn unwritten_max(&self) -> u64 {
+        (self.lanes.len() as u64 + QUEUE) * self.cluster_len() as u64
+    }
+
+    /// The lane whose open buffer holds this object and has room for `len` bytes more.
+    fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
+        let slot = self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+            Location::Buffered { slot, .. } => Some(slot),
+            Location::OnDisk { .. } => None,
+        })?;
+        let fits = matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+        fits.then(|| self.lanes.iter().position(|lane| lane.try_lock().is_some_and(|lane| *lane == Some(slot))))?
+    }
+
+    /// The slot of this lane's open buffer with room for `len` bytes; a new one if need be.
+    fn lane_with_room(
+        self: &Arc<Self>,
+        lane: &mut MutexGuard<'_, Option<u32>>,
+        len: usize,
+        class: Class,
+        purpose: Purpose,
+    ) -> Result<Result<u32, Blocked>> {
+        if let Some(slot) = **lane {
+            let fits = matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+            if fits {
+                return Ok(Ok(slot));
+            }
+            self.seal(lane)?;
+        }
+        let cluster_bytes = self.cluster_len() as u64;
+        if !self.writer.has_room(self.unwritten_max()) {
+            return Ok(Err(Blocked::Buffers));
+        }
+        let keep = match purpose {
+            Purpose::Put => SPARE + self.checkpoint_reserve(),
+            Purpose::Survivor => self.checkpoint_reserve(),
+        };
+        if !self.space.reserve(keep) {
+            return Ok(Err(Blocked::Space));
+        }
+        let seq = self.next_seq.fetch_add(1, Relaxed);
+        let open = Open::new(self.shared.pool.take(self.cluster_len()), seq, class);
+        match self.buffers.occupy(Slot::Open(open)) {
+            Ok(slot) => {
+                self.writer.add_unwritten(cluster_bytes);
+                self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed);
+                **lane = Some(slot);
+                Ok(Ok(slot))
+            }
+            Err(_) => {
+                self.space.unreserve();
+                Ok(Err(Blocked::Buffers))
+            }
+        }
+    }
+
+    /// Closes the lane's open buffer and queues it for the device. A buffer with nothing in it stays.
+    pub(crate) fn seal(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<()> {
+        let Some(slot) = *lane else { return Ok(()) };
+        let granted = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) if !open.is_empty() => open.cluster,
+            _ => return Ok(()),
+        };
+        let cluster = match granted {
+            Some(cluster) => cluster,
+            None => self.grant(State::Busy)?,
+        };
+        self.lay_copies(slot, cluster);
+        let mut guard = self.buffers.slot(slot).write();
+        if let Slot::Open(open) = std::mem::replace(&mut *guard, Slot::Free) {
+            let last = Trailer {
+                seq: open.seq,
+                seal: self.next_seal.fetch_add(1, Relaxed),
+                durable: self.durable_seal.load(Relaxed),
+            };
+            self.classes[cluster as usize].store(open.class.short(), Relaxed);
+            let is_dead = |row: &Row| row.kind != Kind::Copy && self.entry_in_slot(slot, row).is_none();
+            *guard = Slot::Filled(open.seal(self.store_id(), cluster, last, is_dead));
+        }
+        drop(guard);
+        *lane = None;
+        add(&self.shared.counters.clusters_sealed, 1);
+        self.writer.enqueue(slot);
+        Ok(())
+    }
+
+    /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it.
+    fn lay_copies(&self, slot: u32, cluster: u32) {
+        let wanted: Vec<u64> = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) => {
+                let here = |hash: u64| open.rows().iter().any(|row| row.hash == hash);
+                let partners = open.rows().iter().flat_map(|row| self.placer.partners(row.hash));
+                let mut wanted: Vec<u64> = partners.filter(|hash| !here(*hash)).collect();
+                wanted.sort_unstable();
+                wanted.dedup();
+                wanted
+            }
+            _ => return,
+        };
+        for hash in wanted {
+            let Some(frame) = self.shared.memory.peek(hash) else { continue };
+            if frame.header.kind != Kind::Whole {
+                continue;
+            }
+            let mut guard = self.buffers.slot(slot).write();
+            let Slot::Open(open) = &mut *guard else { return };
+            if !open.fits(frame.header.frame_len()) {
+                continue;
+            }
+            let body = frame.body();
+            let header = frame::Header { kind: Kind::Copy, ..frame.header };
+            let draft = Draft { hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
+            let offset = open.push(&draft) as u32;
+            drop(guard);
+            self.placer.add_copy(hash, self.grain(cluster, offset));
+            // Replaced in between? Then whoever did it may have looked before the copy was noted.
+            if self.shared.memory.peek(hash).is_none_or(|now| !Arc::ptr_eq(&now, &frame)) {
+                self.placer.drop_copies(hash);
+            }
+            add(&self.shared.counters.copies_placed, 1);
+        }
+    }
+}
+
+/// Longest payload that fits in one cluster of this many bytes.
+pub(crate) fn payload_max(cluster: usize) -> usize {
+    let room = cluster - picaflor_format::cluster::HEADER - table_len(1);
+    room / GRAIN * GRAIN - frame::HEADER
+}

@@ -1,0 +1,275 @@
+//! Cluster buffers in memory: open (being filled), filled (in flight), resident (written or read in).
+//!
+//! A buffer has a number, its *slot*; index entries of the objects in it name slot and offset until the
+//! buffer is retired. Open buffers change under their lock, so their objects are copied out; filled ones
+//! never change again.
+//!
+//! Invariants: a slot is reused only after no index entry names it; `used` and `flushed` only grow;
+//! `flushed` is a multiple of the block, and bytes below it are never changed again.
+
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+use picaflor_device::{AlignedBuf, BufPool};
+use picaflor_format::{
+    BLOCK,
+    cluster::{self, Content, Row, Trailer},
+    frame,
+};
+
+use crate::{object::Frame, placement::Class};
+
+/// The parts of a frame that is not yet framed.
+#[derive(Clone, Copy)]
+pub(crate) struct Draft<'a> {
+    pub(crate) hash: u64,
+    /// All but the cluster's sequence number.
+    pub(crate) header: frame::Header,
+    pub(crate) key: &'a [u8],
+    pub(crate) metadata: &'a [u8],
+    pub(crate) body: &'a [u8],
+}
+
+pub(crate) enum Slot {
+    Free,
+    Open(Open),
+    Filled(Filled),
+}
+
+/// A cluster being filled.
+pub(crate) struct Open {
+    bytes: AlignedBuf,
+    used: usize,
+    rows: Vec<Row>,
+    pub(crate) seq: u64,
+    pub(crate) class: Class,
+    /// Granted at the first write, at the latest when it is sealed.
+    pub(crate) cluster: Option<u32>,
+    flushed: usize,
+}
+
+/// A cluster that will not change.
+pub(crate) struct Filled {
+    pub(crate) bytes: Bytes,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) class: u16,
+    /// Its objects are not to stay in memory.
+    pub(crate) bypass: bool,
+    pub(crate) cluster: u32,
+    /// Bytes from the front that are on the device already.
+    pub(crate) flushed: usize,
+    /// On the device, every byte.
+    pub(crate) written: bool,
+    /// Came from the device rather than from puts.
+    pub(crate) read_in: bool,
+    /// Objects in it that were asked for.
+    pub(crate) served: AtomicU32,
+}
+
+/// A part of an open buffer to be written now, so that what is in it becomes durable.
+pub(crate) struct Piece {
+    /// Offset in the cluster.
+    pub(crate) offset: usize,
+    pub(crate) bytes: AlignedBuf,
+}
+
+impl Open {
+    pub(crate) fn new(mut bytes: AlignedBuf, seq: u64, class: Class) -> Self {
+        bytes[..cluster::HEADER].fill(0);
+        Self { bytes, used: cluster::HEADER, rows: Vec::new(), seq, class, cluster: None, flushed: 0 }
+    }
+
+    fn room(&self, rows: usize) -> usize {
+        self.bytes.len().saturating_sub(self.used + cluster::table_len(self.rows.len() + rows))
+    }
+
+    /// Whether a frame of this many bytes still fits.
+    pub(crate) fn fits(&self, frame_len: usize) -> bool {
+        frame_len <= self.room(1)
+    }
+
+    /// Whether nothing was put into it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Frames an object; the caller has asked [`Open::fits`]. Returns its offset in bytes.
+    pub(crate) fn push(&mut self, draft: &Draft<'_>) -> usize {
+        let header = frame::Header { cluster_seq: self.seq, ..draft.header };
+        let offset = self.used;
+        let len = header.frame_len();
+        let frame = &mut self.bytes[offset..offset + len];
+        header.encode(frame);
+        let (meta, body, end) = (header.meta_start(), header.body_start(), frame::HEADER + header.payload_len());
+        frame[frame::HEADER..meta].copy_from_slice(draft.key);
+        frame[meta..body].copy_from_slice(draft.metadata);
+        frame[body..end].copy_from_slice(draft.body);
+        frame[end..].fill(0);
+        self.used += len;
+        self.rows.push(Row {
+            hash: draft.hash,
+            generation: header.generation,
+            offset: offset as u32,
+            len: len as u32,
+            kind: header.kind,
+            dead: false,
+        });
+        offset
+    }
+
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn encode_header(&mut self, store: u64, id: u32) {
+        if self.flushed == 0 {
+            let class = self.class.short();
+            cluster::Header { seq: self.seq, store, id, content: Content::Objects, class }.encode(&mut self.bytes);
+        }
+    }
+
+    /// Whether it holds bytes that are not on the device.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.used > self.flushed.max(cluster::HEADER)
+    }
+
+    /// Copies out what is not yet on the device, padded to a block, so that no later write touches the
+    /// same block. `None` if the padding would leave no room for the table: then it must be sealed.
+    pub(crate) fn take_piece(&mut self, store: u64, id: u32, pool: &BufPool) -> Option<Piece> {
+        let end = self.used.next_multiple_of(BLOCK);
+        if end + cluster::table_len(self.rows.len()) > self.bytes.len() {
+            return None;
+        }
+        self.encode_header(store, id);
+        self.bytes[self.used..end].fill(0);
+        let mut bytes = pool.take(end - self.flushed);
+        bytes.copy_from_slice(&self.bytes[self.flushed..end]);
+        let piece = Piece { offset: self.flushed, bytes };
+        self.used = end;
+        self.flushed = end;
+        Some(piece)
+    }
+
+    /// Closes it: marks the rows that `is_dead`, writes the table.
+    pub(crate) fn seal(mut self, store: u64, id: u32, last: Trailer, is_dead: impl Fn(&Row) -> bool) -> Filled {
+        self.encode_header(store, id);
+        for row in &mut self.rows {
+            row.dead = is_dead(row);
+        }
+        let table = self.bytes.len() - cluster::table_len(self.rows.len());
+        self.bytes[self.used..table].fill(0);
+        cluster::encode_table(&mut self.bytes, last, &self.rows);
+        Filled {
+            bytes: self.bytes.into_bytes(),
+            rows: self.rows,
+            class: self.class.short(),
+            bypass: self.class == Class::Bypass,
+            cluster: id,
+            flushed: self.flushed,
+            written: false,
+            read_in: false,
+            served: AtomicU32::new(0),
+        }
+    }
+}
+
+const NO_HOME: u32 = u32::MAX;
+
+pub(crate) struct Buffers {
+    slots: Box<[RwLock<Slot>]>,
+    /// The cluster of each slot whose bytes are all on the device, else [`NO_HOME`]. Read by checkpoints
+    /// under an index segment's lock: an entry that names a slot keeps the slot from being vacated.
+    homes: Box<[AtomicU32]>,
+    free: Mutex<Vec<u32>>,
+}
+
+impl Buffers {
+    pub(crate) fn new(slots: usize) -> Self {
+        Self {
+            slots: (0..slots).map(|_| RwLock::new(Slot::Free)).collect(),
+            homes: (0..slots).map(|_| AtomicU32::new(NO_HOME)).collect(),
+            free: Mutex::new((0..slots as u32).rev().collect()),
+        }
+    }
+
+    pub(crate) fn slot(&self, slot: u32) -> &RwLock<Slot> {
+        &self.slots[slot as usize]
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Clusters that are granted but not yet wholly on the device.
+    pub(crate) fn unfinished(&self) -> Vec<u32> {
+        let cluster = |slot: &RwLock<Slot>| match &*slot.read() {
+            Slot::Open(open) => open.cluster,
+            Slot::Filled(filled) if !filled.written => Some(filled.cluster),
+            _ => None,
+        };
+        self.slots.iter().filter_map(cluster).collect()
+    }
+
+    /// Puts a buffer into a free slot; gives it back if there is none.
+    pub(crate) fn occupy(&self, buffer: Slot) -> Result<u32, Slot> {
+        match self.free.lock().pop() {
+            Some(slot) => {
+                *self.slots[slot as usize].write() = buffer;
+                Ok(slot)
+            }
+            None => Err(buffer),
+        }
+    }
+
+    /// The cluster that holds every byte of this slot, if one does.
+    pub(crate) fn home(&self, slot: u32) -> Option<u32> {
+        Some(self.homes.get(slot as usize)?.load(Acquire)).filter(|home| *home != NO_HOME)
+    }
+
+    /// Every byte of this slot is on the device, in this cluster.
+    pub(crate) fn set_home(&self, slot: u32, cluster: u32) {
+        self.homes[slot as usize].store(cluster, Release);
+    }
+
+    /// Frees a slot that no index entry names any more.
+    pub(crate) fn vacate(&self, slot: u32) {
+        self.homes[slot as usize].store(NO_HOME, Release);
+        *self.slots[slot as usize].write() = Slot::Free;
+        self.free.lock().push(slot);
+    }
+
+    pub(crate) fn in_use(&self) -> usize {
+        self.slots.len() - self.free.lock().len()
+    }
+
+    /// A copy of the frame at this place, if it is intact and `accept`s. A copy, so that one hot object
+    /// does not pin a whole cluster.
+    pub(crate) fn read(
+        &self,
+        slot: u32,
+        offset: usize,
+        hash: u64,
+        accept: impl FnOnce(&frame::Header, &[u8]) -> bool,
+    ) -> Option<Frame> {
+        let guard = self.slots.get(slot as usize)?.read();
+        let (bytes, served): (&[u8], Option<&AtomicU32>) = match &*guard {
+            Slot::Free => return None,
+            Slot::Open(open) => (&open.bytes[..open.used], None),
+            Slot::Filled(filled) => (&filled.bytes, Some(&filled.served)),
+        };
+        let bytes = bytes.get(offset..)?;
+        let header = frame::Header::decode(bytes).ok()?;
+        let bytes = bytes.get(..frame::HEADER + header.payload_len())?;
+        if !accept(&header, header.key(bytes)) {
+            return None;
+        }
+        if let Some(served) = served {
+            served.fetch_add(1, Relaxed);
+        }
+        Some(Frame::new(hash, header, Bytes::copy_from_slice(bytes)))
+    }
+}

@@ -1,0 +1,286 @@
+//! Question 6, persistence, second part: checkpoints, taken in slices while the store works.
+//!
+//! Steps: note the journal's next page and the clusters that are not wholly written → copy the index
+//! segment by segment into clusters of the checkpoint's own → a commit, so that whatever the images name
+//! is durable → the directory → the superblock, which is the commit point. The checkpoint before stays
+//! whole until the next one, in case the newer is damaged.
+//!
+//! Invariants: an image may be older than the index by the time it is committed; everything that changed
+//! since the first step is found through the journal and the clusters it names (`docs/FORMAT.md`).
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use parking_lot::MutexGuard;
+use picaflor_format::{
+    BLOCK,
+    checkpoint::{Directory, PIECE_HEADER, encode_cluster, push_piece, room},
+    cluster::{self, Content},
+    superblock::{CheckpointRef, Superblock},
+    zone::Map,
+};
+
+use crate::{Error, Result, index::Location, space::State, stats::add, volume::Volume};
+
+/// The preset's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Persistence {
+    /// Deletes and grants in a journal, the index in checkpoints, objects as their own log.
+    JournalAndCheckpoint,
+}
+
+#[derive(Default)]
+pub(crate) struct Checkpointer {
+    running: Option<Running>,
+    /// Clusters of the newest checkpoint, and of the one before.
+    current: Vec<u32>,
+    previous: Vec<u32>,
+    /// [`crate::space::Space::granted`] when the newest one began.
+    granted: u64,
+    hot_seq: u64,
+}
+
+impl Checkpointer {
+    /// As recovery found it.
+    pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>) -> Self {
+        Self { current, previous, ..Self::default() }
+    }
+}
+
+struct Running {
+    stamp: u32,
+    granted: u64,
+    journal_start: u64,
+    open: Vec<u32>,
+    next_segment: u32,
+    payload: Vec<u8>,
+    parts: Vec<(u32, u64)>,
+    clusters: Vec<u32>,
+}
+
+/// Segments copied in one slice.
+const SLICE: u32 = 64;
+
+impl Volume {
+    /// One slice of the checkpointer's work. Returns whether it did anything.
+    pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
+        let mut state = self.checkpointer.lock();
+        if state.running.is_none() {
+            if !self.wants_checkpoint(&state) {
+                return Ok(false);
+            }
+            self.begin_checkpoint(&mut state);
+        }
+        self.checkpoint_slice(&mut state)?;
+        Ok(true)
+    }
+
+    /// A checkpoint from beginning to end, or the rest of the one that is running.
+    pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
+        let mut state = self.checkpointer.lock();
+        if state.running.is_none() {
+            self.begin_checkpoint(&mut state);
+        }
+        while state.running.is_some() {
+            self.checkpoint_slice(&mut state)?;
+        }
+        Ok(())
+    }
+
+    /// Takes checkpoints until the journal has room for what is pending.
+    pub(crate) fn relieve_journal(self: &Arc<Self>) -> Result<()> {
+        // Each commit of a checkpoint frees the pages before the one that precedes it: two are enough.
+        for _ in 0..2 {
+            if !self.journal.lock().is_tight() {
+                break;
+            }
+            self.checkpoint_now()?;
+        }
+        Ok(())
+    }
+
+    /// A quarter of the journal, an eighth of the device, or 32 times its own size since the last one.
+    fn wants_checkpoint(&self, state: &MutexGuard<'_, Checkpointer>) -> bool {
+        let granted = self.space.granted() - state.granted;
+        let own = u64::from(self.checkpoint_clusters());
+        let enough = (32 * own).max(64).min(u64::from(self.space.count() / 8).max(own + 2));
+        granted >= enough || self.journal.lock().wants_checkpoint()
+    }
+
+    fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) {
+        let stamp = self.space.begin_checkpoint();
+        let journal_start = self.journal.lock().next_page();
+        // Whoever was granted a cluster before that page has it noted in its buffer once its lane has been
+        // free.
+        for lane in &self.lanes {
+            drop(lane.lock());
+        }
+        let open = self.buffers.unfinished();
+        open.iter().for_each(|cluster| self.space.renew(*cluster));
+        state.running = Some(Running {
+            stamp,
+            granted: self.space.granted(),
+            journal_start,
+            open,
+            next_segment: 0,
+            payload: Vec::new(),
+            parts: Vec::new(),
+            clusters: Vec::new(),
+        });
+    }
+
+    fn checkpoint_slice(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
+        let Some(mut running) = state.running.take() else { return Ok(()) };
+        match self.advance(&mut running) {
+            Ok(false) => state.running = Some(running),
+            Ok(true) => self.finish_checkpoint(state, running)?,
+            Err(error) => {
+                running.clusters.iter().for_each(|cluster| self.space.set(*cluster, State::Free));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a slice of segments. True when all are copied.
+    fn advance(self: &Arc<Self>, running: &mut Running) -> Result<bool> {
+        let room = room(self.cluster_len());
+        let end = (running.next_segment + SLICE).min(self.index.segment_count());
+        for segment in running.next_segment..end {
+            let words = self.image(segment);
+            let mut first = 0;
+            while first < words.len() {
+                let fit = room.saturating_sub(running.payload.len() + PIECE_HEADER) / 8;
+                if fit == 0 {
+                    self.write_part(running)?;
+                    continue;
+                }
+                let piece = &words[first..(first + fit).min(words.len())];
+                push_piece(&mut running.payload, segment, words.len() as u32, first as u32, piece);
+                first += piece.len();
+            }
+        }
+        running.next_segment = end;
+        if end < self.index.segment_count() {
+            return Ok(false);
+        }
+        if !running.payload.is_empty() {
+            self.write_part(running)?;
+        }
+        Ok(true)
+    }
+
+    fn image(&self, segment: u32) -> Vec<u64> {
+        self.index.image(segment, |slot, offset| {
+            let home = self.buffers.home(slot)?;
+            Some(self.grain(home, offset * picaflor_format::frame::GRAIN as u32))
+        })
+    }
+
+    fn write_part(self: &Arc<Self>, running: &mut Running) -> Result<()> {
+        let payload = std::mem::take(&mut running.payload);
+        let part = self.write_checkpoint_cluster(Content::CheckpointPart, &payload)?;
+        running.parts.push(part);
+        running.clusters.push(part.0);
+        Ok(())
+    }
+
+    fn write_checkpoint_cluster(self: &Arc<Self>, content: Content, payload: &[u8]) -> Result<(u32, u64)> {
+        if !self.space.reserve(0) {
+            let why = std::io::Error::new(std::io::ErrorKind::StorageFull, "no clean cluster for a checkpoint");
+            return Err(Error::io(self.place.clone(), why));
+        }
+        let id = self.grant(State::Checkpoint)?;
+        let seq = self.next_seq.fetch_add(1, Relaxed);
+        let mut buf = self.shared.pool.take(self.cluster_len());
+        let header = cluster::Header { seq, store: self.store_id(), id, content, class: 0 };
+        encode_cluster(&mut buf, &header, payload);
+        // Only the blocks that hold something.
+        let len = (self.cluster_len() - room(self.cluster_len()) + payload.len()).next_multiple_of(BLOCK);
+        let bytes = buf.into_bytes().slice(..len);
+        add(&self.shared.counters.checkpoint_bytes, len as u64);
+        self.write_all(vec![(self.map.cluster_start(id), bytes)])
+            .map_err(|error| Error::io(format!("{}: writing a checkpoint", self.place), error))?;
+        Ok((id, seq))
+    }
+
+    fn finish_checkpoint(self: &Arc<Self>, state: &mut Checkpointer, running: Running) -> Result<()> {
+        let directory = Directory {
+            cursor: self.space.cursor(),
+            open: running.open,
+            parts: running.parts,
+            groups: self.shared.groups.all(),
+        };
+        let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
+        self.wait_commit(self.commits.next())?;
+        let reference = CheckpointRef { directory: id, seq, journal_start: running.journal_start };
+        self.write_superblock(|block| {
+            block.previous = block.current;
+            block.current = Some(reference);
+        })?;
+        let mut clusters = running.clusters;
+        clusters.push(id);
+        for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, clusters)) {
+            self.space.set(cluster, State::Free);
+        }
+        self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
+        state.granted = running.granted;
+        self.space.commit_checkpoint(running.stamp);
+        self.journal.lock().checkpointed(running.journal_start);
+        add(&self.shared.counters.checkpoints, 1);
+        self.write_hot_log(state)
+    }
+
+    /// Writes the other superblock, changed, and syncs.
+    pub(crate) fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut block = self.superblock.lock();
+        let mut next = *block;
+        change(&mut next);
+        next.seq += 1;
+        let mut buf = self.shared.pool.take(BLOCK);
+        next.encode(&mut buf);
+        add(&self.shared.counters.device_writes, 1);
+        add(&self.shared.counters.device_written, BLOCK as u64);
+        self.device
+            .write(Map::superblock(next.seq), &buf)
+            .and_then(|()| self.device.sync())
+            .map_err(|error| Error::io(format!("{}: writing the superblock", self.place), error))?;
+        *block = next;
+        Ok(())
+    }
+
+    /// Notes where the hottest objects lie. Not synced: losing it costs warmth only.
+    fn write_hot_log(&self, state: &mut Checkpointer) -> Result<()> {
+        let hottest = self.shared.memory.hottest(picaflor_format::hot::CAPACITY);
+        let words: Vec<u64> = hottest
+            .iter()
+            .filter_map(|frame| {
+                let on_disk = |word: &crate::index::Word| matches!(word.location(), Location::OnDisk { .. });
+                self.index.candidates(frame.hash).into_iter().find(on_disk).map(|word| word.0)
+            })
+            .collect();
+        state.hot_seq += 1;
+        let mut buf = self.shared.pool.take(picaflor_format::zone::HOT_SLOT as usize);
+        picaflor_format::hot::encode(&mut buf, state.hot_seq, self.store_id(), &words);
+        self.write_all(vec![(Map::hot(state.hot_seq), buf.into_bytes())])
+            .map_err(|error| Error::io(format!("{}: writing the hot log", self.place), error))
+    }
+
+    /// Continues the numbering of hot logs.
+    pub(crate) fn set_hot_seq(&self, seq: u64) {
+        self.checkpointer.lock().hot_seq = seq;
+    }
+
+    /// Seals and writes everything, takes a checkpoint, and takes no more puts.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if let Some(failure) = self.commits.failure() {
+            return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
+        }
+        for lane in &self.lanes {
+            self.seal(&mut lane.lock())?;
+        }
+        self.write_queued(true);
+        self.checkpoint_now()?;
+        self.commits.fail(Error::Closed);
+        Ok(())
+    }
+}

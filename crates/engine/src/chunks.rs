@@ -1,0 +1,114 @@
+//! Reading a body piece by piece: the way to read an object larger than a cluster, or a part of any.
+
+use std::{collections::VecDeque, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use picaflor_format::frame::{ChunkKey, Manifest};
+
+use crate::{Error, Miss, Result, get::Query, object::Frame, store::Store};
+
+/// The pieces of a range of an object's body, in order. An iterator for threads; [`Chunks::next_async`]
+/// for tasks.
+pub struct Chunks {
+    ready: VecDeque<Bytes>,
+    rest: Option<Rest>,
+}
+
+struct Rest {
+    store: Store,
+    manifest_frame: Arc<Frame>,
+    manifest: Manifest,
+    range: Range<u64>,
+}
+
+impl Chunks {
+    pub(crate) fn whole(body: Bytes, range: Range<u64>) -> Self {
+        let len = body.len() as u64;
+        let (start, end) = (range.start.min(len), range.end.min(len));
+        let mut ready = VecDeque::new();
+        if start < end {
+            ready.push_back(body.slice(start as usize..end as usize));
+        }
+        Self { ready, rest: None }
+    }
+
+    pub(crate) fn large(store: &Store, frame: Arc<Frame>, manifest: Manifest, range: Range<u64>) -> Self {
+        let range = range.start.min(manifest.total)..range.end.min(manifest.total);
+        let rest = Rest { store: store.clone(), manifest_frame: frame, manifest, range };
+        Self { ready: VecDeque::new(), rest: Some(rest) }
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn next_async(&mut self) -> Option<Result<Bytes>> {
+        if let Some(ready) = self.ready.pop_front() {
+            return Some(Ok(ready));
+        }
+        let rest = self.rest.as_mut()?;
+        let (number, within) = rest.next_piece()?;
+        let query = rest.query(number);
+        let found = rest.store.frame_async(query).await;
+        Some(rest.take(found, within))
+    }
+}
+
+impl Iterator for Chunks {
+    type Item = Result<Bytes>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(ready) = self.ready.pop_front() {
+            return Some(Ok(ready));
+        }
+        let rest = self.rest.as_mut()?;
+        let (number, within) = rest.next_piece()?;
+        let found = rest.store.run(&mut rest.query(number));
+        Some(rest.take(found, within))
+    }
+}
+
+impl Rest {
+    /// The chunk that holds the next byte, and which of its bytes are wanted.
+    fn next_piece(&self) -> Option<(u32, Range<usize>)> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let chunk = u64::from(self.manifest.chunk);
+        let number = self.range.start / chunk;
+        let base = number * chunk;
+        let end = self.range.end.min(base + chunk);
+        Some((number as u32, (self.range.start - base) as usize..(end - base) as usize))
+    }
+
+    fn query(&self, number: u32) -> Query {
+        let parent = self.store.hasher().key(self.manifest_frame.key()).0;
+        Query::chunk(&self.store, ChunkKey { parent, id: self.manifest.id, number })
+    }
+
+    fn take(&mut self, found: Result<Option<Arc<Frame>>>, within: Range<usize>) -> Result<Bytes> {
+        let body = match found {
+            Ok(Some(frame)) => frame.body(),
+            Ok(None) => return self.missing(),
+            Err(error) => {
+                self.range.end = self.range.start;
+                return Err(error);
+            }
+        };
+        if body.len() < within.end {
+            return self.missing();
+        }
+        self.range.start += within.len() as u64;
+        Ok(body.slice(within))
+    }
+
+    /// Without one of its chunks the object is of no use: it leaves.
+    fn missing(&mut self) -> Result<Bytes> {
+        self.range.end = self.range.start;
+        self.store.shared().counters.missed(Miss::ChunkMissing);
+        let key = self.manifest_frame.key();
+        let _ = self.store.delete(key);
+        Err(Error::Damaged {
+            place: format!("object {:?}", String::from_utf8_lossy(key)),
+            why: Miss::ChunkMissing.to_string(),
+            mend: "it was dropped; put it again".into(),
+        })
+    }
+}

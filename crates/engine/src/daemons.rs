@@ -1,0 +1,122 @@
+//! The daemons: flusher, reclaimer, and keeper (checkpoints, then warming and scrubbing).
+//!
+//! Each is a `step` that anyone may call; the only threads of the engine are made here. Simulators and
+//! the torture harness call [`Volume::step_all`] instead, on one thread.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    Daemons, Result,
+    flush::Woken,
+    volume::{Shared, Volume},
+};
+
+/// The threads of one store.
+pub(crate) struct Threads {
+    volumes: Vec<Arc<Volume>>,
+    handles: Mutex<Option<Vec<JoinHandle<()>>>>,
+}
+
+/// How long the scrubber keeps still after a get needed the device.
+const POLITENESS: Duration = Duration::from_millis(20);
+
+impl Threads {
+    /// Starts the daemons of every volume, unless the caller is to step them.
+    pub(crate) fn start(shared: &Shared, volumes: &[Arc<Volume>]) -> Self {
+        let mut handles = Vec::new();
+        if shared.options.daemons == Daemons::Threads {
+            for volume in volumes {
+                let daemons: [(&str, fn(&Arc<Volume>)); 3] =
+                    [("flusher", flusher), ("reclaimer", reclaimer), ("keeper", keeper)];
+                for (name, run) in daemons {
+                    let volume = Arc::clone(volume);
+                    let thread = std::thread::Builder::new().name(format!("picaflor-{name}"));
+                    // Without threads the store still works: puts do the daemons' work themselves.
+                    handles.extend(thread.spawn(move || run(&volume)));
+                }
+            }
+        }
+        Self { volumes: volumes.to_vec(), handles: Mutex::new(Some(handles)) }
+    }
+
+    /// Stops and joins the threads. False if that was done before.
+    pub(crate) fn stop(&self) -> bool {
+        let Some(handles) = self.handles.lock().take() else { return false };
+        for volume in &self.volumes {
+            volume.writer.stop();
+            volume.reclaimer.wake();
+        }
+        for handle in handles {
+            // A daemon that panicked has been reported on standard error by the panic itself.
+            let _ = handle.join();
+        }
+        true
+    }
+}
+
+impl Volume {
+    /// Runs one step of each daemon. Returns whether there was anything to do.
+    pub(crate) fn step_all(self: &Arc<Self>) -> Result<bool> {
+        if let Some(failure) = self.commits.failure() {
+            return Err(failure);
+        }
+        self.write_queued(true);
+        let committed = self.commit_if_due()?;
+        let reclaimed = self.reclaim_step()?;
+        let checkpointed = self.checkpoint_step()?;
+        Ok(self.scrub_step() | committed | reclaimed | checkpointed)
+    }
+
+    fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
+        let due = self.writer.deadline() <= self.shared.clock.now_nanos();
+        if due {
+            self.commit_now()?;
+        }
+        Ok(due)
+    }
+}
+
+/// A failed volume has nothing left to do but to answer gets; its failure is in the statistics.
+fn running(volume: &Volume) -> bool {
+    volume.commits.failure().is_none()
+}
+
+fn flusher(volume: &Arc<Volume>) {
+    while running(volume) {
+        let now = volume.shared.clock.now_nanos();
+        let until_due = Duration::from_nanos(volume.writer.deadline().saturating_sub(now));
+        match volume.writer.rest(until_due.min(Duration::from_millis(100))) {
+            Woken::Stop => return,
+            Woken::Work => volume.write_queued(false),
+            Woken::Time => {}
+        }
+        let _ = volume.commit_if_due();
+    }
+}
+
+fn reclaimer(volume: &Arc<Volume>) {
+    while running(volume) && !volume.writer.is_stopped() {
+        if !matches!(volume.reclaim_step(), Ok(true)) {
+            volume.reclaimer.rest(Duration::from_millis(20));
+        }
+    }
+}
+
+fn keeper(volume: &Arc<Volume>) {
+    while running(volume) && !volume.writer.is_stopped() {
+        let worked = matches!(volume.checkpoint_step(), Ok(true));
+        let shared = &volume.shared;
+        let quiet =
+            shared.clock.now_nanos().saturating_sub(shared.last_read.load(Relaxed)) > POLITENESS.as_nanos() as u64;
+        let more = !volume.scrubber.is_done() && (quiet || volume.scrubber.is_warming()) && volume.scrub_step();
+        if !worked && !more {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

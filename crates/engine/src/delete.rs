@@ -1,0 +1,155 @@
+//! Delete: index, then the delete log.
+//!
+//! A delete is logged even if the key is not in the index: recovery might know an older version of it
+//! that this run has evicted. Durable within the bound that [`Options`](crate::Options) give for deletes.
+
+use std::sync::Arc;
+
+use picaflor_format::{
+    BLOCK,
+    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
+    journal::Record,
+};
+
+use crate::{
+    Error, Mode, Refusal, Result,
+    hash::KeyHash,
+    index::{Location, Word},
+    stats::add,
+    store::Store,
+    volume::Volume,
+};
+
+/// A key's own entry.
+pub(crate) struct Own {
+    pub(crate) word: Word,
+    /// If the object is a large one and that is known.
+    pub(crate) manifest: Option<Manifest>,
+}
+
+impl Store {
+    /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
+    /// brings it back.
+    ///
+    /// # Errors
+    /// [`Error::Io`] after a device failure; [`Error::Refused`] if the store is open for reading only.
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        let shared = self.shared();
+        if shared.options.read_only {
+            return Err(Error::Refused(Refusal::ReadOnly));
+        }
+        let hash = self.hasher().key(key);
+        let mut found = false;
+        {
+            let _stripe = self.lock_key(hash);
+            let generation = shared.next_generation();
+            for volume in self.volumes() {
+                while let Some(own) = self.verified(volume, hash, key, Kind::Whole)? {
+                    found |= volume.drop_entry(hash.short(), own.word);
+                    if let Some(manifest) = own.manifest {
+                        self.drop_chunks(volume, hash, manifest);
+                    }
+                }
+                volume.record(Record::Delete { hash: hash.0, generation });
+            }
+        }
+        add(&shared.counters.deletes, 1);
+        for volume in self.volumes() {
+            if volume.journal.lock().deletes >= shared.options.delete_count {
+                volume.commit_now()?;
+            } else {
+                let nanos = u64::try_from(shared.options.delete_time.as_nanos()).unwrap_or(u64::MAX);
+                volume.writer.due(shared.clock.now_nanos().saturating_add(nanos));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
+    /// the same place it loses an object, as by eviction. A store makes sure.
+    pub(crate) fn own(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
+        match self.mode() {
+            Mode::Cache => {
+                let word = volume.index.candidates(hash.short()).last().copied();
+                Ok(word.map(|word| Own { word, manifest: None }))
+            }
+            Mode::Store => self.verified(volume, hash, key, kind),
+        }
+    }
+
+    /// The entry whose frame has this key, found by reading frames.
+    pub(crate) fn verified(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
+        let chunk = kind == Kind::Chunk;
+        for word in volume.index.candidates(hash.short()) {
+            let mut manifest = None;
+            let mut accept = |header: &Header, found: &[u8], body: Option<&[u8]>| {
+                let is_own = (header.kind == Kind::Chunk) == chunk && found == key;
+                if is_own && header.kind == Kind::Manifest {
+                    manifest = body.and_then(|body| Manifest::decode(body).ok());
+                }
+                is_own
+            };
+            let is_own = match word.location() {
+                Location::Buffered { slot, offset } => {
+                    let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
+                    frame.is_some_and(|frame| accept(&frame.header, frame.key(), Some(&frame.body())))
+                }
+                Location::OnDisk { grain } => match volume.read_frame(grain, word.grains()) {
+                    Ok((header, frame)) => {
+                        let body = frame.get(header.body_start()..header.body_start() + header.body_len as usize);
+                        accept(&header, header.key(&frame), body)
+                    }
+                    // Unreadable: whoever's entry it is, it leads nowhere.
+                    Err(Error::Damaged { .. }) => true,
+                    Err(_) if self.mode() == Mode::Cache => true,
+                    Err(error) => return Err(error),
+                },
+            };
+            if is_own && volume.index.find(hash.short(), word.location()).is_some() {
+                return Ok(Some(Own { word, manifest }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Drops the chunks of a large object that is gone.
+    pub(crate) fn drop_chunks(&self, volume: &Arc<Volume>, parent: KeyHash, manifest: Manifest) {
+        for number in 0..manifest.chunks() {
+            let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
+            let hash = self.hasher().chunk(&key);
+            let own = match self.mode() {
+                Mode::Cache => self.own(volume, hash, &key, Kind::Chunk),
+                Mode::Store => self.verified(volume, hash, &key, Kind::Chunk),
+            };
+            if let Ok(Some(own)) = own {
+                volume.drop_entry(hash.short(), own.word);
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// Reads and verifies the frame at a grain.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
+    pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+        let offset = grain * GRAIN as u64;
+        let start = offset / BLOCK as u64 * BLOCK as u64;
+        let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
+        let end = end.min(self.map.clusters.end());
+        let mut buf = self.shared.pool.take((end - start) as usize);
+        add(&self.shared.counters.device_reads, 1);
+        add(&self.shared.counters.device_read, buf.len() as u64);
+        self.device
+            .read(start, &mut buf)
+            .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
+        let frame = &buf[(offset - start) as usize..];
+        let header = Header::verify(frame).map_err(|why| Error::Damaged {
+            place: format!("{}: object at {offset}", self.place),
+            why: why.to_string(),
+            mend: "its entry is dropped when it is asked for".into(),
+        })?;
+        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+    }
+}

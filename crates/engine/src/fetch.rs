@@ -1,0 +1,186 @@
+//! Get or fetch: of many who miss the same key at once, one fetches and the others wait for it.
+
+use std::{
+    future::{Future, poll_fn},
+    sync::Arc,
+    task::{Poll, Waker},
+};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use picaflor_format::frame::{self, Header, Kind};
+
+use crate::{Error, Object, PutOptions, Result, memory::HashKeyed, object::Frame, stats::add, store::Store};
+
+/// What a fetch brings.
+#[derive(Debug, Clone, Default)]
+pub struct Fetched {
+    /// The body.
+    pub body: Bytes,
+    /// Metadata, expiry and placement.
+    pub options: PutOptions,
+}
+
+/// Fetches under way, by the key's hash.
+#[derive(Default)]
+pub(crate) struct Fetches {
+    running: Mutex<HashKeyed<Arc<Fetch>>>,
+}
+
+#[derive(Default)]
+struct Fetch {
+    state: Mutex<FetchState>,
+    done: Condvar,
+}
+
+#[derive(Default)]
+struct FetchState {
+    outcome: Option<Result<Object>>,
+    wakers: Vec<Waker>,
+}
+
+impl Fetch {
+    fn finish(&self, outcome: Result<Object>) {
+        let wakers = {
+            let mut state = self.state.lock();
+            state.outcome = Some(outcome);
+            std::mem::take(&mut state.wakers)
+        };
+        self.done.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The one who fetches. Dropped without an outcome (a panic, a cancelled task), it lets the waiters know.
+struct Leader<'a> {
+    store: &'a Store,
+    hash: u64,
+    fetch: Arc<Fetch>,
+    outcome: Option<Result<Object>>,
+}
+
+impl Drop for Leader<'_> {
+    fn drop(&mut self) {
+        self.store.inner().fetches.running.lock().remove(&self.hash);
+        let gone = || Err(Error::Fetch("it was abandoned".into()));
+        self.fetch.finish(self.outcome.take().unwrap_or_else(gone));
+    }
+}
+
+impl Store {
+    /// The object with this key; if there is none, `fetch` brings it and it is put. Calls for the same key
+    /// at the same time share one fetch. A put that is refused does not fail the call.
+    ///
+    /// # Errors
+    /// Those of [`Store::get`]; [`Error::Fetch`] with the words of a failed fetch, for all who waited.
+    pub fn get_or_fetch<E: std::fmt::Display>(
+        &self,
+        key: &[u8],
+        fetch: impl FnOnce() -> Result<Fetched, E>,
+    ) -> Result<Object> {
+        if let Some(object) = self.get(key)? {
+            return Ok(object);
+        }
+        match self.lead_fetch(key) {
+            Ok(mut leader) => {
+                let outcome = fetch().map_err(|why| Error::Fetch(why.to_string()));
+                let outcome = outcome.and_then(|fetched| self.store_fetched(key, &fetched));
+                leader.outcome = Some(outcome.clone());
+                outcome
+            }
+            Err(other) => {
+                let mut state = other.state.lock();
+                loop {
+                    if let Some(outcome) = &state.outcome {
+                        return outcome.clone();
+                    }
+                    other.done.wait(&mut state);
+                }
+            }
+        }
+    }
+
+    /// As [`Store::get_or_fetch`] for tasks.
+    ///
+    /// # Errors
+    /// As [`Store::get_or_fetch`].
+    pub async fn get_or_fetch_async<E: std::fmt::Display>(
+        &self,
+        key: &[u8],
+        fetch: impl Future<Output = Result<Fetched, E>>,
+    ) -> Result<Object> {
+        if let Some(object) = self.get_async(key).await? {
+            return Ok(object);
+        }
+        match self.lead_fetch(key) {
+            Ok(mut leader) => {
+                let outcome = fetch.await.map_err(|why| Error::Fetch(why.to_string()));
+                let outcome = outcome.and_then(|fetched| self.store_fetched(key, &fetched));
+                leader.outcome = Some(outcome.clone());
+                outcome
+            }
+            Err(other) => {
+                poll_fn(|context| {
+                    let mut state = other.state.lock();
+                    match &state.outcome {
+                        Some(outcome) => Poll::Ready(outcome.clone()),
+                        None => {
+                            state.wakers.push(context.waker().clone());
+                            Poll::Pending
+                        }
+                    }
+                })
+                .await
+            }
+        }
+    }
+
+    fn lead_fetch(&self, key: &[u8]) -> Result<Leader<'_>, Arc<Fetch>> {
+        let hash = self.hasher().key(key).short();
+        let mut running = self.inner().fetches.running.lock();
+        if let Some(other) = running.get(&hash) {
+            add(&self.shared().counters.fetches_shared, 1);
+            return Err(Arc::clone(other));
+        }
+        let fetch = Arc::new(Fetch::default());
+        running.insert(hash, Arc::clone(&fetch));
+        add(&self.shared().counters.fetches, 1);
+        Ok(Leader { store: self, hash, fetch, outcome: None })
+    }
+
+    /// Puts what was fetched and returns it, stored or not.
+    fn store_fetched(&self, key: &[u8], fetched: &Fetched) -> Result<Object> {
+        match self.put(key, &fetched.body, &fetched.options) {
+            Ok(()) => {
+                if let Some(object) = self.get(key)? {
+                    return Ok(object);
+                }
+            }
+            Err(Error::Refused(_) | Error::Full { .. } | Error::Io { .. } | Error::Closed) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.detached(key, fetched))
+    }
+
+    /// An object that is not in the store.
+    fn detached(&self, key: &[u8], fetched: &Fetched) -> Object {
+        let metadata = &fetched.options.metadata;
+        let header = Header {
+            cluster_seq: 0,
+            generation: 0,
+            expires: 0,
+            body_len: fetched.body.len() as u32,
+            meta_len: metadata.len() as u32,
+            key_len: key.len() as u16,
+            kind: Kind::Whole,
+            group: fetched.options.group,
+            server: fetched.options.server,
+            payload_crc: 0,
+        };
+        let mut bytes = vec![0; frame::HEADER];
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(metadata);
+        bytes.extend_from_slice(&fetched.body);
+        Object::whole(Arc::new(Frame::new(self.hasher().key(key).short(), header, bytes.into())))
+    }
+}

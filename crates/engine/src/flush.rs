@@ -1,0 +1,350 @@
+//! Flush: the only writer of object data.
+//!
+//! Whoever holds the writer's turn takes sealed buffers from the queue and hands them to the device,
+//! [`DEPTH`] at a time; a commit also writes what is new in the open buffers and the journal's pages, and
+//! then syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it
+//! go.
+//!
+//! Steps of a commit: gather pieces of open buffers → drain the queue → write pieces and journal pages →
+//! sync → everything appended before the commit began is durable.
+
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::Waker,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use picaflor_device::{Op, Request};
+
+use crate::{Error, Result, buffers::Slot, commits::Turn, memory::Resident, space::State, stats::add, volume::Volume};
+
+/// Cluster writes in flight at once: enough to keep a device busy while completions are handled.
+const DEPTH: usize = 4;
+
+pub(crate) struct Writer {
+    /// Held by whoever writes object data.
+    turn: Mutex<()>,
+    state: Mutex<WriterState>,
+    /// Something was enqueued, a write was done, or a buffer came free.
+    changed: Condvar,
+    /// Bytes of buffers that are open, queued or in flight.
+    unwritten: AtomicU64,
+    /// Clock nanoseconds by which the next commit is due; `u64::MAX` when nothing is volatile.
+    deadline: AtomicU64,
+    /// Puts since the last commit began.
+    pub(crate) volatile_puts: AtomicU64,
+}
+
+#[derive(Default)]
+struct WriterState {
+    queue: VecDeque<u32>,
+    flying: usize,
+    landed: Vec<(u32, io::Result<()>)>,
+    stop: bool,
+    /// Tasks that wait for a buffer.
+    wakers: Vec<Waker>,
+}
+
+/// What [`Writer::rest`] was woken by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Work,
+    Time,
+    Stop,
+}
+
+impl Writer {
+    pub(crate) fn new() -> Self {
+        Self {
+            turn: Mutex::new(()),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            unwritten: AtomicU64::new(0),
+            deadline: AtomicU64::new(u64::MAX),
+            volatile_puts: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn enqueue(&self, slot: u32) {
+        self.state.lock().queue.push_back(slot);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn unwritten_bytes(&self) -> u64 {
+        self.unwritten.load(Relaxed)
+    }
+
+    pub(crate) fn add_unwritten(&self, bytes: u64) {
+        self.unwritten.fetch_add(bytes, Relaxed);
+    }
+
+    /// A commit is due no later than this.
+    pub(crate) fn due(&self, at_nanos: u64) {
+        if self.deadline.fetch_min(at_nanos, Relaxed) > at_nanos {
+            // Only the first volatile thing since a commit gets here: the flusher's sleep is cut short.
+            self.changed.notify_all();
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> u64 {
+        self.deadline.load(Relaxed)
+    }
+
+    /// Sleeps until there is something to write, `time` has passed, or the store closes.
+    pub(crate) fn rest(&self, time: Duration) -> Woken {
+        let mut state = self.state.lock();
+        let ready = |state: &WriterState| !state.landed.is_empty() || (!state.queue.is_empty() && state.flying < DEPTH);
+        if !ready(&state) && !state.stop {
+            self.changed.wait_for(&mut state, time);
+        }
+        match () {
+            () if state.stop => Woken::Stop,
+            () if ready(&state) => Woken::Work,
+            () => Woken::Time,
+        }
+    }
+
+    /// Waits for any change, as long as `time` at most: for puts that found no buffer.
+    pub(crate) fn wait_for_change(&self, time: Duration) {
+        let mut state = self.state.lock();
+        self.changed.wait_for(&mut state, time);
+    }
+
+    /// Whether fewer bytes than this wait for the device.
+    pub(crate) fn has_room(&self, limit: u64) -> bool {
+        self.unwritten_bytes() < limit
+    }
+
+    /// As [`Writer::wait_for_change`] for a task.
+    pub(crate) fn wake_on_change(&self, waker: &Waker) {
+        self.state.lock().wakers.push(waker.clone());
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    pub(crate) fn wake(&self) {
+        self.changed.notify_all();
+        let wakers = std::mem::take(&mut self.state.lock().wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Volume {
+    /// Writes what is queued. With `drain`, returns only when nothing is queued or in flight.
+    pub(crate) fn write_queued(self: &Arc<Self>, drain: bool) {
+        let turn = self.writer.turn.lock();
+        self.pump(&turn, drain);
+    }
+
+    fn pump(self: &Arc<Self>, _turn: &MutexGuard<'_, ()>, drain: bool) {
+        loop {
+            let (landed, start) = {
+                let mut state = self.writer.state.lock();
+                let landed = std::mem::take(&mut state.landed);
+                let room = DEPTH.saturating_sub(state.flying).min(state.queue.len());
+                let start: Vec<u32> = state.queue.drain(..room).collect();
+                state.flying += start.len();
+                if landed.is_empty() && start.is_empty() {
+                    if !drain || state.flying == 0 {
+                        return;
+                    }
+                    self.writer.changed.wait(&mut state);
+                    continue;
+                }
+                (landed, start)
+            };
+            if !start.is_empty() {
+                self.device.submit(start.into_iter().filter_map(|slot| self.write_request(slot)).collect());
+            }
+            for (slot, outcome) in landed {
+                self.landed(slot, outcome);
+            }
+        }
+    }
+
+    fn write_request(self: &Arc<Self>, slot: u32) -> Option<Request> {
+        let guard = self.buffers.slot(slot).read();
+        let Slot::Filled(filled) = &*guard else { return None };
+        let bytes = filled.bytes.slice(filled.flushed..);
+        let offset = self.map.cluster_start(filled.cluster) + filled.flushed as u64;
+        add(&self.shared.counters.device_writes, 1);
+        add(&self.shared.counters.device_written, bytes.len() as u64);
+        let volume = Arc::clone(self);
+        let done = Box::new(move |outcome: io::Result<_>| {
+            let mut state = volume.writer.state.lock();
+            state.flying -= 1;
+            state.landed.push((slot, outcome.map(drop)));
+            drop(state);
+            volume.writer.changed.notify_all();
+        });
+        Some(Request { offset, op: Op::Write(bytes), done })
+    }
+
+    /// A cluster's write has come to its end.
+    fn landed(self: &Arc<Self>, slot: u32, outcome: io::Result<()>) {
+        let bytes = self.cluster_len() as u64;
+        if let Err(error) = outcome {
+            // Its objects stay in memory, where gets still find them; nothing more is written.
+            self.fail("writing a cluster", error);
+            return;
+        }
+        let keep = match &mut *self.buffers.slot(slot).write() {
+            Slot::Filled(filled) => {
+                filled.written = true;
+                self.buffers.set_home(slot, filled.cluster);
+                !filled.bypass
+            }
+            _ => return,
+        };
+        self.writer.unwritten.fetch_sub(bytes, Relaxed);
+        self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
+        if keep && self.has_room_for_residents() {
+            self.shared.memory.retain(Resident { volume: self.number, slot, bytes });
+            self.shared.shrink_memory();
+        } else {
+            self.retire(slot);
+        }
+        self.writer.wake();
+    }
+
+    /// Whether one more whole cluster may stay in memory: slots are left, and the device is not so small
+    /// that residents would keep it from being reclaimed.
+    pub(crate) fn has_room_for_residents(&self) -> bool {
+        let open = self.lanes.len() + 16;
+        let most = (self.buffers.count() as usize - open).min(self.space.count() as usize / 4);
+        self.buffers.in_use() < open + most && self.cluster_len() as u64 * 16 <= self.shared.tier_budget()
+    }
+
+    /// Stops writing to this volume.
+    pub(crate) fn fail(&self, doing: &str, error: io::Error) {
+        self.commits.fail(Error::io(format!("{}: {doing}", self.place), error));
+        self.writer.wake();
+    }
+
+    /// Returns when everything done before the call is durable.
+    pub(crate) fn wait_commit(self: &Arc<Self>, number: u64) -> Result<()> {
+        loop {
+            match self.commits.wait(number)? {
+                Turn::Durable => return Ok(()),
+                Turn::Lead(number) => {
+                    let result = self.commit(number);
+                    if let Ok(()) = result {
+                        self.space.settle(number);
+                    }
+                    self.commits.complete(number, result);
+                    self.writer.changed.notify_all();
+                }
+            }
+        }
+    }
+
+    /// Makes everything durable that was done before this call.
+    pub(crate) fn commit_now(self: &Arc<Self>) -> Result<()> {
+        self.relieve_journal()?;
+        self.wait_commit(self.commits.next())
+    }
+
+    fn commit(self: &Arc<Self>, _number: u64) -> Result<()> {
+        let turn = self.writer.turn.lock();
+        self.writer.deadline.store(u64::MAX, Relaxed);
+        self.writer.volatile_puts.store(0, Relaxed);
+        let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
+        let mut writes = self.gather_pieces()?;
+        self.pump(&turn, true);
+        if let Some(failure) = self.commits.failure() {
+            return Err(failure);
+        }
+        // After the pieces: their clusters' reservations are among the records.
+        let pages = self.journal.lock().take_pages(&self.shared.pool);
+        writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
+        let written = self.write_all(writes);
+        let done = written.and_then(|()| {
+            add(&self.shared.counters.device_syncs, 1);
+            self.device.sync()
+        });
+        done.map_err(|error| Error::io(format!("{}: making puts durable", self.place), error))?;
+        self.durable_seal.fetch_max(sealed, Relaxed);
+        add(&self.shared.counters.commits, 1);
+        Ok(())
+    }
+
+    /// What is new in every open buffer, as device writes. Locking each lane in turn also makes sure that
+    /// whatever was being sealed is queued by now.
+    fn gather_pieces(self: &Arc<Self>) -> Result<Vec<(u64, Bytes)>> {
+        let mut writes = Vec::new();
+        for lane in &self.lanes {
+            let mut lane = lane.lock();
+            let Some(slot) = *lane else { continue };
+            let granted = match &*self.buffers.slot(slot).read() {
+                Slot::Open(open) if open.is_dirty() => open.cluster,
+                _ => continue,
+            };
+            let cluster = match granted {
+                Some(cluster) => cluster,
+                None => self.grant(State::Busy)?,
+            };
+            let piece = match &mut *self.buffers.slot(slot).write() {
+                Slot::Open(open) => {
+                    open.cluster = Some(cluster);
+                    open.take_piece(self.store_id(), cluster, &self.shared.pool)
+                }
+                _ => continue,
+            };
+            match piece {
+                Some(piece) => {
+                    let offset = self.map.cluster_start(cluster) + piece.offset as u64;
+                    writes.push((offset, piece.bytes.into_bytes()));
+                }
+                None => self.seal(&mut lane)?,
+            }
+        }
+        Ok(writes)
+    }
+
+    /// Writes all of these and waits for them; a single one on this thread, without a hand-over.
+    pub(crate) fn write_all(&self, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
+        add(&self.shared.counters.device_writes, writes.len() as u64);
+        add(&self.shared.counters.device_written, writes.iter().map(|(_, bytes)| bytes.len() as u64).sum());
+        if let [(offset, bytes)] = &writes[..] {
+            return self.device.write(*offset, bytes);
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let count = writes.len();
+        let request = |(offset, bytes)| {
+            let sender = sender.clone();
+            // The receiver outlives every request: it waits for as many answers as there are requests.
+            let done = Box::new(move |outcome: io::Result<_>| drop(sender.send(outcome.map(drop))));
+            Request { offset, op: Op::Write(bytes), done }
+        };
+        self.device.submit(writes.into_iter().map(request).collect());
+        let gone = |_| io::Error::other("the device dropped a request");
+        receiver_take(&receiver, count, gone)
+    }
+}
+
+fn receiver_take(
+    receiver: &std::sync::mpsc::Receiver<io::Result<()>>,
+    count: usize,
+    gone: impl Fn(std::sync::mpsc::RecvError) -> io::Error,
+) -> io::Result<()> {
+    let mut all = Ok(());
+    for _ in 0..count {
+        let outcome = receiver.recv().map_err(&gone).and_then(|outcome| outcome);
+        all = all.and(outcome);
+    }
+    all
+}

@@ -1,0 +1,456 @@
+//! Get: index → memory, or one device read → checksum and full key verified → handle.
+//!
+//! The memory answer is synchronous; only a device read waits, on this thread or as a future. Both forms
+//! walk the same steps: [`Store::seek`] says where to look next, [`Store::arrived`] judges what was read.
+//!
+//! Invariants: only a verified frame becomes a handle; an entry that leads to bytes it does not describe
+//! is dropped; an entry that leads to another key's intact frame is that key's, and is passed by.
+
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use picaflor_device::{Op, Request};
+use picaflor_format::{
+    BLOCK,
+    frame::{self, GRAIN, Header, Kind},
+    journal::Record,
+};
+
+use crate::{
+    Departure, Error, Miss, Mode, Object, Result,
+    hash::KeyHash,
+    index::{Location, Word},
+    object::Frame,
+    reading::{Extent, InFlight, Outcome},
+    stats::add,
+    store::Store,
+    volume::Volume,
+};
+
+/// What is looked for.
+pub(crate) struct Query {
+    pub(crate) hash: KeyHash,
+    key: Bytes,
+    chunk: bool,
+    /// Entries that turned out to be another key's.
+    passed: Vec<Word>,
+    /// Why nothing was found so far.
+    why: Miss,
+    tries: u32,
+    /// Keep what is read out of the memory tier.
+    bypass: bool,
+}
+
+/// Entries may move under a get's feet, by reclaim or a put; more often than this they do not.
+const TRIES: u32 = 16;
+
+/// A device read that a get needs.
+pub(crate) struct Plan {
+    volume: Arc<Volume>,
+    word: Word,
+    grain: u64,
+    extent: Extent,
+    start: u64,
+    len: usize,
+}
+
+pub(crate) enum Next {
+    Found(Arc<Frame>),
+    Absent(Miss),
+    Read(Plan),
+}
+
+/// The answer of memory alone: see [`Store::try_get`].
+#[derive(Debug)]
+pub enum TryGet {
+    /// Here it is.
+    Hit(Object),
+    /// Not in the store, or not to be returned.
+    Absent(Miss),
+    /// Perhaps on the device: ask [`Store::get`] or [`Store::get_async`].
+    OnDevice,
+}
+
+impl Query {
+    pub(crate) fn key(store: &Store, key: &[u8]) -> Self {
+        Self::new(store.hasher().key(key), Bytes::copy_from_slice(key), false)
+    }
+
+    pub(crate) fn chunk(store: &Store, key: frame::ChunkKey) -> Self {
+        let key = key.encode();
+        Self::new(store.hasher().chunk(&key), Bytes::copy_from_slice(&key), true)
+    }
+
+    fn new(hash: KeyHash, key: Bytes, chunk: bool) -> Self {
+        Self { hash, key, chunk, passed: Vec::new(), why: Miss::Absent, tries: 0, bypass: false }
+    }
+
+    fn accepts(&self, header: &Header, key: &[u8]) -> bool {
+        (header.kind == Kind::Chunk) == self.chunk && key == self.key
+    }
+}
+
+impl Store {
+    /// The object with this key.
+    ///
+    /// # Errors
+    /// In a cache none: what cannot be read or verified is a miss, counted by reason. In a store,
+    /// [`Error::Io`] if the device fails and [`Error::Damaged`] if its bytes do not verify.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Object>> {
+        match self.try_memory(key) {
+            TryGet::Hit(object) => return Ok(Some(object)),
+            TryGet::Absent(_) => return Ok(None),
+            TryGet::OnDevice => {}
+        }
+        let mut query = Query::key(self, key);
+        self.run(&mut query)?.map(|frame| Object::from_frame(frame, self)).transpose()
+    }
+
+    /// As [`Store::get`], for any executor; answers from memory at the first poll.
+    pub fn get_async(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
+        let store = self.clone();
+        let seek = self.frame_async(Query::key(self, key));
+        async move { seek.await?.map(|frame| Object::from_frame(frame, &store)).transpose() }
+    }
+
+    /// As [`Store::run`] for tasks.
+    pub(crate) fn frame_async(&self, query: Query) -> impl Future<Output = Result<Option<Arc<Frame>>>> + Send + use<> {
+        Seek { store: self.clone(), query, waiting: None, counted: false }
+    }
+
+    /// The answer of memory alone: never waits, never reads the device.
+    pub fn try_get(&self, key: &[u8]) -> TryGet {
+        match self.try_memory(key) {
+            TryGet::OnDevice => {}
+            answer => return answer,
+        }
+        let hash = self.hasher().key(key).short();
+        if self.volumes().iter().all(|volume| volume.index.candidates(hash).is_empty()) {
+            self.count_get(Some(Miss::Absent));
+            TryGet::Absent(Miss::Absent)
+        } else {
+            TryGet::OnDevice
+        }
+    }
+
+    fn try_memory(&self, key: &[u8]) -> TryGet {
+        let shared = self.shared();
+        let Some(frame) = shared.memory.get(self.hasher().key(key).short(), key) else {
+            return TryGet::OnDevice;
+        };
+        if frame.header.expires != 0 && frame.is_expired(shared.clock.now_millis()) {
+            self.count_get(Some(Miss::Expired));
+            return TryGet::Absent(Miss::Expired);
+        }
+        if frame.header.kind == Kind::Manifest {
+            return Object::from_frame(frame, self).map_or(TryGet::OnDevice, TryGet::Hit);
+        }
+        add(&shared.counters.gets, 1);
+        add(&shared.counters.hits_memory, 1);
+        TryGet::Hit(Object::whole(frame))
+    }
+
+    fn count_get(&self, missed: Option<Miss>) {
+        add(&self.shared().counters.gets, 1);
+        if let Some(why) = missed {
+            self.shared().counters.missed(why);
+        }
+    }
+
+    /// Finds a frame, waiting on this thread.
+    pub(crate) fn run(&self, query: &mut Query) -> Result<Option<Arc<Frame>>> {
+        loop {
+            match self.seek(query) {
+                Next::Found(frame) => return self.answer(query, Ok(frame)),
+                Next::Absent(why) => return self.answer(query, Err(why)),
+                Next::Read(plan) => {
+                    let (flight, lead) = plan.volume.reader.join(plan.place());
+                    let outcome = if lead {
+                        let outcome = plan.read_here();
+                        plan.volume.reader.land(plan.place(), &flight, outcome.clone());
+                        outcome
+                    } else {
+                        add(&self.shared().counters.reads_shared, 1);
+                        flight.wait()
+                    };
+                    if let Some(frame) = self.arrived(query, &plan, outcome)? {
+                        return self.answer(query, Ok(frame));
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&self, query: &Query, found: Result<Arc<Frame>, Miss>) -> Result<Option<Arc<Frame>>> {
+        let missed = match &found {
+            Ok(frame) if frame.is_expired(self.shared().clock.now_millis()) => Some(Miss::Expired),
+            Ok(_) => None,
+            Err(why) => Some(*why),
+        };
+        self.count_get(missed);
+        match (missed, found) {
+            (None, Ok(frame)) => Ok(Some(frame)),
+            (Some(why @ (Miss::Checksum | Miss::KeyMismatch)), _) if self.mode() == Mode::Store => {
+                Err(Error::Damaged {
+                    place: format!("object {:?}", String::from_utf8_lossy(&query.key)),
+                    why: why.to_string(),
+                    mend: "its entry was dropped; put it again".into(),
+                })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Where to look next.
+    pub(crate) fn seek(&self, query: &mut Query) -> Next {
+        let hash = query.hash.short();
+        let shared = self.shared();
+        if let Some(frame) = shared.memory.get(hash, &query.key)
+            && query.accepts(&frame.header, frame.key())
+        {
+            add(&shared.counters.hits_memory, 1);
+            return Next::Found(frame);
+        }
+        'again: while query.tries < TRIES {
+            query.tries += 1;
+            for volume in self.volumes() {
+                for word in volume.index.touch(hash) {
+                    if query.passed.iter().any(|passed| passed.same(word)) {
+                        continue;
+                    }
+                    match word.location() {
+                        Location::OnDisk { grain } => return Next::Read(Plan::new(volume, word, grain)),
+                        Location::Buffered { slot, offset } => {
+                            let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
+                            let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
+                            if let Some(frame) = found {
+                                add(&shared.counters.hits_buffer, 1);
+                                return Next::Found(self.keep(volume, query, word, frame));
+                            }
+                            if volume.index.find(hash, word.location()).is_none() {
+                                continue 'again;
+                            }
+                            query.passed.push(word);
+                        }
+                    }
+                }
+            }
+            break;
+        }
+        Next::Absent(query.why)
+    }
+
+    /// Judges the bytes of a read. `None`: look again.
+    pub(crate) fn arrived(&self, query: &mut Query, plan: &Plan, outcome: Outcome) -> Result<Option<Arc<Frame>>> {
+        let hash = query.hash.short();
+        let volume = &plan.volume;
+        let bytes = match outcome {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                if self.mode() == Mode::Store {
+                    return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
+                }
+                query.passed.push(plan.word);
+                query.why = Miss::ReadError;
+                return Ok(None);
+            }
+        };
+        let at = (plan.grain * GRAIN as u64 - plan.start) as usize;
+        let frame = bytes.get(at..).unwrap_or_default();
+        let why = match Header::verify(frame) {
+            Ok(header) if query.accepts(&header, header.key(frame)) => {
+                add(&self.shared().counters.hits_device, 1);
+                if plan.extent == Extent::Cluster {
+                    volume.adopt(plan.grain, &bytes);
+                }
+                let frame = plan.lift(&bytes, at, &header);
+                let frame = Frame::new(hash, header, frame);
+                return Ok(Some(self.keep(volume, query, plan.word, frame)));
+            }
+            Ok(header) if volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
+                // Two keys share one place in the index: this entry is the other one's.
+                query.passed.push(plan.word);
+                return Ok(None);
+            }
+            Ok(_) => Miss::KeyMismatch,
+            Err(picaflor_format::Corrupt::Checksum) => Miss::Checksum,
+            Err(_) => Miss::KeyMismatch,
+        };
+        // Moved while it was read? Then the index has another entry by now, and the next look finds it.
+        if volume.index.find(hash, plan.word.location()).is_some() {
+            self.drop_damaged(volume, query, plan.word);
+            query.why = why;
+        }
+        Ok(None)
+    }
+
+    /// Lets a found object stay in memory, if its group and the caller want that.
+    fn keep(&self, volume: &Volume, query: &Query, word: Word, frame: Frame) -> Arc<Frame> {
+        let frame = Arc::new(frame);
+        let shared = self.shared();
+        if !query.bypass {
+            // A cluster read moves the entry into memory; anything else that moved it made it another version.
+            let current = || {
+                volume.index.candidates(frame.hash).iter().any(|now| {
+                    now.same(word) || matches!(now.location(), Location::Buffered { .. }) && volume.holds(*now, &frame)
+                })
+            };
+            shared.memory.insert(&frame, shared.groups.temper(frame.header.group), current);
+            shared.shrink_memory();
+        }
+        frame
+    }
+
+    fn drop_damaged(&self, volume: &Volume, query: &Query, word: Word) {
+        if self.shared().options.read_only || !volume.drop_entry(query.hash.short(), word) {
+            return;
+        }
+        add(&self.shared().counters.damaged, 1);
+        // Recovery must not fall back on an older version whose entry a checkpoint still has.
+        let generation = self.shared().next_generation();
+        volume.record(Record::Delete { hash: query.hash.0, generation });
+        self.note_departure(&query.key, Departure::Damaged);
+    }
+
+    pub(crate) fn note_departure(&self, key: &[u8], why: Departure) {
+        if let Some(listener) = &self.shared().options.eviction_listener {
+            listener(key, why);
+        }
+    }
+}
+
+impl Plan {
+    fn new(volume: &Arc<Volume>, word: Word, grain: u64) -> Self {
+        let offset = grain * GRAIN as u64;
+        let cluster = volume.cluster_of(grain).unwrap_or(0);
+        let class = volume.classes[cluster as usize].load(Relaxed);
+        let extent = volume.reader.extent(class, volume.has_room_for_residents());
+        let cluster_start = volume.map.cluster_start(cluster);
+        let cluster_end = cluster_start + u64::from(volume.map.cluster);
+        let (start, end) = match extent {
+            Extent::Cluster => (cluster_start, cluster_end),
+            Extent::Object => {
+                let end = offset + u64::from(word.grains()) * GRAIN as u64;
+                let block = BLOCK as u64;
+                (offset / block * block, end.next_multiple_of(block).min(cluster_end))
+            }
+        };
+        Self { volume: Arc::clone(volume), word, grain, extent, start, len: (end - start) as usize }
+    }
+
+    /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
+    fn place(&self) -> u64 {
+        match self.extent {
+            Extent::Object => self.grain << 1,
+            Extent::Cluster => self.start << 1 | 1,
+        }
+    }
+
+    fn count(&self) {
+        let shared = &self.volume.shared;
+        let kind = match self.extent {
+            Extent::Object => &shared.counters.object_reads,
+            Extent::Cluster => &shared.counters.cluster_reads,
+        };
+        add(kind, 1);
+        add(&shared.counters.device_reads, 1);
+        add(&shared.counters.device_read, self.len as u64);
+        shared.last_read.store(shared.clock.now_nanos(), Relaxed);
+    }
+
+    fn read_here(&self) -> Outcome {
+        self.count();
+        let clock = &self.volume.shared.clock;
+        let began = clock.now_nanos();
+        let mut buf = self.volume.shared.pool.take(self.len);
+        self.volume.device.read(self.start, &mut buf).map_err(Arc::new)?;
+        self.volume.reader.took(self.extent, clock.now_nanos() - began);
+        Ok(buf.into_bytes())
+    }
+
+    /// Starts the read; every get that joined the flight is told.
+    fn read_elsewhere(&self, flight: &Arc<InFlight>) {
+        self.count();
+        let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
+        let (place, extent, began) = (self.place(), self.extent, self.volume.shared.clock.now_nanos());
+        let done = Box::new(move |outcome: io::Result<picaflor_device::AlignedBuf>| {
+            volume.reader.took(extent, volume.shared.clock.now_nanos() - began);
+            let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
+            volume.reader.land(place, &flight, outcome);
+        });
+        let buf = self.volume.shared.pool.take(self.len);
+        self.volume.device.submit(vec![Request { offset: self.start, op: Op::Read(buf), done }]);
+    }
+
+    /// The frame's bytes: without a copy where that pins little more than the frame, else copied out.
+    fn lift(&self, bytes: &Bytes, at: usize, header: &Header) -> Bytes {
+        let len = frame::HEADER + header.payload_len();
+        if bytes.len() - len <= len / 8 {
+            bytes.slice(at..at + len)
+        } else {
+            Bytes::copy_from_slice(&bytes[at..at + len])
+        }
+    }
+}
+
+impl Volume {
+    /// Whether an index entry at this grain can belong to this frame.
+    fn is_entry_of(&self, word: Word, grain: u64, header: &Header, frame: &[u8]) -> bool {
+        let hash = self.hasher.frame(header.kind, header.key(frame)).short();
+        self.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(word))
+    }
+
+    /// Whether the buffer that an entry names holds this very version.
+    fn holds(&self, word: Word, frame: &Frame) -> bool {
+        let Location::Buffered { slot, offset } = word.location() else { return false };
+        let same = |header: &Header, key: &[u8]| header.generation == frame.header.generation && key == frame.key();
+        self.buffers.read(slot, offset as usize * GRAIN, frame.hash, same).is_some()
+    }
+}
+
+/// A get as a future. Needs no runtime: whoever completes the device read wakes it.
+struct Seek {
+    store: Store,
+    query: Query,
+    waiting: Option<(Plan, Arc<InFlight>)>,
+    counted: bool,
+}
+
+impl Future for Seek {
+    type Output = Result<Option<Arc<Frame>>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        loop {
+            if let Some((plan, flight)) = this.waiting.take() {
+                let Some(outcome) = flight.poll(context.waker()) else {
+                    this.waiting = Some((plan, flight));
+                    return Poll::Pending;
+                };
+                if let Some(frame) = this.store.arrived(&mut this.query, &plan, outcome)? {
+                    return Poll::Ready(this.store.answer(&this.query, Ok(frame)));
+                }
+            }
+            match this.store.seek(&mut this.query) {
+                Next::Found(frame) => return Poll::Ready(this.store.answer(&this.query, Ok(frame))),
+                Next::Absent(why) => return Poll::Ready(this.store.answer(&this.query, Err(why))),
+                Next::Read(plan) => {
+                    let (flight, lead) = plan.volume.reader.join(plan.place());
+                    if lead {
+                        plan.read_elsewhere(&flight);
+                    } else if !this.counted {
+                        this.counted = true;
+                        add(&this.store.shared().counters.reads_shared, 1);
+                    }
+                    this.waiting = Some((plan, flight));
+                }
+            }
+        }
+    }
+}

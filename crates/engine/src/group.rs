@@ -1,0 +1,89 @@
+//! Groups: objects that the application wants together, with settings of their own.
+
+use std::{collections::HashMap, time::Duration};
+
+use parking_lot::RwLock;
+use picaflor_format::journal;
+
+/// How memory treats a group (Dámelo §3): loved objects leave last, least recently used first; hated
+/// ones leave first, most recently used first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Temper {
+    /// As any object.
+    #[default]
+    Neither,
+    /// Will be asked for again.
+    Loved,
+    /// Read once, as by a scan.
+    Hated,
+}
+
+/// The settings of all groups that have any.
+#[derive(Default)]
+pub(crate) struct Groups {
+    settings: RwLock<HashMap<u32, journal::Group>>,
+}
+
+const STORE_BOUND: u32 = 0;
+const NEVER: u32 = u32::MAX;
+
+impl Groups {
+    pub(crate) fn temper(&self, group: u32) -> Temper {
+        if group == 0 {
+            return Temper::Neither;
+        }
+        match self.settings.read().get(&group).map(|set| set.temper) {
+            Some(1) => Temper::Loved,
+            Some(2) => Temper::Hated,
+            _ => Temper::Neither,
+        }
+    }
+
+    /// How long this group's puts may stay volatile: `None` is the store's own bound, `Some(None)` for ever.
+    pub(crate) fn interval(&self, group: u32) -> Option<Option<Duration>> {
+        if group == 0 {
+            return None;
+        }
+        match self.settings.read().get(&group).map_or(STORE_BOUND, |set| set.interval) {
+            STORE_BOUND => None,
+            NEVER => Some(None),
+            millis => Some(Some(Duration::from_millis(millis.into()))),
+        }
+    }
+
+    pub(crate) fn any_loved(&self) -> bool {
+        self.settings.read().values().any(|set| set.temper == Temper::Loved as u8)
+    }
+
+    pub(crate) fn set_temper(&self, id: u32, temper: Temper) -> journal::Group {
+        self.change(id, |set| set.temper = temper as u8)
+    }
+
+    /// `None` turns the group's syncs off.
+    pub(crate) fn set_interval(&self, id: u32, interval: Option<Duration>) -> journal::Group {
+        self.change(id, |set| {
+            set.interval = match interval {
+                None => NEVER,
+                Some(time) => u32::try_from(time.as_millis()).unwrap_or(NEVER - 1).clamp(1, NEVER - 1),
+            };
+        })
+    }
+
+    fn change(&self, id: u32, change: impl FnOnce(&mut journal::Group)) -> journal::Group {
+        let mut settings = self.settings.write();
+        let set = settings.entry(id).or_insert(journal::Group { id, temper: 0, interval: STORE_BOUND });
+        change(set);
+        *set
+    }
+
+    /// Takes over settings read from the device.
+    pub(crate) fn restore(&self, group: journal::Group) {
+        self.settings.write().insert(group.id, group);
+    }
+
+    pub(crate) fn all(&self) -> Vec<journal::Group> {
+        let mut all: Vec<_> = self.settings.read().values().copied().collect();
+        all.sort_by_key(|group| group.id);
+        all
+    }
+}

@@ -1,0 +1,47 @@
+//! Key hashes. XXH3-128 seeded with the store's random seed, so that nobody can choose colliding keys.
+//!
+//! The low 64 bits place a key in the index and name it in cluster tables; all 128 name it in the
+//! delete log. Chunks of large objects hash in a domain of their own: no key can collide with one.
+
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+/// Seed of one store and the hashes made with it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hasher {
+    seed: u64,
+}
+
+/// Hash of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeyHash(pub(crate) u128);
+
+impl KeyHash {
+    /// The part that the index and the cluster tables keep.
+    pub(crate) fn short(self) -> u64 {
+        self.0 as u64
+    }
+}
+
+const CHUNK_DOMAIN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Hasher {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { seed }
+    }
+
+    pub(crate) fn key(self, key: &[u8]) -> KeyHash {
+        KeyHash(xxh3_128_with_seed(key, self.seed))
+    }
+
+    pub(crate) fn chunk(self, chunk_key: &[u8]) -> KeyHash {
+        KeyHash(xxh3_128_with_seed(chunk_key, self.seed ^ CHUNK_DOMAIN))
+    }
+
+    /// Hash of a frame's key, whatever the frame holds.
+    pub(crate) fn frame(self, kind: picaflor_format::frame::Kind, key: &[u8]) -> KeyHash {
+        match kind {
+            picaflor_format::frame::Kind::Chunk => self.chunk(key),
+            _ => self.key(key),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! The index: from a key's hash to where the object is, in memory, 12 bytes per object at most.
+//!
+//! Segments are chosen by the hash's high bits and locked one by one, for tens of nanoseconds; a
+//! growing segment for tens of microseconds. The index keeps no keys: a *candidate* is an entry whose
+//! 17-bit tag fits, and whoever reads its frame checks the full key. Two keys with the same place are two
+//! entries.
+//!
+//! Invariants: an entry is changed only under its segment's write lock, but for its use bits, which a
+//! get raises under the read lock.
+
+mod segment;
+mod word;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use parking_lot::RwLock;
+use segment::Segment;
+pub(crate) use word::{GRAINS_MAX, Location, SLOTS_MAX, Word};
+
+pub(crate) struct Index {
+    segments: Box<[RwLock<Segment>]>,
+    bits: u32,
+    objects: AtomicU64,
+    /// Bytes of the segments.
+    own_bytes: AtomicU64,
+    /// Bytes of the indexes of all volumes of the store.
+    bytes: Arc<AtomicU64>,
+}
+
+/// Entries that may be for one key; nearly always none or one.
+pub(crate) type Candidates = smallvec::SmallVec<[Word; 4]>;
+
+impl Index {
+    /// log2 of the number of segments for a device of this size: about 4,096 objects of 2 KiB in each.
+    pub(crate) fn segment_bits(capacity: u64) -> u32 {
+        (capacity >> 23).clamp(4, 1 << 20).next_power_of_two().trailing_zeros()
+    }
+
+    /// An empty index that adds its bytes of memory to `bytes`.
+    pub(crate) fn new(bits: u32, bytes: Arc<AtomicU64>) -> Self {
+        let segments = (0..1usize << bits).map(|_| RwLock::new(Segment::default())).collect::<Box<[_]>>();
+        bytes.fetch_add(size_of_val(&*segments) as u64, Relaxed);
+        Self { segments, bits, objects: AtomicU64::new(0), own_bytes: AtomicU64::new(0), bytes }
+    }
+
+    fn spot(&self, hash: u64) -> (&RwLock<Segment>, u32) {
+        let segment = (hash >> (64 - self.bits)) as usize;
+        (&self.segments[segment], hash as u32 & ((1 << word::PLACE_BITS) - 1))
+    }
+
+    /// The entries that may be for this key, newest last.
+    pub(crate) fn candidates(&self, hash: u64) -> Candidates {
+        let (segment, place) = self.spot(hash);
+        segment.read().matching(place).map(|slot| Word(slot.load(Relaxed))).collect()
+    }
+
+    /// As [`Index::candidates`], noting that they were asked for.
+    pub(crate) fn touch(&self, hash: u64) -> Candidates {
+        let (segment, place) = self.spot(hash);
+        let segment = segment.read();
+        let touch = |slot: &AtomicU64| {
+            let word = Word(slot.load(Relaxed));
+            if word.uses() < 3 {
+                // Two gets at once may count as one; losing a count is harmless, losing a put is not:
+                // puts hold the write lock, so the entry cannot change between load and store.
+                slot.store(word.with_uses(word.uses() + 1).0, Relaxed);
+            }
+            word
+        };
+        segment.matching(place).map(touch).collect()
+    }
+
+    /// Adds an entry, in place of `old` if that is given and still there. Returns whether it was.
+    pub(crate) fn put(&self, hash: u64, location: Location, grains: u32, old: Option<Word>) -> bool {
+        let (segment, place) = self.spot(hash);
+        let new = Word::new(place, location, grains);
+        let mut segment = segment.write();
+        if let Some(old) = old
+            && let Some(slot) = segment.matching(place).find(|slot| Word(slot.load(Relaxed)).same(old))
+        {
+            let displaced = Word(slot.load(Relaxed)).is_displaced();
+            slot.store(new.displaced(displaced).0, Relaxed);
+            return true;
+        }
+        let before = segment.bytes();
+        segment.insert(place, new);
+        self.grew(segment.bytes() - before);
+        self.objects.fetch_add(1, Relaxed);
+        false
+    }
+
+    /// Changes `old` into what `change` makes of it, or removes it if that is empty. Returns the entry as
+    /// it was, or `None` if `old` is no longer there.
+    pub(crate) fn change(&self, hash: u64, old: Word, change: impl FnOnce(Word) -> Word) -> Option<Word> {
+        let (segment, place) = self.spot(hash);
+        let mut segment = segment.write();
+        let slot = segment.matching(place).find(|slot| Word(slot.load(Relaxed)).same(old))?;
+        let found = Word(slot.load(Relaxed));
+        let new = change(found);
+        slot.store(new.0, Relaxed);
+        if new.is_empty() {
+            segment.count -= 1;
+            self.objects.fetch_sub(1, Relaxed);
+        }
+        Some(found)
+    }
+
+    /// Removes `old` if it is still there.
+    pub(crate) fn remove(&self, hash: u64, old: Word) -> Option<Word> {
+        self.change(hash, old, |_| Word::EMPTY)
+    }
+
+    /// The entry at this location, if the key still has it.
+    pub(crate) fn find(&self, hash: u64, location: Location) -> Option<Word> {
+        self.candidates(hash).into_iter().find(|word| word.location() == location)
+    }
+
+    pub(crate) fn objects(&self) -> u64 {
+        self.objects.load(Relaxed)
+    }
+
+    fn grew(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+        self.own_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes of an image of all segments.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        self.own_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn segment_count(&self) -> u32 {
+        self.segments.len() as u32
+    }
+
+    /// A segment's image. `place_of` says where a buffered entry lies on the device; `None` leaves the
+    /// entry out.
+    pub(crate) fn image(&self, segment: u32, place_of: impl Fn(u32, u32) -> Option<u64>) -> Vec<u64> {
+        let image = |raw| match Word(raw).location() {
+            Location::Buffered { slot, offset } if raw != 0 => match place_of(slot, offset) {
+                Some(grain) => Word(raw).at(Location::OnDisk { grain }).0,
+                None => 0,
+            },
+            _ => raw,
+        };
+        self.segments[segment as usize].read().image().map(image).collect()
+    }
+
+    /// Restores a segment from its image. `None` if the number or the image cannot be right.
+    pub(crate) fn restore(&self, segment: u32, words: &[u64]) -> Option<()> {
+        let mut place = self.segments.get(segment as usize)?.write();
+        let restored = Segment::from_image(words)?;
+        self.objects.fetch_add(restored.count as u64, Relaxed);
+        self.objects.fetch_sub(place.count as u64, Relaxed);
+        let before = place.bytes();
+        self.bytes.fetch_sub(before as u64, Relaxed);
+        self.own_bytes.fetch_sub(before as u64, Relaxed);
+        self.grew(restored.bytes());
+        *place = restored;
+        Some(())
+    }
+
+    /// Changes or removes every entry for which `change` says so, segment by segment.
+    pub(crate) fn update_all(&self, mut change: impl FnMut(Word) -> Word) {
+        for segment in &self.segments {
+            let mut segment = segment.write();
+            let before = segment.count;
+            segment.update_all(&mut change);
+            self.objects.fetch_sub((before - segment.count) as u64, Relaxed);
+        }
+    }
+
+    /// Looks at every entry, segment by segment.
+    pub(crate) fn for_each(&self, mut see: impl FnMut(Word)) {
+        for segment in &self.segments {
+            segment.read().entries().for_each(|(_, word)| see(word));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mix(i: u64) -> u64 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(&i.to_le_bytes(), 9)
+    }
+
+    #[test]
+    fn holds_what_was_put_in_under_twelve_bytes_each() {
+        let index = Index::new(6, Arc::default());
+        for i in 0..200_000u64 {
+            index.put(mix(i), Location::OnDisk { grain: i }, 50, None);
+            if i > 100_000 && i % 10_000 == 0 {
+                let each = index.bytes.load(Relaxed) as f64 / index.objects() as f64;
+                assert!(each <= 12.0, "{each} bytes at {i}");
+            }
+        }
+        for i in 0..200_000u64 {
+            assert!(index.find(mix(i), Location::OnDisk { grain: i }).is_some(), "{i}");
+        }
+        assert_eq!(index.objects(), 200_000);
+    }
+
+    #[test]
+    fn replaces_removes_and_survives_an_image() {
+        let index = Index::new(6, Arc::default());
+        for i in 0..5_000u64 {
+            index.put(mix(i), Location::OnDisk { grain: i }, 50, None);
+        }
+        for i in 0..5_000u64 {
+            let old = index.find(mix(i), Location::OnDisk { grain: i }).unwrap();
+            match i % 3 {
+                0 => assert!(index.put(mix(i), Location::OnDisk { grain: i + 9_000 }, 60, Some(old))),
+                1 => assert!(index.remove(mix(i), old).is_some()),
+                _ => {}
+            }
+        }
+        let copy = Index::new(6, Arc::default());
+        for segment in 0..index.segment_count() {
+            copy.restore(segment, &index.image(segment, |_, _| None)).unwrap();
+        }
+        assert_eq!(copy.objects(), index.objects());
+        for i in 0..5_000u64 {
+            let grain = if i % 3 == 0 { i + 9_000 } else { i };
+            let found = copy.find(mix(i), Location::OnDisk { grain });
+            assert_eq!(found.is_some(), i % 3 != 1, "{i}");
+        }
+    }
+
+    #[test]
+    fn uses_are_counted_and_kept_when_moved() {
+        let index = Index::new(6, Arc::default());
+        index.put(5, Location::Buffered { slot: 1, offset: 2 }, 3, None);
+        for _ in 0..5 {
+            index.touch(5);
+        }
+        let word = index.candidates(5)[0];
+        assert_eq!(word.uses(), 3);
+        index.change(5, word, |word| word.at(Location::OnDisk { grain: 4 }));
+        assert_eq!(index.candidates(5)[0].uses(), 3);
+        assert_eq!(index.candidates(5)[0].location(), Location::OnDisk { grain: 4 });
+    }
+}

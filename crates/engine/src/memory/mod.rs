@@ -1,0 +1,284 @@
+//! Question 3, memory: what stays in RAM.
+//!
+//! S3-FIFO (Yang et al., SOSP 2023): new things wait in a *small* queue of a tenth of the room; what was
+//! asked for there moves to *main*, the rest leaves and is remembered as a *ghost*; a ghost that comes
+//! back goes to main at once. Main is a FIFO that gives what was used another round. The small queue
+//! holds single objects and whole clusters, as they were written or read in.
+//!
+//! *Loved* groups have a queue of their own that is emptied last, in LRU order; *hated* ones leave first,
+//! the newest of them first (MRU: Dámelo §3).
+//!
+//! Invariants: an object found here is current, because puts and deletes remove it after changing the
+//! index and an insert asks the index under the same shard lock; queues hold weak references, so a
+//! removed object's memory is free at once.
+
+mod ghost;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use ghost::Ghosts;
+use parking_lot::{Mutex, RwLock};
+
+use crate::{group::Temper, object::Frame};
+
+/// The preset's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retention {
+    /// S3-FIFO over objects and clusters.
+    S3Fifo,
+}
+
+/// Keys are hashes already.
+#[derive(Default)]
+pub(crate) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// A map whose keys are hashes.
+pub(crate) type HashKeyed<V> = HashMap<u64, V, BuildHasherDefault<Identity>>;
+
+const SHARDS: usize = 64;
+
+pub(crate) struct Memory {
+    retention: Retention,
+    shards: Box<[RwLock<HashKeyed<Arc<Frame>>>]>,
+    queues: Mutex<Queues>,
+    /// Bytes of all frames in `shards`.
+    bytes: AtomicU64,
+    /// Bytes of all clusters in the small queue.
+    cluster_bytes: AtomicU64,
+}
+
+struct Queues {
+    small: VecDeque<Unit>,
+    /// Bytes that `small` was charged with; an entry that died in between still counts until it is popped.
+    small_bytes: u64,
+    main: VecDeque<Weak<Frame>>,
+    loved: VecDeque<Weak<Frame>>,
+    hated: Vec<Weak<Frame>>,
+    ghosts: Ghosts,
+}
+
+enum Unit {
+    Object(Weak<Frame>, u64),
+    Cluster(Resident),
+}
+
+/// A whole cluster in memory, by its buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Resident {
+    pub(crate) volume: usize,
+    pub(crate) slot: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Memory {
+    /// A tier that will be given about `room` bytes.
+    pub(crate) fn new(retention: Retention, room: u64) -> Self {
+        let queues = Queues {
+            small: VecDeque::new(),
+            small_bytes: 0,
+            main: VecDeque::new(),
+            loved: VecDeque::new(),
+            hated: Vec::new(),
+            ghosts: Ghosts::new(room / 4096),
+        };
+        Self {
+            retention,
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            bytes: AtomicU64::new(queues.ghosts.bytes()),
+            cluster_bytes: AtomicU64::new(0),
+            queues: Mutex::new(queues),
+        }
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<HashKeyed<Arc<Frame>>> {
+        // The map inside uses the low bits; the index uses the high ones; these are neither.
+        &self.shards[(hash >> 40) as usize % SHARDS]
+    }
+
+    /// The object with this key, if it is here. Notes the hit.
+    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<Arc<Frame>> {
+        let shard = self.shard(hash).read();
+        let frame = shard.get(&hash).filter(|frame| frame.key() == key)?;
+        frame.touch();
+        Some(Arc::clone(frame))
+    }
+
+    /// The object with this hash, if it is here, without noting a hit.
+    pub(crate) fn peek(&self, hash: u64) -> Option<Arc<Frame>> {
+        self.shard(hash).read().get(&hash).cloned()
+    }
+
+    /// Whether an object with this hash is here and was used.
+    pub(crate) fn is_hot(&self, hash: u64) -> bool {
+        self.shard(hash).read().get(&hash).is_some_and(|frame| frame.uses() > 0)
+    }
+
+    /// Takes an object in if `current` still says so once nobody else can change its entry.
+    pub(crate) fn insert(&self, frame: &Arc<Frame>, temper: Temper, current: impl FnOnce() -> bool) {
+        {
+            let mut shard = self.shard(frame.hash).write();
+            if !current() {
+                return;
+            }
+            if let Some(old) = shard.insert(frame.hash, Arc::clone(frame)) {
+                self.bytes.fetch_sub(old.charge(), Relaxed);
+            }
+            self.bytes.fetch_add(frame.charge(), Relaxed);
+        }
+        let weak = Arc::downgrade(frame);
+        let mut queues = self.queues.lock();
+        match temper {
+            Temper::Loved => queues.loved.push_back(weak),
+            Temper::Hated => queues.hated.push(weak),
+            Temper::Neither if queues.ghosts.take(frame.hash) => queues.main.push_back(weak),
+            Temper::Neither => {
+                queues.small_bytes += frame.charge();
+                queues.small.push_back(Unit::Object(weak, frame.charge()));
+            }
+        }
+    }
+
+    /// Takes a cluster in; its bytes stay in its buffer.
+    pub(crate) fn retain(&self, resident: Resident) {
+        let mut queues = self.queues.lock();
+        queues.small_bytes += resident.bytes;
+        self.cluster_bytes.fetch_add(resident.bytes, Relaxed);
+        queues.small.push_back(Unit::Cluster(resident));
+    }
+
+    /// Forgets an object that was replaced, deleted or found damaged.
+    pub(crate) fn remove(&self, hash: u64) {
+        if let Some(old) = self.shard(hash).write().remove(&hash) {
+            self.bytes.fetch_sub(old.charge(), Relaxed);
+        }
+    }
+
+    fn remove_this(&self, frame: &Arc<Frame>) {
+        let mut shard = self.shard(frame.hash).write();
+        if shard.get(&frame.hash).is_some_and(|held| Arc::ptr_eq(held, frame)) {
+            shard.remove(&frame.hash);
+            self.bytes.fetch_sub(frame.charge(), Relaxed);
+        }
+    }
+
+    /// Evicts until no more than `budget` bytes are held. Returns the clusters that left; the caller
+    /// tells the index.
+    pub(crate) fn shrink(&self, budget: u64) -> Vec<Resident> {
+        let mut left = Vec::new();
+        if self.held() <= budget {
+            return left;
+        }
+        let mut queues = self.queues.lock();
+        match self.retention {
+            Retention::S3Fifo => while self.held() > budget && self.evict_one(&mut queues, budget, &mut left) {},
+        }
+        left
+    }
+
+    /// Takes clusters out of the small queue, the oldest first, until no more than `budget` bytes are held.
+    pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
+        let mut queues = self.queues.lock();
+        let mut left = Vec::new();
+        let mut kept = VecDeque::new();
+        while let Some(unit) = queues.small.pop_front() {
+            match unit {
+                Unit::Cluster(resident) if self.held() > budget => {
+                    queues.small_bytes -= resident.bytes;
+                    self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
+                    left.push(resident);
+                }
+                unit => kept.push_back(unit),
+            }
+        }
+        queues.small = kept;
+        left
+    }
+
+    /// One step of eviction; false if nothing is left to evict.
+    fn evict_one(&self, queues: &mut Queues, budget: u64, left: &mut Vec<Resident>) -> bool {
+        if let Some(weak) = queues.hated.pop() {
+            weak.upgrade().inspect(|frame| self.remove_this(frame));
+            return true;
+        }
+        if queues.small_bytes > budget / 10 || queues.main.is_empty() {
+            match queues.small.pop_front() {
+                Some(Unit::Cluster(resident)) => {
+                    queues.small_bytes -= resident.bytes;
+                    self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
+                    left.push(resident);
+                    return true;
+                }
+                Some(Unit::Object(weak, charge)) => {
+                    queues.small_bytes -= charge;
+                    let Some(frame) = weak.upgrade() else { return true };
+                    if frame.uses() > 0 {
+                        frame.set_uses(0);
+                        queues.main.push_back(weak);
+                    } else {
+                        queues.ghosts.add(frame.hash);
+                        self.remove_this(&frame);
+                    }
+                    return true;
+                }
+                None => {}
+            }
+        }
+        let (queue, weak) = match queues.main.pop_front() {
+            Some(weak) => (&mut queues.main, weak),
+            None => match queues.loved.pop_front() {
+                Some(weak) => (&mut queues.loved, weak),
+                None => return false,
+            },
+        };
+        if let Some(frame) = weak.upgrade() {
+            match frame.uses() {
+                0 => self.remove_this(&frame),
+                uses => {
+                    frame.set_uses(uses - 1);
+                    queue.push_back(weak);
+                }
+            }
+        }
+        true
+    }
+
+    /// All objects, hottest queue first: what the hot log keeps.
+    pub(crate) fn hottest(&self, most: usize) -> Vec<Arc<Frame>> {
+        let queues = self.queues.lock();
+        let all = queues.loved.iter().chain(&queues.main).filter_map(Weak::upgrade);
+        let small = queues.small.iter().rev().filter_map(|unit| match unit {
+            Unit::Object(weak, _) => weak.upgrade().filter(|frame| frame.uses() > 0),
+            Unit::Cluster(_) => None,
+        });
+        all.chain(small).take(most).collect()
+    }
+
+    /// Number of objects held one by one.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().len()).sum()
+    }
+
+    /// Bytes held, resident clusters and ghosts included.
+    pub(crate) fn held(&self) -> u64 {
+        self.bytes.load(Relaxed) + self.cluster_bytes.load(Relaxed)
+    }
+}

@@ -1,0 +1,190 @@
+//! What a get returns: a handle that pins an object's bytes.
+//!
+//! Invariants: a frame was verified (checksum and full key) before it became a handle; its bytes never
+//! change; dropping the last handle and the memory tier's own frees them.
+
+use std::{
+    any::Any,
+    ops::Range,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use picaflor_format::frame::{Header, Kind, Manifest};
+
+use crate::{Error, Result, chunks::Chunks, store::Store};
+
+/// One verified frame in memory.
+pub(crate) struct Frame {
+    pub(crate) hash: u64,
+    pub(crate) header: Header,
+    bytes: Bytes,
+    /// What the application made of the metadata; see [`Object::decoded`].
+    decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// Hits since the memory tier took it in or last looked, up to 3.
+    uses: AtomicU8,
+}
+
+impl Frame {
+    pub(crate) fn new(hash: u64, header: Header, bytes: Bytes) -> Self {
+        Self { hash, header, bytes, decoded: OnceLock::new(), uses: AtomicU8::new(0) }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.header.key(&self.bytes)
+    }
+
+    pub(crate) fn metadata(&self) -> &[u8] {
+        &self.bytes[self.header.meta_start()..self.header.body_start()]
+    }
+
+    pub(crate) fn body(&self) -> Bytes {
+        let start = self.header.body_start();
+        self.bytes.slice(start..start + self.header.body_len as usize)
+    }
+
+    /// Bytes of memory it holds, bookkeeping included.
+    pub(crate) fn charge(&self) -> u64 {
+        const OVERHEAD: usize = 96 + size_of::<Frame>();
+        (self.bytes.len() + OVERHEAD) as u64
+    }
+
+    pub(crate) fn is_expired(&self, now_millis: u64) -> bool {
+        self.header.expires != 0 && self.header.expires <= now_millis
+    }
+
+    /// Notes a hit: one atomic, and none once it is known to be hot.
+    pub(crate) fn touch(&self) {
+        let uses = self.uses.load(Relaxed);
+        if uses < 3 {
+            self.uses.store(uses + 1, Relaxed);
+        }
+    }
+
+    pub(crate) fn uses(&self) -> u8 {
+        self.uses.load(Relaxed)
+    }
+
+    pub(crate) fn set_uses(&self, uses: u8) {
+        self.uses.store(uses, Relaxed);
+    }
+}
+
+/// An object of the store. Clones share the bytes; the bytes stay as long as a clone does.
+#[derive(Clone)]
+pub struct Object {
+    frame: Arc<Frame>,
+    large: Option<Arc<Large>>,
+}
+
+struct Large {
+    manifest: Manifest,
+    store: Store,
+}
+
+impl Object {
+    pub(crate) fn whole(frame: Arc<Frame>) -> Self {
+        Self { frame, large: None }
+    }
+
+    /// The object that a verified frame stands for.
+    pub(crate) fn from_frame(frame: Arc<Frame>, store: &Store) -> Result<Self> {
+        if frame.header.kind != Kind::Manifest {
+            return Ok(Self::whole(frame));
+        }
+        let manifest = Manifest::decode(&frame.body()).map_err(|why| Error::Damaged {
+            place: "manifest of a large object".into(),
+            why: why.to_string(),
+            mend: "put the object again".into(),
+        })?;
+        Ok(Self { frame, large: Some(Arc::new(Large { manifest, store: store.clone() })) })
+    }
+
+    /// The key it was put under.
+    pub fn key(&self) -> &[u8] {
+        self.frame.key()
+    }
+
+    /// The application's metadata.
+    pub fn metadata(&self) -> &[u8] {
+        self.frame.metadata()
+    }
+
+    /// Length of the body in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
+    pub fn len(&self) -> u64 {
+        self.large.as_ref().map_or(u64::from(self.frame.header.body_len), |large| large.manifest.total)
+    }
+
+    /// The version: grows with every put of the store.
+    pub fn generation(&self) -> u64 {
+        self.frame.header.generation
+    }
+
+    /// When it expires, in milliseconds since the Unix epoch.
+    pub fn expires(&self) -> Option<u64> {
+        Some(self.frame.header.expires).filter(|at| *at != 0)
+    }
+
+    /// The group it was put into; 0 is none.
+    pub fn group(&self) -> u32 {
+        self.frame.header.group
+    }
+
+    /// The body without a copy, if the object is one frame, as all are that fit in a cluster. A larger
+    /// one is read through [`Object::chunks`].
+    pub fn body(&self) -> Option<Bytes> {
+        self.large.is_none().then(|| self.frame.body())
+    }
+
+    /// The whole body in one piece; copies only if the object is larger than a cluster.
+    ///
+    /// # Errors
+    /// Those of reading the pieces of a large object.
+    pub fn bytes(&self) -> Result<Bytes> {
+        match self.body() {
+            Some(body) => Ok(body),
+            None => {
+                let mut all = Vec::new();
+                for piece in self.chunks(0..self.len()) {
+                    all.extend_from_slice(&piece?);
+                }
+                Ok(all.into())
+            }
+        }
+    }
+
+    /// The bytes of a range of the body, piece by piece, from memory or from the device. The range is
+    /// cut to the body's length.
+    pub fn chunks(&self, range: Range<u64>) -> Chunks {
+        match &self.large {
+            None => Chunks::whole(self.frame.body(), range),
+            Some(large) => Chunks::large(&large.store, self.frame.clone(), large.manifest, range),
+        }
+    }
+
+    /// What `decode` makes of the metadata, made once for as long as the object stays in memory and
+    /// shared by all its handles. Asking for a second type decodes anew each time.
+    pub fn decoded<T: Any + Send + Sync>(&self, decode: impl FnOnce(&[u8]) -> T) -> Arc<T> {
+        let cached = self.frame.decoded.get().map(|any| Arc::clone(any).downcast::<T>());
+        if let Some(Ok(cached)) = cached {
+            return cached;
+        }
+        let made = Arc::new(decode(self.metadata()));
+        let _ = self.frame.decoded.set(made.clone());
+        made
+    }
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Object")
+            .field("key", &String::from_utf8_lossy(self.key()))
+            .field("len", &self.len())
+            .field("generation", &self.generation())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,181 @@
+//! Question 1, placement: whose neighbour an object becomes.
+//!
+//! Open buffers are *lanes*, one per class: a group, or else an origin server, or else everything else.
+//! A class that is new takes over the lane that was used least recently, in the middle of its buffer, so
+//! that many classes never mean half-empty clusters. A neighbour that still lies in an open buffer wins
+//! over the class. Hints that come too late for that are kept until a partner's cluster is sealed, and
+//! then a copy is laid beside it if there is room.
+//!
+//! Invariants: at most `lanes` open buffers; at most [`HINTS`] hints and [`COPIES`] copies are remembered,
+//! the oldest forgotten first.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
+use crate::memory::HashKeyed;
+
+/// The preset's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// Groups, hints and origin server together.
+    Together,
+}
+
+/// What objects of one lane have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    Group(u32),
+    Server(u32),
+    Rest,
+    /// Objects that are not to stay in memory.
+    Bypass,
+}
+
+impl Class {
+    /// The class as a cluster's header keeps it; a hint for the reader.
+    pub(crate) fn short(self) -> u16 {
+        let mixed = match self {
+            Self::Group(group) => group.wrapping_mul(0x9e37_79b1) ^ 0x5555,
+            Self::Server(server) => server.wrapping_mul(0x85eb_ca6b),
+            Self::Rest => 0,
+            Self::Bypass => 0x0b1b_a55e,
+        };
+        (mixed >> 16) as u16 ^ mixed as u16
+    }
+}
+
+const HINTS: usize = 1 << 14;
+const COPIES: usize = 1 << 14;
+
+pub(crate) struct Placer {
+    placement: Placement,
+    lanes: Mutex<Vec<LaneUse>>,
+    hints: Mutex<Pairs>,
+    copies: Mutex<Pairs>,
+}
+
+struct LaneUse {
+    class: Option<Class>,
+    used: u64,
+}
+
+impl Placer {
+    pub(crate) fn new(placement: Placement, lanes: usize) -> Self {
+        let lanes = (0..lanes).map(|_| LaneUse { class: None, used: 0 }).collect();
+        Self { placement, lanes: Mutex::new(lanes), hints: Mutex::default(), copies: Mutex::default() }
+    }
+
+    /// The class of an object.
+    pub(crate) fn class(&self, group: u32, server: u32) -> Class {
+        match self.placement {
+            Placement::Together if group != 0 => Class::Group(group),
+            Placement::Together if server != 0 => Class::Server(server),
+            Placement::Together => Class::Rest,
+        }
+    }
+
+    /// The lane of a class. `tick` orders uses.
+    pub(crate) fn lane(&self, class: Class, tick: u64) -> usize {
+        let mut lanes = self.lanes.lock();
+        let own = lanes.iter().position(|lane| lane.class == Some(class));
+        let lane = own.or_else(|| {
+            let oldest = lanes.iter().enumerate().min_by_key(|(_, lane)| lane.used);
+            oldest.map(|(at, _)| at)
+        });
+        let lane = lane.unwrap_or(0);
+        lanes[lane] = LaneUse { class: Some(class), used: tick };
+        lane
+    }
+
+    /// Remembers that two objects are wanted side by side.
+    pub(crate) fn hint(&self, a: u64, b: u64) {
+        if a != b {
+            let mut hints = self.hints.lock();
+            hints.add(a, b, HINTS);
+            hints.add(b, a, HINTS);
+        }
+    }
+
+    /// Whom an object is wanted beside.
+    pub(crate) fn partners(&self, hash: u64) -> Vec<u64> {
+        self.hints.lock().of.get(&hash).cloned().unwrap_or_default()
+    }
+
+    /// Remembers that a copy of this object lies at this grain.
+    pub(crate) fn add_copy(&self, hash: u64, grain: u64) {
+        self.copies.lock().add(hash, grain, COPIES);
+    }
+
+    /// Whether the copy at this grain is of the object's present version.
+    pub(crate) fn has_copy(&self, hash: u64, grain: u64) -> bool {
+        self.copies.lock().of.get(&hash).is_some_and(|grains| grains.contains(&grain))
+    }
+
+    /// The object was replaced or deleted, so its copies are of an older version.
+    pub(crate) fn drop_copies(&self, hash: u64) {
+        let mut copies = self.copies.lock();
+        if !copies.of.is_empty() {
+            copies.of.remove(&hash);
+        }
+    }
+}
+
+/// A bounded map from a hash to a few numbers.
+#[derive(Default)]
+struct Pairs {
+    of: HashKeyed<Vec<u64>>,
+    order: VecDeque<u64>,
+}
+
+impl Pairs {
+    fn add(&mut self, hash: u64, value: u64, most: usize) {
+        let values = self.of.entry(hash).or_default();
+        if values.contains(&value) {
+            return;
+        }
+        if values.is_empty() {
+            self.order.push_back(hash);
+        }
+        // A page has a few tens of images at most; what is wanted beside everything is beside nothing.
+        if values.len() < 32 {
+            values.push(value);
+        }
+        while self.order.len() > most {
+            if let Some(oldest) = self.order.pop_front() {
+                self.of.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_keeps_its_lane_and_the_least_used_lane_is_taken_over() {
+        let placer = Placer::new(Placement::Together, 2);
+        let a = placer.lane(Class::Server(1), 1);
+        let b = placer.lane(Class::Group(1), 2);
+        assert_ne!(a, b);
+        assert_eq!(placer.lane(Class::Server(1), 3), a);
+        assert_eq!(placer.lane(Class::Server(9), 4), b);
+        assert_eq!(placer.lane(Class::Group(1), 5), a);
+    }
+
+    #[test]
+    fn hints_are_mutual_and_bounded() {
+        let placer = Placer::new(Placement::Together, 1);
+        for i in 0..3 * HINTS as u64 {
+            placer.hint(2 * i, 2 * i + 1);
+        }
+        let hints = placer.hints.lock();
+        assert!(hints.of.len() <= HINTS && hints.order.len() <= HINTS);
+        drop(hints);
+        let last = 3 * HINTS as u64 - 1;
+        assert_eq!(placer.partners(2 * last), [2 * last + 1]);
+        assert_eq!(placer.partners(2 * last + 1), [2 * last]);
+        assert!(placer.partners(0).is_empty());
+    }
+}

@@ -1,0 +1,56 @@
+//! The table of presets: each answers the engine's six questions. A seventh system costs a row.
+//!
+//! One answer is one variant of a closed enum in the module of its question:
+//! placement (`placement.rs`), space (`space.rs`), memory (`memory/`), reading (`reading.rs`),
+//! eviction (`eviction.rs`), persistence (`checkpoint.rs` with the journal).
+
+use crate::{
+    Error, Mode, Result, checkpoint::Persistence, eviction::Eviction, memory::Retention, placement::Placement,
+    reading::Reading, space::Layout,
+};
+
+/// One row: a system of the literature, or ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Preset {
+    pub(crate) name: &'static str,
+    pub(crate) placement: Placement,
+    pub(crate) layout: Layout,
+    pub(crate) retention: Retention,
+    pub(crate) reading: Reading,
+    /// In a cache. A store never evicts, whatever the preset.
+    pub(crate) eviction: Eviction,
+    pub(crate) persistence: Persistence,
+}
+
+pub(crate) const PICAFLOR: Preset = Preset {
+    name: "picaflor",
+    placement: Placement::Together,
+    layout: Layout::Ring,
+    retention: Retention::S3Fifo,
+    reading: Reading::WhatPays,
+    eviction: Eviction::RingReinsert,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+const TABLE: [Preset; 1] = [PICAFLOR];
+
+impl Preset {
+    /// The row with this name.
+    ///
+    /// # Errors
+    /// [`Error::Option`] that lists the names there are.
+    pub(crate) fn named(name: &str) -> Result<Self> {
+        TABLE.into_iter().find(|preset| preset.name == name).ok_or_else(|| {
+            let names: Vec<_> = TABLE.iter().map(|preset| preset.name).collect();
+            Error::Option { name: "preset", why: format!("no preset {name:?}; there are: {}", names.join(", ")) }
+        })
+    }
+
+    /// Who leaves, in this mode.
+    pub(crate) fn eviction(&self, mode: Mode) -> Eviction {
+        match mode {
+            Mode::Cache => self.eviction,
+            Mode::Store => Eviction::Never,
+        }
+    }
+}

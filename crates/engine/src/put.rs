@@ -1,0 +1,240 @@
+//! Put: limits and admission → placement picks an open buffer → the object is framed into it → the index
+//! says *buffered* → return, or wait for the group commit that durability asks for.
+//!
+//! A put of more than one cluster becomes a stream of chunks (`stream.rs`).
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use picaflor_format::frame::{self, Header, KEY_MAX, Kind, META_MAX};
+
+use crate::{
+    Daemons, Durability, Error, Expiry, Mode, PutOptions, Refusal, Result,
+    append::{Blocked, Purpose},
+    buffers::Draft,
+    hash::KeyHash,
+    placement::Class,
+    stats::add,
+    store::Store,
+    volume::Volume,
+};
+
+/// Longest that a put waits for a buffer or for clean space before it gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A frame's fields that a put decides.
+pub(crate) struct Parts<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) key: &'a [u8],
+    pub(crate) metadata: &'a [u8],
+    pub(crate) body: &'a [u8],
+    pub(crate) expires: u64,
+    pub(crate) generation: u64,
+    pub(crate) options: &'a PutOptions,
+}
+
+impl Store {
+    /// Puts an object; an older one with this key is replaced. When this returns, the object is found by
+    /// every get; it is durable as [`Durability`] says.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the put was declined, [`Error::Full`] if a store has no room,
+    /// [`Error::Limit`] for a key or metadata of a forbidden length, [`Error::Io`] after a device failure.
+    pub fn put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
+        let expires = self.admit(key, Some(body.len() as u64), options)?;
+        if key.len() + options.metadata.len() + body.len() > self.payload_max() {
+            let mut stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
+            stream.write(body)?;
+            return stream.finish();
+        }
+        let hash = self.hasher().key(key);
+        let parts =
+            Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, generation: 0, options };
+        let volume = self.frame_in(hash, &parts)?;
+        add(&self.shared().counters.puts, 1);
+        self.settle_put(&volume, options.group)
+    }
+
+    /// Limits, expiry and admission. Returns when the object expires.
+    pub(crate) fn admit(&self, key: &[u8], len: Option<u64>, options: &PutOptions) -> Result<u64> {
+        let shared = self.shared();
+        for (what, given, least, max) in
+            [("key", key.len(), 1, KEY_MAX), ("metadata", options.metadata.len(), 0, META_MAX)]
+        {
+            if given < least || given > max {
+                return Err(Error::Limit { what, len: given, max });
+            }
+        }
+        if shared.options.read_only {
+            return Err(self.refuse(Refusal::ReadOnly));
+        }
+        let now = shared.clock.now_millis();
+        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let expires = match options.expiry {
+            Expiry::Never => 0,
+            Expiry::At(millis) => millis,
+            Expiry::After(time) => after(time),
+            Expiry::Default => shared.options.default_ttl.map_or(0, after),
+        };
+        if options.expiry != Expiry::Never && expires != 0 && expires <= now || options.expiry == Expiry::At(0) {
+            return Err(self.refuse(Refusal::Expired));
+        }
+        if len.is_some_and(|len| len > self.object_max()) {
+            return Err(self.refuse(Refusal::TooLarge));
+        }
+        if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
+            return Err(self.refuse(Refusal::NotAdmitted));
+        }
+        if shared.index_is_full() {
+            return Err(self.refuse(Refusal::IndexFull));
+        }
+        Ok(expires)
+    }
+
+    pub(crate) fn refuse(&self, why: Refusal) -> Error {
+        self.shared().counters.refused(why);
+        Error::Refused(why)
+    }
+
+    /// Frames one object, waiting for room as long as the caller lets it.
+    pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Arc<Volume>> {
+        let shared = self.shared();
+        let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
+        let clock = &shared.clock;
+        let mut waited_since = None;
+        loop {
+            let (volume, blocked) = {
+                let _stripe = self.lock_key(hash);
+                let (volume, class) = self.route(hash, parts.options);
+                let own = self.own(&volume, hash, parts.key, parts.kind)?;
+                // Drawn under the key's lock, so that of two puts the later one has the larger generation.
+                let generation = match parts.generation {
+                    0 => shared.next_generation(),
+                    given => given,
+                };
+                let header = Header {
+                    cluster_seq: 0,
+                    generation,
+                    expires: parts.expires,
+                    body_len: parts.body.len() as u32,
+                    meta_len: parts.metadata.len() as u32,
+                    key_len: parts.key.len() as u16,
+                    kind: parts.kind,
+                    group: parts.options.group,
+                    server: parts.options.server,
+                    payload_crc,
+                };
+                let draft =
+                    Draft { hash: hash.short(), header, key: parts.key, metadata: parts.metadata, body: parts.body };
+                let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
+                let old = own.as_ref().map(|own| own.word);
+                match volume.append(&draft, class, beside, old, Purpose::Put)? {
+                    Ok(()) => {
+                        let bytes = header.payload_len() as u64;
+                        add(&shared.counters.put_bytes, bytes);
+                        shared.budget.earn(bytes);
+                        if let Some(beside) = beside {
+                            volume.placer.hint(hash.short(), beside);
+                        }
+                        if let Some(manifest) = own.and_then(|own| own.manifest) {
+                            self.drop_chunks(&volume, hash, manifest);
+                        }
+                        return Ok(volume);
+                    }
+                    Err(blocked) => (volume, blocked),
+                }
+            };
+            if parts.options.no_wait {
+                return Err(self.refuse(blocked.into()));
+            }
+            let since = *waited_since.get_or_insert_with(|| clock.now_nanos());
+            let patient = u128::from(clock.now_nanos() - since) < PATIENCE.as_nanos();
+            if !self.make_room(&volume, blocked)? || !patient {
+                return Err(self.no_room(&volume, blocked, parts));
+            }
+        }
+    }
+
+    /// Does or awaits what a blocked put needs. False if there is nothing that would help.
+    fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
+        match (blocked, self.shared().options.daemons) {
+            (Blocked::Buffers, Daemons::Threads) => {
+                volume.writer.wait_for_change(Duration::from_millis(20));
+                Ok(true)
+            }
+            (Blocked::Buffers, Daemons::Manual) => {
+                volume.write_queued(true);
+                Ok(true)
+            }
+            (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
+                volume.reclaimer.wake();
+                volume.writer.wait_for_change(Duration::from_millis(5));
+                Ok(true)
+            }
+            // A store compacts here, so that `Full` is said only when compaction would gain nothing.
+            (Blocked::Space, _) => volume.make_space(),
+        }
+    }
+
+    fn no_room(&self, volume: &Volume, blocked: Blocked, parts: &Parts<'_>) -> Error {
+        if blocked == Blocked::Space && self.mode() == Mode::Store {
+            let needed = (frame::HEADER + parts.key.len() + parts.metadata.len() + parts.body.len()) as u64;
+            return Error::Full { needed, free: volume.free_bytes() };
+        }
+        self.refuse(blocked.into())
+    }
+
+    /// Which volume an object goes to, and among whom. An object that is there already stays on its
+    /// volume; a group or a server lives on one.
+    pub(crate) fn route(&self, hash: KeyHash, options: &PutOptions) -> (Arc<Volume>, Class) {
+        let volumes = self.volumes();
+        let class = match options.bypass_memory {
+            true => Class::Bypass,
+            false => volumes[0].placer.class(options.group, options.server),
+        };
+        let home = if let [only] = volumes {
+            only
+        } else {
+            let healthy = |volume: &&Arc<Volume>| volume.commits.failure().is_none();
+            let has = |volume: &&Arc<Volume>| !volume.index.candidates(hash.short()).is_empty();
+            let spread = match volumes[0].placer.class(options.group, options.server) {
+                Class::Group(id) | Class::Server(id) => u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
+                Class::Rest | Class::Bypass => hash.short() >> 20,
+            };
+            let at = |i: usize| &volumes[(spread as usize + i) % volumes.len()];
+            let present = volumes.iter().filter(healthy).find(has);
+            present.or_else(|| (0..volumes.len()).map(at).find(healthy)).unwrap_or(&volumes[0])
+        };
+        (Arc::clone(home), class)
+    }
+
+    /// Sees to it that a put becomes durable in its time.
+    pub(crate) fn settle_put(&self, volume: &Arc<Volume>, group: u32) -> Result<()> {
+        let shared = self.shared();
+        let within = match (shared.groups.interval(group), shared.options.durability) {
+            (_, Durability::EveryPut) => return volume.wait_commit_in_time(),
+            (Some(interval), _) => interval,
+            (None, Durability::None) => None,
+            (None, Durability::Bounded { time, puts }) => {
+                if volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
+                    return volume.wait_commit_in_time();
+                }
+                Some(time)
+            }
+        };
+        if let Some(within) = within {
+            let nanos = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
+            volume.writer.due(shared.clock.now_nanos().saturating_add(nanos));
+        }
+        Ok(())
+    }
+}
+
+impl Volume {
+    fn wait_commit_in_time(self: &Arc<Self>) -> Result<()> {
+        self.relieve_journal()?;
+        self.wait_commit(self.commits.next())
+    }
+}

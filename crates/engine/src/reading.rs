@@ -1,0 +1,168 @@
+//! Question 4, reading: how much is read for one object, and who shares the read.
+//!
+//! A read brings the object alone or its whole cluster, whichever has been paying: a cluster read pays
+//! when the neighbours it brought in saved more time than it took. Both costs and the neighbours used
+//! are measured, per class of placement, with an occasional cluster read to keep the measure fresh.
+//!
+//! Invariants: reads of the same place at the same time are one device read ([`InFlight`]).
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    task::Waker,
+};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+
+/// The preset's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Object or cluster, whichever has been paying.
+    WhatPays,
+}
+
+/// What one read brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Object,
+    Cluster,
+}
+
+const CLASSES: usize = 256;
+/// One read in this many is a cluster read, to learn whether it would pay.
+const EXPLORE: u32 = 64;
+/// Weight of a new observation: 1/8.
+const EWMA: u32 = 3;
+
+pub(crate) struct Reader {
+    reading: Reading,
+    /// Neighbours used per cluster read, by class, in 1/256.
+    used: Box<[AtomicU32]>,
+    /// Nanoseconds per read of an object and of a cluster.
+    cost: [AtomicU64; 2],
+    asked: AtomicU32,
+    flights: Mutex<HashMap<u64, Arc<InFlight>>>,
+}
+
+impl Reader {
+    pub(crate) fn new(reading: Reading) -> Self {
+        Self {
+            reading,
+            used: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
+            // Until measured: a cluster read costs three object reads.
+            cost: [AtomicU64::new(100_000), AtomicU64::new(300_000)],
+            asked: AtomicU32::new(0),
+            flights: Mutex::default(),
+        }
+    }
+
+    /// What to read for an object whose cluster has this class, if memory has room for clusters.
+    pub(crate) fn extent(&self, class: u16, room: bool) -> Extent {
+        let Reading::WhatPays = self.reading;
+        if !room {
+            return Extent::Object;
+        }
+        let used = u64::from(self.used[usize::from(class) % CLASSES].load(Relaxed));
+        let [object, cluster] = [self.cost[0].load(Relaxed), self.cost[1].load(Relaxed)];
+        let pays = used * object > 256 * cluster.saturating_sub(object);
+        if pays || self.asked.fetch_add(1, Relaxed) % EXPLORE == EXPLORE - 1 { Extent::Cluster } else { Extent::Object }
+    }
+
+    /// A read took this long.
+    pub(crate) fn took(&self, extent: Extent, nanos: u64) {
+        let cost = &self.cost[usize::from(extent == Extent::Cluster)];
+        let old = cost.load(Relaxed);
+        cost.store(old - (old >> EWMA) + (nanos >> EWMA), Relaxed);
+    }
+
+    /// A cluster that was read in left memory after this many of its neighbours were used.
+    pub(crate) fn paid(&self, class: u16, neighbours: u32) {
+        let used = &self.used[usize::from(class) % CLASSES];
+        let old = used.load(Relaxed);
+        used.store(old - (old >> EWMA) + (neighbours.min(1 << 16) * 256 >> EWMA), Relaxed);
+    }
+
+    /// Joins the read of this place, or begins one. True for who must do the read.
+    pub(crate) fn join(&self, place: u64) -> (Arc<InFlight>, bool) {
+        let mut flights = self.flights.lock();
+        if let Some(flight) = flights.get(&place) {
+            return (Arc::clone(flight), false);
+        }
+        let flight = Arc::new(InFlight::default());
+        flights.insert(place, Arc::clone(&flight));
+        (flight, true)
+    }
+
+    /// The read of this place has its outcome.
+    pub(crate) fn land(&self, place: u64, flight: &InFlight, outcome: Outcome) {
+        self.flights.lock().remove(&place);
+        let wakers = {
+            let mut state = flight.state.lock();
+            state.outcome = Some(outcome);
+            std::mem::take(&mut state.wakers)
+        };
+        flight.landed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// The bytes read and the device offset they start at.
+pub(crate) type Outcome = Result<Bytes, Arc<io::Error>>;
+
+/// One device read that any number of gets wait for.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    state: Mutex<FlightState>,
+    landed: Condvar,
+}
+
+#[derive(Default)]
+struct FlightState {
+    outcome: Option<Outcome>,
+    wakers: Vec<Waker>,
+}
+
+impl InFlight {
+    pub(crate) fn wait(&self) -> Outcome {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(outcome) = &state.outcome {
+                return outcome.clone();
+            }
+            self.landed.wait(&mut state);
+        }
+    }
+
+    pub(crate) fn poll(&self, waker: &Waker) -> Option<Outcome> {
+        let mut state = self.state.lock();
+        if state.outcome.is_none() {
+            state.wakers.push(waker.clone());
+        }
+        state.outcome.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share_of_cluster_reads(reader: &Reader) -> usize {
+        (0..640).filter(|_| reader.extent(7, true) == Extent::Cluster).count()
+    }
+
+    #[test]
+    fn clusters_are_read_where_neighbours_are_used() {
+        let reader = Reader::new(Reading::WhatPays);
+        assert_eq!(share_of_cluster_reads(&reader), 10, "only exploring");
+        (0..50).for_each(|_| reader.paid(7, 8));
+        assert_eq!(share_of_cluster_reads(&reader), 640);
+        (0..50).for_each(|_| reader.paid(7, 0));
+        assert_eq!(share_of_cluster_reads(&reader), 10);
+        assert_eq!(reader.extent(7, false), Extent::Object);
+    }
+}

@@ -1,0 +1,296 @@
+//! Reclaim: make room by emptying a cluster.
+//!
+//! Steps: eviction names a victim → its table says what was in it, the index what still is → what
+//! deserves to live is put again, through the same door as any put, so reclaim has no write path of its
+//! own → the rest leaves → the cluster is free once the survivors are durable.
+//!
+//! Invariants: a cluster is never freed while recovery could need a byte of it; the last copy of a
+//! survivor is overwritten only after a commit that began after its reinsertion.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+use picaflor_device::AlignedBuf;
+use picaflor_format::{
+    BLOCK,
+    cluster::{Row, Table, decode_table},
+    frame::{ChunkKey, Header, Kind},
+};
+
+use crate::{
+    Departure, Mode, Result,
+    append::{Blocked, Purpose},
+    buffers::Draft,
+    eviction::{Eviction, Resident},
+    index::{Location, Word},
+    space::{SPARE, State},
+    stats::add,
+    volume::Volume,
+};
+
+/// The reclaimer's bell.
+#[derive(Default)]
+pub(crate) struct Reclaimer {
+    rung: Mutex<bool>,
+    bell: Condvar,
+    /// One reclaim at a time: two would compact into each other's victims.
+    turn: Mutex<()>,
+}
+
+impl Reclaimer {
+    pub(crate) fn wake(&self) {
+        *self.rung.lock() = true;
+        self.bell.notify_all();
+    }
+
+    /// Sleeps until rung, or for `time`.
+    pub(crate) fn rest(&self, time: Duration) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            self.bell.wait_for(&mut rung, time);
+        }
+        *rung = false;
+    }
+}
+
+/// What became of one reclaim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reclaimed {
+    /// A cluster was emptied.
+    One,
+    /// There is none to empty.
+    Nothing,
+}
+
+impl Volume {
+    /// Clean clusters that the reclaimer keeps ahead of puts.
+    fn clean_target(&self) -> u32 {
+        let ahead = self.lanes.len() as u32 + 16;
+        SPARE + self.checkpoint_reserve() + ahead.min(self.space.count() / 8)
+    }
+
+    /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
+    /// anything. A store compacts only when a put finds no room.
+    pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
+        let shared = &self.shared;
+        let index_high = shared.index_bytes.load(Relaxed) > shared.options.memory / 8 * 5;
+        let low = self.space.available() < self.clean_target();
+        if shared.options.mode == Mode::Store || !(low || index_high) {
+            return Ok(false);
+        }
+        if low && self.space.available() + self.space.leaving() >= self.clean_target() {
+            self.commit_now()?;
+            return Ok(true);
+        }
+        self.make_space()
+    }
+
+    /// Makes a cluster free, by whatever it takes. False if nothing would.
+    pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
+        let _turn = self.reclaimer.turn.lock();
+        let before = self.space.available();
+        // A checkpoint or two makes young clusters old enough to be victims.
+        for _ in 0..3 {
+            if self.reclaim_one()? == Reclaimed::One {
+                if self.space.leaving() > 0 && self.space.available() <= before {
+                    self.commit_now()?;
+                }
+                return Ok(true);
+            }
+            if self.space.leaving() > 0 {
+                self.commit_now()?;
+                if self.space.available() > before {
+                    return Ok(true);
+                }
+            }
+            self.retire_a_resident();
+            self.checkpoint_now()?;
+        }
+        Ok(self.space.available() > before)
+    }
+
+    /// Residents are no victims; on a small device they may be all there is.
+    fn retire_a_resident(self: &Arc<Self>) {
+        let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
+        for resident in self.shared.memory.release_clusters(budget) {
+            if resident.volume == self.number {
+                self.retire(resident.slot);
+            } else {
+                self.shared.memory.retain(resident);
+            }
+        }
+    }
+
+    fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
+        let eviction = self.eviction();
+        let Some(victim) = self.space.victim(eviction.victim()) else { return Ok(Reclaimed::Nothing) };
+        let live: Vec<(Row, Word)> = self
+            .read_rows(victim)
+            .into_iter()
+            .filter_map(|row| Some((row, self.index.find(row.hash, self.home_of(victim, &row))?)))
+            .collect();
+        let survivors = match self.empty(victim, eviction, &live) {
+            Ok(survivors) => survivors,
+            Err(error) => {
+                self.space.set(victim, State::Sealed);
+                return Err(error);
+            }
+        };
+        self.space.clear_live(victim);
+        add(&self.shared.counters.reclaimed_clusters, 1);
+        let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
+        let next = if wait { State::Leaving(self.commits.next()) } else { State::Free };
+        self.space.set(victim, next);
+        self.writer.wake();
+        Ok(Reclaimed::One)
+    }
+
+    fn home_of(&self, cluster: u32, row: &Row) -> Location {
+        Location::OnDisk { grain: self.grain(cluster, row.offset) }
+    }
+
+    /// Moves or evicts what is live in the victim; returns how many moved.
+    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction, live: &[(Row, Word)]) -> Result<usize> {
+        let used = |row: &Row, word: &Word| word.uses() > 0 || self.shared.memory.is_hot(row.hash);
+        // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
+        let bytes = (eviction == Eviction::Never
+            || self.shared.options.eviction_listener.is_some()
+            || self.shared.groups.any_loved()
+            || live.iter().any(|(row, word)| used(row, word)))
+        .then(|| self.read_cluster(victim))
+        .flatten();
+        let mut survivors = 0;
+        for (row, word) in live {
+            let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
+            match Header::verify(frame) {
+                Ok(header) if header.generation == row.generation => {
+                    let expired = header.expires != 0 && header.expires <= self.shared.clock.now_millis();
+                    let object = Resident {
+                        len: header.payload_len() as u64,
+                        used: used(row, word),
+                        temper: self.shared.groups.temper(header.group),
+                        expired,
+                    };
+                    let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(frame));
+                    if !orphan && eviction.deserves(&object, &self.shared.budget) {
+                        survivors += usize::from(self.reinsert(&header, frame, row, *word)?);
+                        continue;
+                    }
+                    let why = if expired { Departure::Expired } else { Departure::Evicted };
+                    self.evict(row, *word, Some((header.key(frame), header.kind)), why);
+                }
+                _ if bytes.is_some() => self.evict(row, *word, None, Departure::Damaged),
+                _ => self.evict(row, *word, None, Departure::Evicted),
+            }
+        }
+        Ok(survivors)
+    }
+
+    /// Whether the large object that this chunk belongs to is gone.
+    pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
+        ChunkKey::decode(chunk_key).is_ok_and(|key| self.index.candidates(key.parent as u64).is_empty())
+            && self.streams_open.load(Relaxed) == 0
+    }
+
+    fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
+        let class = self.placer.class(header.group, header.server);
+        let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
+        let body = header.body_start();
+        let draft = Draft {
+            hash: row.hash,
+            header: Header { kind, ..*header },
+            key: header.key(frame),
+            metadata: &frame[header.meta_start()..body],
+            body: &frame[body..body + header.body_len as usize],
+        };
+        loop {
+            let blocked = {
+                let _stripe = self.shared.lock_key(row.hash);
+                if self.index.find(row.hash, word.location()).is_none() {
+                    return Ok(false);
+                }
+                let beside = self.placer.partners(row.hash).first().copied();
+                match self.append(&draft, class, beside, Some(word), Purpose::Survivor)? {
+                    Ok(()) => break,
+                    Err(blocked) => blocked,
+                }
+            };
+            match blocked {
+                Blocked::Buffers => self.write_queued(true),
+                Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
+                Blocked::Space => {
+                    self.evict_for_want_of_room(row, word, &draft)?;
+                    return Ok(false);
+                }
+            }
+        }
+        add(&self.shared.counters.reinserted, 1);
+        add(&self.shared.counters.reinserted_bytes, header.payload_len() as u64);
+        Ok(true)
+    }
+
+    /// Not even the spare clusters are left for a survivor.
+    fn evict_for_want_of_room(&self, row: &Row, word: Word, draft: &Draft<'_>) -> Result<()> {
+        if self.shared.options.mode == Mode::Store {
+            return Err(crate::Error::Full { needed: draft.header.payload_len() as u64, free: 0 });
+        }
+        self.evict(row, word, Some((draft.key, draft.header.kind)), Departure::Evicted);
+        Ok(())
+    }
+
+    fn evict(&self, row: &Row, word: Word, key: Option<(&[u8], Kind)>, why: Departure) {
+        let _stripe = self.shared.lock_key(row.hash);
+        if !self.drop_entry(row.hash, word) {
+            return;
+        }
+        let counters = &self.shared.counters;
+        let counter = match why {
+            Departure::Evicted => &counters.evicted,
+            Departure::Expired => &counters.expired,
+            Departure::Damaged => &counters.damaged,
+        };
+        add(counter, 1);
+        if let (Some(listener), Some((key, kind))) = (&self.shared.options.eviction_listener, key)
+            && kind != Kind::Chunk
+        {
+            listener(key, why);
+        }
+    }
+
+    /// The rows of a sealed cluster; none if its table is damaged, and then its entries are found out one
+    /// by one.
+    pub(crate) fn read_rows(&self, cluster: u32) -> Vec<Row> {
+        let mut tail = BLOCK;
+        loop {
+            let Some(bytes) = self.read_tail(cluster, tail) else { return Vec::new() };
+            match decode_table(&bytes) {
+                Ok(Table::Rows(_, rows)) => return rows,
+                Ok(Table::Longer(need)) if need > tail => tail = need.next_multiple_of(BLOCK).min(self.cluster_len()),
+                _ => return Vec::new(),
+            }
+        }
+    }
+
+    fn read_tail(&self, cluster: u32, len: usize) -> Option<AlignedBuf> {
+        let start = self.map.cluster_start(cluster) + (self.cluster_len() - len) as u64;
+        let mut buf = self.shared.pool.take(len);
+        add(&self.shared.counters.device_reads, 1);
+        add(&self.shared.counters.device_read, len as u64);
+        self.device.read(start, &mut buf).ok()?;
+        Some(buf)
+    }
+
+    pub(crate) fn read_cluster(&self, cluster: u32) -> Option<AlignedBuf> {
+        self.read_tail(cluster, self.cluster_len())
+    }
+
+    /// Bytes that a store could still take, compaction included.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        let cluster = u64::from(self.map.cluster);
+        let spare = u64::from(SPARE + self.checkpoint_reserve());
+        (u64::from(self.space.available()) * cluster).saturating_sub(spare * cluster)
+    }
+}

@@ -1,0 +1,232 @@
+//! Opening: superblock → checkpoint → journal → the clusters written since → ready.
+//!
+//! [`open`] judges the options and opens every volume; `volume.rs` does one of them, `scan.rs` the
+//! clusters that a checkpoint does not cover. A store that comes back from a crash says what it kept and
+//! dropped in its [`Receipt`].
+
+mod receipt;
+mod scan;
+mod volume;
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::Mutex;
+use picaflor_device::{BufPool, Device, FileDevice, OpenOptions};
+use picaflor_format::{
+    superblock::Superblock,
+    zone::{CLUSTER_MAX, CLUSTER_MIN, Map},
+};
+use rand::Rng;
+pub use receipt::{Dropped, Receipt, VolumeReceipt};
+
+use crate::{
+    Error, Mode, Options, Place, Result,
+    eviction::Budget,
+    group::Groups,
+    hash::Hasher,
+    index::GRAINS_MAX,
+    memory::Memory,
+    stats::Counters,
+    volume::{STRIPES, Shared, Volume},
+};
+
+pub(crate) struct Opened {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) volumes: Vec<Arc<Volume>>,
+    pub(crate) hasher: Hasher,
+    pub(crate) receipt: Receipt,
+}
+
+/// Capacity of a store whose place does not exist yet and whose options do not say.
+const CAPACITY_DEFAULT: u64 = 1 << 30;
+/// Least memory a store can work with, in clusters: open, in flight, and a little to read with.
+const MEMORY_CLUSTERS_MIN: u64 = 16;
+
+/// A place with its superblock, if it has one.
+struct Found {
+    place: String,
+    device: Arc<dyn Device>,
+    superblock: Option<Superblock>,
+}
+
+pub(crate) fn open(mut options: Options) -> Result<Opened> {
+    let began = std::time::Instant::now();
+    check(&options)?;
+    let mut found = Vec::new();
+    for place in &options.places {
+        let (name, device) = open_place(place, &options)?;
+        let superblock = volume::read_superblock(&name, &*device, &options)?;
+        found.push(Found { place: name, device, superblock });
+    }
+    let identity = identity(&mut found, &options)?;
+    options.cluster = identity.cluster;
+    check_memory(&options)?;
+    let hasher = Hasher::new(identity.seed);
+    let shared = Arc::new(shared(options, identity.epoch));
+    let mut volumes = Vec::new();
+    let mut receipts = Vec::new();
+    for (number, found) in found.into_iter().enumerate() {
+        let (volume, receipt) = volume::open(number, found, &shared, &identity)?;
+        volumes.push(volume);
+        receipts.push(receipt);
+    }
+    let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
+    let receipt = Receipt::new(receipts, began.elapsed());
+    Ok(Opened { shared, volumes, hasher, receipt })
+}
+
+/// What all volumes of a store agree on.
+pub(crate) struct Identity {
+    store: u128,
+    seed: u64,
+    cluster: u32,
+    /// Of this opening: above that of any before it.
+    epoch: u64,
+    count: u32,
+}
+
+/// Reads the identity off the superblocks there are, and puts the volumes in their order; or makes one.
+fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
+    let count = found.len() as u32;
+    let known: Vec<Superblock> = found.iter().filter_map(|found| found.superblock).collect();
+    let Some(first) = known.first().copied() else {
+        let mut random = rand::rng();
+        let (store, seed) = match options.seed {
+            Some(seed) => (u128::from(seed), seed),
+            None => (random.random(), random.random()),
+        };
+        return Ok(Identity { store, seed, cluster: options.cluster, epoch: 1, count });
+    };
+    let odd = |why: String| Error::Option { name: "places", why };
+    for found in &*found {
+        match found.superblock {
+            None => {
+                return Err(odd(format!(
+                    "{} is empty, the others hold a store; give all of its {} places",
+                    found.place, first.volume.1
+                )));
+            }
+            Some(block) if block.store != first.store => {
+                return Err(odd(format!("{} belongs to another store", found.place)));
+            }
+            Some(block) if block.volume.1 != count => {
+                return Err(odd(format!("{} is one of {} places, {count} were given", found.place, block.volume.1)));
+            }
+            Some(_) => {}
+        }
+    }
+    found.sort_by_key(|found| found.superblock.map(|block| block.volume.0));
+    let mode = options.mode as u32;
+    if first.mode != mode && options.mode == Mode::Cache {
+        return Err(Error::Option {
+            name: "mode",
+            why: "this place was made as a store, whose objects a cache would evict; open it in store mode".into(),
+        });
+    }
+    let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1;
+    Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, epoch, count })
+}
+
+fn check(options: &Options) -> Result<()> {
+    let wrong = |name, why: String| Err(Error::Option { name, why });
+    if options.places.is_empty() {
+        return wrong("places", "at least one path or device is needed".into());
+    }
+    if !options.cluster.is_power_of_two() || !(CLUSTER_MIN..=CLUSTER_MAX).contains(&options.cluster) {
+        return wrong("cluster", format!("{} is not a power of two from 64 KiB to 4 MiB", options.cluster));
+    }
+    if options.open_buffers == 0 {
+        return wrong("open_buffers", "at least one is needed".into());
+    }
+    let each = options.capacity / options.places.len() as u64;
+    let least = Map::least_capacity(options.cluster);
+    if options.capacity != 0 && each < least {
+        return wrong("capacity", format!("{each} bytes a place; the least for this cluster size is {least}"));
+    }
+    Ok(())
+}
+
+fn check_memory(options: &Options) -> Result<()> {
+    let least = u64::from(options.cluster) * MEMORY_CLUSTERS_MIN;
+    if options.memory < least {
+        let why = format!("{} bytes; the least for clusters of {} bytes is {least}", options.memory, options.cluster);
+        return Err(Error::Option { name: "memory", why });
+    }
+    Ok(())
+}
+
+fn open_place(place: &Place, options: &Options) -> Result<(String, Arc<dyn Device>)> {
+    match place {
+        Place::Device(device) => Ok((device.backend(), Arc::clone(device))),
+        Place::Path(path) => {
+            let name = path.display().to_string();
+            let device = open_file(path, options).map_err(|error| Error::io(format!("opening {name}"), error))?;
+            Ok((name, Arc::new(device)))
+        }
+    }
+}
+
+fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {
+    let exists = path.metadata().is_ok_and(|meta| meta.len() > 0 || !meta.is_file());
+    let each = options.capacity / options.places.len() as u64;
+    let capacity = match (exists, each) {
+        (true, _) => None,
+        (false, 0) => Some(CAPACITY_DEFAULT),
+        (false, each) => Some(each / 4096 * 4096),
+    };
+    FileDevice::open(
+        path,
+        OpenOptions {
+            capacity,
+            create: !exists && !options.read_only,
+            read_only: options.read_only,
+            ..OpenOptions::default()
+        },
+    )
+}
+
+fn shared(options: Options, epoch: u64) -> Shared {
+    let idle = (options.memory / 16).clamp(u64::from(options.cluster) * 2, 64 << 20);
+    // Hints and copies: two maps of at most 16 K entries; see `placement.rs`.
+    let overhead = idle + (options.memory / 32).min(8 << 20);
+    let room = options.memory.saturating_sub(overhead);
+    Shared {
+        preset: options.preset,
+        clock: options.clock.clone(),
+        counters: Counters::default(),
+        memory: Memory::new(options.preset.retention, room),
+        groups: Groups::default(),
+        pool: BufPool::new(idle as usize),
+        budget: Budget::default(),
+        index_bytes: Arc::default(),
+        buffer_bytes: AtomicU64::new(0),
+        overhead,
+        generation: AtomicU64::new(epoch << EPOCH_SHIFT),
+        last_read: AtomicU64::new(0),
+        volumes: OnceLock::new(),
+        stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+        options,
+    }
+}
+
+/// Generations and sequence numbers carry the opening's number in their high bits, so that they are above
+/// all that a crashed run gave out, written or not. 2^40 of them an opening; 2^24 openings.
+pub(crate) const EPOCH_SHIFT: u32 = 40;
+
+/// The largest device that 36-bit addresses reach.
+fn address_limit() -> u64 {
+    GRAINS_MAX * picaflor_format::frame::GRAIN as u64
+}
+
+impl Shared {
+    /// Raises the generation to at least this one.
+    fn see_generation(&self, generation: u64) {
+        self.generation.fetch_max(generation, Relaxed);
+    }
+}

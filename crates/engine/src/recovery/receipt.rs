@@ -1,0 +1,116 @@
+//! The recovery receipt: what an opening kept and dropped, and why.
+
+use std::{fmt, time::Duration};
+
+use serde::Serialize;
+
+/// What opening a store found.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// Every entry of the index was there before this opening.
+    pub objects: u64,
+    /// Seconds that opening took.
+    pub seconds: f64,
+    /// Each volume.
+    pub volumes: Vec<VolumeReceipt>,
+}
+
+/// One volume's part of the receipt.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct VolumeReceipt {
+    /// Path or description of the device.
+    pub place: String,
+    /// Made by this opening.
+    pub created: bool,
+    /// The last run closed it: nothing had to be scanned.
+    pub clean: bool,
+    /// Which checkpoint was used: `current`, `previous`, or `none`.
+    pub checkpoint: &'static str,
+    /// Entries taken from the checkpoint.
+    pub from_checkpoint: u64,
+    /// Entries found in clusters written since.
+    pub from_scan: u64,
+    /// Clusters looked at.
+    pub scanned_clusters: u32,
+    /// Clusters read whole and verified frame by frame, because no sync vouched for them.
+    pub verified_clusters: u32,
+    /// Deletes replayed from the journal.
+    pub deletes: u64,
+    /// Entries dropped, by reason.
+    pub dropped: Dropped,
+    /// Objects of the hot log, to be read first.
+    pub hot: usize,
+    /// Damage that was met, in words.
+    pub damage: Vec<String>,
+    /// Entries in the index after all that.
+    pub objects: u64,
+}
+
+/// Entries that recovery dropped.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[non_exhaustive]
+pub struct Dropped {
+    /// An older version of an object that was put again.
+    pub replaced: u64,
+    /// Deleted after the checkpoint.
+    pub deleted: u64,
+    /// In a cluster that has been written again since.
+    pub overwritten: u64,
+    /// The write was cut short by the crash.
+    pub torn: u64,
+    /// No checkpoint could be read, so a cache starts empty.
+    pub cold_start: bool,
+}
+
+impl Receipt {
+    pub(super) fn new(volumes: Vec<VolumeReceipt>, took: Duration) -> Self {
+        let objects = volumes.iter().map(|volume| volume.objects).sum();
+        Self { objects, seconds: took.as_secs_f64(), volumes }
+    }
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} objects ready in {:.3} s", self.objects, self.seconds)?;
+        for volume in &self.volumes {
+            write!(f, "\n  {volume}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for VolumeReceipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.place)?;
+        if self.created {
+            return f.write_str("new");
+        }
+        if self.dropped.cold_start {
+            f.write_str("started empty, ")?;
+        }
+        let how = if self.clean { "closed cleanly" } else { "recovered" };
+        write!(
+            f,
+            "{how}; kept {} ({} from the {} checkpoint, {} from {} clusters scanned, {} of them verified); \
+             replayed {} deletes; dropped {} replaced, {} deleted, {} overwritten, {} torn; {} hot",
+            self.objects,
+            self.from_checkpoint,
+            self.checkpoint,
+            self.from_scan,
+            self.scanned_clusters,
+            self.verified_clusters,
+            self.deletes,
+            self.dropped.replaced,
+            self.dropped.deleted,
+            self.dropped.overwritten,
+            self.dropped.torn,
+            self.hot,
+        )?;
+        for damage in &self.damage {
+            write!(f, "; {damage}")?;
+        }
+        Ok(())
+    }
+}

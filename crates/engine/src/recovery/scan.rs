@@ -1,0 +1,249 @@
+//! The scan: clusters that the checkpoint does not cover, read and merged with it.
+//!
+//! Steps: each cluster that the journal or the directory names is read, its table only if a sync vouched
+//! for it, else whole and verified frame by frame → entries of the checkpoint that point into them are
+//! dropped, for those clusters have been written since → of the frames found, the largest generation of
+//! each key counts → where the checkpoint has an entry that may be for the same key, its frame is read to
+//! know → deletes are applied to both.
+
+use std::{collections::HashMap, sync::Arc};
+
+use picaflor_device::AlignedBuf;
+use picaflor_format::{
+    BLOCK,
+    cluster::{self, Content, Row, Table, Trailer, decode_table},
+    frame::{GRAIN, Header},
+};
+
+use super::receipt::VolumeReceipt;
+use crate::{
+    Error, Result,
+    index::{Location, Word},
+    memory::HashKeyed,
+    volume::Volume,
+};
+
+/// A frame found by the scan.
+#[derive(Clone, Copy)]
+struct Sighting {
+    generation: u64,
+    cluster: u32,
+    row: Row,
+}
+
+/// Deletes since the checkpoint: the largest generation of each key's hash.
+pub(super) type Deletes = HashMap<u128, u64>;
+
+/// A scanned cluster whose table is intact but whose frames no sync vouched for.
+struct Doubtful {
+    id: u32,
+    seal: u64,
+    rows: Vec<Row>,
+}
+
+/// Scans `clusters` and merges what is there into the volume's index.
+pub(super) fn merge(
+    volume: &Arc<Volume>,
+    clusters: &[u32],
+    deletes: &Deletes,
+    receipt: &mut VolumeReceipt,
+) -> Result<()> {
+    let sightings = sight(volume, clusters, receipt)?;
+    drop_overwritten(volume, clusters, receipt);
+    // By the short hash, as rows have it.
+    let short: HashKeyed<u64> = deletes.iter().map(|(hash, generation)| (*hash as u64, *generation)).collect();
+    for (hash, sighting) in &sightings {
+        volume.shared.see_generation(sighting.generation);
+        if short.get(hash).is_some_and(|deleted| *deleted >= sighting.generation) {
+            receipt.dropped.deleted += 1;
+            continue;
+        }
+        let older = match resolve(volume, *hash, sighting.generation)? {
+            Resolved::Newer => {
+                receipt.dropped.replaced += 1;
+                continue;
+            }
+            Resolved::Older(word) => {
+                receipt.dropped.replaced += 1;
+                Some(word)
+            }
+            Resolved::None => None,
+        };
+        let location = Location::OnDisk { grain: volume.grain(sighting.cluster, sighting.row.offset) };
+        volume.index.put(*hash, location, sighting.row.len / GRAIN as u32, older);
+        receipt.from_scan += 1;
+    }
+    for (hash, generation) in deletes {
+        volume.shared.see_generation(*generation);
+        delete_from_checkpoint(volume, *hash, *generation, receipt)?;
+    }
+    receipt.deletes = deletes.len() as u64;
+    Ok(())
+}
+
+/// The newest frame of every key in these clusters.
+fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) -> Result<HashKeyed<Sighting>> {
+    let mut newest: HashKeyed<Sighting> = HashKeyed::default();
+    let mut doubtful = Vec::new();
+    let mut durable = 0;
+    let mut note = |cluster: u32, row: Row| {
+        let sighting = Sighting { generation: row.generation, cluster, row };
+        let known = newest.entry(row.hash).or_insert(sighting);
+        if known.generation < row.generation {
+            *known = sighting;
+        }
+    };
+    for &id in clusters {
+        receipt.scanned_clusters += 1;
+        let head = read(volume, id, 0, BLOCK)?;
+        let Some(header) = own_header(volume, id, &head) else { continue };
+        match read_table(volume, id)? {
+            Some((last, rows)) if last.seq == header.seq => {
+                durable = durable.max(last.durable);
+                doubtful.push(Doubtful { id, seal: last.seal, rows });
+            }
+            _ => {
+                // Not sealed when the crash came: its frames stand on their own.
+                receipt.verified_clusters += 1;
+                let bytes = read(volume, id, 0, volume.cluster_len())?;
+                frames(volume, &bytes, header.seq).into_iter().for_each(|row| note(id, row));
+            }
+        }
+    }
+    for Doubtful { id, seal, mut rows } in doubtful {
+        rows.retain(|row| !row.dead);
+        if seal > durable {
+            receipt.verified_clusters += 1;
+            let bytes = read(volume, id, 0, volume.cluster_len())?;
+            let before = rows.len();
+            rows.retain(|row| is_intact(&bytes, row));
+            receipt.dropped.torn += (before - rows.len()) as u64;
+        }
+        rows.into_iter().for_each(|row| note(id, row));
+    }
+    Ok(newest)
+}
+
+fn own_header(volume: &Volume, id: u32, bytes: &[u8]) -> Option<cluster::Header> {
+    let header = cluster::Header::decode(bytes).ok()?;
+    let own = header.store == volume.store_id() && header.id == id && header.content == Content::Objects;
+    own.then_some(header)
+}
+
+fn is_intact(cluster: &[u8], row: &Row) -> bool {
+    let frame = cluster.get(row.offset as usize..).unwrap_or_default();
+    Header::verify(frame).is_ok_and(|header| header.generation == row.generation)
+}
+
+fn read(volume: &Volume, id: u32, offset: usize, len: usize) -> Result<AlignedBuf> {
+    let start = volume.map.cluster_start(id) + offset as u64;
+    let mut buf = volume.shared.pool.take(len);
+    let place = || format!("{}: recovery reading at {start}", volume.place);
+    volume.device.read(start, &mut buf).map_err(|error| Error::io(place(), error))?;
+    Ok(buf)
+}
+
+fn read_table(volume: &Volume, id: u32) -> Result<Option<(Trailer, Vec<Row>)>> {
+    let size = volume.cluster_len();
+    let mut tail = BLOCK;
+    loop {
+        let bytes = read(volume, id, size - tail, tail)?;
+        match decode_table(&bytes) {
+            Ok(Table::Rows(last, rows)) => return Ok(Some((last, rows))),
+            Ok(Table::Longer(need)) if need > tail && need <= size => tail = need.next_multiple_of(BLOCK).min(size),
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// The intact frames of one use of an unsealed cluster, in order. A gap up to the next block is where a
+/// commit padded; anything else that is no frame is the end.
+fn frames(volume: &Volume, bytes: &[u8], seq: u64) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut at = cluster::HEADER;
+    while at < bytes.len() {
+        match Header::verify(&bytes[at..]) {
+            Ok(header) if header.cluster_seq == seq => {
+                let len = header.frame_len();
+                let hash = volume.hasher.frame(header.kind, header.key(&bytes[at..])).short();
+                let row = Row {
+                    hash,
+                    generation: header.generation,
+                    offset: at as u32,
+                    len: len as u32,
+                    kind: header.kind,
+                    dead: false,
+                };
+                rows.push(row);
+                at += len;
+            }
+            _ if !at.is_multiple_of(BLOCK) => at = at.next_multiple_of(BLOCK),
+            _ => break,
+        }
+    }
+    rows
+}
+
+/// Clusters that may have been written since the checkpoint hold nothing that it knows.
+fn drop_overwritten(volume: &Volume, clusters: &[u32], receipt: &mut VolumeReceipt) {
+    if clusters.is_empty() {
+        return;
+    }
+    let mut written = vec![false; volume.space.count() as usize];
+    clusters.iter().for_each(|id| written[*id as usize] = true);
+    volume.index.update_all(|word| {
+        let Location::OnDisk { grain } = word.location() else { return Word::EMPTY };
+        match volume.cluster_of(grain) {
+            Some(id) if !written[id as usize] => word,
+            _ => {
+                receipt.dropped.overwritten += 1;
+                Word::EMPTY
+            }
+        }
+    });
+}
+
+enum Resolved {
+    /// The checkpoint knows nothing of this key.
+    None,
+    /// It knows this older version, or the same one elsewhere.
+    Older(Word),
+    /// It knows a newer version.
+    Newer,
+}
+
+/// What the checkpoint has of this key, told from other keys of the same place by reading the frame.
+fn resolve(volume: &Arc<Volume>, hash: u64, generation: u64) -> Result<Resolved> {
+    for word in volume.index.candidates(hash) {
+        let Some(header) = header_of(volume, word, |found| found as u64 == hash)? else { continue };
+        return Ok(if header.generation > generation { Resolved::Newer } else { Resolved::Older(word) });
+    }
+    Ok(Resolved::None)
+}
+
+fn delete_from_checkpoint(
+    volume: &Arc<Volume>,
+    hash: u128,
+    generation: u64,
+    receipt: &mut VolumeReceipt,
+) -> Result<()> {
+    for word in volume.index.candidates(hash as u64) {
+        if let Some(header) = header_of(volume, word, |found| found == hash)?
+            && header.generation <= generation
+            && volume.index.remove(hash as u64, word).is_some()
+        {
+            receipt.dropped.deleted += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The header of an entry's frame, if the frame is intact and its key's hash is the one.
+fn header_of(volume: &Arc<Volume>, word: Word, is_it: impl Fn(u128) -> bool) -> Result<Option<Header>> {
+    let Location::OnDisk { grain } = word.location() else { return Ok(None) };
+    match volume.read_frame(grain, word.grains()) {
+        Ok((header, frame)) => Ok(is_it(volume.hasher.frame(header.kind, header.key(&frame)).0).then_some(header)),
+        Err(Error::Damaged { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,439 @@
+//! Opening one volume: superblock → checkpoint → journal → scan → a new epoch.
+//!
+//! Invariants: nothing is written before everything was read, and then the superblock first, with a new
+//! epoch; what cannot be trusted is refused in a store and dropped in a cache, by name.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::Mutex;
+use picaflor_device::Device;
+use picaflor_format::{
+    BLOCK, Corrupt,
+    checkpoint::{Directory, decode_cluster, next_piece},
+    cluster::Content,
+    frame::GRAIN,
+    hot,
+    journal::{Page, Record, decode_page},
+    superblock::{CheckpointRef, Superblock},
+    zone::{HOT_SLOT, Map},
+};
+
+use super::{EPOCH_SHIFT, Found, Identity, address_limit, receipt::VolumeReceipt, scan};
+use crate::{
+    Error, Mode, Options, Result,
+    buffers::Buffers,
+    checkpoint::Checkpointer,
+    commits::Commits,
+    flush::Writer,
+    hash::Hasher,
+    index::{Index, Location, SLOTS_MAX, Word},
+    journal::Journal,
+    placement::Placer,
+    reading::Reader,
+    scrub::Scrubber,
+    space::{Space, State},
+    volume::{Shared, Volume},
+};
+
+/// Reads the newer intact superblock; `None` if the place is blank.
+pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Options) -> Result<Option<Superblock>> {
+    let damaged = |why: String, mend: &str| Error::Damaged { place: place.into(), why, mend: mend.into() };
+    if device.block_size() > BLOCK {
+        let why = format!("{place} has blocks of {} bytes, more than {BLOCK}", device.block_size());
+        return Err(Error::Option { name: "places", why });
+    }
+    if device.capacity() < Map::least_capacity(options.cluster) {
+        let why =
+            format!("{place} has {} bytes; {} are the least", device.capacity(), Map::least_capacity(options.cluster));
+        return Err(Error::Option { name: "capacity", why });
+    }
+    let mut newest: Option<Superblock> = None;
+    let mut blank = true;
+    let mut why = Corrupt::Magic;
+    for slot in 0..2 {
+        let mut block = options_buf(BLOCK);
+        device
+            .read(Map::superblock(slot), &mut block)
+            .map_err(|error| Error::io(format!("{place}: reading the superblock"), error))?;
+        blank &= block.iter().all(|byte| *byte == 0);
+        match Superblock::decode(&block) {
+            Ok(found) if newest.is_none_or(|known| known.seq < found.seq) => newest = Some(found),
+            Ok(_) => {}
+            Err(Corrupt::Version(found)) => {
+                return Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION });
+            }
+            Err(found) => why = found,
+        }
+    }
+    match newest {
+        Some(found) if found.capacity > device.capacity() => Err(damaged(
+            format!("it was made with {} bytes and now has {}", found.capacity, device.capacity()),
+            "restore the file's length, or remove it to start empty",
+        )),
+        Some(found) => Ok(Some(found)),
+        None if blank && options.read_only => {
+            Err(damaged("there is no store here".into(), "open it for writing once to make one"))
+        }
+        None if blank => Ok(None),
+        None => Err(damaged(
+            format!("no superblock could be read ({why}), and it is not blank"),
+            "it may hold something else: choose another place, or clear its first 8 KiB to start empty",
+        )),
+    }
+}
+
+fn options_buf(len: usize) -> picaflor_device::AlignedBuf {
+    picaflor_device::AlignedBuf::zeroed(len)
+}
+
+pub(super) fn open(
+    number: usize,
+    found: Found,
+    shared: &Arc<Shared>,
+    identity: &Identity,
+) -> Result<(Arc<Volume>, VolumeReceipt)> {
+    let created = found.superblock.is_none();
+    let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, number));
+    let mut receipt =
+        VolumeReceipt { place: found.place.clone(), created, checkpoint: "none", ..VolumeReceipt::default() };
+    let mut volume = build(number, found, shared, identity, superblock)?;
+    if created {
+        volume.scrubber = Scrubber::new(Vec::new(), false);
+        let volume = Arc::new(volume);
+        begin(&volume, identity)?;
+        return Ok((volume, receipt));
+    }
+    let (hot_seq, hot) = read_hot_log(&volume);
+    receipt.hot = hot.len();
+    let volume = Arc::new(volume);
+    let recovered = recover(&volume, &superblock, &mut receipt)?;
+    account(&volume);
+    receipt.objects = volume.index.objects();
+    receipt.clean = recovered.clean;
+    let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
+    volume.scrubber = Scrubber::new(hot, !recovered.clean);
+    *volume.journal.get_mut() = recovered.journal;
+    *volume.checkpointer.get_mut() = recovered.checkpointer;
+    volume.set_hot_seq(hot_seq);
+    let volume = Arc::new(volume);
+    if !shared.options.read_only {
+        begin(&volume, identity)?;
+        clear_journal_ahead(&volume)?;
+        if recovered.cold {
+            volume.write_superblock(|block| (block.current, block.previous) = (None, None))?;
+        }
+    }
+    Ok((volume, receipt))
+}
+
+fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> Superblock {
+    let each = shared.options.capacity / u64::from(identity.count);
+    let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
+    let capacity = limit.min(address_limit()) / BLOCK as u64 * BLOCK as u64;
+    Superblock {
+        seq: 0,
+        store: identity.store,
+        seed: identity.seed,
+        capacity,
+        cluster: identity.cluster,
+        segment_bits: Index::segment_bits(capacity),
+        volume: (number as u32, identity.count),
+        epoch: 0,
+        mode: shared.options.mode as u32,
+        current: None,
+        previous: None,
+    }
+}
+
+fn build(
+    number: usize,
+    found: Found,
+    shared: &Arc<Shared>,
+    identity: &Identity,
+    superblock: Superblock,
+) -> Result<Volume> {
+    let map = Map::new(superblock.capacity, superblock.cluster).ok_or_else(|| Error::Option {
+        name: "capacity",
+        why: format!(
+            "{} bytes are too few, or too many, for clusters of {} bytes",
+            superblock.capacity, superblock.cluster
+        ),
+    })?;
+    let options = &shared.options;
+    let cluster = u64::from(map.cluster);
+    let count = map.cluster_count();
+    // Open buffers take at most a quarter of the memory and an eighth of the device.
+    let volumes = u64::from(identity.count);
+    let lanes =
+        (options.open_buffers as u64).min(options.memory / volumes / 4 / cluster).min(u64::from(count) / 8).max(1)
+            as usize;
+    let slots = ((options.memory / cluster) as usize + lanes + 32).min(SLOTS_MAX);
+    let first = identity.epoch << EPOCH_SHIFT;
+    Ok(Volume {
+        number,
+        place: found.place,
+        device: found.device,
+        map,
+        hasher: Hasher::new(superblock.seed),
+        index: Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes)),
+        space: Space::new(shared.preset.layout, count, map.cluster / GRAIN as u32),
+        placer: Placer::new(shared.preset.placement, lanes),
+        lanes: (0..lanes).map(|_| Mutex::new(None)).collect(),
+        buffers: Buffers::new(slots),
+        journal: Mutex::new(Journal::new(map, superblock.store as u64, 1, 1, 1)),
+        writer: Writer::new(),
+        commits: Commits::default(),
+        checkpointer: Mutex::default(),
+        checkpoint_held: AtomicU32::new(0),
+        reader: Reader::new(shared.preset.reading),
+        reclaimer: crate::reclaim::Reclaimer::default(),
+        scrubber: Scrubber::new(Vec::new(), false),
+        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
+        next_seq: AtomicU64::new(first),
+        next_seal: AtomicU64::new(first),
+        durable_seal: AtomicU64::new(first.saturating_sub(1)),
+        streams_open: AtomicU32::new(0),
+        superblock: Mutex::new(superblock),
+        shared: Arc::clone(shared),
+    })
+}
+
+/// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.
+fn begin(volume: &Volume, identity: &Identity) -> Result<()> {
+    volume.write_superblock(|block| block.epoch = identity.epoch)
+}
+
+struct Recovered {
+    journal: Journal,
+    checkpointer: Checkpointer,
+    clean: bool,
+    cold: bool,
+}
+
+fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+    let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();
+    let mut loaded = None;
+    for (name, reference) in refs.by_ref() {
+        let Some(reference) = reference else { continue };
+        match load_checkpoint(volume, reference) {
+            Ok(directory) => {
+                receipt.checkpoint = name;
+                loaded = Some((reference, directory));
+                break;
+            }
+            Err(why) => {
+                volume.index.update_all(|_| Word::EMPTY);
+                receipt.damage.push(format!("{name} checkpoint: {why}"));
+            }
+        }
+    }
+    if loaded.is_none() && block.current.is_some() {
+        return cold_start(volume, "neither checkpoint can be read", receipt);
+    }
+    receipt.from_checkpoint = volume.index.objects();
+    let start = loaded.as_ref().map_or(1, |(reference, _)| reference.journal_start);
+    // Pages of the older checkpoint too: its clusters are still too young to be reclaimed.
+    let older = block.previous.map_or(start, |previous| previous.journal_start).min(start);
+    let pages = match read_journal(volume, older) {
+        Ok(pages) => pages,
+        Err(why) => return cold_start(volume, &why, receipt),
+    };
+    let next_page = pages.last().map_or(older, |page| page.seq + 1).max(start);
+    let mut deletes = scan::Deletes::new();
+    let mut clusters = BTreeSet::new();
+    let mut young = BTreeSet::new();
+    let (directory, parts) = loaded.map_or_else(Default::default, |(reference, directory)| {
+        let mut parts: Vec<u32> = directory.parts.iter().map(|part| part.0).collect();
+        parts.push(reference.directory);
+        (directory, parts)
+    });
+    directory.groups.iter().for_each(|group| volume.shared.groups.restore(*group));
+    for (since, record) in pages.iter().flat_map(|page| page.records.iter().map(|record| (page.seq >= start, *record)))
+    {
+        match record {
+            Record::Reserve { cluster } if cluster < volume.space.count() => {
+                young.insert(cluster);
+                if since {
+                    clusters.insert(cluster);
+                }
+            }
+            Record::Delete { hash, generation } if since => {
+                let known = deletes.entry(hash).or_insert(generation);
+                *known = generation.max(*known);
+            }
+            Record::Group(group) if since => volume.shared.groups.restore(group),
+            _ => {}
+        }
+    }
+    clusters.extend(directory.open.iter().filter(|id| **id < volume.space.count()));
+    let previous = match (receipt.checkpoint, block.previous) {
+        ("current", Some(previous)) => checkpoint_clusters(volume, previous),
+        _ => Vec::new(),
+    };
+    let clusters: Vec<u32> = clusters.into_iter().filter(|id| !parts.contains(id) && !previous.contains(id)).collect();
+    scan::merge(volume, &clusters, &deletes, receipt)?;
+    for id in parts.iter().chain(&previous) {
+        volume.space.set(*id, State::Checkpoint);
+    }
+    volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
+    young.iter().chain(&clusters).for_each(|id| volume.space.renew(*id));
+    volume.space.set_cursor(directory.cursor);
+    let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
+    let clean = clusters.is_empty() && deletes.is_empty();
+    Ok(Recovered { journal, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
+}
+
+/// Nothing can be trusted: a cache starts empty, a store is refused.
+fn cold_start(volume: &Arc<Volume>, why: &str, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+    if volume.shared.options.mode == Mode::Store {
+        return Err(Error::Damaged {
+            place: volume.place.clone(),
+            why: why.into(),
+            mend: "deleted objects could come back, so it is not opened; restore it from a copy, or remove it to start empty".into(),
+        });
+    }
+    volume.index.update_all(|_| Word::EMPTY);
+    receipt.dropped.cold_start = true;
+    receipt.checkpoint = "none";
+    receipt.damage.push(why.into());
+    // A later page number than any on the device, so that none of them is taken for new.
+    let last = (0..volume.map.journal_pages()).filter_map(|at| read_page(volume, at)).map(|page| page.seq).max();
+    let next = last.unwrap_or(0) + 1;
+    let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);
+    Ok(Recovered { journal, checkpointer: Checkpointer::default(), clean: false, cold: true })
+}
+
+fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, String> {
+    if id >= volume.space.count() {
+        return Err(format!("cluster {id} does not exist"));
+    }
+    let bytes = volume.read_cluster(id).ok_or_else(|| format!("cluster {id} cannot be read"))?;
+    let (header, payload) = decode_cluster(&bytes).map_err(|why| format!("cluster {id}: {why}"))?;
+    if header.seq != seq || header.store != volume.store_id() || header.content != content || header.id != id {
+        return Err(format!("cluster {id} holds something else"));
+    }
+    Ok(payload.to_vec())
+}
+
+fn load_directory(volume: &Volume, reference: CheckpointRef) -> Result<Directory, String> {
+    let payload = load_cluster(volume, reference.directory, reference.seq, Content::CheckpointDirectory)?;
+    Directory::decode(&payload).map_err(|why| format!("directory: {why}"))
+}
+
+/// Fills the index from a checkpoint.
+fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<Directory, String> {
+    let directory = load_directory(volume, reference)?;
+    let mut image: Vec<u64> = Vec::new();
+    for &(id, seq) in &directory.parts {
+        let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
+        let mut rest = &payload[..];
+        while !rest.is_empty() {
+            let (piece, after) = next_piece(rest).map_err(|why| format!("cluster {id}: {why}"))?;
+            rest = after;
+            if piece.first as usize != image.len() {
+                return Err(format!("cluster {id}: a piece of segment {} is missing", piece.segment));
+            }
+            image.extend_from_slice(&piece.words);
+            if image.len() == piece.total as usize {
+                volume
+                    .index
+                    .restore(piece.segment, &image)
+                    .ok_or_else(|| format!("segment {} makes no sense", piece.segment))?;
+                image.clear();
+            }
+        }
+    }
+    Ok(directory)
+}
+
+/// Clusters of a checkpoint that is kept but not used; those of a damaged one are not kept.
+fn checkpoint_clusters(volume: &Volume, reference: CheckpointRef) -> Vec<u32> {
+    load_directory(volume, reference).map_or_else(
+        |_| Vec::new(),
+        |directory| directory.parts.iter().map(|part| part.0).chain([reference.directory]).collect(),
+    )
+}
+
+fn read_page(volume: &Volume, seq: u64) -> Option<Page> {
+    let mut buf = volume.shared.pool.take(BLOCK);
+    volume.device.read(volume.map.journal_page(seq), &mut buf).ok()?;
+    decode_page(&buf).ok().filter(|page| page.store == volume.store_id())
+}
+
+/// The pages from `start` to the end of the log. An error says that pages that once were durable are gone.
+fn read_journal(volume: &Volume, start: u64) -> Result<Vec<Page>, String> {
+    let mut pages = Vec::new();
+    let end = start + volume.map.journal_pages();
+    for seq in start..end {
+        match read_page(volume, seq).filter(|page| page.seq == seq) {
+            Some(page) => pages.push(page),
+            None => {
+                // The end, unless a later page was written by a later commit: then this one was durable.
+                let after = (seq + 1..end).filter_map(|seq| read_page(volume, seq).filter(|page| page.seq == seq));
+                for page in after {
+                    if page.seq - u64::from(page.batch) > seq {
+                        return Err(format!("journal page {seq} is damaged"));
+                    }
+                }
+                break;
+            }
+        }
+    }
+    Ok(pages)
+}
+
+/// Wipes what a torn batch may have left just after the end of the log, lest a later page makes it part
+/// of the log.
+fn clear_journal_ahead(volume: &Volume) -> Result<()> {
+    let next = volume.journal.lock().next_page();
+    let zeros = volume.shared.pool.take(BLOCK);
+    let mut zeros = zeros;
+    zeros.fill(0);
+    let mut cleared = false;
+    for seq in next..next + volume.map.journal_pages() / 4 {
+        let stale = read_page(volume, seq).is_some_and(|page| page.seq >= next);
+        if stale {
+            volume
+                .device
+                .write(volume.map.journal_page(seq), &zeros)
+                .map_err(|error| Error::io(format!("{}: clearing the journal", volume.place), error))?;
+            cleared = true;
+        }
+    }
+    if cleared {
+        volume.device.sync().map_err(|error| Error::io(format!("{}: clearing the journal", volume.place), error))?;
+    }
+    Ok(())
+}
+
+/// The newer intact hot log: its number, and the places it names.
+fn read_hot_log(volume: &Volume) -> (u64, Vec<u64>) {
+    let read = |slot| {
+        let mut buf = volume.shared.pool.take(HOT_SLOT as usize);
+        volume.device.read(Map::hot(slot), &mut buf).ok()?;
+        hot::decode(&buf).ok().filter(|(_, store, _)| *store == volume.store_id())
+    };
+    (0..2).filter_map(read).max_by_key(|(seq, _, _)| *seq).map_or((0, Vec::new()), |(seq, _, words)| (seq, words))
+}
+
+/// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
+fn account(volume: &Volume) {
+    volume.index.for_each(|word| {
+        if let Location::OnDisk { grain } = word.location()
+            && let Some(cluster) = volume.cluster_of(grain)
+        {
+            volume.space.add_live(cluster, word.grains());
+        }
+    });
+    for id in 0..volume.space.count() {
+        if volume.space.live(id) > 0 {
+            volume.space.shift(id, State::Free, State::Sealed);
+        }
+    }
+}

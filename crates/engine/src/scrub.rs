@@ -1,0 +1,132 @@
+//! The scrubber: after an opening, warms the hot objects and then verifies the rest, one cluster a step.
+//!
+//! Invariants: an entry is dropped only if its frame does not verify or belongs to a large object that is
+//! gone; gets are never made to wait for it beyond one read.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use picaflor_format::{
+    frame::{Header, Kind},
+    journal::Record,
+};
+
+use crate::{
+    Departure,
+    group::Temper,
+    index::{Location, Word},
+    object::Frame,
+    space::State,
+    stats::add,
+    volume::Volume,
+};
+
+pub(crate) struct Scrubber {
+    state: Mutex<Progress>,
+}
+
+struct Progress {
+    hot: Vec<Word>,
+    next: u32,
+    done: bool,
+}
+
+/// Hot objects read in one step.
+const WARM: usize = 32;
+
+impl Scrubber {
+    /// A scrubber that first reads these hot places; with `verify`, it then goes over all clusters.
+    pub(crate) fn new(mut hot: Vec<u64>, verify: bool) -> Self {
+        // In address order: the disk's arm goes over them once.
+        hot.sort_unstable_by_key(|word| {
+            std::cmp::Reverse(match Word(*word).location() {
+                Location::OnDisk { grain } => grain,
+                Location::Buffered { .. } => 0,
+            })
+        });
+        let next = if verify { 0 } else { u32::MAX };
+        let hot: Vec<Word> = hot.into_iter().map(Word).collect();
+        let done = hot.is_empty() && !verify;
+        Self { state: Mutex::new(Progress { hot, next, done }) }
+    }
+
+    pub(crate) fn is_warming(&self) -> bool {
+        !self.state.lock().hot.is_empty()
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.state.lock().done
+    }
+}
+
+impl Volume {
+    /// One step. Returns whether there is more to do.
+    pub(crate) fn scrub_step(self: &Arc<Self>) -> bool {
+        let mut state = self.scrubber.state.lock();
+        if state.done {
+            return false;
+        }
+        for _ in 0..WARM {
+            match state.hot.pop() {
+                Some(word) => self.warm(word),
+                None => break,
+            }
+        }
+        if !state.hot.is_empty() {
+            return true;
+        }
+        let cluster = state.next;
+        state.next = cluster.saturating_add(1);
+        state.done = state.next >= self.space.count();
+        let more = !state.done;
+        drop(state);
+        if cluster < self.space.count() && self.space.state(cluster) == State::Sealed {
+            self.verify_cluster(cluster);
+        }
+        more
+    }
+
+    /// Reads one object into the memory tier, if the index still knows it there and the tier has room.
+    fn warm(&self, word: Word) {
+        let shared = &self.shared;
+        let Location::OnDisk { grain } = word.location() else { return };
+        if self.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
+            return;
+        }
+        let Ok((header, frame)) = self.read_frame(grain, word.grains()) else { return };
+        let hash = self.hasher.frame(header.kind, header.key(&frame)).short();
+        let current = || self.index.find(hash, Location::OnDisk { grain }).is_some();
+        let len = picaflor_format::frame::HEADER + header.payload_len();
+        let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
+        let temper = shared.groups.temper(header.group);
+        frame.set_uses(u8::from(temper != Temper::Hated));
+        shared.memory.insert(&frame, temper, current);
+        shared.shrink_memory();
+    }
+
+    fn verify_cluster(&self, cluster: u32) {
+        let Some(bytes) = self.read_cluster(cluster) else { return };
+        add(&self.shared.counters.clusters_scrubbed, 1);
+        for row in self.read_rows(cluster) {
+            let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
+            let Some(word) = self.index.find(row.hash, location) else { continue };
+            let frame = bytes.get(row.offset as usize..).unwrap_or_default();
+            let why = match Header::verify(frame) {
+                Ok(header) if header.kind == Kind::Chunk && self.is_orphan(header.key(frame)) => Departure::Evicted,
+                Ok(_) => continue,
+                Err(_) => Departure::Damaged,
+            };
+            // The cluster may have been reclaimed since it was read.
+            if self.space.state(cluster) != State::Sealed || !self.drop_entry(row.hash, word) {
+                continue;
+            }
+            if why == Departure::Damaged {
+                add(&self.shared.counters.damaged, 1);
+                if let Ok(header) = Header::decode(frame) {
+                    let hash = self.hasher.frame(header.kind, header.key(frame)).0;
+                    self.record(Record::Delete { hash, generation: header.generation });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The store that applications hold: volumes behind one door.
+//!
+//! Clones are handles to one store. The last handle dropped closes it as well as it can; call
+//! [`Store::close`] to know that it went well.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use parking_lot::MutexGuard;
+use picaflor_format::journal::Record;
+
+use crate::{
+    Mode, Options, Result, Stats, Temper,
+    append::payload_max,
+    daemons::Threads,
+    get::Query,
+    hash::{Hasher, KeyHash},
+    recovery::{self, Receipt},
+    volume::{Shared, Volume},
+};
+
+/// A store of objects. Cheap to clone; all clones are one store.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    shared: Arc<Shared>,
+    volumes: Vec<Arc<Volume>>,
+    hasher: Hasher,
+    receipt: Receipt,
+    threads: Threads,
+    pub(crate) fetches: crate::fetch::Fetches,
+}
+
+impl Store {
+    /// Opens a store, making it first if its place is empty.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) for options that cannot work, [`Error::Version`](crate::Error::Version) and [`Error::Damaged`](crate::Error::Damaged) for a
+    /// place that holds something else, [`Error::Io`](crate::Error::Io) for what the device says.
+    pub fn open(options: Options) -> Result<Self> {
+        let opened = recovery::open(options)?;
+        let threads = Threads::start(&opened.shared, &opened.volumes);
+        let inner = Inner {
+            shared: opened.shared,
+            volumes: opened.volumes,
+            hasher: opened.hasher,
+            receipt: opened.receipt,
+            threads,
+            fetches: crate::fetch::Fetches::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.inner.shared
+    }
+
+    pub(crate) fn volumes(&self) -> &[Arc<Volume>] {
+        &self.inner.volumes
+    }
+
+    pub(crate) fn hasher(&self) -> Hasher {
+        self.inner.hasher
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.shared().options.mode
+    }
+
+    pub(crate) fn lock_key(&self, hash: KeyHash) -> MutexGuard<'_, ()> {
+        self.shared().lock_key(hash.short())
+    }
+
+    pub(crate) fn payload_max(&self) -> usize {
+        payload_max(self.shared().options.cluster as usize)
+    }
+
+    /// Longest body that a put may have: a quarter of the smallest volume.
+    pub fn object_max(&self) -> u64 {
+        self.volumes().iter().map(|volume| volume.map.clusters.len / 4).min().unwrap_or(0)
+    }
+
+    /// What opening found, kept and dropped, and why.
+    pub fn receipt(&self) -> &Receipt {
+        &self.inner.receipt
+    }
+
+    /// Whether a get would find the key now. May read the device to tell this key from another one.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.run(&mut Query::key(self, key))?.is_some())
+    }
+
+    /// Asks that two objects lie side by side on the device. A hint: it is honoured when they are
+    /// written next, or when one of them is written while the other is in memory.
+    pub fn collocate(&self, a: &[u8], b: &[u8]) {
+        let (a, b) = (self.hasher().key(a).short(), self.hasher().key(b).short());
+        for volume in self.volumes() {
+            volume.placer.hint(a, b);
+        }
+    }
+
+    /// A handle to the settings of a group; 1 and up.
+    pub fn group(&self, id: u32) -> Group {
+        Group { store: self.clone(), id }
+    }
+
+    /// Returns when everything put and deleted before is durable.
+    ///
+    /// # Errors
+    /// The failure that stopped a volume.
+    pub fn flush(&self) -> Result<()> {
+        if self.shared().options.read_only {
+            return Ok(());
+        }
+        self.volumes().iter().try_for_each(Volume::commit_now)
+    }
+
+    /// Makes everything durable, writes a checkpoint and the hot log, and stops the daemons. Other handles
+    /// of this store then only read.
+    ///
+    /// # Errors
+    /// The failure that stopped a volume; the store is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.inner.close()
+    }
+
+    /// Runs one step of every daemon on this thread; for stores opened with
+    /// [`Daemons::Manual`](crate::Daemons::Manual). Returns whether there was anything to do.
+    ///
+    /// # Errors
+    /// The failure that stopped a volume.
+    pub fn step(&self) -> Result<bool> {
+        let mut any = false;
+        for volume in self.volumes() {
+            any |= volume.step_all()?;
+        }
+        Ok(any)
+    }
+
+    /// Returns when the device has taken everything that is sealed, hot objects are warm again after an
+    /// opening, and one pass of verification is over, or when the time is up. For tests and tools.
+    pub fn settle(&self, time: Duration) -> bool {
+        let deadline = std::time::Instant::now() + time;
+        while std::time::Instant::now() < deadline {
+            if self.volumes().iter().all(|volume| volume.scrubber.is_done()) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
+    /// What the store holds and did.
+    pub fn stats(&self) -> Stats {
+        let shared = self.shared();
+        let (misses, refusals) = shared.counters.by_name();
+        let index_bytes = shared.index_bytes.load(Relaxed);
+        Stats {
+            objects: self.volumes().iter().map(|volume| volume.index.objects()).sum(),
+            index_bytes,
+            memory_objects: shared.memory.len() as u64,
+            memory_used: index_bytes
+                + shared.buffer_bytes.load(Relaxed)
+                + shared.memory.held()
+                + shared.pool.idle_bytes() as u64,
+            memory_limit: shared.options.memory,
+            capacity: self.volumes().iter().map(|volume| volume.device.capacity()).sum(),
+            volumes: self.volumes().iter().map(|volume| volume.stats()).collect(),
+            counts: shared.counters.counts(),
+            misses: misses.into_iter().map(|(why, count)| (why.to_string(), count)).collect(),
+            refusals: refusals.into_iter().map(|(why, count)| (why.to_string(), count)).collect(),
+        }
+    }
+}
+
+impl Inner {
+    fn close(&self) -> Result<()> {
+        self.threads.stop();
+        if self.shared.options.read_only {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        for volume in &self.volumes {
+            result = result.and(volume.close());
+        }
+        result
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !self.threads.stop() {
+            return;
+        }
+        if !self.shared.options.read_only {
+            for volume in &self.volumes {
+                // Nobody is left to tell; `close` is there for those who want to know.
+                let _ = volume.close();
+            }
+        }
+    }
+}
+
+/// Settings of one group.
+pub struct Group {
+    store: Store,
+    id: u32,
+}
+
+impl Group {
+    /// Keeps the group's objects in memory longest, and reinserts them before others.
+    pub fn love(&self) {
+        self.set(Temper::Loved);
+    }
+
+    /// Lets the group's objects leave memory first, and does not reinsert them.
+    pub fn hate(&self) {
+        self.set(Temper::Hated);
+    }
+
+    /// Treats the group's objects as any.
+    pub fn set(&self, temper: Temper) {
+        self.record(self.store.shared().groups.set_temper(self.id, temper));
+    }
+
+    /// How long the group's puts may stay volatile, whatever the store's own bound; `None` turns syncs
+    /// for their sake off.
+    pub fn set_checkpoint_interval(&self, interval: Option<Duration>) {
+        self.record(self.store.shared().groups.set_interval(self.id, interval));
+    }
+
+    fn record(&self, group: picaflor_format::journal::Group) {
+        for volume in self.store.volumes() {
+            volume.record(Record::Group(group));
+        }
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("volumes", &self.volumes().len()).finish_non_exhaustive()
+    }
+}

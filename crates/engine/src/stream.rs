@@ -1,0 +1,204 @@
+//! Putting a body piece by piece, its length known or not: what fits in a cluster becomes one object,
+//! what does not becomes chunks and, at the end, a manifest that names them.
+//!
+//! Invariants: nothing is visible before [`PutStream::finish`]; the manifest is framed after its chunks,
+//! so a cache evicts chunks and manifest in that order and never finds a manifest without knowing.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+};
+
+use bytes::Bytes;
+use picaflor_format::frame::{ChunkKey, Kind, Manifest};
+
+use crate::{Error, PutOptions, Refusal, Result, hash::KeyHash, put::Parts, stats::add, store::Store, volume::Volume};
+
+/// An object being put. Dropped without [`PutStream::finish`], it was never there.
+pub struct PutStream {
+    store: Store,
+    key: Bytes,
+    hash: KeyHash,
+    options: PutOptions,
+    expires: u64,
+    len: Option<u64>,
+    buffer: Vec<u8>,
+    /// Set once the body outgrows one frame.
+    large: Option<LargePut>,
+}
+
+struct LargePut {
+    manifest: Manifest,
+    written: u32,
+    volume: Arc<Volume>,
+    /// The manifest is framed: the chunks have an owner.
+    owned: bool,
+}
+
+impl Store {
+    /// Begins an object whose body comes in pieces; `len` is its length where that is known.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn put_stream(&self, key: &[u8], len: Option<u64>, options: PutOptions) -> Result<PutStream> {
+        let expires = self.admit(key, len, &options)?;
+        self.admitted_stream(key, len, options, expires)
+    }
+
+    pub(crate) fn admitted_stream(
+        &self,
+        key: &[u8],
+        len: Option<u64>,
+        options: PutOptions,
+        expires: u64,
+    ) -> Result<PutStream> {
+        Ok(PutStream {
+            store: self.clone(),
+            key: Bytes::copy_from_slice(key),
+            hash: self.hasher().key(key),
+            options,
+            expires,
+            len,
+            buffer: Vec::new(),
+            large: None,
+        })
+    }
+}
+
+impl PutStream {
+    /// Adds to the body; waits for the device if it cannot keep up.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; [`Refusal::TooLarge`] once the body outgrows what the device can hold. After an
+    /// error the object cannot be finished.
+    pub fn write(&mut self, mut data: &[u8]) -> Result<()> {
+        let now = self.buffer.len() + data.len() + self.large.as_ref().map_or(0, LargePut::bytes);
+        if now as u64 > self.store.object_max() {
+            return Err(self.store.refuse(Refusal::TooLarge));
+        }
+        let whole_max = self.store.payload_max() - self.key.len() - self.options.metadata.len();
+        if self.large.is_none() && self.buffer.len() + data.len() > whole_max {
+            self.grow_large();
+        }
+        let Some(chunk) = self.large.as_ref().map(|large| large.manifest.chunk as usize) else {
+            self.buffer.extend_from_slice(data);
+            return Ok(());
+        };
+        while self.buffer.len() + data.len() >= chunk {
+            let (now, later) = data.split_at((chunk - self.buffer.len()).min(data.len()));
+            self.buffer.extend_from_slice(now);
+            data = later;
+            let rest = self.buffer.split_off(chunk.min(self.buffer.len()));
+            let full = std::mem::replace(&mut self.buffer, rest);
+            self.put_chunk(&full)?;
+        }
+        self.buffer.extend_from_slice(data);
+        Ok(())
+    }
+
+    /// As [`PutStream::write`] for tasks: yields to the executor while the device catches up.
+    ///
+    /// # Errors
+    /// As [`PutStream::write`].
+    pub async fn write_async(&mut self, data: Bytes) -> Result<()> {
+        if let Some(large) = &self.large {
+            let volume = Arc::clone(&large.volume);
+            poll_fn(|context| {
+                if volume.writer.has_room(volume.unwritten_max()) || volume.commits.failure().is_some() {
+                    return Poll::Ready(());
+                }
+                volume.writer.wake_on_change(context.waker());
+                Poll::Pending
+            })
+            .await;
+        }
+        self.write(&data)
+    }
+
+    /// Completes the object: from here on gets find it.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; [`Error::Limit`] if the body is not as long as was announced.
+    pub fn finish(mut self) -> Result<()> {
+        let total = self.large.as_ref().map_or(0, LargePut::bytes) + self.buffer.len();
+        if self.len.is_some_and(|len| len != total as u64) {
+            return Err(Error::Limit { what: "body", len: total, max: self.len.unwrap_or(0) as usize });
+        }
+        let rest = std::mem::take(&mut self.buffer);
+        let store = self.store.clone();
+        let (kind, body) = match &mut self.large {
+            None => (Kind::Whole, rest),
+            Some(_) => {
+                if !rest.is_empty() {
+                    self.put_chunk(&rest)?;
+                }
+                let manifest = self.large.as_mut().map(|large| {
+                    large.manifest.total = total as u64;
+                    large.manifest.encode().to_vec()
+                });
+                (Kind::Manifest, manifest.unwrap_or_default())
+            }
+        };
+        let parts = Parts {
+            kind,
+            key: &self.key,
+            metadata: &self.options.metadata,
+            body: &body,
+            expires: self.expires,
+            generation: 0,
+            options: &self.options,
+        };
+        let volume = store.frame_in(self.hash, &parts)?;
+        if let Some(large) = &mut self.large {
+            large.owned = true;
+        }
+        add(&store.shared().counters.puts, 1);
+        store.settle_put(&volume, self.options.group)
+    }
+
+    fn grow_large(&mut self) {
+        let (volume, _) = self.store.route(self.hash, &self.options);
+        volume.streams_open.fetch_add(1, Relaxed);
+        let id = self.store.shared().next_generation();
+        // A chunk fills a cluster of its own but for its frame and the table's row.
+        let chunk = (self.store.payload_max() - ChunkKey::LEN) as u32;
+        let manifest = Manifest { id, total: 0, chunk };
+        self.large = Some(LargePut { manifest, written: 0, volume, owned: false });
+    }
+
+    fn put_chunk(&mut self, body: &[u8]) -> Result<()> {
+        let Some(large) = &mut self.large else { return Ok(()) };
+        let key = ChunkKey { parent: self.hash.0, id: large.manifest.id, number: large.written }.encode();
+        let options = PutOptions { metadata: Bytes::new(), neighbour: None, ..self.options.clone() };
+        let parts = Parts {
+            kind: Kind::Chunk,
+            key: &key,
+            metadata: &[],
+            body,
+            expires: self.expires,
+            generation: 0,
+            options: &options,
+        };
+        large.written += 1;
+        self.store.frame_in(self.store.hasher().chunk(&key), &parts)?;
+        Ok(())
+    }
+}
+
+impl LargePut {
+    fn bytes(&self) -> usize {
+        self.written as usize * self.manifest.chunk as usize
+    }
+}
+
+impl Drop for PutStream {
+    fn drop(&mut self) {
+        let Some(large) = &self.large else { return };
+        large.volume.streams_open.fetch_sub(1, Relaxed);
+        if !large.owned {
+            let total = u64::from(large.written) * u64::from(large.manifest.chunk);
+            self.store.drop_chunks(&large.volume, self.hash, Manifest { total, ..large.manifest });
+        }
+    }
+}

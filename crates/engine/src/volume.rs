@@ -1,0 +1,249 @@
+//! A volume: one device with its index, space, buffers and journal. The verbs are in files of their own.
+//!
+//! Lock order, outermost first: key stripe → writer's turn (`flush.rs`) → lane → slot →
+//! index segment → space, journal. Nobody waits for a device while holding a lane or anything below.
+
+use std::sync::{
+    Arc, OnceLock, Weak,
+    atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+use picaflor_device::{BufPool, Clock, Device};
+use picaflor_format::{cluster::Row, frame::GRAIN, journal::Record, superblock::Superblock, zone::Map};
+
+use crate::{
+    Error, Options, Result,
+    buffers::Buffers,
+    checkpoint::Checkpointer,
+    commits::Commits,
+    eviction::{Budget, Eviction},
+    flush::Writer,
+    group::Groups,
+    hash::Hasher,
+    index::{Index, Location, Word},
+    journal::Journal,
+    memory::{Memory, Resident},
+    placement::Placer,
+    preset::Preset,
+    reading::Reader,
+    reclaim::Reclaimer,
+    scrub::Scrubber,
+    space::{Space, State},
+    stats::{Counters, VolumeStats, add},
+};
+
+/// What all volumes of a store have in common.
+pub(crate) struct Shared {
+    pub(crate) options: Options,
+    pub(crate) preset: Preset,
+    pub(crate) clock: Clock,
+    pub(crate) counters: Counters,
+    pub(crate) memory: Memory,
+    pub(crate) groups: Groups,
+    pub(crate) pool: BufPool,
+    pub(crate) budget: Budget,
+    /// Bytes of all indexes.
+    pub(crate) index_bytes: Arc<AtomicU64>,
+    /// Bytes of buffers that are open or in flight.
+    pub(crate) buffer_bytes: AtomicU64,
+    /// Memory that everything but index, buffers and tier may take: idle buffers, hints, reads in flight.
+    pub(crate) overhead: u64,
+    /// The last generation given out.
+    pub(crate) generation: AtomicU64,
+    /// When a get last needed the device, in clock nanoseconds: background work keeps out of its way.
+    pub(crate) last_read: AtomicU64,
+    pub(crate) volumes: OnceLock<Vec<Weak<Volume>>>,
+    /// Puts, deletes and reinsertions of one key follow each other.
+    pub(crate) stripes: Box<[Mutex<()>]>,
+}
+
+/// Number of key stripes.
+pub(crate) const STRIPES: usize = 1024;
+
+impl Shared {
+    /// Bytes that the memory tier may hold now.
+    pub(crate) fn tier_budget(&self) -> u64 {
+        let taken = self.index_bytes.load(Relaxed) + self.buffer_bytes.load(Relaxed) + self.overhead;
+        self.options.memory.saturating_sub(taken)
+    }
+
+    /// Brings the memory tier back under its budget.
+    pub(crate) fn shrink_memory(&self) {
+        for Resident { volume, slot, .. } in self.memory.shrink(self.tier_budget()) {
+            let volumes = self.volumes.get().map_or(&[][..], |volumes| volumes);
+            if let Some(volume) = volumes.get(volume).and_then(Weak::upgrade) {
+                volume.retire(slot);
+            }
+        }
+    }
+
+    pub(crate) fn lock_key(&self, hash: u64) -> MutexGuard<'_, ()> {
+        self.stripes[hash as usize % STRIPES].lock()
+    }
+
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.generation.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Whether the index has taken its share of the memory given.
+    pub(crate) fn index_is_full(&self) -> bool {
+        self.index_bytes.load(Relaxed) > self.options.memory / 4 * 3
+    }
+}
+
+pub(crate) struct Volume {
+    pub(crate) number: usize,
+    /// For messages: path or description.
+    pub(crate) place: String,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) map: Map,
+    pub(crate) hasher: Hasher,
+    pub(crate) superblock: Mutex<Superblock>,
+    pub(crate) index: Index,
+    pub(crate) space: Space,
+    pub(crate) placer: Placer,
+    /// Slot of each lane's open buffer.
+    pub(crate) lanes: Box<[Mutex<Option<u32>>]>,
+    pub(crate) buffers: Buffers,
+    pub(crate) journal: Mutex<Journal>,
+    pub(crate) writer: Writer,
+    pub(crate) commits: Commits,
+    pub(crate) checkpointer: Mutex<Checkpointer>,
+    /// Clusters that checkpoints hold now.
+    pub(crate) checkpoint_held: AtomicU32,
+    pub(crate) reader: Reader,
+    pub(crate) reclaimer: Reclaimer,
+    pub(crate) scrubber: Scrubber,
+    /// Class of the objects in each cluster.
+    pub(crate) classes: Box<[AtomicU16]>,
+    /// Next sequence number of a cluster, and of a seal.
+    pub(crate) next_seq: AtomicU64,
+    pub(crate) next_seal: AtomicU64,
+    /// Every seal up to this one is durable.
+    pub(crate) durable_seal: AtomicU64,
+    /// Large objects being put: their chunks have no manifest yet.
+    pub(crate) streams_open: AtomicU32,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Volume {
+    /// The short identity of the store, as clusters and pages carry it.
+    pub(crate) fn store_id(&self) -> u64 {
+        self.superblock.lock().store as u64
+    }
+
+    pub(crate) fn eviction(&self) -> Eviction {
+        self.shared.preset.eviction(self.shared.options.mode)
+    }
+
+    pub(crate) fn cluster_len(&self) -> usize {
+        self.map.cluster as usize
+    }
+
+    /// Grain at which a frame of a cluster lies.
+    pub(crate) fn grain(&self, cluster: u32, offset: u32) -> u64 {
+        (self.map.cluster_start(cluster) + u64::from(offset)) / GRAIN as u64
+    }
+
+    /// The cluster around a grain.
+    pub(crate) fn cluster_of(&self, grain: u64) -> Option<u32> {
+        self.map.cluster_of(grain * GRAIN as u64)
+    }
+
+    /// Takes an entry out of the accounts of its cluster.
+    pub(crate) fn forget_live(&self, word: Word) {
+        if let Location::OnDisk { grain } = word.location()
+            && let Some(cluster) = self.cluster_of(grain)
+        {
+            self.space.sub_live(cluster, word.grains());
+        }
+    }
+
+    /// Removes an entry from the index and the accounts. The caller has made sure that it is the key's.
+    pub(crate) fn drop_entry(&self, hash: u64, word: Word) -> bool {
+        let removed = self.index.remove(hash, word);
+        if let Some(word) = removed {
+            self.forget_live(word);
+            self.shared.memory.remove(hash);
+            self.placer.drop_copies(hash);
+        }
+        removed.is_some()
+    }
+
+    /// The entry that a row of this slot has in the index, if it still has one.
+    pub(crate) fn entry_in_slot(&self, slot: u32, row: &Row) -> Option<Word> {
+        self.index.find(row.hash, Location::Buffered { slot, offset: row.offset / GRAIN as u32 })
+    }
+
+    /// The buffer's cluster is on the device: index entries go from memory to there, and the slot is free.
+    pub(crate) fn retire(&self, slot: u32) {
+        let (rows, cluster, learn) = match &*self.buffers.slot(slot).read() {
+            crate::buffers::Slot::Filled(filled) => {
+                let served = filled.served.load(Relaxed);
+                (filled.rows.clone(), filled.cluster, filled.read_in.then_some((filled.class, served)))
+            }
+            _ => return,
+        };
+        for row in &rows {
+            let Some(word) = self.entry_in_slot(slot, row) else { continue };
+            let home = Location::OnDisk { grain: self.grain(cluster, row.offset) };
+            // Accounted before it can be seen: whoever replaces it subtracts.
+            self.space.add_live(cluster, word.grains());
+            if self.index.change(row.hash, word, |word| word.at(home)).is_none() {
+                self.space.sub_live(cluster, word.grains());
+            }
+        }
+        if let Some((class, served)) = learn {
+            // The object that was asked for is no neighbour.
+            let neighbours = served.saturating_sub(1);
+            add(&self.shared.counters.neighbours_used, neighbours.into());
+            self.reader.paid(class, neighbours);
+        }
+        self.space.shift(cluster, State::Busy, State::Sealed);
+        self.buffers.vacate(slot);
+    }
+
+    /// Remembers a fact in the journal, durable with the next commit.
+    pub(crate) fn record(&self, record: Record) {
+        self.journal.lock().push(record);
+    }
+
+    /// Takes a free cluster that was reserved, and remembers to look at it after a crash.
+    pub(crate) fn grant(&self, state: State) -> Result<u32> {
+        let cluster = self.space.grant(state).ok_or_else(|| Error::Damaged {
+            place: self.place.clone(),
+            why: "a reserved cluster is not there".into(),
+            mend: "this is a defect in picaflor: please report it".into(),
+        })?;
+        self.record(Record::Reserve { cluster });
+        Ok(cluster)
+    }
+
+    /// Clusters kept free for checkpoints: two are held, and a third is there before the oldest goes.
+    pub(crate) fn checkpoint_reserve(&self) -> u32 {
+        let own = self.checkpoint_clusters();
+        (3 * own).saturating_sub(self.checkpoint_held.load(Relaxed)).max(own)
+    }
+
+    /// Clusters that one checkpoint may need.
+    pub(crate) fn checkpoint_clusters(&self) -> u32 {
+        let room = picaflor_format::checkpoint::room(self.cluster_len()) as u64;
+        // An eighth more for what is put while it is being taken.
+        let parts = self.index.image_bytes() / room;
+        (parts + parts / 8) as u32 + 2
+    }
+
+    pub(crate) fn stats(&self) -> VolumeStats {
+        let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum();
+        VolumeStats {
+            place: self.place.clone(),
+            backend: self.device.backend(),
+            clusters: self.space.count(),
+            clusters_free: self.space.available(),
+            live_bytes: live * GRAIN as u64,
+            journal_pages: self.journal.lock().pages(),
+            failed: self.commits.failure().map(|why| why.to_string()),
+        }
+    }
+}

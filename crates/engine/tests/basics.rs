@@ -1,0 +1,227 @@
+//! The verbs of a store, on memory and on a real file.
+
+use std::{sync::Arc, time::Duration};
+
+use picaflor::{
+    Daemons, Durability, Expiry, Mode, Options, PutOptions, Store,
+    device::{Clock, MemoryDevice},
+};
+
+fn body(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(i * i) >> 3) as u8).collect()
+}
+
+fn key(i: u64) -> Vec<u8> {
+    format!("http://example.org/objects/{i:08}").into_bytes()
+}
+
+fn options(device: &Arc<MemoryDevice>) -> Options {
+    let mut options = Options::on(device.clone()).memory(8 << 20);
+    options.cluster = 64 << 10;
+    options.seed = Some(7);
+    options
+}
+
+#[test]
+fn puts_are_found_replaced_and_deleted() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let store = Store::open(options(&device).memory(3 << 20)).unwrap();
+    for i in 0..3000 {
+        store.put(&key(i), &body(i, 100 + i as usize % 5000), &PutOptions::default()).unwrap();
+    }
+    for i in (0..3000).step_by(3) {
+        store.put(&key(i), &body(i + 1, 777), &PutOptions::default()).unwrap();
+    }
+    for i in (0..3000).step_by(5) {
+        assert!(store.delete(&key(i)).unwrap());
+        assert!(!store.delete(&key(i)).unwrap());
+    }
+    store.flush().unwrap();
+    for i in 0..3000 {
+        let found = store.get(&key(i)).unwrap();
+        match i {
+            _ if i % 5 == 0 => assert!(found.is_none(), "{i}"),
+            _ if i % 3 == 0 => assert_eq!(found.unwrap().body().unwrap(), body(i + 1, 777)),
+            _ => assert_eq!(found.unwrap().body().unwrap(), body(i, 100 + i as usize % 5000)),
+        }
+    }
+    assert!(store.get(b"never put").unwrap().is_none());
+    let stats = store.stats();
+    assert!(stats.memory_used <= stats.memory_limit, "{stats:?}");
+    assert!(stats.counts.hits_device > 0, "{stats:?}");
+}
+
+#[test]
+fn a_closed_store_opens_with_everything() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    for round in 0..4u64 {
+        let store = Store::open(options(&device)).unwrap();
+        for i in 0..round * 500 {
+            let found = store.get(&key(i)).unwrap().unwrap_or_else(|| panic!("{i} in round {round}"));
+            assert_eq!(found.body().unwrap(), body(i, 3000));
+        }
+        for i in round * 500..(round + 1) * 500 {
+            store.put(&key(i), &body(i, 3000), &PutOptions::default()).unwrap();
+        }
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_dropped_device_handle_is_a_crash_and_flushed_puts_survive_it() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let store = Store::open(options(&device).with(|o| o.daemons = Daemons::Manual)).unwrap();
+    for i in 0..900 {
+        store.put(&key(i), &body(i, 2000), &PutOptions::default()).unwrap();
+    }
+    store.flush().unwrap();
+    for i in 0..100 {
+        store.delete(&key(i)).unwrap();
+    }
+    for i in 100..200 {
+        store.put(&key(i), &body(i + 5, 1000), &PutOptions::default()).unwrap();
+    }
+    store.flush().unwrap();
+    std::mem::forget(store);
+    let store = Store::open(options(&device).with(|o| o.daemons = Daemons::Manual)).unwrap();
+    println!("{}", store.receipt());
+    for i in 0..900 {
+        let found = store.get(&key(i)).unwrap();
+        match i {
+            0..100 => assert!(found.is_none(), "{i}"),
+            100..200 => assert_eq!(found.unwrap().body().unwrap(), body(i + 5, 1000)),
+            _ => assert_eq!(found.unwrap().body().unwrap(), body(i, 2000)),
+        }
+    }
+}
+
+#[test]
+fn a_cache_evicts_and_never_refuses_for_space() {
+    let device = Arc::new(MemoryDevice::new(8 << 20));
+    for daemons in [Daemons::Manual, Daemons::Threads] {
+        let store = Store::open(options(&device).memory(2 << 20).with(|o| o.daemons = daemons)).unwrap();
+        for i in 0..12_000 {
+            store
+                .put(&key(i), &body(i, 4000), &PutOptions::default())
+                .unwrap_or_else(|e| panic!("{i}: {e} {:?}", store.stats()));
+        }
+        let mut hits = 0;
+        for i in 0..12_000 {
+            if let Some(found) = store.get(&key(i)).unwrap() {
+                assert_eq!(found.body().unwrap(), body(i, 4000));
+                hits += 1;
+            }
+        }
+        let stats = store.stats();
+        assert!(hits > 800, "{hits} {stats:?}");
+        assert!(stats.memory_used <= stats.memory_limit, "{stats:?}");
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_store_is_full_but_compacts_what_was_deleted() {
+    let device = Arc::new(MemoryDevice::new(8 << 20));
+    let store =
+        Store::open(options(&device).memory(2 << 20).mode(Mode::Store).with(|o| o.daemons = Daemons::Manual)).unwrap();
+    let mut held = Vec::new();
+    let mut next = 0u64;
+    let full = loop {
+        match store.put(&key(next), &body(next, 4000), &PutOptions::default()) {
+            Ok(()) => held.push(next),
+            Err(error) => break error,
+        }
+        next += 1;
+    };
+    assert!(matches!(full, picaflor::Error::Full { .. }), "{full}");
+    assert!(held.len() > 1000, "{}", held.len());
+    for round in 0..6 {
+        for victim in held.split_off(held.len() * 2 / 3) {
+            assert!(store.delete(&key(victim)).unwrap());
+        }
+        for _ in 0..held.len() / 3 {
+            next += 1;
+            store
+                .put(&key(next), &body(next, 4000), &PutOptions::default())
+                .unwrap_or_else(|e| panic!("round {round}: {e}\n{:?}", store.stats()));
+            held.push(next);
+        }
+        for i in &held {
+            assert_eq!(store.get(&key(*i)).unwrap().unwrap().body().unwrap(), body(*i, 4000));
+        }
+    }
+}
+
+#[test]
+fn large_objects_are_streamed_in_and_out() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let store = Store::open(options(&device)).unwrap();
+    let big = body(3, 5_000_000);
+    let options_ = PutOptions { metadata: b"type: image".as_ref().into(), ..PutOptions::default() };
+    let mut stream = store.put_stream(b"big", None, options_).unwrap();
+    for piece in big.chunks(77_777) {
+        stream.write(piece).unwrap();
+    }
+    assert!(store.get(b"big").unwrap().is_none(), "not there before it is finished");
+    stream.finish().unwrap();
+    let object = store.get(b"big").unwrap().unwrap();
+    assert_eq!(object.len(), 5_000_000);
+    assert_eq!(object.metadata(), b"type: image");
+    assert!(object.bytes().unwrap() == big);
+    let part: Vec<u8> = object.chunks(1_000_000..2_000_003).flat_map(|piece| piece.unwrap().to_vec()).collect();
+    assert!(part == big[1_000_000..2_000_003]);
+    let before = store.stats().objects;
+    assert!(store.delete(b"big").unwrap());
+    assert!(store.stats().objects < before - 50, "its chunks left with it");
+    let abandoned = store.put_stream(b"gone", None, PutOptions::default()).unwrap();
+    drop(abandoned);
+    assert!(store.get(b"gone").unwrap().is_none());
+}
+
+#[test]
+fn expiry_is_by_the_clock() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let clock = Clock::virtual_at(1_000_000);
+    let store =
+        Store::open(options(&device).with(|o| (o.clock, o.daemons) = (clock.clone(), Daemons::Manual))).unwrap();
+    let for_a_minute = PutOptions { expiry: Expiry::After(Duration::from_secs(60)), ..PutOptions::default() };
+    store.put(b"a", b"x", &for_a_minute).unwrap();
+    clock.advance(Duration::from_secs(59));
+    assert!(store.get(b"a").unwrap().is_some());
+    clock.advance(Duration::from_secs(2));
+    assert!(store.get(b"a").unwrap().is_none());
+    assert_eq!(store.stats().misses["expired"], 1);
+}
+
+#[test]
+fn a_real_file_with_eight_threads_holds_every_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    for durability in [Durability::default(), Durability::EveryPut] {
+        let store =
+            Store::open(Options::new(&path).capacity(128 << 20).memory(16 << 20).durability(durability)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..8u64 {
+                let store = &store;
+                scope.spawn(move || {
+                    for i in 0..300 {
+                        let id = thread * 1000 + i;
+                        store.put(&key(id), &body(id, 500 + (i as usize * 37) % 9000), &PutOptions::default()).unwrap();
+                        let other = (id * 7919) % (thread * 1000 + i + 1);
+                        if let Some(found) = store.get(&key(other)).unwrap() {
+                            let i = other % 1000;
+                            assert_eq!(found.body().unwrap(), body(other, 500 + (i as usize * 37) % 9000));
+                        }
+                    }
+                });
+            }
+        });
+        store.close().unwrap();
+    }
+    let store = Store::open(Options::new(&path).memory(16 << 20)).unwrap();
+    for id in (0..8u64).flat_map(|thread| (0..300).map(move |i| thread * 1000 + i)) {
+        let i = id % 1000;
+        let found = store.get(&key(id)).unwrap().unwrap_or_else(|| panic!("{id}: {}", store.receipt()));
+        assert_eq!(found.body().unwrap(), body(id, 500 + (i as usize * 37) % 9000));
+    }
+}
