@@ -23,6 +23,8 @@ pub(crate) struct Threads {
     handles: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
 
+type Daemon = fn(&Arc<Volume>);
+
 /// How long the scrubber keeps still after a get needed the device.
 const POLITENESS: Duration = Duration::from_millis(20);
 
@@ -32,8 +34,7 @@ impl Threads {
         let mut handles = Vec::new();
         if shared.options.daemons == Daemons::Threads {
             for volume in volumes {
-                let daemons: [(&str, fn(&Arc<Volume>)); 3] =
-                    [("flusher", flusher), ("reclaimer", reclaimer), ("keeper", keeper)];
+                let daemons: [(&str, Daemon); 3] = [("flusher", flusher), ("reclaimer", reclaimer), ("keeper", keeper)];
                 for (name, run) in daemons {
                     let volume = Arc::clone(volume);
                     let thread = std::thread::Builder::new().name(format!("picaflor-{name}"));

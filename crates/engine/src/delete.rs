@@ -58,8 +58,7 @@ impl Store {
             if volume.journal.lock().deletes >= shared.options.delete_count {
                 volume.commit_now()?;
             } else {
-                let nanos = u64::try_from(shared.options.delete_time.as_nanos()).unwrap_or(u64::MAX);
-                volume.writer.due(shared.clock.now_nanos().saturating_add(nanos));
+                volume.due_within(shared.options.delete_time);
             }
         }
         Ok(found)

@@ -10,12 +10,13 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::Waker,
+    task::{Poll, Waker},
     time::Duration,
 };
 
@@ -23,7 +24,9 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use picaflor_device::{Op, Request};
 
-use crate::{Error, Result, buffers::Slot, commits::Turn, memory::Resident, space::State, stats::add, volume::Volume};
+use crate::{
+    Daemons, Error, Result, buffers::Slot, commits::Turn, memory::Resident, space::State, stats::add, volume::Volume,
+};
 
 /// Cluster writes in flight at once: enough to keep a device busy while completions are handled.
 const DEPTH: usize = 4;
@@ -252,10 +255,37 @@ impl Volume {
         }
     }
 
+    /// As [`Volume::wait_commit`], after making sure that the journal has room.
+    pub(crate) fn wait_commit_in_time(self: &Arc<Self>, number: u64) -> Result<()> {
+        self.relieve_journal()?;
+        self.wait_commit(number)
+    }
+
     /// Makes everything durable that was done before this call.
     pub(crate) fn commit_now(self: &Arc<Self>) -> Result<()> {
-        self.relieve_journal()?;
-        self.wait_commit(self.commits.next())
+        self.wait_commit_in_time(self.commits.next())
+    }
+
+    /// As [`Volume::wait_commit_in_time`] for tasks: the flusher does it. Without one, this thread does.
+    pub(crate) async fn commit_async(self: Arc<Self>, number: u64) -> Result<()> {
+        if self.shared.options.daemons == Daemons::Manual {
+            return self.wait_commit_in_time(number);
+        }
+        poll_fn(|context| match self.commits.poll(number, context.waker()) {
+            Some(result) => Poll::Ready(result),
+            None => {
+                // Each time anew: a commit that began just before this put clears the deadline.
+                self.writer.due(0);
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// A commit is due no later than this from now.
+    pub(crate) fn due_within(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.writer.due(self.shared.clock.now_nanos().saturating_add(nanos));
     }
 
     fn commit(self: &Arc<Self>, _number: u64) -> Result<()> {

@@ -21,6 +21,7 @@
 mod adopt;
 mod append;
 mod buffers;
+mod check;
 mod checkpoint;
 mod chunks;
 mod commits;
@@ -35,6 +36,7 @@ mod group;
 mod hash;
 mod index;
 mod journal;
+mod keys;
 mod memory;
 mod object;
 mod options;
@@ -44,6 +46,7 @@ mod put;
 mod reading;
 mod reclaim;
 mod recovery;
+mod rows;
 mod scrub;
 mod space;
 mod stats;
@@ -51,11 +54,13 @@ mod store;
 mod stream;
 mod volume;
 
+pub use check::CheckReport;
 pub use chunks::Chunks;
 pub use error::{Error, Miss, Refusal, Result};
 pub use fetch::Fetched;
 pub use get::TryGet;
 pub use group::Temper;
+pub use keys::{Entry, Keys};
 pub use object::Object;
 pub use options::{
     Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Mode, Options, Place, PutOptions,

@@ -37,6 +37,10 @@ impl Frame {
         self.header.key(&self.bytes)
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub(crate) fn metadata(&self) -> &[u8] {
         &self.bytes[self.header.meta_start()..self.header.body_start()]
     }

@@ -4,6 +4,7 @@
 //! A put of more than one cluster becomes a stream of chunks (`stream.rs`).
 
 use std::{
+    future::Future,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -43,18 +44,46 @@ impl Store {
     /// [`Error::Refused`] if the put was declined, [`Error::Full`] if a store has no room,
     /// [`Error::Limit`] for a key or metadata of a forbidden length, [`Error::Io`] after a device failure.
     pub fn put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
+        match self.put_framed(key, body, options)? {
+            Some((volume, number)) => volume.wait_commit_in_time(number),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Store::put`] for tasks: framing is done before the future is returned, and only the wait for
+    /// durability, if it is asked for, is left to it.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn put_async(
+        &self,
+        key: &[u8],
+        body: &[u8],
+        options: &PutOptions,
+    ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        let framed = self.put_framed(key, body, options);
+        async move {
+            match framed? {
+                Some((volume, number)) => volume.commit_async(number).await,
+                None => Ok(()),
+            }
+        }
+    }
+
+    /// The put but for the wait: the commit that has to complete first, if any.
+    fn put_framed(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Awaited> {
         let expires = self.admit(key, Some(body.len() as u64), options)?;
         if key.len() + options.metadata.len() + body.len() > self.payload_max() {
             let mut stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
             stream.write(body)?;
-            return stream.finish();
+            return stream.finish().map(|()| None);
         }
         let hash = self.hasher().key(key);
         let parts =
             Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, generation: 0, options };
         let volume = self.frame_in(hash, &parts)?;
         add(&self.shared().counters.puts, 1);
-        self.settle_put(&volume, options.group)
+        Ok(self.settle_put(volume, options.group))
     }
 
     /// Limits, expiry and admission. Returns when the object expires.
@@ -210,31 +239,30 @@ impl Store {
         (Arc::clone(home), class)
     }
 
-    /// Sees to it that a put becomes durable in its time.
-    pub(crate) fn settle_put(&self, volume: &Arc<Volume>, group: u32) -> Result<()> {
+    /// Sees to it that a put becomes durable in its time. Returns what the caller has to wait for.
+    pub(crate) fn settle_put(&self, volume: Arc<Volume>, group: u32) -> Awaited {
         let shared = self.shared();
         let within = match (shared.groups.interval(group), shared.options.durability) {
-            (_, Durability::EveryPut) => return volume.wait_commit_in_time(),
+            (_, Durability::EveryPut) => {
+                let number = volume.commits.next();
+                return Some((volume, number));
+            }
             (Some(interval), _) => interval,
             (None, Durability::None) => None,
             (None, Durability::Bounded { time, puts }) => {
                 if volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
-                    return volume.wait_commit_in_time();
+                    let number = volume.commits.next();
+                    return Some((volume, number));
                 }
                 Some(time)
             }
         };
         if let Some(within) = within {
-            let nanos = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
-            volume.writer.due(shared.clock.now_nanos().saturating_add(nanos));
+            volume.due_within(within);
         }
-        Ok(())
+        None
     }
 }
 
-impl Volume {
-    fn wait_commit_in_time(self: &Arc<Self>) -> Result<()> {
-        self.relieve_journal()?;
-        self.wait_commit(self.commits.next())
-    }
-}
+/// A commit to wait for.
+pub(crate) type Awaited = Option<(Arc<Volume>, u64)>;

@@ -84,7 +84,7 @@ impl Reader {
     pub(crate) fn paid(&self, class: u16, neighbours: u32) {
         let used = &self.used[usize::from(class) % CLASSES];
         let old = used.load(Relaxed);
-        used.store(old - (old >> EWMA) + (neighbours.min(1 << 16) * 256 >> EWMA), Relaxed);
+        used.store(old - (old >> EWMA) + ((neighbours.min(1 << 16) * 256) >> EWMA), Relaxed);
     }
 
     /// Joins the read of this place, or begins one. True for who must do the read.

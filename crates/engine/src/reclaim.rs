@@ -13,10 +13,8 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
-use picaflor_device::AlignedBuf;
 use picaflor_format::{
-    BLOCK,
-    cluster::{Row, Table, decode_table},
+    cluster::Row,
     frame::{ChunkKey, Header, Kind},
 };
 
@@ -258,33 +256,6 @@ impl Volume {
         {
             listener(key, why);
         }
-    }
-
-    /// The rows of a sealed cluster; none if its table is damaged, and then its entries are found out one
-    /// by one.
-    pub(crate) fn read_rows(&self, cluster: u32) -> Vec<Row> {
-        let mut tail = BLOCK;
-        loop {
-            let Some(bytes) = self.read_tail(cluster, tail) else { return Vec::new() };
-            match decode_table(&bytes) {
-                Ok(Table::Rows(_, rows)) => return rows,
-                Ok(Table::Longer(need)) if need > tail => tail = need.next_multiple_of(BLOCK).min(self.cluster_len()),
-                _ => return Vec::new(),
-            }
-        }
-    }
-
-    fn read_tail(&self, cluster: u32, len: usize) -> Option<AlignedBuf> {
-        let start = self.map.cluster_start(cluster) + (self.cluster_len() - len) as u64;
-        let mut buf = self.shared.pool.take(len);
-        add(&self.shared.counters.device_reads, 1);
-        add(&self.shared.counters.device_read, len as u64);
-        self.device.read(start, &mut buf).ok()?;
-        Some(buf)
-    }
-
-    pub(crate) fn read_cluster(&self, cluster: u32) -> Option<AlignedBuf> {
-        self.read_tail(cluster, self.cluster_len())
     }
 
     /// Bytes that a store could still take, compaction included.

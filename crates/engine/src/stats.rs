@@ -98,6 +98,9 @@ counters! {
     clusters_scrubbed,
 }
 
+/// Counts by reason.
+type Named = std::collections::BTreeMap<String, u64>;
+
 const MISSES: [Miss; 6] =
     [Miss::Absent, Miss::Expired, Miss::KeyMismatch, Miss::Checksum, Miss::ReadError, Miss::ChunkMissing];
 
@@ -120,7 +123,7 @@ impl Counters {
         count(&REFUSALS, &self.refusals, why);
     }
 
-    pub(crate) fn by_name(&self) -> (Vec<(Miss, u64)>, Vec<(Refusal, u64)>) {
+    pub(crate) fn by_name(&self) -> (Named, Named) {
         (named(&MISSES, &self.misses), named(&REFUSALS, &self.refusals))
     }
 }
@@ -131,8 +134,8 @@ fn count<T: PartialEq>(names: &[T], counts: &[AtomicU64], which: T) {
     }
 }
 
-fn named<T: Copy>(names: &[T], counts: &[AtomicU64]) -> Vec<(T, u64)> {
-    names.iter().zip(counts).map(|(name, count)| (*name, count.load(Relaxed))).collect()
+fn named<T: std::fmt::Display>(names: &[T], counts: &[AtomicU64]) -> Named {
+    names.iter().zip(counts).map(|(name, count)| (name.to_string(), count.load(Relaxed))).collect()
 }
 
 pub(crate) fn add(counter: &AtomicU64, by: u64) {
@@ -160,9 +163,9 @@ pub struct Stats {
     /// What was done since the store was opened.
     pub counts: Counts,
     /// Misses by reason.
-    pub misses: std::collections::BTreeMap<String, u64>,
+    pub misses: Named,
     /// Refused puts by reason.
-    pub refusals: std::collections::BTreeMap<String, u64>,
+    pub refusals: Named,
 }
 
 /// One volume.

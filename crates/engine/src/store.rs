@@ -127,6 +127,20 @@ impl Store {
         self.volumes().iter().try_for_each(Volume::commit_now)
     }
 
+    /// As [`Store::flush`] for tasks.
+    ///
+    /// # Errors
+    /// As [`Store::flush`].
+    pub async fn flush_async(&self) -> Result<()> {
+        if !self.shared().options.read_only {
+            for volume in self.volumes() {
+                let number = volume.commits.next();
+                Arc::clone(volume).commit_async(number).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes everything durable, writes a checkpoint and the hot log, and stops the daemons. Other handles
     /// of this store then only read.
     ///
@@ -179,8 +193,8 @@ impl Store {
             capacity: self.volumes().iter().map(|volume| volume.device.capacity()).sum(),
             volumes: self.volumes().iter().map(|volume| volume.stats()).collect(),
             counts: shared.counters.counts(),
-            misses: misses.into_iter().map(|(why, count)| (why.to_string(), count)).collect(),
-            refusals: refusals.into_iter().map(|(why, count)| (why.to_string(), count)).collect(),
+            misses,
+            refusals,
         }
     }
 }

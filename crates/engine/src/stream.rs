@@ -154,7 +154,10 @@ impl PutStream {
             large.owned = true;
         }
         add(&store.shared().counters.puts, 1);
-        store.settle_put(&volume, self.options.group)
+        match store.settle_put(volume, self.options.group) {
+            Some((volume, number)) => volume.wait_commit_in_time(number),
+            None => Ok(()),
+        }
     }
 
     fn grow_large(&mut self) {

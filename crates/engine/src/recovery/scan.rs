@@ -8,10 +8,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use picaflor_device::AlignedBuf;
 use picaflor_format::{
-    BLOCK,
-    cluster::{self, Content, Row, Table, Trailer, decode_table},
+    cluster::Row,
     frame::{GRAIN, Header},
 };
 
@@ -20,6 +18,7 @@ use crate::{
     Error, Result,
     index::{Location, Word},
     memory::HashKeyed,
+    rows::Contents,
     volume::Volume,
 };
 
@@ -95,26 +94,24 @@ fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) ->
     };
     for &id in clusters {
         receipt.scanned_clusters += 1;
-        let head = read(volume, id, 0, BLOCK)?;
-        let Some(header) = own_header(volume, id, &head) else { continue };
-        match read_table(volume, id)? {
-            Some((last, rows)) if last.seq == header.seq => {
+        match volume.contents(id)? {
+            Contents::Sealed(last, rows) => {
                 durable = durable.max(last.durable);
                 doubtful.push(Doubtful { id, seal: last.seal, rows });
             }
-            _ => {
-                // Not sealed when the crash came: its frames stand on their own.
+            // Not sealed when the crash came: its frames stood on their own.
+            Contents::Unsealed(rows) => {
                 receipt.verified_clusters += 1;
-                let bytes = read(volume, id, 0, volume.cluster_len())?;
-                frames(volume, &bytes, header.seq).into_iter().for_each(|row| note(id, row));
+                rows.into_iter().for_each(|row| note(id, row));
             }
+            Contents::Other => {}
         }
     }
     for Doubtful { id, seal, mut rows } in doubtful {
         rows.retain(|row| !row.dead);
         if seal > durable {
             receipt.verified_clusters += 1;
-            let bytes = read(volume, id, 0, volume.cluster_len())?;
+            let bytes = volume.read_at(id, 0, volume.cluster_len())?;
             let before = rows.len();
             rows.retain(|row| is_intact(&bytes, row));
             receipt.dropped.torn += (before - rows.len()) as u64;
@@ -124,64 +121,9 @@ fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) ->
     Ok(newest)
 }
 
-fn own_header(volume: &Volume, id: u32, bytes: &[u8]) -> Option<cluster::Header> {
-    let header = cluster::Header::decode(bytes).ok()?;
-    let own = header.store == volume.store_id() && header.id == id && header.content == Content::Objects;
-    own.then_some(header)
-}
-
 fn is_intact(cluster: &[u8], row: &Row) -> bool {
     let frame = cluster.get(row.offset as usize..).unwrap_or_default();
     Header::verify(frame).is_ok_and(|header| header.generation == row.generation)
-}
-
-fn read(volume: &Volume, id: u32, offset: usize, len: usize) -> Result<AlignedBuf> {
-    let start = volume.map.cluster_start(id) + offset as u64;
-    let mut buf = volume.shared.pool.take(len);
-    let place = || format!("{}: recovery reading at {start}", volume.place);
-    volume.device.read(start, &mut buf).map_err(|error| Error::io(place(), error))?;
-    Ok(buf)
-}
-
-fn read_table(volume: &Volume, id: u32) -> Result<Option<(Trailer, Vec<Row>)>> {
-    let size = volume.cluster_len();
-    let mut tail = BLOCK;
-    loop {
-        let bytes = read(volume, id, size - tail, tail)?;
-        match decode_table(&bytes) {
-            Ok(Table::Rows(last, rows)) => return Ok(Some((last, rows))),
-            Ok(Table::Longer(need)) if need > tail && need <= size => tail = need.next_multiple_of(BLOCK).min(size),
-            _ => return Ok(None),
-        }
-    }
-}
-
-/// The intact frames of one use of an unsealed cluster, in order. A gap up to the next block is where a
-/// commit padded; anything else that is no frame is the end.
-fn frames(volume: &Volume, bytes: &[u8], seq: u64) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut at = cluster::HEADER;
-    while at < bytes.len() {
-        match Header::verify(&bytes[at..]) {
-            Ok(header) if header.cluster_seq == seq => {
-                let len = header.frame_len();
-                let hash = volume.hasher.frame(header.kind, header.key(&bytes[at..])).short();
-                let row = Row {
-                    hash,
-                    generation: header.generation,
-                    offset: at as u32,
-                    len: len as u32,
-                    kind: header.kind,
-                    dead: false,
-                };
-                rows.push(row);
-                at += len;
-            }
-            _ if !at.is_multiple_of(BLOCK) => at = at.next_multiple_of(BLOCK),
-            _ => break,
-        }
-    }
-    rows
 }
 
 /// Clusters that may have been written since the checkpoint hold nothing that it knows.

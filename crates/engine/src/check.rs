@@ -1,0 +1,93 @@
+//! The offline audit: is every byte that the index promises there, and does every one verify?
+
+use serde::Serialize;
+
+use picaflor_format::frame::{Header, Kind};
+
+use crate::{index::Location, space::State, store::Store, volume::Volume};
+
+/// What an audit found.
+#[derive(Debug, Clone, Default, Serialize)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Entries of the index.
+    pub entries: u64,
+    /// Entries whose frames verify.
+    pub intact: u64,
+    /// Bytes of those frames.
+    pub intact_bytes: u64,
+    /// Entries whose frames fail their checksum, with the key where it can still be read.
+    pub damaged: Vec<String>,
+    /// Entries that lead to no frame of any sealed cluster.
+    pub lost: u64,
+    /// Chunks of large objects that are gone.
+    pub orphans: u64,
+    /// Clusters that hold live objects and whose table cannot be read.
+    pub unreadable_clusters: Vec<u32>,
+    /// Clusters looked at.
+    pub clusters: u64,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong. Orphans are no damage: they leave at the next scrub.
+    pub fn is_clean(&self) -> bool {
+        self.damaged.is_empty() && self.lost == 0 && self.unreadable_clusters.is_empty()
+    }
+}
+
+impl Store {
+    /// Verifies every object on the device against the index. For a store that nobody is writing to:
+    /// open it read-only. `progress` is told clusters done and clusters in all.
+    pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> CheckReport {
+        let mut report = CheckReport::default();
+        let total = self.volumes().iter().map(|volume| u64::from(volume.space.count())).sum();
+        for volume in self.volumes() {
+            report.entries += volume.index.objects();
+            for cluster in 0..volume.space.count() {
+                volume.check_cluster(cluster, &mut report);
+                report.clusters += 1;
+                progress(report.clusters, total);
+            }
+        }
+        report.lost = report.entries.saturating_sub(report.intact + report.damaged.len() as u64);
+        report
+    }
+}
+
+impl Volume {
+    fn check_cluster(&self, cluster: u32, report: &mut CheckReport) {
+        if self.space.state(cluster) != State::Sealed {
+            return;
+        }
+        let rows = self.read_rows(cluster);
+        let bytes = self.read_cluster(cluster);
+        let (false, Some(bytes)) = (rows.is_empty(), bytes) else {
+            report.unreadable_clusters.push(cluster);
+            return;
+        };
+        for row in rows {
+            let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
+            if self.index.find(row.hash, location).is_none() {
+                continue;
+            }
+            let frame = bytes.get(row.offset as usize..).unwrap_or_default();
+            match Header::verify(frame) {
+                Ok(header) => {
+                    report.intact += 1;
+                    report.intact_bytes += header.frame_len() as u64;
+                    let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(frame));
+                    report.orphans += u64::from(orphan);
+                }
+                Err(why) => {
+                    let key = Header::decode(frame).ok().and_then(|header| {
+                        let end = header.meta_start();
+                        (end <= frame.len()).then(|| String::from_utf8_lossy(header.key(frame)).into_owned())
+                    });
+                    let place = self.map.cluster_start(cluster) + u64::from(row.offset);
+                    let key = key.unwrap_or_else(|| "unknown key".into());
+                    report.damaged.push(format!("{}: {key} at {place}: {why}", self.place));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Iteration over keys: from the device, cluster by cluster in address order, with progress.
+//!
+//! Objects that move while the iteration runs may be seen twice or not at all; those that stay are seen
+//! once.
+
+use std::{sync::Arc, vec};
+
+use bytes::Bytes;
+use picaflor_format::{
+    cluster::Row,
+    frame::{GRAIN, Header, Kind, Manifest},
+};
+use serde::Serialize;
+
+use crate::{buffers::Slot, index::Location, space::State, store::Store, volume::Volume};
+
+/// One object, as a listing shows it.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The key.
+    #[serde(serialize_with = "as_text")]
+    pub key: Bytes,
+    /// Length of the body in bytes.
+    pub len: u64,
+    /// Length of the metadata in bytes.
+    pub metadata_len: u32,
+    /// Its group, 0 for none.
+    pub group: u32,
+    /// When it expires, in milliseconds since the Unix epoch; 0 is never.
+    pub expires: u64,
+    /// The version.
+    pub generation: u64,
+}
+
+fn as_text<S: serde::Serializer>(key: &Bytes, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&String::from_utf8_lossy(key))
+}
+
+/// The keys of a store; see [`Store::keys`].
+pub struct Keys {
+    store: Store,
+    volume: usize,
+    place: u32,
+    ready: vec::IntoIter<Entry>,
+}
+
+impl Store {
+    /// All objects, in the order in which they lie on the device; those in open buffers last. Reads the
+    /// device from end to end.
+    pub fn keys(&self) -> Keys {
+        Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter() }
+    }
+}
+
+impl Keys {
+    /// Places looked at, and places in all, for a progress bar.
+    pub fn progress(&self) -> (u64, u64) {
+        let places = |volume: &Arc<Volume>| u64::from(volume.space.count() + volume.buffers.count());
+        let volumes = self.store.volumes();
+        let before: u64 = volumes.iter().take(self.volume).map(places).sum();
+        (before + u64::from(self.place), volumes.iter().map(places).sum())
+    }
+}
+
+impl Iterator for Keys {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        loop {
+            if let Some(entry) = self.ready.next() {
+                return Some(entry);
+            }
+            let volume = Arc::clone(self.store.volumes().get(self.volume)?);
+            let clusters = volume.space.count();
+            let place = self.place;
+            self.place += 1;
+            let found = if place < clusters {
+                volume.entries_on_device(place)
+            } else if place < clusters + volume.buffers.count() {
+                volume.entries_in_buffer(place - clusters)
+            } else {
+                (self.volume, self.place) = (self.volume + 1, 0);
+                Vec::new()
+            };
+            self.ready = found.into_iter();
+        }
+    }
+}
+
+fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
+    let body = header.body_start();
+    let len = match header.kind {
+        Kind::Chunk => return None,
+        Kind::Manifest => Manifest::decode(frame.get(body..body + header.body_len as usize)?).ok()?.total,
+        Kind::Whole | Kind::Copy => header.body_len.into(),
+    };
+    Some(Entry {
+        key: Bytes::copy_from_slice(header.key(frame)),
+        len,
+        metadata_len: header.meta_len,
+        group: header.group,
+        expires: header.expires,
+        generation: header.generation,
+    })
+}
+
+impl Volume {
+    fn entries_on_device(&self, cluster: u32) -> Vec<Entry> {
+        if self.space.state(cluster) != State::Sealed {
+            return Vec::new();
+        }
+        let rows = self.read_rows(cluster);
+        let Some(bytes) = self.read_cluster(cluster) else { return Vec::new() };
+        let current = |row: &&Row| {
+            let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
+            self.index.find(row.hash, location).is_some()
+        };
+        let read = |row: &Row| {
+            let frame = bytes.get(row.offset as usize..)?;
+            entry(&Header::verify(frame).ok()?, frame)
+        };
+        rows.iter().filter(current).filter_map(read).collect()
+    }
+
+    fn entries_in_buffer(&self, slot: u32) -> Vec<Entry> {
+        let rows = match &*self.buffers.slot(slot).read() {
+            Slot::Free => return Vec::new(),
+            Slot::Open(open) => open.rows().to_vec(),
+            Slot::Filled(filled) => filled.rows.clone(),
+        };
+        let read = |row: &Row| {
+            self.entry_in_slot(slot, row)?;
+            let at = row.offset as usize / GRAIN * GRAIN;
+            let frame = self.buffers.read(slot, at, row.hash, |_, _| true)?;
+            entry(&frame.header, frame.bytes())
+        };
+        rows.iter().filter_map(read).collect()
+    }
+}
