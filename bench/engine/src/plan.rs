@@ -202,6 +202,8 @@ impl<'a> Bench<'a> {
         let objects = if engine.starts_with("foyer") { self.arguments.small / 10 } else { self.arguments.small };
         let mut job = self.job(engine, folder, Work::Idle);
         (job.profile, job.objects) = (Profile::Tiny, objects);
+        // The index is part of the memory given: room for it, beside what the other works are given.
+        job.config.memory = SMALL_MEMORY + objects * 16;
         let room = if engine.starts_with("foyer") { 4096 } else { 320 };
         job.config.capacity = (objects * room * 3 / 2).next_multiple_of(64 << 20).max(LEAST_CAPACITY);
         // Memory is what is measured here: it must not be squeezed.
