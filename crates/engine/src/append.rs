@@ -5,7 +5,6 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use parking_lot::MutexGuard;
 use picaflor_format::{
     cluster::{Row, Trailer, table_len},
     frame::{self, GRAIN, Kind},
@@ -46,6 +45,12 @@ pub(crate) enum Purpose {
     /// Survivors of reclaim may use what is kept back for them.
     Survivor,
 }
+
+/// A lane's open buffers: the one being filled, and one for what did not fit in it.
+pub(crate) type Lane = [Option<u32>; 2];
+
+/// A buffer is kept open while at least this part of it is free: one object of median size.
+const WORTH_FILLING: usize = 64;
 
 /// Filled buffers that may wait for the device before puts do.
 const QUEUE: u64 = 8;
@@ -94,7 +99,7 @@ impl Volume {
 
     /// Most bytes of buffers that are open or wait for the device.
     pub(crate) fn unwritten_max(&self) -> u64 {
-        (self.lanes.len() as u64 + QUEUE) * self.cluster_len() as u64
+        (2 * self.lanes.len() as u64 + QUEUE) * self.cluster_len() as u64
     }
 
     /// The lane whose open buffer holds this object and has room for `len` bytes more.
@@ -104,24 +109,43 @@ impl Volume {
             Location::OnDisk { .. } => None,
         })?;
         let fits = matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
-        fits.then(|| self.lanes.iter().position(|lane| lane.try_lock().is_some_and(|lane| *lane == Some(slot))))?
+        fits.then(|| self.lanes.iter().position(|lane| lane.try_lock().is_some_and(|lane| lane.contains(&Some(slot)))))?
     }
 
-    /// The slot of this lane's open buffer with room for `len` bytes; a new one if need be.
+    /// The slot of an open buffer of this lane with room for `len` bytes; a new one if need be.
     fn lane_with_room(
         self: &Arc<Self>,
-        lane: &mut MutexGuard<'_, Option<u32>>,
+        lane: &mut Lane,
         len: usize,
         class: Class,
         purpose: Purpose,
     ) -> Result<Result<u32, Blocked>> {
-        if let Some(slot) = **lane {
-            let fits = matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
-            if fits {
-                return Ok(Ok(slot));
-            }
-            self.seal(lane)?;
+        let room = |slot: u32| match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) => open.room(),
+            _ => 0,
+        };
+        let rooms = lane.map(|slot| slot.map(room));
+        if let Some(at) = rooms.iter().position(|room| room.is_some_and(|room| room >= len)) {
+            return Ok(lane[at].ok_or(Blocked::Buffers));
         }
+        // An object that does not fit goes to the lane's second buffer while the first still has room
+        // worth filling; the fuller of two that cannot take it is sealed.
+        let place = match rooms {
+            [None, _] => 0,
+            [Some(first), None] if first >= self.cluster_len() / WORTH_FILLING => 1,
+            [Some(_), None] => 0,
+            [Some(first), Some(second)] => usize::from(second < first),
+        };
+        self.seal(&mut lane[place])?;
+        if lane[place].is_some() {
+            return Ok(Err(Blocked::Buffers));
+        }
+        let opened = self.open_buffer(class, purpose)?;
+        lane[place] = opened.ok();
+        Ok(opened)
+    }
+
+    fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
         let cluster_bytes = self.cluster_len() as u64;
         if !self.writer.has_room(self.unwritten_max()) {
             return Ok(Err(Blocked::Buffers));
@@ -139,7 +163,6 @@ impl Volume {
             Ok(slot) => {
                 self.writer.add_unwritten(cluster_bytes);
                 self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed);
-                **lane = Some(slot);
                 Ok(Ok(slot))
             }
             Err(_) => {
@@ -149,7 +172,7 @@ impl Volume {
         }
     }
 
-    /// Closes the lane's open buffer and queues it for the device. A buffer with nothing in it stays.
+    /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
     pub(crate) fn seal(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<()> {
         let Some(slot) = *lane else { return Ok(()) };
         let granted = match &*self.buffers.slot(slot).read() {

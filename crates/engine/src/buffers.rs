@@ -83,13 +83,14 @@ impl Open {
         Self { bytes, used: cluster::HEADER, rows: Vec::new(), seq, class, cluster: None, flushed: 0 }
     }
 
-    fn room(&self, rows: usize) -> usize {
-        self.bytes.len().saturating_sub(self.used + cluster::table_len(self.rows.len() + rows))
+    /// Bytes of the longest frame that still fits.
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.len().saturating_sub(self.used + cluster::table_len(self.rows.len() + 1))
     }
 
     /// Whether a frame of this many bytes still fits.
     pub(crate) fn fits(&self, frame_len: usize) -> bool {
-        frame_len <= self.room(1)
+        frame_len <= self.room()
     }
 
     /// Whether nothing was put into it.

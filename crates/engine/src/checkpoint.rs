@@ -98,11 +98,11 @@ impl Volume {
         Ok(())
     }
 
-    /// A quarter of the journal, an eighth of the device, or 32 times its own size since the last one.
+    /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one.
     fn wants_checkpoint(&self, state: &MutexGuard<'_, Checkpointer>) -> bool {
         let granted = self.space.granted() - state.granted;
         let own = u64::from(self.checkpoint_clusters());
-        let enough = (32 * own).max(64).min(u64::from(self.space.count() / 8).max(own + 2));
+        let enough = (64 * own).max(64).min(u64::from(self.space.count() / 8).max(own + 2));
         granted >= enough || self.journal.lock().wants_checkpoint()
     }
 
@@ -276,7 +276,7 @@ impl Volume {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
         }
         for lane in &self.lanes {
-            self.seal(&mut lane.lock())?;
+            lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
         }
         self.write_queued(true);
         self.checkpoint_now()?;

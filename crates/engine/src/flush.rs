@@ -227,7 +227,7 @@ impl Volume {
     /// Whether one more whole cluster may stay in memory: slots are left, and the device is not so small
     /// that residents would keep it from being reclaimed.
     pub(crate) fn has_room_for_residents(&self) -> bool {
-        let open = self.lanes.len() + 16;
+        let open = 2 * self.lanes.len() + 16;
         let most = (self.buffers.count() as usize - open).min(self.space.count() as usize / 4);
         self.buffers.in_use() < open + most && self.cluster_len() as u64 * 16 <= self.shared.tier_budget()
     }
@@ -317,32 +317,36 @@ impl Volume {
     fn gather_pieces(self: &Arc<Self>) -> Result<Vec<(u64, Bytes)>> {
         let mut writes = Vec::new();
         for lane in &self.lanes {
-            let mut lane = lane.lock();
-            let Some(slot) = *lane else { continue };
-            let granted = match &*self.buffers.slot(slot).read() {
-                Slot::Open(open) if open.is_dirty() => open.cluster,
-                _ => continue,
-            };
-            let cluster = match granted {
-                Some(cluster) => cluster,
-                None => self.grant(State::Busy)?,
-            };
-            let piece = match &mut *self.buffers.slot(slot).write() {
-                Slot::Open(open) => {
-                    open.cluster = Some(cluster);
-                    open.take_piece(self.store_id(), cluster, &self.shared.pool)
-                }
-                _ => continue,
-            };
-            match piece {
-                Some(piece) => {
-                    let offset = self.map.cluster_start(cluster) + piece.offset as u64;
-                    writes.push((offset, piece.bytes.into_bytes()));
-                }
-                None => self.seal(&mut lane)?,
+            for open in lane.lock().iter_mut() {
+                writes.extend(self.take_piece(open)?);
             }
         }
         Ok(writes)
+    }
+
+    /// What is new in one open buffer; seals it if there is no room to pad.
+    fn take_piece(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<Option<(u64, Bytes)>> {
+        let Some(slot) = *lane else { return Ok(None) };
+        let granted = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) if open.is_dirty() => open.cluster,
+            _ => return Ok(None),
+        };
+        let cluster = match granted {
+            Some(cluster) => cluster,
+            None => self.grant(State::Busy)?,
+        };
+        let piece = match &mut *self.buffers.slot(slot).write() {
+            Slot::Open(open) => {
+                open.cluster = Some(cluster);
+                open.take_piece(self.store_id(), cluster, &self.shared.pool)
+            }
+            _ => return Ok(None),
+        };
+        let Some(piece) = piece else {
+            self.seal(lane)?;
+            return Ok(None);
+        };
+        Ok(Some((self.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
     }
 
     /// Writes all of these and waits for them; a single one on this thread, without a hand-over.

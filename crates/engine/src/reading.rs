@@ -34,8 +34,11 @@ pub(crate) enum Extent {
 }
 
 const CLASSES: usize = 256;
-/// One read in this many is a cluster read, to learn whether it would pay.
-const EXPLORE: u32 = 64;
+/// One read in this many is a cluster read, to learn whether it would pay: often while a class is new,
+/// then so rarely that it costs a few percent of the bytes read.
+const EXPLORE: [u32; 2] = [32, 1024];
+/// Cluster reads after which a class is no longer new.
+const TRIALS: u32 = 16;
 /// Weight of a new observation: 1/8.
 const EWMA: u32 = 3;
 
@@ -45,7 +48,7 @@ pub(crate) struct Reader {
     used: Box<[AtomicU32]>,
     /// Nanoseconds per read of an object and of a cluster.
     cost: [AtomicU64; 2],
-    asked: AtomicU32,
+    asked: Box<[AtomicU32]>,
     flights: Mutex<HashMap<u64, Arc<InFlight>>>,
 }
 
@@ -56,7 +59,7 @@ impl Reader {
             used: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
             // Until measured: a cluster read costs three object reads.
             cost: [AtomicU64::new(100_000), AtomicU64::new(300_000)],
-            asked: AtomicU32::new(0),
+            asked: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
             flights: Mutex::default(),
         }
     }
@@ -67,10 +70,16 @@ impl Reader {
         if !room {
             return Extent::Object;
         }
-        let used = u64::from(self.used[usize::from(class) % CLASSES].load(Relaxed));
+        let class = usize::from(class) % CLASSES;
+        let used = u64::from(self.used[class].load(Relaxed));
         let [object, cluster] = [self.cost[0].load(Relaxed), self.cost[1].load(Relaxed)];
-        let pays = used * object > 256 * cluster.saturating_sub(object);
-        if pays || self.asked.fetch_add(1, Relaxed) % EXPLORE == EXPLORE - 1 { Extent::Cluster } else { Extent::Object }
+        // Latency alone flatters large reads where many are in flight: never count one for less than two.
+        if used * object > 256 * cluster.max(2 * object) {
+            return Extent::Cluster;
+        }
+        let asked = self.asked[class].fetch_add(1, Relaxed);
+        let every = EXPLORE[usize::from(asked >= TRIALS * EXPLORE[0])];
+        if asked % every == every - 1 { Extent::Cluster } else { Extent::Object }
     }
 
     /// A read took this long.
@@ -152,17 +161,17 @@ mod tests {
     use super::*;
 
     fn share_of_cluster_reads(reader: &Reader) -> usize {
-        (0..640).filter(|_| reader.extent(7, true) == Extent::Cluster).count()
+        (0..1024).filter(|_| reader.extent(7, true) == Extent::Cluster).count()
     }
 
     #[test]
     fn clusters_are_read_where_neighbours_are_used() {
         let reader = Reader::new(Reading::WhatPays);
-        assert_eq!(share_of_cluster_reads(&reader), 10, "only exploring");
+        assert_eq!(share_of_cluster_reads(&reader), 17, "exploring");
         (0..50).for_each(|_| reader.paid(7, 8));
-        assert_eq!(share_of_cluster_reads(&reader), 640);
+        assert_eq!(share_of_cluster_reads(&reader), 1024);
         (0..50).for_each(|_| reader.paid(7, 0));
-        assert_eq!(share_of_cluster_reads(&reader), 10);
+        assert_eq!(share_of_cluster_reads(&reader), 1, "a glance now and then");
         assert_eq!(reader.extent(7, false), Extent::Object);
     }
 }

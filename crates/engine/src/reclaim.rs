@@ -66,7 +66,7 @@ enum Reclaimed {
 impl Volume {
     /// Clean clusters that the reclaimer keeps ahead of puts.
     fn clean_target(&self) -> u32 {
-        let ahead = self.lanes.len() as u32 + 16;
+        let ahead = 2 * self.lanes.len() as u32 + 16;
         SPARE + self.checkpoint_reserve() + ahead.min(self.space.count() / 8)
     }
 

@@ -14,6 +14,7 @@ use picaflor_format::{cluster::Row, frame::GRAIN, journal::Record, superblock::S
 
 use crate::{
     Error, Options, Result,
+    append::Lane,
     buffers::Buffers,
     checkpoint::Checkpointer,
     commits::Commits,
@@ -103,8 +104,8 @@ pub(crate) struct Volume {
     pub(crate) index: Index,
     pub(crate) space: Space,
     pub(crate) placer: Placer,
-    /// Slot of each lane's open buffer.
-    pub(crate) lanes: Box<[Mutex<Option<u32>>]>,
+    /// Slots of each lane's open buffers.
+    pub(crate) lanes: Box<[Mutex<Lane>]>,
     pub(crate) buffers: Buffers,
     pub(crate) journal: Mutex<Journal>,
     pub(crate) writer: Writer,

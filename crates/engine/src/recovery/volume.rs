@@ -168,12 +168,12 @@ fn build(
     let options = &shared.options;
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
-    // Open buffers take at most a quarter of the memory and an eighth of the device.
+    // Open buffers, two to a lane, take at most a quarter of the memory and an eighth of the device.
     let volumes = u64::from(identity.count);
     let lanes =
         (options.open_buffers as u64).min(options.memory / volumes / 4 / cluster).min(u64::from(count) / 8).max(1)
             as usize;
-    let slots = ((options.memory / cluster) as usize + lanes + 32).min(SLOTS_MAX);
+    let slots = ((options.memory / cluster) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let first = identity.epoch << EPOCH_SHIFT;
     Ok(Volume {
         number,
@@ -184,7 +184,7 @@ fn build(
         index: Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes)),
         space: Space::new(shared.preset.layout, count, map.cluster / GRAIN as u32),
         placer: Placer::new(shared.preset.placement, lanes),
-        lanes: (0..lanes).map(|_| Mutex::new(None)).collect(),
+        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
         buffers: Buffers::new(slots),
         journal: Mutex::new(Journal::new(map, superblock.store as u64, 1, 1, 1)),
         writer: Writer::new(),
