@@ -153,6 +153,10 @@ impl<'a> Bench<'a> {
                 clear(folder)?;
                 let mut job = self.job(engine, folder, Work::Durable { writers });
                 job.config.durable = true;
+                if engines::evicts(engine) {
+                    // Goes round its device: the steady state, in which no write is the first to its place.
+                    job.config.capacity = LEAST_CAPACITY;
+                }
                 self.measure(
                     &format!("durable put, {writers} writer{}", if writers == 1 { "" } else { "s" }),
                     &job,

@@ -13,16 +13,18 @@ const SOURCES: &[&str] = &[".rs", ".toml", "scripts/test", ".ci/run", ".sh", ".l
 const TEXTS: &[&str] = &[".rs", ".toml", ".md", ".yml", "scripts/test", ".ci/run", ".sh", ".lua"];
 
 /// A line is at most [`table::WIDTH`] characters, what one string literal or one link adds not counted: a
-/// message that is cut in two cannot be searched for.
+/// message that is cut in two cannot be searched for. Nor are drawings, fenced in a comment.
 pub(crate) fn width(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.ending(SOURCES) {
         let view = file.source.as_ref().map_or(file.text.as_str(), |source| source.prose.as_str());
+        let mut fenced = false;
         for (number, (line, masked)) in file.text.lines().zip(view.lines()).enumerate() {
             let chars = line.chars().count();
             let bare = masked.split_whitespace().map(|word| word.chars().count() + 1).sum::<usize>();
             let excused = line.contains("://") || line.starts_with("description") || (line != masked && bare < 100);
-            if chars > table::WIDTH && !excused {
+            fenced ^= ["//! ```", "/// ```"].iter().any(|fence| line.trim_start().starts_with(fence));
+            if chars > table::WIDTH && !excused && !fenced {
                 let message = format!("{chars} characters, at most {}", table::WIDTH);
                 findings.push(Finding::new(&file.path, number + 1, message));
             }
@@ -92,7 +94,8 @@ mod tests {
     fn a_wide_line_is_found_but_not_a_long_message() {
         let code = format!("fn a() {{ {} }}\n", "let b = c; ".repeat(12));
         let message = format!("    panic!(\"{}\");\n", "long ".repeat(30));
-        let both = tree(&[("a.rs", &format!("{message}{code}")), ("a.md", &code)]);
+        let drawing = format!("//! ```text\n//! {}\n//! ```\n", "box ".repeat(40));
+        let both = tree(&[("a.rs", &format!("{message}{code}")), ("a.md", &code), ("b.rs", &drawing)]);
         assert_eq!(places(&width(&both)), [("a.rs", 2)]);
     }
 
@@ -110,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_taken_word_is_found_in_code_and_comments_only() {
-        let bad = "//! Segment one.\nfn segment() {}\nconst A: &str = \"segment\"; // segments\n";
+        let bad = "//! Memtable one.\nfn memtable() {}\nconst A: &str = \"memtable\"; // memtables\n";
         let both = tree(&[("crates/engine/src/a.rs", bad), ("crates/proxy/src/a.rs", bad)]);
         assert_eq!(places(&words(&both)), [("crates/engine/src/a.rs", 1), ("crates/engine/src/a.rs", 2)]);
     }
