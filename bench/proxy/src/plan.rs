@@ -172,7 +172,7 @@ impl Bench<'_> {
     fn measure(&mut self, server: &Server, running: &Running, setup: &Setup, work: &Work, round: usize) -> Result<()> {
         let (asked, cpu) = (self.origin.asked(), running.cpu());
         let time = Duration::from_secs(self.arguments.seconds);
-        let load = wrk::run(setup.listen, &work.paths, time, &self.folder, &self.arguments.load_core)?;
+        let load = wrk::run(setup.listen, &work.paths, time, &setup.folder, &self.arguments.load_core)?;
         let cpu = running.cpu() - cpu;
         let misses = self.origin.asked() - asked;
         ensure!(misses == 0, "{misses} of {} answers were no hits", load.requests);
