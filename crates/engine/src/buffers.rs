@@ -80,7 +80,7 @@ pub(crate) struct Piece {
 impl Open {
     pub(crate) fn new(mut bytes: AlignedBuf, seq: u64, class: Class) -> Self {
         bytes[..cluster::HEADER].fill(0);
-        Self { bytes, used: cluster::HEADER, rows: Vec::new(), seq, class, cluster: None, flushed: 0 }
+        Self { bytes, used: cluster::HEADER, rows: Vec::with_capacity(64), seq, class, cluster: None, flushed: 0 }
     }
 
     /// Bytes of the longest frame that still fits.
@@ -247,6 +247,13 @@ impl Buffers {
         self.slots.len() - self.free.lock().len()
     }
 
+    /// An object of this buffer was asked for.
+    pub(crate) fn count_served(&self, slot: u32) {
+        if let Slot::Filled(filled) = &*self.slots[slot as usize].read() {
+            filled.served.fetch_add(1, Relaxed);
+        }
+    }
+
     /// A copy of the frame at this place, if it is intact and `accept`s. A copy, so that one hot object
     /// does not pin a whole cluster.
     pub(crate) fn read(
@@ -257,19 +264,16 @@ impl Buffers {
         accept: impl FnOnce(&frame::Header, &[u8]) -> bool,
     ) -> Option<Frame> {
         let guard = self.slots.get(slot as usize)?.read();
-        let (bytes, served): (&[u8], Option<&AtomicU32>) = match &*guard {
+        let bytes: &[u8] = match &*guard {
             Slot::Free => return None,
-            Slot::Open(open) => (&open.bytes[..open.used], None),
-            Slot::Filled(filled) => (&filled.bytes, Some(&filled.served)),
+            Slot::Open(open) => &open.bytes[..open.used],
+            Slot::Filled(filled) => &filled.bytes,
         };
         let bytes = bytes.get(offset..)?;
         let header = frame::Header::decode(bytes).ok()?;
         let bytes = bytes.get(..frame::HEADER + header.payload_len())?;
         if !accept(&header, header.key(bytes)) {
             return None;
-        }
-        if let Some(served) = served {
-            served.fetch_add(1, Relaxed);
         }
         Some(Frame::new(hash, header, Bytes::copy_from_slice(bytes)))
     }

@@ -231,6 +231,7 @@ impl Store {
                             let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
                             if let Some(frame) = found {
                                 add(&shared.counters.hits_buffer, 1);
+                                volume.buffers.count_served(slot);
                                 return Next::Found(self.keep(volume, query, word, frame));
                             }
                             if volume.index.find(hash, word.location()).is_none() {

@@ -11,7 +11,7 @@
 
 use crate::{
     Corrupt, cluster,
-    codec::{put, u32_at, u64_at},
+    codec::{crc, put, u32_at, u64_at},
     journal::Group,
 };
 
@@ -29,7 +29,7 @@ pub const fn room(cluster: usize) -> usize {
 pub fn encode_cluster(out: &mut [u8], header: &cluster::Header, payload: &[u8]) {
     header.encode(out);
     put(out, cluster::HEADER, (payload.len() as u32).to_le_bytes());
-    put(out, cluster::HEADER + 4, crc32c::crc32c(payload).to_le_bytes());
+    put(out, cluster::HEADER + 4, crc(payload).to_le_bytes());
     out[PAYLOAD..PAYLOAD + payload.len()].copy_from_slice(payload);
     out[PAYLOAD + payload.len()..].fill(0);
 }
@@ -45,7 +45,7 @@ pub fn decode_cluster(bytes: &[u8]) -> Result<(cluster::Header, &[u8]), Corrupt>
     }
     let len = u32_at(bytes, cluster::HEADER) as usize;
     let payload = bytes[PAYLOAD..].get(..len).ok_or(Corrupt::Short)?;
-    if crc32c::crc32c(payload) != u32_at(bytes, cluster::HEADER + 4) {
+    if crc(payload) != u32_at(bytes, cluster::HEADER + 4) {
         return Err(Corrupt::Checksum);
     }
     Ok((header, payload))

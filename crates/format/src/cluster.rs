@@ -13,7 +13,7 @@
 
 use crate::{
     Corrupt,
-    codec::{check, put, seal, u16_at, u32_at, u64_at},
+    codec::{check, crc, put, seal, u16_at, u32_at, u64_at},
     frame::{GRAIN, Kind},
 };
 
@@ -158,7 +158,7 @@ pub fn encode_table(cluster: &mut [u8], last: Trailer, rows: &[Row]) {
     put(table, trailer + 24, last.seal.to_le_bytes());
     put(table, trailer + 32, last.durable.to_le_bytes());
     put(table, trailer + 16, (rows.len() as u32).to_le_bytes());
-    put(table, trailer + 20, crc32c::crc32c(&table[..trailer]).to_le_bytes());
+    put(table, trailer + 20, crc(&table[..trailer]).to_le_bytes());
     seal(&mut table[trailer..], TRAILER_MAGIC);
 }
 
@@ -186,7 +186,7 @@ pub fn decode_table(tail: &[u8]) -> Result<Table, Corrupt> {
     let need = table_len(count);
     let Some(start) = tail.len().checked_sub(need) else { return Ok(Table::Longer(need)) };
     let rows = &tail[start..trailer_at];
-    if crc32c::crc32c(rows) != u32_at(trailer, 20) {
+    if crc(rows) != u32_at(trailer, 20) {
         return Err(Corrupt::Checksum);
     }
     let rows = rows.chunks_exact(ROW).rev().map(Row::decode).collect::<Result<_, _>>()?;

@@ -11,7 +11,7 @@
 
 use crate::{
     Corrupt,
-    codec::{check, put, seal, u16_at, u32_at, u64_at},
+    codec::{check, crc, crc_of, put, seal, u16_at, u32_at, u64_at},
 };
 
 /// Alignment of frames, and the unit in which the index counts addresses, in bytes.
@@ -136,7 +136,7 @@ impl Header {
     pub fn verify(bytes: &[u8]) -> Result<Self, Corrupt> {
         let header = Self::decode(bytes)?;
         let payload = bytes.get(HEADER..HEADER + header.payload_len()).ok_or(Corrupt::Short)?;
-        if crc32c::crc32c(payload) != header.payload_crc {
+        if crc(payload) != header.payload_crc {
             return Err(Corrupt::Checksum);
         }
         Ok(header)
@@ -165,9 +165,7 @@ pub fn frame_len(payload: usize) -> usize {
 
 /// Checksum of a payload given in its three parts.
 pub fn payload_crc(key: &[u8], metadata: &[u8], body: &[u8]) -> u32 {
-    let crc = crc32c::crc32c(key);
-    let crc = if metadata.is_empty() { crc } else { crc32c::crc32c_append(crc, metadata) };
-    crc32c::crc32c_append(crc, body)
+    crc_of(&[key, metadata, body])
 }
 
 /// Body of a [`Kind::Manifest`] frame: how a large object is cut.

@@ -42,25 +42,21 @@ impl Segment {
         if home + 1 == self.buckets.len() { 0 } else { home + 1 }
     }
 
-    /// The slots in which an entry for `place` may lie, with whether it would be displaced there.
-    fn slots(&self, place: u32) -> impl Iterator<Item = (&AtomicU64, bool)> {
-        let homes = if self.buckets.is_empty() {
-            None
-        } else {
-            let home = self.home(place);
-            Some([(home, false), (self.next(home), true)])
-        };
-        homes
-            .into_iter()
-            .flatten()
-            .flat_map(|(bucket, displaced)| self.buckets[bucket].0.iter().map(move |slot| (slot, displaced)))
+    /// The buckets in which an entry for `place` may lie: its own, and where it is displaced to.
+    fn buckets(&self, place: u32) -> [&[AtomicU64]; 2] {
+        if self.buckets.is_empty() {
+            return [&[], &[]];
+        }
+        let home = self.home(place);
+        [&self.buckets[home].0, &self.buckets[self.next(home)].0]
     }
 
     /// The slots whose entries may be for `place`.
     pub(super) fn matching(&self, place: u32) -> impl Iterator<Item = &AtomicU64> {
-        self.slots(place)
-            .filter(move |(slot, displaced)| Word(slot.load(Relaxed)).matches(place, *displaced))
-            .map(|(slot, _)| slot)
+        let [home, next] = self.buckets(place);
+        let fits = move |slot: &&AtomicU64, displaced| Word(slot.load(Relaxed)).matches(place, displaced);
+        let own = home.iter().filter(move |slot| fits(slot, false));
+        own.chain(next.iter().filter(move |slot| fits(slot, true)))
     }
 
     /// Adds an entry.
@@ -78,15 +74,14 @@ impl Segment {
         if self.free_slot(home).is_none() && self.free_slot(self.next(home)).is_none() {
             self.push_along(self.next(home));
         }
-        let spot = self.slots(place).find(|(slot, _)| slot.load(Relaxed) == 0);
-        match spot {
-            Some((slot, displaced)) => {
-                slot.store(word.displaced(displaced).0, Relaxed);
-                self.count += 1;
-                true
-            }
-            None => false,
-        }
+        let next = self.next(home);
+        let own = self.free_slot(home).map(|slot| (slot, false));
+        let Some((slot, displaced)) = own.or_else(|| self.free_slot(next).map(|slot| (slot, true))) else {
+            return false;
+        };
+        slot.store(word.displaced(displaced).0, Relaxed);
+        self.count += 1;
+        true
     }
 
     fn free_slot(&self, bucket: usize) -> Option<&AtomicU64> {
