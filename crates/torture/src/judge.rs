@@ -1,0 +1,165 @@
+//! Gets, and what the oracle says of their answers.
+
+use picaflor::{Error, Object, Result};
+
+use crate::{
+    canary::Sabotage,
+    oracle::{Seen, Verdict},
+    plan::Trouble,
+    run::{Outcome, Run},
+};
+
+/// Objects of a cache that may be missing without a word in one run: two keys, or pieces of large objects, that
+/// share a place in its index. The chance is below one in 10,000 for each.
+const UNEXPLAINED: u64 = 1;
+
+impl Run<'_> {
+    /// Gets every key.
+    pub(crate) fn sweep(&mut self) -> Outcome {
+        for key in 0..self.plan.keys.len() {
+            if self.has_crashed() {
+                break;
+            }
+            self.get(key)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn get(&mut self, key: usize) -> Outcome {
+        let Some(store) = &self.store else { return Ok(()) };
+        if self.sabotage == Sabotage::LoseObjects && self.tally.gets.is_multiple_of(97) {
+            // Behind the oracle's back.
+            let _ = store.delete(&self.plan.keys[key]);
+        }
+        let answer = store.get(&self.plan.keys[key]);
+        self.judge(key, answer)
+    }
+
+    /// Judges the answer to a get.
+    pub(crate) fn judge(&mut self, key: usize, answer: Result<Option<Object>>) -> Outcome {
+        self.tally.gets += 1;
+        let now = self.now();
+        let must = self.must_be_there(key, now);
+        self.tally.due += u64::from(must);
+        let seen = match answer {
+            Ok(None) => Ok(None),
+            Ok(Some(object)) if object.key() != self.plan.keys[key] => {
+                let found = format!("the object of {:?}", String::from_utf8_lossy(object.key()));
+                return Err(self.violation(self.oracle.expected(key), found));
+            }
+            Ok(Some(object)) => {
+                let metadata = object.metadata().to_vec();
+                object.bytes().map(|body| Some(Seen { body: body.to_vec(), metadata }))
+            }
+            Err(error) => Err(error),
+        };
+        self.note_departures();
+        match seen {
+            Ok(Some(seen)) => self.judge_object(key, seen, now),
+            Ok(None) => {
+                if must && self.must_be_there(key, now) {
+                    return self.missing(key, "nothing".into());
+                }
+                let final_word = !self.is_cache() && self.plan.is_honest() && !self.has_crashed();
+                self.oracle.saw_nothing(key, now, final_word);
+                Ok(())
+            }
+            Err(error) => self.judge_error(key, must, &error),
+        }
+    }
+
+    fn judge_object(&mut self, key: usize, mut seen: Seen, now: u64) -> Outcome {
+        self.tally.hits += 1;
+        if self.sabotage == Sabotage::FlipByte && self.tally.hits.is_multiple_of(50) {
+            seen.body.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+        }
+        let expected = self.oracle.expected(key);
+        let lies = self.plan.trouble == Trouble::Lying || self.doubtful;
+        match self.oracle.saw(key, &seen, now) {
+            Verdict::Right => Ok(()),
+            Verdict::Stale(_) if lies => {
+                self.tally.stale += 1;
+                Ok(())
+            }
+            Verdict::Stale(found) | Verdict::Wrong(found) => Err(self.violation(expected, found)),
+        }
+    }
+
+    /// A get or the reading of a body failed.
+    fn judge_error(&mut self, key: usize, must: bool, error: &Error) -> Outcome {
+        if self.has_crashed() {
+            return Ok(());
+        }
+        if must && self.plan.is_honest() {
+            return self.missing(key, error.to_string());
+        }
+        // A large object may have lost a piece with the crash or the eviction that took the rest.
+        let piece_is_gone = matches!(error, Error::Damaged { .. });
+        if piece_is_gone || !self.plan.is_honest() {
+            return Ok(());
+        }
+        Err(self.violation(self.oracle.expected(key), error.to_string()))
+    }
+
+    fn missing(&mut self, key: usize, found: String) -> Outcome {
+        let name = String::from_utf8_lossy(&self.plan.keys[key]);
+        if self.is_cache() {
+            self.tally.unexplained += 1;
+            if self.tally.unexplained <= UNEXPLAINED {
+                self.oracle.left(key);
+                return Ok(());
+            }
+        }
+        Err(self.violation(format!("key {key} ({name}): {}", self.oracle.expected(key)), found))
+    }
+
+    pub(crate) fn contains(&mut self, key: usize) -> Outcome {
+        let Some(store) = self.store.clone() else { return Ok(()) };
+        let now = self.now();
+        let must = self.must_be_there(key, now);
+        let answer = store.contains(&self.plan.keys[key]);
+        self.note_departures();
+        match answer {
+            Ok(false) if must && self.must_be_there(key, now) && !self.has_crashed() => {
+                self.missing(key, "contains says no".into())
+            }
+            Ok(true) => self.get(key),
+            Ok(false) => Ok(()),
+            Err(error) => self.judge_error(key, must, &error),
+        }
+    }
+
+    /// A part of a body must be that part of some version that the whole body shows as well.
+    pub(crate) fn range(&mut self, key: usize, from: u64, len: u64) -> Outcome {
+        let Some(store) = self.store.clone() else { return Ok(()) };
+        let answer = store.get(&self.plan.keys[key]);
+        if let Ok(Some(object)) = &answer {
+            let part: Result<Vec<_>> = object.chunks(from..from + len).collect();
+            if let (Ok(part), Ok(all)) = (part, object.bytes()) {
+                let start = (from as usize).min(all.len());
+                let end = ((from + len) as usize).min(all.len());
+                if part.concat() != all[start..end] {
+                    return Err(self.violation("a part of the body", format!("{} other bytes", part.concat().len())));
+                }
+            }
+        }
+        self.judge(key, answer)
+    }
+
+    /// Whether a get must bring something: always in a store on an honest device, in a cache unless the object
+    /// left or may have been pushed out of the index.
+    fn must_be_there(&self, key: usize, now: u64) -> bool {
+        let promised = match self.plan.trouble {
+            Trouble::Crashes => true,
+            Trouble::Failing => !self.is_cache(),
+            Trouble::Lying => false,
+            Trouble::Damage => !self.damaged,
+        };
+        if !promised || self.has_crashed() || !self.oracle.must_be_there(key, now, self.is_cache()) {
+            return false;
+        }
+        // The listener does not hear of the pieces of a large object.
+        let pieces_may_leave = self.evicted && self.oracle.is_longer(key, self.plan.cluster as usize / 2);
+        !self.is_cache() || !self.plan.twins[key] && !pieces_may_leave
+    }
+}

@@ -1,0 +1,233 @@
+//! `picaflor-torture`: runs seeds until one fails or all have passed.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use picaflor::Mode;
+use picaflor_torture::{Plan, Sabotage, Tally, Violation, caught, notice, operations, shrink};
+
+const HELP: &str = "\
+Runs a store on devices that crash, fail, lie and are damaged, and checks every answer.
+
+usage: picaflor-torture [options]
+
+  --seeds N        seeds to run (default 200)
+  --from S         first seed (default 0)
+  --seconds T      stop after this time, whatever is left
+  --mode MODE      cache or store (default: as the seed says)
+  --jobs N         threads (default: as many as there are processors)
+  --keep-going     do not stop at the first violation
+  --canary         break the store on purpose; status 1 if every break is noticed
+  -v, --verbose    the plan of each seed, and the shortest failing operations
+  -h, --help       this
+
+Status: 0 if nothing was found, 1 for a violation, 2 for a mistake in the call.";
+
+/// A seed that takes longer hangs.
+const LONGEST: Duration = Duration::from_secs(120);
+/// Runs in which a failing one is made shorter.
+const TRIES: u32 = 400;
+
+#[derive(Clone, Default)]
+struct Call {
+    seeds: u64,
+    from: u64,
+    seconds: Option<u64>,
+    mode: Option<Mode>,
+    jobs: usize,
+    keep_going: bool,
+    canary: bool,
+    verbose: bool,
+}
+
+fn main() -> ExitCode {
+    match parse(std::env::args().skip(1)) {
+        Ok(Some(call)) if call.canary => canary(&call),
+        Ok(Some(call)) => torture(&call),
+        Ok(None) => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        Err(mistake) => {
+            eprintln!("picaflor-torture: {mistake}; --help shows what there is");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String> {
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut call = Call { seeds: 200, jobs, ..Call::default() };
+    while let Some(arg) = args.next() {
+        let mut number = || {
+            let value = args.next().ok_or_else(|| format!("{arg} needs a number"))?;
+            value.parse::<u64>().map_err(|_| format!("{arg} needs a number, not {value:?}"))
+        };
+        match arg.as_str() {
+            "--seeds" => call.seeds = number()?,
+            "--from" => call.from = number()?,
+            "--seconds" => call.seconds = Some(number()?),
+            "--jobs" => call.jobs = number()?.max(1) as usize,
+            "--mode" => {
+                call.mode = match args.next().as_deref() {
+                    Some("cache") => Some(Mode::Cache),
+                    Some("store") => Some(Mode::Store),
+                    _ => return Err("--mode needs cache or store".into()),
+                }
+            }
+            "--keep-going" => call.keep_going = true,
+            "--canary" => call.canary = true,
+            "-v" | "--verbose" => call.verbose = true,
+            "-h" | "--help" => return Ok(None),
+            _ => return Err(format!("unknown option {arg}")),
+        }
+    }
+    Ok(Some(call))
+}
+
+/// What all threads share.
+struct Progress {
+    next: AtomicU64,
+    stop: AtomicBool,
+    total: Mutex<Tally>,
+    found: Mutex<Vec<Violation>>,
+    /// What each thread is at, and since when.
+    at: Vec<Mutex<Option<(u64, Instant)>>>,
+}
+
+fn torture(call: &Call) -> ExitCode {
+    let began = Instant::now();
+    let progress = Progress {
+        next: AtomicU64::new(call.from),
+        stop: AtomicBool::new(false),
+        total: Mutex::default(),
+        found: Mutex::default(),
+        at: (0..call.jobs).map(|_| Mutex::new(None)).collect(),
+    };
+    let end = call.from.saturating_add(call.seeds);
+    std::thread::scope(|scope| {
+        for job in 0..call.jobs {
+            let progress = &progress;
+            scope.spawn(move || work(call, progress, job, end));
+        }
+        watch(call, &progress, began, end);
+    });
+    let found = progress.found.lock().map(|found| found.len()).unwrap_or(1);
+    let ran = progress.next.load(Relaxed).min(end) - call.from;
+    if let Ok(total) = progress.total.lock() {
+        println!("{ran} seeds in {:.1} s: {total}", began.elapsed().as_secs_f64());
+    }
+    match found {
+        0 => ExitCode::SUCCESS,
+        found => {
+            println!("{found} violations");
+            ExitCode::from(1)
+        }
+    }
+}
+
+fn work(call: &Call, progress: &Progress, job: usize, end: u64) {
+    loop {
+        let seed = progress.next.fetch_add(1, Relaxed);
+        if seed >= end || progress.stop.load(Relaxed) {
+            progress.next.fetch_min(seed, Relaxed);
+            break;
+        }
+        note(progress, job, Some((seed, Instant::now())));
+        let plan = Plan::new(seed, call.mode);
+        if call.verbose {
+            println!("seed {seed}: {}", plan.describe());
+        }
+        let ops = operations(&plan);
+        match caught(&plan, &ops, Sabotage::None) {
+            Ok(tally) => {
+                if let Ok(mut total) = progress.total.lock() {
+                    *total += &tally;
+                }
+            }
+            Err(violation) => {
+                if !call.keep_going {
+                    progress.stop.store(true, Relaxed);
+                }
+                tell(call, &plan, &violation);
+                if let Ok(mut found) = progress.found.lock() {
+                    found.push(violation);
+                }
+            }
+        }
+    }
+    note(progress, job, None);
+}
+
+fn note(progress: &Progress, job: usize, what: Option<(u64, Instant)>) {
+    if let Ok(mut at) = progress.at[job].lock() {
+        *at = what;
+    }
+}
+
+fn tell(call: &Call, plan: &Plan, violation: &Violation) {
+    let mode = match call.mode {
+        None => "",
+        Some(Mode::Cache) => " --mode cache",
+        Some(Mode::Store) => " --mode store",
+    };
+    println!("\n{violation}{mode}");
+    if call.verbose
+        && let Some((kept, shortest)) = shrink(plan, &operations(plan), TRIES)
+    {
+        println!("\nThe shortest run that fails has {} operations:", kept.len());
+        for (at, op) in kept.iter().enumerate() {
+            println!("  {at:3}: {op:?}");
+        }
+        println!("{shortest}");
+    }
+}
+
+/// Prints progress, ends the run when its time is up, and does not wait for a seed that hangs.
+fn watch(call: &Call, progress: &Progress, began: Instant, end: u64) {
+    let mut printed = Instant::now();
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+        let busy: Vec<(u64, Instant)> = progress.at.iter().filter_map(|at| at.lock().ok().and_then(|at| *at)).collect();
+        if busy.is_empty() && (progress.next.load(Relaxed) >= end || progress.stop.load(Relaxed)) {
+            return;
+        }
+        if call.seconds.is_some_and(|seconds| began.elapsed() >= Duration::from_secs(seconds)) {
+            progress.stop.store(true, Relaxed);
+        }
+        for (seed, since) in &busy {
+            if since.elapsed() > LONGEST && !call.verbose {
+                println!("\nVIOLATION in seed {seed}: it hangs\n  replay:   picaflor-torture --from {seed} --seeds 1");
+                std::process::exit(1);
+            }
+        }
+        if printed.elapsed() > Duration::from_secs(10)
+            && let Ok(total) = progress.total.lock()
+        {
+            printed = Instant::now();
+            println!("seed {}: {total}", progress.next.load(Relaxed));
+        }
+    }
+}
+
+/// Every break must be noticed; then the status is 1, as for any violation.
+fn canary(call: &Call) -> ExitCode {
+    let mut missed = 0;
+    for sabotage in Sabotage::ALL {
+        match notice(sabotage, call.from..call.from + call.seeds) {
+            Some(violation) => println!("{sabotage:?}: noticed\n{violation} (with the canary's break)\n"),
+            None => {
+                println!("{sabotage:?}: NOT noticed in {} seeds\n", call.seeds);
+                missed += 1;
+            }
+        }
+    }
+    // Not 1: whoever expects the canary to fail must see that it did not, in full.
+    if missed == 0 { ExitCode::from(1) } else { ExitCode::from(3) }
+}

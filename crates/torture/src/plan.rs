@@ -1,0 +1,185 @@
+//! From a seed to a plan: how the store is set up, what its devices do, and how keys are named.
+//!
+//! Invariant: a plan depends on its seed and on the mode asked for, on nothing else.
+
+use std::time::Duration;
+
+use picaflor::{Durability, Mode};
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use crate::dice::Dice;
+
+/// What the devices of a run do to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing but crashes.
+    Crashes,
+    /// Errors that they own up to: reads, writes, syncs and space fail, and things take time.
+    Failing,
+    /// Lies: writes lost, torn or misdirected, bits that flip.
+    Lying,
+    /// Bits flipped and blocks overwritten between one life of the store and the next.
+    Damage,
+}
+
+/// One run, but for its operations.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What all of it comes from.
+    pub seed: u64,
+    /// Cache or store.
+    pub mode: Mode,
+    /// How much a crash may cost.
+    pub durability: Durability,
+    /// Longest time a delete may stay volatile.
+    pub delete_time: Duration,
+    /// Most deletes that may be volatile, and one.
+    pub delete_count: u64,
+    /// Bytes of a cluster.
+    pub cluster: u32,
+    /// Bytes of each device.
+    pub device: u64,
+    /// Bytes of each device that the store may use.
+    pub capacity: u64,
+    /// Number of devices.
+    pub volumes: usize,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Most open buffers.
+    pub open_buffers: usize,
+    /// Expiry of what is put without one.
+    pub default_ttl: Option<Duration>,
+    /// What the devices do.
+    pub trouble: Trouble,
+    /// Number of operations.
+    pub length: usize,
+    /// Names of the keys.
+    pub keys: Vec<Vec<u8>>,
+    /// Which other keys share each key's place in the index.
+    pub twins: Vec<bool>,
+    /// Longest body, in bytes.
+    pub longest: u64,
+}
+
+impl Plan {
+    /// The plan of this seed, in this mode if one is given.
+    #[must_use]
+    pub fn new(seed: u64, mode: Option<Mode>) -> Self {
+        let mut dice = Dice::new(seed, 1);
+        let drawn = if dice.percent(50) { Mode::Store } else { Mode::Cache };
+        let durability = match dice.below(10) {
+            0..3 => Durability::EveryPut,
+            3..6 => {
+                let time = Duration::from_millis(dice.scaled(1, 2000));
+                Durability::Bounded { time, puts: dice.pick(&[1, 2, 7, 50, u64::MAX]) }
+            }
+            6..8 => Durability::default(),
+            _ => Durability::None,
+        };
+        let cluster = if dice.percent(85) { 64 << 10 } else { 128 << 10 };
+        let least = picaflor_format::zone::Map::least_capacity(cluster);
+        let device = (least + dice.scaled(64 << 10, 6 << 20)) / 4096 * 4096;
+        let capacity = if dice.percent(80) { device } else { (least + dice.below(device - least + 1)) / 4096 * 4096 };
+        let keys = dice.scaled(3, 400) as usize;
+        let (keys, twins) = keys_of(seed, keys, dice.percent(15));
+        Self {
+            seed,
+            mode: mode.unwrap_or(drawn),
+            durability,
+            delete_time: Duration::from_millis(dice.scaled(1, 2000)),
+            delete_count: dice.pick(&[1, 1, 3, 20, 1000]),
+            cluster,
+            device,
+            capacity,
+            volumes: if dice.percent(85) { 1 } else { 2 },
+            memory: u64::from(cluster) * dice.scaled(16, 80),
+            open_buffers: dice.between(1, 8) as usize,
+            default_ttl: dice.percent(10).then(|| Duration::from_millis(dice.scaled(10, 100_000))),
+            trouble: match dice.below(100) {
+                0..60 => Trouble::Crashes,
+                60..76 => Trouble::Failing,
+                76..88 => Trouble::Lying,
+                _ => Trouble::Damage,
+            },
+            length: dice.scaled(40, 900) as usize,
+            keys,
+            twins,
+            longest: dice.scaled(200, 400 << 10),
+        }
+    }
+
+    /// Whether the devices tell the truth, all of it, and do what they are told.
+    #[must_use]
+    pub fn is_honest(&self) -> bool {
+        self.trouble == Trouble::Crashes
+    }
+
+    /// In one line, for reports.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!(
+            "{:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}",
+            self.mode,
+            self.trouble,
+            self.durability,
+            self.volumes,
+            self.capacity >> 10,
+            self.device >> 10,
+            self.cluster >> 10,
+            self.memory >> 10,
+            self.keys.len(),
+            self.delete_time,
+            self.delete_count,
+        )
+    }
+}
+
+/// Where the index puts a key on a device of the sizes used here: its segment and its place in that.
+fn place_of(seed: u64, key: &[u8]) -> (u64, u64) {
+    let hash = xxh3_128_with_seed(key, seed) as u64;
+    (hash >> 62, hash & 0xff_ffff)
+}
+
+/// Keys, some of which the index cannot tell apart if that is wanted.
+fn keys_of(seed: u64, count: usize, twins: bool) -> (Vec<Vec<u8>>, Vec<bool>) {
+    let name = |i: u64| {
+        let padding = "x".repeat((i * 31 % 60) as usize);
+        format!("http://h{}.example/{padding}/{i}", i % 5).into_bytes()
+    };
+    let mut keys: Vec<Vec<u8>> = (0..count as u64).map(name).collect();
+    if twins {
+        let mut seen = std::collections::HashMap::new();
+        for i in 0..40_000u64 {
+            if let Some(other) = seen.insert(place_of(seed, &name(i)), i) {
+                keys.extend([name(other), name(i)]);
+            }
+        }
+        keys.sort();
+        keys.dedup();
+    }
+    let mut sharing = std::collections::HashMap::new();
+    for key in &keys {
+        *sharing.entry(place_of(seed, key)).or_insert(0) += 1;
+    }
+    let twins = keys.iter().map(|key| sharing[&place_of(seed, key)] > 1).collect();
+    (keys, twins)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_its_seed() {
+        for seed in 0..50 {
+            assert_eq!(format!("{:?}", Plan::new(seed, None)), format!("{:?}", Plan::new(seed, None)));
+        }
+    }
+
+    #[test]
+    fn twins_are_found() {
+        let (keys, twins) = keys_of(3, 10, true);
+        assert_eq!(keys.len(), twins.len());
+        assert!(twins.iter().filter(|twin| **twin).count() >= 2, "{twins:?}");
+    }
+}

@@ -1,0 +1,90 @@
+//! Between a store and its device: a plug that can be pulled.
+//!
+//! A pulled plug is a killed process: nothing more reaches the device, and the device itself goes on. Dropping
+//! the store behind it is then harmless. The plug also counts operations, and can be told to lie for a canary.
+//!
+//! Invariant: once pulled, no byte of the device changes through this plug.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use picaflor_device::{AlignedBuf, Device, FaultyDevice, Op, Request};
+
+/// One life's connection to a device.
+pub(crate) struct Plug {
+    device: FaultyDevice,
+    pulled: AtomicBool,
+    operations: AtomicU64,
+    /// Says that it has synced and has not.
+    sync_lies: bool,
+}
+
+impl Plug {
+    /// A connection to this device; with `sync_lies` its syncs do nothing.
+    #[must_use]
+    pub(crate) fn new(device: FaultyDevice, sync_lies: bool) -> Arc<Self> {
+        Arc::new(Self { device, pulled: AtomicBool::new(false), operations: AtomicU64::new(0), sync_lies })
+    }
+
+    /// From now on nothing gets through.
+    pub(crate) fn pull(&self) {
+        self.pulled.store(true, Relaxed);
+    }
+
+    /// Operations asked for so far.
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations.load(Relaxed)
+    }
+
+    fn pass(&self) -> io::Result<()> {
+        self.operations.fetch_add(1, Relaxed);
+        if self.pulled.load(Relaxed) { Err(io::Error::other("the process was killed")) } else { Ok(()) }
+    }
+}
+
+impl Device for Plug {
+    fn capacity(&self) -> u64 {
+        self.device.capacity()
+    }
+
+    fn block_size(&self) -> usize {
+        self.device.block_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.pass()?;
+        self.device.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.pass()?;
+        self.device.write(offset, buf)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.pass()?;
+        if self.sync_lies { Ok(()) } else { self.device.sync() }
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.pass()?;
+        self.device.discard(offset, len)
+    }
+
+    fn submit(&self, batch: Vec<Request>) {
+        let mut through = Vec::new();
+        for request in batch {
+            match (self.pass(), &request.op) {
+                (Err(error), _) => (request.done)(Err(error)),
+                (Ok(()), Op::Sync) if self.sync_lies => (request.done)(Ok(AlignedBuf::empty())),
+                (Ok(()), _) => through.push(request),
+            }
+        }
+        self.device.submit(through);
+    }
+
+    fn backend(&self) -> String {
+        self.device.backend()
+    }
+}

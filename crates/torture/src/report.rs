@@ -1,0 +1,116 @@
+//! What came of a run, in words and numbers.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Something that the store must not do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Seed of the run.
+    pub seed: u64,
+    /// How the store was set up.
+    pub plan: String,
+    /// Number of the operation, from 0.
+    pub step: usize,
+    /// The operation.
+    pub operation: String,
+    /// What the oracle says.
+    pub expected: String,
+    /// What the store did.
+    pub found: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "VIOLATION in seed {} at step {}: {}", self.seed, self.step, self.operation)?;
+        writeln!(f, "  plan:     {}", self.plan)?;
+        writeln!(f, "  expected: {}", self.expected)?;
+        writeln!(f, "  found:    {}", self.found)?;
+        write!(f, "  replay:   picaflor-torture --from {} --seeds 1 -v", self.seed)
+    }
+}
+
+/// Numbers of one run, or of many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Operations carried out.
+    pub operations: u64,
+    /// Crash points: times that the power failed.
+    pub crashes: u64,
+    /// Times that the process was killed.
+    pub kills: u64,
+    /// Clean closes.
+    pub closes: u64,
+    /// Openings that succeeded.
+    pub openings: u64,
+    /// Openings refused because of damage.
+    pub refused_to_open: u64,
+    /// Openings that failed because the device did, and then succeeded.
+    pub failed_openings: u64,
+    /// Times that bytes were changed between two lives.
+    pub damages: u64,
+    /// Operations that devices were asked for.
+    pub device_operations: u64,
+    /// Gets judged.
+    pub gets: u64,
+    /// Of those, gets that had to bring an object.
+    pub due: u64,
+    /// Answers that brought an object.
+    pub hits: u64,
+    /// Objects of a cache that went without a word, as when two keys share a place in its index.
+    pub unexplained: u64,
+    /// Older versions seen where devices lie, which no store can rule out.
+    pub stale: u64,
+    /// Puts refused for want of room.
+    pub full: u64,
+    /// Puts refused for other reasons.
+    pub refused: u64,
+}
+
+impl AddAssign<&Tally> for Tally {
+    fn add_assign(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.crashes += other.crashes;
+        self.kills += other.kills;
+        self.closes += other.closes;
+        self.openings += other.openings;
+        self.refused_to_open += other.refused_to_open;
+        self.failed_openings += other.failed_openings;
+        self.damages += other.damages;
+        self.device_operations += other.device_operations;
+        self.gets += other.gets;
+        self.due += other.due;
+        self.hits += other.hits;
+        self.unexplained += other.unexplained;
+        self.stale += other.stale;
+        self.full += other.full;
+        self.refused += other.refused;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} crash points, {} kills, {} closes, {} damages, {} openings ({} refused, {} failed first), \
+             {} operations, {} of the devices, {} gets ({} due, {} hits, {} unexplained, {} stale), \
+             {} full, {} otherwise refused",
+            self.crashes,
+            self.kills,
+            self.closes,
+            self.damages,
+            self.openings,
+            self.refused_to_open,
+            self.failed_openings,
+            self.operations,
+            self.device_operations,
+            self.gets,
+            self.due,
+            self.hits,
+            self.unexplained,
+            self.stale,
+            self.full,
+            self.refused,
+        )
+    }
+}

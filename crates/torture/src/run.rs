@@ -1,0 +1,417 @@
+//! One run: a plan, its operations, and the lives of a store from opening to crash.
+//!
+//! Everything happens on one thread and on a virtual clock, so a seed gives the same run every time. A *life*
+//! begins with an opening, at which the power may fail again, and ends with a crash, a kill or a close.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use picaflor::{Daemons, Departure, Error, Mode, Options, Place, Store};
+use picaflor_device::{Clock, FaultyDevice, MemoryDevice};
+
+use crate::{
+    canary::Sabotage,
+    dice::Dice,
+    oracle::Oracle,
+    plan::{Plan, Trouble},
+    plug::Plug,
+    report::{Tally, Violation},
+    trouble,
+    verbs::Stream,
+    workload::{Op, STREAMS},
+};
+
+/// Openings that may be cut short by a further crash, one after the other.
+const CRASHES_IN_A_ROW: u32 = 6;
+/// Refused operations after which a failed store is taken down and opened again.
+const PATIENCE: u32 = 12;
+
+pub(crate) type Outcome<T = ()> = Result<T, Violation>;
+
+/// A run under way.
+pub(crate) struct Run<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) sabotage: Sabotage,
+    pub(crate) clock: Clock,
+    memories: Vec<MemoryDevice>,
+    pub(crate) media: Vec<FaultyDevice>,
+    pub(crate) plugs: Vec<Arc<Plug>>,
+    pub(crate) store: Option<Store>,
+    pub(crate) streams: [Option<Stream>; STREAMS],
+    pub(crate) oracle: Oracle,
+    left: Arc<Mutex<Vec<(Vec<u8>, Departure)>>>,
+    pub(crate) groups: crate::verbs::GroupBounds,
+    /// Decides what happens between lives.
+    pub(crate) dice: Dice,
+    pub(crate) tally: Tally,
+    /// Objects left by themselves in this run.
+    pub(crate) evicted: bool,
+    /// Bytes of a device were changed behind the store's back.
+    pub(crate) damaged: bool,
+    /// They were changed after a crash: what no sync has vouched for cannot be told from what was lost.
+    pub(crate) doubtful: bool,
+    /// The store has lived with that damage.
+    scarred: bool,
+    /// Failed calls in this life.
+    pub(crate) errors: u32,
+    at: usize,
+    op: Option<Op>,
+}
+
+/// Runs these operations of a plan.
+///
+/// # Errors
+/// The first thing that was not as the oracle says.
+pub fn run(plan: &Plan, operations: &[Op], sabotage: Sabotage) -> Result<Tally, Violation> {
+    let mut run = Run::new(plan, sabotage);
+    match run.all(operations) {
+        Ok(()) => Ok(run.tally),
+        Err(End::Violation(violation)) => Err(*violation),
+        Err(End::Refused) => {
+            run.tally.refused_to_open += 1;
+            Ok(run.tally)
+        }
+    }
+}
+
+/// Why a run ends before its operations do.
+pub(crate) enum End {
+    Violation(Box<Violation>),
+    /// A damaged store said so, and was not opened.
+    Refused,
+}
+
+impl From<Violation> for End {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(Box::new(violation))
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(plan: &'a Plan, sabotage: Sabotage) -> Self {
+        let clock = Clock::virtual_at(1_700_000_000_000);
+        let memories: Vec<_> = (0..plan.volumes).map(|_| MemoryDevice::new(plan.device)).collect();
+        let faulty = |(at, memory): (usize, &MemoryDevice)| {
+            FaultyDevice::with_clock(Arc::new(memory.clone()), plan.seed ^ (at as u64) << 40, clock.clone())
+        };
+        Self {
+            plan,
+            sabotage,
+            media: memories.iter().enumerate().map(faulty).collect(),
+            clock,
+            memories,
+            plugs: Vec::new(),
+            store: None,
+            streams: Default::default(),
+            oracle: Oracle::new(plan.keys.len()),
+            left: Arc::default(),
+            groups: Default::default(),
+            dice: Dice::new(plan.seed, 3),
+            tally: Tally::default(),
+            evicted: false,
+            damaged: false,
+            doubtful: false,
+            scarred: false,
+            errors: 0,
+            at: 0,
+            op: None,
+        }
+    }
+
+    fn all(&mut self, operations: &[Op]) -> Result<(), End> {
+        self.begin()?;
+        for (at, op) in operations.iter().enumerate() {
+            (self.at, self.op) = (at, Some(*op));
+            self.tally.operations += 1;
+            match *op {
+                Op::Crash => self.crash()?,
+                Op::Kill => self.kill()?,
+                Op::Reopen(armed) => self.reopen(armed)?,
+                Op::ArmCrash(after) => self.arm(after),
+                op => {
+                    self.verb(op)?;
+                    self.note_departures();
+                    self.check_limits()?;
+                }
+            }
+            if self.media.iter().any(FaultyDevice::is_crashed) || self.errors > PATIENCE {
+                self.crash()?;
+            }
+        }
+        self.op = None;
+        self.reopen(None)?;
+        self.sweep()?;
+        self.check_unused_bytes()?;
+        Ok(())
+    }
+
+    /// What is wrong, and where in the run.
+    pub(crate) fn violation(&self, expected: impl Into<String>, found: impl Into<String>) -> Violation {
+        Violation {
+            seed: self.plan.seed,
+            plan: self.plan.describe(),
+            step: self.at,
+            operation: self.op.map_or_else(|| "the final look".into(), |op| format!("{op:?}")),
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.now_millis()
+    }
+
+    fn arm(&mut self, after: u64) {
+        let medium = self.dice.below(self.media.len() as u64) as usize;
+        trouble::arm(&self.media[medium], after, &mut self.dice);
+    }
+
+    fn options(&self) -> Options {
+        let plan = self.plan;
+        let mut options = Options::on(Arc::clone(&self.plugs[0]) as Arc<dyn picaflor_device::Device>);
+        options.places = self.plugs.iter().map(|plug| Place::Device(Arc::clone(plug) as _)).collect();
+        options.capacity = plan.capacity * plan.volumes as u64;
+        options.memory = plan.memory;
+        options.mode = plan.mode;
+        options.durability = plan.durability;
+        options.delete_time = plan.delete_time;
+        options.delete_count = plan.delete_count;
+        options.default_ttl = plan.default_ttl;
+        options.cluster = plan.cluster;
+        options.open_buffers = plan.open_buffers;
+        options.daemons = Daemons::Manual;
+        options.clock = self.clock.clone();
+        options.seed = Some(plan.seed);
+        let left = Arc::clone(&self.left);
+        options.eviction_listener = Some(Arc::new(move |key: &[u8], why| left.lock().push((key.to_vec(), why))));
+        options
+    }
+
+    /// Opens the store, however often the power fails on the way.
+    pub(crate) fn begin(&mut self) -> Result<(), End> {
+        let mut retried = false;
+        for attempt in 0.. {
+            let lies = self.sabotage == Sabotage::SyncLies;
+            self.plugs = self.media.iter().map(|medium| Plug::new(medium.clone(), lies)).collect();
+            if attempt < CRASHES_IN_A_ROW && self.dice.percent(25) {
+                let after = self.dice.scaled(1, 60);
+                self.arm(after);
+            }
+            if !retried {
+                trouble::rules(self.plan, &self.media, &mut self.dice);
+            }
+            let opened = Store::open(self.options());
+            let crashed = self.media.iter().any(FaultyDevice::is_crashed);
+            match opened {
+                Ok(store) if !crashed => {
+                    self.store = Some(store);
+                    break;
+                }
+                Ok(store) => {
+                    self.store = Some(store);
+                    self.power_off()?;
+                }
+                Err(_) if crashed => self.power_off()?,
+                Err(error) if self.plan.trouble == Trouble::Failing && !retried => {
+                    // The medium works again: now it must open.
+                    retried = true;
+                    self.tally.failed_openings += 1;
+                    self.media.iter().for_each(FaultyDevice::clear_rules);
+                    let _ = error;
+                }
+                Err(error) => self.refused(&error)?,
+            }
+        }
+        self.errors = 0;
+        self.tally.openings += 1;
+        self.check_receipt()?;
+        Ok(())
+    }
+
+    /// The store does not open. An honest device gives it no reason to; a damaged one must be named as such.
+    fn refused(&mut self, error: &Error) -> Result<(), End> {
+        let named = matches!(error, Error::Damaged { .. } | Error::Version { .. });
+        match self.plan.trouble {
+            Trouble::Lying if named => Err(End::Refused),
+            Trouble::Damage if named && self.damaged => {
+                if !trouble::heal(&self.media) {
+                    return Err(End::Refused);
+                }
+                // Refusing changes nothing: everything must be there now.
+                self.damaged = self.scarred;
+                self.tally.refused_to_open += 1;
+                Ok(())
+            }
+            _ => Err(self.violation("the store opens", format!("{error}")).into()),
+        }
+    }
+
+    fn check_receipt(&self) -> Outcome {
+        let Some(store) = &self.store else { return Ok(()) };
+        if !self.plan.is_honest() {
+            return Ok(());
+        }
+        for volume in &store.receipt().volumes {
+            if !volume.damage.is_empty() || volume.dropped.cold_start {
+                return Err(self.violation("no damage: the device is honest", store.receipt().to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// All devices lose their power at once, and with it everything above them; then it returns.
+    fn power_off(&mut self) -> Outcome {
+        self.note_departures();
+        for medium in &self.media {
+            if !medium.is_crashed() {
+                medium.crash().map_err(|error| self.violation("a crash", error.to_string()))?;
+            }
+        }
+        self.end_life();
+        for medium in &self.media {
+            medium.clear_rules();
+            medium.revive().map_err(|error| self.violation("a device that comes back", error.to_string()))?;
+        }
+        self.tally.crashes += 1;
+        self.oracle.crash();
+        if self.plan.trouble == Trouble::Lying {
+            self.oracle.distrust();
+        }
+        self.groups.crash();
+        Ok(())
+    }
+
+    fn end_life(&mut self) {
+        self.plugs.iter().for_each(|plug| plug.pull());
+        self.streams = Default::default();
+        self.store = None;
+        self.tally.device_operations += self.plugs.iter().map(|plug| plug.operations()).sum::<u64>();
+        self.left.lock().clear();
+    }
+
+    fn crash(&mut self) -> Result<(), End> {
+        self.power_off()?;
+        self.after_a_stop(false)
+    }
+
+    /// The process dies, the machine does not.
+    fn kill(&mut self) -> Result<(), End> {
+        if self.plan.trouble == Trouble::Failing || self.media.iter().any(FaultyDevice::is_crashed) {
+            // After a failed sync the medium may show what it will not keep: then only a crash tells the truth.
+            return self.crash();
+        }
+        self.note_departures();
+        self.end_life();
+        self.tally.kills += 1;
+        self.oracle.crash();
+        self.groups.crash();
+        if self.plan.trouble == Trouble::Lying {
+            self.oracle.distrust();
+        }
+        self.after_a_stop(false)
+    }
+
+    fn reopen(&mut self, armed: Option<u64>) -> Result<(), End> {
+        if let Some(after) = armed {
+            self.arm(after);
+        }
+        self.streams = Default::default();
+        let Some(store) = self.store.take() else { return self.crash() };
+        let closed = store.close();
+        self.note_departures();
+        let crashed = self.media.iter().any(FaultyDevice::is_crashed);
+        match closed {
+            Ok(()) => {
+                self.oracle.all_durable();
+                self.groups.flushed();
+            }
+            Err(_) if crashed => {}
+            Err(error) if self.plan.is_honest() => return Err(self.violation("a close", error.to_string()).into()),
+            Err(_) => return self.crash(),
+        }
+        if crashed {
+            return self.crash();
+        }
+        self.end_life();
+        self.tally.closes += 1;
+        self.media.iter().for_each(FaultyDevice::clear_rules);
+        if self.plan.trouble == Trouble::Lying {
+            self.oracle.distrust();
+        }
+        self.after_a_stop(true)
+    }
+
+    /// Perhaps damage, then the next life, and mostly a look at everything.
+    fn after_a_stop(&mut self, clean: bool) -> Result<(), End> {
+        let mut wounded = false;
+        if self.plan.trouble == Trouble::Damage && self.dice.percent(60) {
+            wounded = true;
+            self.damaged = true;
+            self.doubtful |= !clean;
+            self.tally.damages += 1;
+            for medium in &self.media {
+                trouble::damage(medium, self.plan, &mut self.dice);
+            }
+        }
+        self.begin()?;
+        self.scarred = self.damaged;
+        if wounded && clean || self.dice.percent(70) {
+            self.sweep()?;
+        }
+        Ok(())
+    }
+
+    /// Hears what the listener heard.
+    pub(crate) fn note_departures(&mut self) {
+        for (key, _) in self.left.lock().drain(..) {
+            self.evicted = true;
+            if let Some(at) = self.plan.keys.iter().position(|known| *known == key) {
+                self.oracle.left(at);
+            }
+        }
+    }
+
+    /// Never more memory than given; nothing damaged where nothing lies.
+    fn check_limits(&mut self) -> Outcome {
+        let Some(store) = &self.store else { return Ok(()) };
+        if !self.tally.operations.is_multiple_of(8) {
+            return Ok(());
+        }
+        let mut stats = store.stats();
+        if self.sabotage == Sabotage::Gluttony && self.tally.operations > 100 {
+            stats.memory_used += stats.memory_limit;
+        }
+        if stats.memory_used > stats.memory_limit {
+            let found = format!("{} bytes", stats.memory_used);
+            return Err(self.violation(format!("at most {} bytes of memory", stats.memory_limit), found));
+        }
+        self.evicted |= stats.counts.evicted > 0;
+        let damaged = |(why, _): &(&String, &u64)| why.starts_with("checksum") || why.starts_with("key");
+        let lied = stats.counts.damaged + stats.misses.iter().filter(damaged).map(|(_, count)| count).sum::<u64>();
+        if self.plan.is_honest() && lied > 0 {
+            return Err(self.violation("nothing damaged: the device is honest", format!("{stats:?}")));
+        }
+        Ok(())
+    }
+
+    /// What lies beyond the capacity given was never written.
+    fn check_unused_bytes(&self) -> Outcome {
+        if self.plan.trouble == Trouble::Lying || self.plan.trouble == Trouble::Damage {
+            return Ok(());
+        }
+        for memory in &self.memories {
+            let mut rest = vec![0; (self.plan.device - self.plan.capacity) as usize];
+            let read = picaflor_device::Device::read(memory, self.plan.capacity, &mut rest);
+            read.map_err(|error| self.violation("a read of unused bytes", error.to_string()))?;
+            if rest.iter().any(|byte| *byte != 0) {
+                return Err(self.violation("no byte written beyond the capacity", "some"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether objects may leave by themselves.
+    pub(crate) fn is_cache(&self) -> bool {
+        self.plan.mode == Mode::Cache
+    }
+}

@@ -1,0 +1,382 @@
+//! The operations of a run: each calls the store, tells the oracle what happened, and judges the answer.
+
+use std::{cell::Cell, time::Duration};
+
+use bytes::Bytes;
+use picaflor::{Durability, Error, Expiry, Fetched, PutOptions, PutStream, Refusal, Result, Temper, TryGet};
+
+use crate::{
+    canary::Sabotage,
+    dice::bytes_of,
+    oracle::{Counts, Value, metadata_of},
+    run::{Outcome, Run},
+    workload::{Draft, Op},
+};
+
+/// A stream that stays open while other things happen.
+pub(crate) struct Stream {
+    put: PutStream,
+    draft: Draft,
+    value: Value,
+    written: usize,
+    announced: bool,
+}
+
+/// How long the puts of each group may be volatile, as far as that is known.
+#[derive(Default)]
+pub(crate) struct GroupBounds {
+    /// Milliseconds; `Some(None)` is for ever.
+    set: [Option<Option<u64>>; 8],
+    /// Set since the last flush, so that a crash may undo it.
+    volatile: [bool; 8],
+    /// A crash may have undone it.
+    unknown: [bool; 8],
+}
+
+impl GroupBounds {
+    pub(crate) fn flushed(&mut self) {
+        self.volatile = Default::default();
+    }
+
+    pub(crate) fn crash(&mut self) {
+        for (unknown, volatile) in self.unknown.iter_mut().zip(&mut self.volatile) {
+            *unknown |= std::mem::take(volatile);
+        }
+    }
+
+    fn change(&mut self, group: u32, bound: Option<u64>) {
+        let at = group as usize % self.set.len();
+        (self.set[at], self.volatile[at], self.unknown[at]) = (Some(bound), true, false);
+    }
+}
+
+impl Run<'_> {
+    /// Carries out one operation on the open store.
+    pub(crate) fn verb(&mut self, op: Op) -> Outcome {
+        match op {
+            Op::Put(draft) => self.put(draft),
+            Op::Stream { draft, piece, announce, finish } => self.stream(draft, piece, announce, finish),
+            Op::Begin { slot, draft, announce } => self.begin_stream(slot, draft, announce),
+            Op::Write { slot, len } => self.write(slot, len),
+            Op::End { slot, finish } => self.end(slot, finish),
+            Op::Fetch(draft) => self.fetch(draft),
+            Op::Delete(key) => self.delete(key),
+            Op::Get(key) => self.get(key),
+            Op::TryGet(key) => self.try_get(key),
+            Op::Range { key, from, len } => self.range(key, from, len),
+            Op::Contains(key) => self.contains(key),
+            Op::Sweep => self.sweep(),
+            Op::Collocate(a, b) => {
+                if let Some(store) = &self.store {
+                    store.collocate(&self.plan.keys[a], &self.plan.keys[b]);
+                }
+                Ok(())
+            }
+            Op::Temper { group, temper } => self.temper(group, temper),
+            Op::Interval { group, millis } => self.interval(group, millis),
+            Op::Flush => self.flush(),
+            Op::Step(count) => self.step(count),
+            Op::Advance { millis } => {
+                self.clock.advance(Duration::from_millis(millis));
+                Ok(())
+            }
+            Op::ArmCrash(_) | Op::Crash | Op::Kill | Op::Reopen(_) => Ok(()),
+        }
+    }
+
+    fn put_options(&self, draft: &Draft) -> PutOptions {
+        PutOptions {
+            metadata: metadata_of(draft.id).into(),
+            expiry: match draft.expires_in {
+                None => Expiry::Default,
+                Some(0) => Expiry::Never,
+                Some(millis) => Expiry::After(Duration::from_millis(millis)),
+            },
+            group: draft.group,
+            server: draft.server,
+            neighbour: draft.beside.map(|key| Bytes::copy_from_slice(&self.plan.keys[key])),
+            bypass_memory: draft.bypass,
+            no_wait: draft.no_wait,
+        }
+    }
+
+    fn value_of(&self, draft: &Draft) -> Value {
+        let default = self.plan.default_ttl.map(|ttl| ttl.as_millis() as u64);
+        let expires_in = draft.expires_in.map_or(default, |millis| Some(millis).filter(|millis| *millis > 0));
+        let expires = expires_in.map_or(0, |millis| self.now() + millis);
+        Value { id: draft.id, len: draft.len, expires }
+    }
+
+    fn put(&mut self, draft: Draft) -> Outcome {
+        let value = self.value_of(&draft);
+        let options = self.put_options(&draft);
+        let Some(store) = &self.store else { return Ok(()) };
+        if self.sabotage == Sabotage::ForgetReplacing && draft.id.is_multiple_of(5) {
+            self.note_put(&draft, value, &Ok(()))?;
+            return Ok(());
+        }
+        let result = store.put(&self.plan.keys[draft.key], &bytes_of(draft.id, draft.len), &options);
+        self.note_put(&draft, value, &result)
+    }
+
+    /// Tells the oracle of a put that came to its end.
+    fn note_put(&mut self, draft: &Draft, value: Value, result: &Result<()>) -> Outcome {
+        self.note_departures();
+        match result {
+            Ok(()) => {
+                let version = self.oracle.happened(draft.key, Some(value), true);
+                self.promise_put(draft, version);
+                Ok(())
+            }
+            Err(error) => {
+                if self.put_was_declined(draft, error)? {
+                    return Ok(());
+                }
+                self.oracle.happened(draft.key, Some(value), false);
+                self.errors += 1;
+                self.must_be_excused(error)
+            }
+        }
+    }
+
+    /// Whether the put certainly did not happen, by its own word; and whether that word may be given here.
+    fn put_was_declined(&mut self, draft: &Draft, error: &Error) -> Outcome<bool> {
+        let too_large = self.store.as_ref().is_some_and(|store| draft.len as u64 > store.object_max());
+        let fine = match error {
+            Error::Full { .. } => {
+                self.tally.full += 1;
+                !self.is_cache()
+            }
+            Error::Refused(why) => {
+                self.tally.refused += 1;
+                match why {
+                    Refusal::TooLarge => too_large,
+                    Refusal::Busy | Refusal::NoCleanSpace => draft.no_wait || !self.plan.is_honest(),
+                    Refusal::IndexFull => false,
+                    _ => !self.plan.is_honest(),
+                }
+            }
+            _ => return Ok(false),
+        };
+        if fine { Ok(true) } else { Err(self.violation("the put is taken", error.to_string())) }
+    }
+
+    /// What durability the store has promised for this put.
+    fn promise_put(&mut self, draft: &Draft, version: usize) {
+        let now = self.clock.now_nanos();
+        let after = |time: Duration| Some(now.saturating_add(time.as_nanos() as u64));
+        let at = draft.group as usize % self.groups.set.len();
+        let own = if draft.group == 0 { None } else { self.groups.set[at] };
+        let unknown = draft.group != 0 && self.groups.unknown[at];
+        match (own, self.plan.durability) {
+            (_, Durability::EveryPut) => self.oracle.durable(draft.key, version),
+            _ if unknown => {}
+            (Some(None), _) | (None, Durability::None) => {}
+            (Some(Some(millis)), _) => {
+                self.oracle.promise(draft.key, version, after(Duration::from_millis(millis)), Counts::No);
+            }
+            (None, Durability::Bounded { time, puts }) => {
+                self.oracle.promise(draft.key, version, after(time), Counts::Put);
+                self.oracle.at_most(Counts::Put, puts.saturating_mul(self.plan.volumes as u64));
+            }
+        }
+    }
+
+    fn stream(&mut self, draft: Draft, piece: usize, announce: bool, finish: bool) -> Outcome {
+        self.begin_stream(0, draft, announce)?;
+        while self.streams[0].as_ref().is_some_and(|stream| stream.written < draft.len) {
+            self.write(0, piece)?;
+        }
+        self.end(0, finish)
+    }
+
+    fn begin_stream(&mut self, slot: usize, draft: Draft, announce: bool) -> Outcome {
+        let value = self.value_of(&draft);
+        let options = self.put_options(&draft);
+        let Some(store) = &self.store else { return Ok(()) };
+        let len = announce.then_some(draft.len as u64);
+        match store.put_stream(&self.plan.keys[draft.key], len, options) {
+            Ok(put) => self.streams[slot] = Some(Stream { put, draft, value, written: 0, announced: announce }),
+            Err(error) => {
+                self.streams[slot] = None;
+                self.stream_failed(&draft, &error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A stream that failed before its end was never there.
+    fn stream_failed(&mut self, draft: &Draft, error: &Error) -> Outcome {
+        self.note_departures();
+        if self.put_was_declined(draft, error)? {
+            return Ok(());
+        }
+        self.errors += 1;
+        self.must_be_excused(error)
+    }
+
+    fn write(&mut self, slot: usize, len: usize) -> Outcome {
+        let Some(stream) = &mut self.streams[slot] else { return Ok(()) };
+        let end = (stream.written + len).min(stream.draft.len);
+        let body = bytes_of(stream.draft.id, end);
+        let result = stream.put.write(&body[stream.written..]);
+        stream.written = end;
+        let draft = stream.draft;
+        if let Err(error) = result {
+            self.streams[slot] = None;
+            self.stream_failed(&draft, &error)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, slot: usize, finish: bool) -> Outcome {
+        let Some(mut stream) = self.streams[slot].take() else { return Ok(()) };
+        if !finish {
+            drop(stream);
+            self.note_departures();
+            return Ok(());
+        }
+        stream.value.len = stream.written;
+        let result = stream.put.finish();
+        if stream.announced && stream.written != stream.draft.len {
+            return match result {
+                Err(Error::Limit { .. }) => Ok(()),
+                other => Err(self.violation("a body shorter than announced is refused", format!("{other:?}"))),
+            };
+        }
+        let expired = stream.value.expires != 0 && stream.value.expires <= self.now();
+        match result {
+            Err(Error::Refused(Refusal::Expired)) if expired => Ok(()),
+            result => self.note_put(&stream.draft, stream.value, &result),
+        }
+    }
+
+    fn fetch(&mut self, draft: Draft) -> Outcome {
+        let value = self.value_of(&draft);
+        let options = self.put_options(&draft);
+        let Some(store) = self.store.clone() else { return Ok(()) };
+        let puts = store.stats().counts.puts;
+        let asked = Cell::new(false);
+        let result = store.get_or_fetch(&self.plan.keys[draft.key], || {
+            asked.set(true);
+            Ok::<_, String>(Fetched { body: bytes_of(draft.id, draft.len).into(), options })
+        });
+        let was_put = store.stats().counts.puts > puts;
+        if !asked.get() {
+            return match result {
+                Ok(object) => self.judge(draft.key, Ok(Some(object))),
+                Err(error) => self.judge(draft.key, Err(error)),
+            };
+        }
+        self.judge(draft.key, Ok(None))?;
+        self.note_departures();
+        if was_put || !self.plan.is_honest() || self.has_crashed() {
+            self.oracle.happened(draft.key, Some(value), was_put);
+        }
+        match result {
+            Ok(object) if object.bytes().is_ok_and(|body| body == value.body()) => Ok(()),
+            Ok(_) if was_put && draft.len > self.plan.cluster as usize / 2 => Ok(()),
+            Ok(object) => Err(self.violation("what was fetched", format!("{object:?}"))),
+            Err(error) => self.must_be_excused(&error),
+        }
+    }
+
+    fn delete(&mut self, key: usize) -> Outcome {
+        let Some(store) = &self.store else { return Ok(()) };
+        if self.sabotage == Sabotage::ForgetDelete && self.tally.operations.is_multiple_of(4) {
+            self.oracle.happened(key, None, true);
+            return Ok(());
+        }
+        let result = store.delete(&self.plan.keys[key]);
+        self.note_departures();
+        match result {
+            Ok(_) => {
+                let version = self.oracle.happened(key, None, true);
+                let within = self.plan.delete_time.as_nanos() as u64;
+                let due = self.clock.now_nanos().saturating_add(within);
+                self.oracle.promise(key, version, Some(due), Counts::Delete);
+                self.oracle.at_most(Counts::Delete, self.plan.delete_count - 1);
+                Ok(())
+            }
+            Err(error) => {
+                self.oracle.happened(key, None, false);
+                self.errors += 1;
+                self.must_be_excused(&error)
+            }
+        }
+    }
+
+    fn try_get(&mut self, key: usize) -> Outcome {
+        let Some(store) = &self.store else { return Ok(()) };
+        match store.try_get(&self.plan.keys[key]) {
+            TryGet::Hit(object) => self.judge(key, Ok(Some(object))),
+            TryGet::Absent(_) => self.judge(key, Ok(None)),
+            TryGet::OnDevice => Ok(()),
+        }
+    }
+
+    fn temper(&mut self, group: u32, temper: u8) -> Outcome {
+        let temper = [Temper::Neither, Temper::Loved, Temper::Hated][usize::from(temper) % 3];
+        if let Some(store) = &self.store {
+            store.group(group).set(temper);
+        }
+        Ok(())
+    }
+
+    fn interval(&mut self, group: u32, millis: u64) -> Outcome {
+        let bound = Some(millis).filter(|millis| *millis > 0);
+        if let Some(store) = &self.store {
+            store.group(group).set_checkpoint_interval(bound.map(Duration::from_millis));
+            self.groups.change(group, bound);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Outcome {
+        let Some(store) = &self.store else { return Ok(()) };
+        match store.flush() {
+            Ok(()) => {
+                self.oracle.all_durable();
+                self.groups.flushed();
+                Ok(())
+            }
+            Err(error) => {
+                self.errors += 1;
+                self.must_be_excused(&error)
+            }
+        }
+    }
+
+    fn step(&mut self, count: u32) -> Outcome {
+        for _ in 0..count {
+            let Some(store) = &self.store else { return Ok(()) };
+            let now = self.clock.now_nanos();
+            match store.step() {
+                Ok(more) => {
+                    self.note_departures();
+                    self.oracle.daemons_ran(now);
+                    if !more {
+                        return Ok(());
+                    }
+                }
+                Err(error) => {
+                    self.errors += 1;
+                    return self.must_be_excused(&error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_crashed(&self) -> bool {
+        self.media.iter().any(picaflor_device::FaultyDevice::is_crashed)
+    }
+
+    /// Only a device that fails is an excuse for a call that does.
+    pub(crate) fn must_be_excused(&self, error: &Error) -> Outcome {
+        if self.has_crashed() || !self.plan.is_honest() && !matches!(error, Error::Option { .. }) {
+            return Ok(());
+        }
+        Err(self.violation("the call succeeds: nothing has failed", error.to_string()))
+    }
+}

@@ -1,0 +1,232 @@
+//! The operations of a run, all of them drawn before it begins, so that a failing run can be replayed with
+//! some of them left out.
+
+use crate::{dice::Dice, plan::Plan};
+
+/// An object that an operation is to put. Its body, metadata and length follow from `id` alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// Number of the key.
+    pub key: usize,
+    /// Tells this version from every other.
+    pub id: u64,
+    /// Bytes of body.
+    pub len: usize,
+    /// Group, 0 for none.
+    pub group: u32,
+    /// Origin server, 0 for unknown.
+    pub server: u32,
+    /// Key to lie beside.
+    pub beside: Option<usize>,
+    /// Milliseconds until it expires; 0 is never, `None` is the store's default.
+    pub expires_in: Option<u64>,
+    /// Goes by memory.
+    pub bypass: bool,
+    /// Does not wait for the device.
+    pub no_wait: bool,
+}
+
+/// One thing to do to a store.
+#[expect(missing_docs, reason = "the fields are named in each variant's description")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Put in one call.
+    Put(Draft),
+    /// Put piece by piece, or begin to and stop.
+    Stream { draft: Draft, piece: usize, announce: bool, finish: bool },
+    /// Begin a stream that stays open while other things happen.
+    Begin { slot: usize, draft: Draft, announce: bool },
+    /// Write the next so many bytes of an open stream.
+    Write { slot: usize, len: usize },
+    /// Finish an open stream, or drop it.
+    End { slot: usize, finish: bool },
+    /// Get, or fetch what is not there.
+    Fetch(Draft),
+    /// Delete.
+    Delete(usize),
+    /// Get.
+    Get(usize),
+    /// Ask memory alone.
+    TryGet(usize),
+    /// Get a part of the body.
+    Range { key: usize, from: u64, len: u64 },
+    /// Ask whether it is there.
+    Contains(usize),
+    /// Get every key.
+    Sweep,
+    /// Ask for two keys to lie together.
+    Collocate(usize, usize),
+    /// Set a group: temper (0 neither, 1 loved, 2 hated), or interval in milliseconds (0 is never).
+    Temper { group: u32, temper: u8 },
+    /// Set how long a group's puts may be volatile, in milliseconds; 0 turns its syncs off.
+    Interval { group: u32, millis: u64 },
+    /// Make everything durable.
+    Flush,
+    /// Let the daemons do so many steps.
+    Step(u32),
+    /// Let time pass.
+    Advance { millis: u64 },
+    /// Fail the power at the so-manieth device operation from now.
+    ArmCrash(u64),
+    /// Fail the power now.
+    Crash,
+    /// Kill the process; the device goes on.
+    Kill,
+    /// Close, perhaps crashing at the so-manieth operation of that, and open again.
+    Reopen(Option<u64>),
+}
+
+/// How likely each kind of operation is in one run.
+struct Mix {
+    weights: [(Kind, u64); 18],
+    total: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Put,
+    Stream,
+    Begin,
+    Write,
+    End,
+    Fetch,
+    Delete,
+    Get,
+    TryGet,
+    Range,
+    Contains,
+    Sweep,
+    Collocate,
+    Group,
+    Flush,
+    Step,
+    Advance,
+    Stop,
+}
+
+impl Mix {
+    fn new(dice: &mut Dice) -> Self {
+        let mut weights = [
+            (Kind::Put, 300),
+            (Kind::Stream, 12),
+            (Kind::Begin, 6),
+            (Kind::Write, 12),
+            (Kind::End, 5),
+            (Kind::Fetch, 10),
+            (Kind::Delete, 60),
+            (Kind::Get, 150),
+            (Kind::TryGet, 10),
+            (Kind::Range, 10),
+            (Kind::Contains, 10),
+            (Kind::Sweep, 2),
+            (Kind::Collocate, 10),
+            (Kind::Group, 6),
+            (Kind::Flush, 25),
+            (Kind::Step, 120),
+            (Kind::Advance, 60),
+            (Kind::Stop, 14),
+        ];
+        // Each run is fond of some things and hardly does others.
+        for (_, weight) in &mut weights {
+            *weight = *weight * dice.pick(&[1, 2, 4, 4, 4, 8, 16]) / 4;
+        }
+        let total = weights.iter().map(|(_, weight)| weight).sum();
+        Self { weights, total }
+    }
+
+    fn draw(&self, dice: &mut Dice) -> Kind {
+        let mut left = dice.below(self.total);
+        for (kind, weight) in self.weights {
+            if left < weight {
+                return kind;
+            }
+            left -= weight;
+        }
+        Kind::Get
+    }
+}
+
+/// Streams that may be open at one time.
+pub(crate) const STREAMS: usize = 2;
+/// Groups and servers that a run uses.
+const GROUPS: u64 = 3;
+
+/// The operations of a plan.
+#[must_use]
+pub fn operations(plan: &Plan) -> Vec<Op> {
+    let mut dice = Dice::new(plan.seed, 2);
+    let mix = Mix::new(&mut dice);
+    // Some runs go round and round a few keys, others over all of them.
+    let favourites = dice.between(1, plan.keys.len() as u64);
+    (0..plan.length as u64).map(|id| one(plan, id + 1, mix.draw(&mut dice), favourites, &mut dice)).collect()
+}
+
+fn one(plan: &Plan, id: u64, kind: Kind, favourites: u64, dice: &mut Dice) -> Op {
+    let all = plan.keys.len() as u64;
+    let reach = if dice.percent(80) { favourites } else { all };
+    let key = dice.below(reach) as usize;
+    let slot = dice.below(STREAMS as u64) as usize;
+    match kind {
+        Kind::Put => Op::Put(draft(plan, key, id, plan.longest, dice)),
+        Kind::Fetch => Op::Fetch(draft(plan, key, id, plan.longest.min(30_000), dice)),
+        Kind::Stream => {
+            let draft = draft(plan, key, id, plan.longest.max(300 << 10), dice);
+            let piece = dice.scaled(100, 200_000) as usize;
+            Op::Stream { draft, piece, announce: dice.percent(50), finish: dice.percent(75) }
+        }
+        Kind::Begin => {
+            let draft = draft(plan, key, id, plan.longest.max(300 << 10), dice);
+            Op::Begin { slot, draft, announce: dice.percent(50) }
+        }
+        Kind::Write => Op::Write { slot, len: dice.scaled(100, 200_000) as usize },
+        Kind::End => Op::End { slot, finish: dice.percent(80) },
+        Kind::Delete => Op::Delete(key),
+        Kind::Get => Op::Get(key),
+        Kind::TryGet => Op::TryGet(key),
+        Kind::Range => Op::Range { key, from: dice.below(plan.longest), len: dice.scaled(1, 100_000) },
+        Kind::Contains => Op::Contains(key),
+        Kind::Sweep => Op::Sweep,
+        Kind::Collocate => Op::Collocate(key, dice.below(all) as usize),
+        Kind::Group if dice.percent(50) => {
+            Op::Temper { group: dice.between(1, GROUPS) as u32, temper: dice.below(3) as u8 }
+        }
+        Kind::Group => {
+            let millis = if dice.percent(30) { 0 } else { dice.scaled(1, 3000) };
+            Op::Interval { group: dice.between(1, GROUPS) as u32, millis }
+        }
+        Kind::Flush => Op::Flush,
+        Kind::Step => Op::Step(dice.scaled(1, 20) as u32),
+        Kind::Advance => Op::Advance { millis: dice.scaled(1, 4000) },
+        Kind::Stop => match dice.below(10) {
+            0..5 => Op::ArmCrash(dice.scaled(1, 100)),
+            5 => Op::Crash,
+            6 => Op::Kill,
+            7 => Op::Reopen(Some(dice.scaled(1, 20))),
+            _ => Op::Reopen(None),
+        },
+    }
+}
+
+fn draft(plan: &Plan, key: usize, id: u64, longest: u64, dice: &mut Dice) -> Draft {
+    let len = match dice.below(20) {
+        0 => 0,
+        1 => u64::from(plan.cluster) - dice.below(400),
+        2..6 => dice.scaled(1, longest),
+        _ => dice.scaled(1, longest.min(8000)),
+    };
+    Draft {
+        key,
+        id,
+        len: len as usize,
+        group: if dice.percent(20) { dice.between(1, GROUPS) as u32 } else { 0 },
+        server: if dice.percent(40) { dice.between(1, GROUPS) as u32 } else { 0 },
+        beside: dice.percent(10).then(|| dice.below(plan.keys.len() as u64) as usize),
+        expires_in: match dice.below(10) {
+            0 => Some(dice.scaled(1, 20_000)),
+            1..4 => None,
+            _ => Some(0),
+        },
+        bypass: dice.percent(5),
+        no_wait: dice.percent(5),
+    }
+}
