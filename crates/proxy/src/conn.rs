@@ -31,6 +31,8 @@ pub(crate) struct Conn {
     phase: AtomicU8,
     since: AtomicU32,
     response_done: AtomicBool,
+    hyper_for_good: AtomicBool,
+    ambiguous: AtomicBool,
 }
 
 impl Conn {
@@ -41,6 +43,8 @@ impl Conn {
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU32::new(tick),
             response_done: AtomicBool::new(true),
+            hyper_for_good: AtomicBool::new(false),
+            ambiguous: AtomicBool::new(false),
         }
     }
 
@@ -82,5 +86,24 @@ impl Conn {
     /// Whether hyper has nothing of ours left to send, once it has flushed.
     pub(crate) fn response_done(&self) -> bool {
         self.response_done.load(Relaxed)
+    }
+
+    /// The heads of later requests will not be looked at under hyper.
+    pub(crate) fn leave_to_hyper(&self) {
+        self.hyper_for_good.store(true, Relaxed);
+    }
+
+    /// Whether the connection should end with this response, so that every head is looked at.
+    pub(crate) fn is_last(&self) -> bool {
+        self.hyper_for_good.load(Relaxed)
+    }
+
+    /// The request has two lengths, of which hyper shows one.
+    pub(crate) fn mark_ambiguous(&self) {
+        self.ambiguous.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.ambiguous.load(Relaxed)
     }
 }

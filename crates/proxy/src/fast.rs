@@ -43,7 +43,8 @@ use crate::{
 
 const BUFFER: usize = 8 << 10;
 const LONGEST_HEAD: usize = 64 << 10;
-const MOST_FIELDS: usize = 64;
+/// As many as hyper takes.
+const MOST_FIELDS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
@@ -187,7 +188,12 @@ impl FastIo {
         };
         let seen = match Seen::of(request.headers) {
             Ok(seen) => seen,
-            Err(NotPlain) => return Step::ForHyperForGood,
+            Err(NotPlain { ambiguous }) => {
+                if ambiguous {
+                    self.conn.mark_ambiguous();
+                }
+                return Step::ForHyperForGood;
+            }
         };
         let (get, head) = (method == "GET", method == "HEAD");
         if method == "CONNECT" {
@@ -330,7 +336,10 @@ impl FastIo {
                 return false;
             }
             Step::ForHyper(n) => self.hand_over(n, Turn::Hyper),
-            Step::ForHyperForGood => self.hand_over(u64::MAX, Turn::HyperForGood),
+            Step::ForHyperForGood => {
+                self.conn.leave_to_hyper();
+                self.hand_over(u64::MAX, Turn::HyperForGood);
+            }
         }
         true
     }
@@ -382,13 +391,16 @@ struct Seen<'a> {
 }
 
 /// The framing of the connection might change.
-struct NotPlain;
+struct NotPlain {
+    /// Two lengths, or a length and a coding. hyper would take the coding and forget the length; we refuse.
+    ambiguous: bool,
+}
 
 impl<'a> Seen<'a> {
     #[inline]
     fn of(fields: &[Header<'a>]) -> Result<Self, NotPlain> {
         let mut seen = Self { host: None, content_length: 0, plain: true };
-        let mut lengths = 0;
+        let (mut lengths, mut codings, mut special) = (0, 0, false);
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             match field.name.len() {
@@ -397,30 +409,35 @@ impl<'a> Seen<'a> {
                     seen.host = Some(field.value);
                 }
                 5 if is("range") => seen.plain = false,
-                6 if is("expect") => return Err(NotPlain),
+                6 if is("expect") => special = true,
                 6 if is("pragma") => seen.plain = false,
-                7 if is("upgrade") => return Err(NotPlain),
+                7 if is("upgrade") => special = true,
                 8 if is("if-match") || is("if-range") => seen.plain = false,
                 10 if is("connection") => seen.plain &= field.value.eq_ignore_ascii_case(b"keep-alive"),
                 13 if is("cache-control") || is("if-none-match") => seen.plain = false,
                 14 if is("content-length") => {
                     lengths += 1;
-                    let text = std::str::from_utf8(field.value).map_err(|_| NotPlain)?;
-                    if lengths > 1 || text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
-                        return Err(NotPlain);
-                    }
-                    seen.content_length = text.parse().map_err(|_| NotPlain)?;
+                    seen.content_length = length(field.value).ok_or(NotPlain { ambiguous: false })?;
                     seen.plain = false;
                 }
-                17 if is("transfer-encoding") => return Err(NotPlain),
+                17 if is("transfer-encoding") => codings += 1,
                 17 if is("if-modified-since") => seen.plain = false,
                 19 if is("if-unmodified-since") => seen.plain = false,
                 _ => {}
             }
         }
-        // A length near the end of the numbers is no length.
-        if seen.content_length > 1 << 62 { Err(NotPlain) } else { Ok(seen) }
+        if lengths + codings > 1 {
+            return Err(NotPlain { ambiguous: true });
+        }
+        if codings > 0 || special { Err(NotPlain { ambiguous: false }) } else { Ok(seen) }
     }
+}
+
+/// Digits only, and not so large that adding a head's length could overflow.
+fn length(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?;
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok())?.filter(|n| *n < 1 << 62)
 }
 
 fn push_number(out: &mut Vec<u8>, mut n: u64) {

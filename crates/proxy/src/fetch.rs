@@ -189,7 +189,11 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
     } else {
         let index = match lookup::index(&proxy.store, &job.target.key).await {
             Some(index) if index.names == names => index,
-            _ => Index { nonce: rand::random(), names: names.clone(), variants: Vec::new() },
+            _ => Index {
+                nonce: proxy.epochs.nonce(&job.target.key, epoch, &names),
+                names: names.clone(),
+                variants: vec![],
+            },
         };
         let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
         (key::variant(&job.target.key, hash), Some((index, hash)))

@@ -335,7 +335,7 @@ impl Reader {
             match &mut self.source {
                 Source::Fill => match ready!(self.poll_fill(cx)) {
                     Some(next) => return Poll::Ready(next),
-                    None => self.source = self.from_store(),
+                    None => self.source = self.rest_from_store(),
                 },
                 Source::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
                     Some(pieces) => self.source = Source::Store(pieces),
@@ -397,7 +397,7 @@ impl Reader {
         Poll::Pending
     }
 
-    fn from_store(&self) -> Source {
+    fn rest_from_store(&self) -> Source {
         let (store, at, until) = (self.store.clone(), self.at, self.until);
         let Verdict::Streaming(head) = self.fill.verdict.borrow().clone() else {
             return Source::Opening(Box::pin(std::future::ready(None)));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use parking_lot::{Mutex, MutexGuard};
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
     fill::{Fill, FillHead},
@@ -31,6 +31,7 @@ const STRIPES: usize = 256;
 
 /// See the head of this file.
 pub(crate) struct Epochs {
+    seed: u64,
     stripes: Vec<Mutex<u64>>,
     indexes: Vec<tokio::sync::Mutex<()>>,
 }
@@ -38,6 +39,7 @@ pub(crate) struct Epochs {
 impl Epochs {
     pub(crate) fn new() -> Self {
         Self {
+            seed: rand::random(),
             stripes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
             indexes: (0..STRIPES).map(|_| tokio::sync::Mutex::new(())).collect(),
         }
@@ -50,6 +52,13 @@ impl Epochs {
     /// The epoch of a URL now.
     pub(crate) fn now(&self, url_key: &[u8]) -> u64 {
         *self.stripes[Self::stripe(url_key)].lock()
+    }
+
+    /// The nonce of a new index of variants: the same for all fetches of a URL within an epoch, so that two that run
+    /// at one time agree, and never one that was in use before an invalidation or a restart.
+    pub(crate) fn nonce(&self, url_key: &[u8], epoch: u64, names: &[String]) -> u64 {
+        let text = [url_key, b"\n", names.join(",").as_bytes(), b"\n", &epoch.to_le_bytes()].concat();
+        xxh3_64_with_seed(&text, self.seed)
     }
 
     /// Holds the epoch still, if it is still `epoch`.

@@ -170,7 +170,9 @@ mod tests {
 
     #[test]
     fn what_is_no_host_is_refused() {
-        for bad in ["", ":80", "a b", "a/b", "u@a", "a:x", "a:0", "a:65536", "a:999999", "[::1", "[zz]", "[::1]x", "a%20"] {
+        for bad in
+            ["", ":80", "a b", "a/b", "u@a", "a:x", "a:0", "a:65536", "a:999999", "[::1", "[zz]", "[::1]x", "a%20"]
+        {
             assert_eq!(built(Side::Reverse, bad, "/"), Err(BadKey), "{bad}");
         }
         assert_eq!(built(Side::Reverse, "a", "/x y"), Err(BadKey));

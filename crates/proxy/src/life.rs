@@ -18,8 +18,8 @@ use hyper::body::Incoming;
 use crate::{
     body::{Body, Guard, Record},
     conn::Conn,
-    key::{self, Side},
     keep::Hints,
+    key::{self, Side},
     lookup::{self, Found, Hit},
     origin,
     reason::{Bypass, Denied, Outcome},
@@ -56,8 +56,12 @@ pub(crate) async fn serve(worker: Arc<Worker>, conn: Arc<Conn>, request: Request
         record.detail = answer.detail;
         record
     });
+    let mut parts = answer.parts;
+    if conn.is_last() && answer.outcome != Outcome::Tunnel {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
     let guard = Guard::new(worker, conn, record);
-    Response::from_parts(answer.parts, Body::new(answer.kind, guard))
+    Response::from_parts(parts, Body::new(answer.kind, guard))
 }
 
 fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
@@ -113,6 +117,9 @@ async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incomin
 fn check(worker: &Worker, conn: &Conn, request: &Request<Incoming>) -> Result<Option<Target>, Denied> {
     let proxy = &worker.proxy;
     target::method(request.method())?;
+    if conn.is_ambiguous() {
+        return Err(Denied::AmbiguousLength);
+    }
     if came_through(request.headers(), &proxy.pseudonym) {
         return Err(Denied::Loop);
     }
@@ -151,21 +158,21 @@ impl Ask {
         let found = lookup::find(&self.worker.proxy.store, &self.target.key, &self.headers).await;
         match found {
             Found::Hit(hit) => match hit.head.policy.reuse(&self.asked, self.now) {
-                Reuse::Fresh => self.from_hit(&hit),
+                Reuse::Fresh => self.fresh(&hit),
                 Reuse::StaleAccepted => self.stale(&hit, "max-stale"),
                 Reuse::StaleWhileRevalidate => {
                     self.revalidate_behind(&hit);
                     self.stale(&hit, "stale-while-revalidate")
                 }
-                Reuse::ValidateStale => self.forward(Some(hit), "stale").await,
-                Reuse::ValidateRequest => self.forward(Some(hit), "request").await,
+                Reuse::ValidateStale => self.forward(hit.key.clone(), Some(hit), "stale").await,
+                Reuse::ValidateRequest => self.forward(hit.key.clone(), Some(hit), "request").await,
             },
-            Found::Nothing { variant: true, .. } => self.forward(None, "vary-miss").await,
-            Found::Nothing { variant: false, .. } => self.forward(None, "uri-miss").await,
+            Found::Nothing { variant: true, key } => self.forward(key, None, "vary-miss").await,
+            Found::Nothing { variant: false, key } => self.forward(key, None, "uri-miss").await,
         }
     }
 
-    async fn forward(self, stale: Option<Hit>, fwd: &'static str) -> Answer {
+    async fn forward(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         if self.asked.directives.only_if_cached {
             self.worker.counters.denials.one(Denied::OnlyIfCached);
             return denied(Denied::OnlyIfCached);
@@ -176,19 +183,15 @@ impl Ask {
         if self.method == Method::HEAD {
             return self.pass_head(stale, fwd).await;
         }
-        self.fetch(stale, fwd).await
+        self.fetch(key, stale, fwd).await
     }
 
     /// A fresh response from the store.
-    fn from_hit(&self, hit: &Hit) -> Answer {
+    fn fresh(&self, hit: &Hit) -> Answer {
         let ttl = hit.head.policy.remaining(self.now) / 1000;
         let outcome = if hit.from_device { Outcome::HitDevice } else { Outcome::HitMemory };
-        let (parts, kind) = respond(
-            Source::stored(hit, self.now),
-            &self.method,
-            &self.headers,
-            &format!("picaflor; hit; ttl={ttl}"),
-        );
+        let (parts, kind) =
+            respond(Source::stored(hit, self.now), &self.method, &self.headers, &format!("picaflor; hit; ttl={ttl}"));
         Answer::new(parts, kind, outcome)
     }
 

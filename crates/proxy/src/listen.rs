@@ -84,9 +84,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, 
         let accepting: Vec<_> = sockets
             .into_iter()
             .filter_map(|socket| tokio::net::TcpListener::from_std(socket).ok())
-            .map(|socket| {
-                tokio::spawn(accept(worker.clone(), socket, connections.clone(), limit, stopped.clone()))
-            })
+            .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), limit, stopped.clone())))
             .collect();
         let ticking = tokio::spawn(tick(worker.clone(), connections.clone()));
         let mut stop = stopped;
@@ -211,7 +209,8 @@ async fn serve(
 async fn tick(worker: Arc<Worker>, connections: Connections) {
     let limits = &worker.proxy.config.limits;
     let seconds = |span: crate::config::Span| u32::try_from(span.0.as_secs().max(1)).unwrap_or(u32::MAX);
-    let (head, idle, send) = (seconds(limits.header_timeout), seconds(limits.idle_timeout), seconds(limits.send_timeout));
+    let (head, idle, send) =
+        (seconds(limits.header_timeout), seconds(limits.idle_timeout), seconds(limits.send_timeout));
     let mut last = 0;
     loop {
         tokio::time::sleep(Clock::STEP).await;

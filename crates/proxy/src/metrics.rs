@@ -35,10 +35,6 @@ macro_rules! table {
             pub(crate) fn one(&self, what: $name) {
                 self.0[what as usize].add(1);
             }
-
-            fn of(&self, what: $name) -> u64 {
-                self.0[what as usize].get()
-            }
         }
 
         impl Default for Counts<$name> {
@@ -125,6 +121,9 @@ const SIMPLE: [Simple; 12] = [
     ("log_dropped_total", "Lines of the access log lost because its writer could not keep up.", |c| &c.log_dropped),
 ];
 
+/// Name, label, help, and a number for each value of the label.
+type Table = (&'static str, &'static str, &'static str, Vec<(&'static str, u64)>);
+
 /// All workers together.
 pub(crate) struct Total<'a>(pub(crate) &'a [std::sync::Arc<Counters>]);
 
@@ -137,7 +136,7 @@ impl Total<'_> {
         T::all().into_iter().map(|(name, n)| (name, self.sum(|c| pick(c).0[n].get()))).collect()
     }
 
-    fn tables(&self) -> [(&'static str, &'static str, &'static str, Vec<(&'static str, u64)>); 5] {
+    fn tables(&self) -> [Table; 5] {
         [
             ("requests", "outcome", "Requests by outcome.", self.table(|c| &c.outcomes)),
             ("not_stored", "reason", "Responses not stored.", self.table(|c| &c.not_stored)),
@@ -149,7 +148,7 @@ impl Total<'_> {
 
     /// Share of requests answered from the store.
     fn hit_ratio(&self) -> f64 {
-        let of = |outcome| self.sum(|c| c.outcomes.of(outcome)) as f64;
+        let of = |outcome: Outcome| self.sum(|c| c.outcomes.0[outcome as usize].get()) as f64;
         let hits = of(Outcome::HitFast)
             + of(Outcome::HitMemory)
             + of(Outcome::HitDevice)
@@ -183,8 +182,7 @@ impl Total<'_> {
         }
         for (name, help, pick) in SIMPLE {
             let n = self.sum(|c| pick(c).get());
-            let _ =
-                writeln!(out, "# HELP picaflor_{name} {help}\n# TYPE picaflor_{name} counter\npicaflor_{name} {n}");
+            let _ = writeln!(out, "# HELP picaflor_{name} {help}\n# TYPE picaflor_{name} counter\npicaflor_{name} {n}");
         }
         let name = "picaflor_response_head_seconds";
         let _ = writeln!(

@@ -5,14 +5,14 @@ macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident => $text:literal),+ $(,)? })+) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $name { $($(#[$variant_doc])* $variant),+ }
+        pub(crate) enum $name { $($(#[$variant_doc])* $variant),+ }
 
         impl $name {
             /// All of them, in the order of their counters.
-            pub const ALL: &'static [$name] = &[$(Self::$variant),+];
+            pub(crate) const ALL: &'static [$name] = &[$(Self::$variant),+];
 
             /// The name as users see it.
-            pub const fn name(self) -> &'static str {
+            pub(crate) const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
         }

@@ -202,7 +202,8 @@ fn message(status: StatusCode, name: &'static str, mend: &str, outcome: Outcome)
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(&CACHE_STATUS, validate::text(format!("picaflor; detail={name}")));
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"));
+        headers
+            .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"));
     }
     Answer::new(parts, Kind::Full(text), outcome).because(name)
 }

@@ -150,3 +150,6 @@ pub(crate) fn invalidates(method: &Method, status: StatusCode) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
         && (status.is_success() || status.is_redirection())
 }
+
+#[cfg(test)]
+mod tests;

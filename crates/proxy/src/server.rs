@@ -128,13 +128,14 @@ impl Clock {
     /// How often it is set.
     pub(crate) const STEP: Duration = Duration::from_millis(50);
 
+    /// A step ahead, so that until the next time it is never behind: nothing is served past its lifetime.
     pub(crate) fn set(&self) {
-        let now = unix_millis();
+        let now = unix_millis() + Self::STEP.as_millis() as u64;
         self.millis.store(now, Relaxed);
         self.tick.store((now / 1000) as u32, Relaxed);
     }
 
-    /// Milliseconds since 1970, at most a step old.
+    /// Milliseconds since 1970, at most a step ahead.
     #[inline]
     pub(crate) fn millis(&self) -> u64 {
         self.millis.load(Relaxed)

@@ -89,6 +89,7 @@ pub(crate) enum TryGet {
 }
 
 struct Inner {
+    #[allow(dead_code)]
     key: Box<[u8]>,
     metadata: Bytes,
     chunks: Vec<Bytes>,
@@ -102,6 +103,7 @@ pub(crate) struct Object(Arc<Inner>);
 
 const CHUNK: usize = 256 << 10;
 
+#[allow(dead_code)]
 impl Object {
     pub(crate) fn key(&self) -> &[u8] {
         &self.0.key
@@ -203,7 +205,10 @@ impl Store {
         Ok(())
     }
     pub(crate) fn stats(&self) -> Stats {
-        Stats { objects: self.0.map.read().len() as u64, memory: MemoryStats { used: self.0.used.load(Ordering::Relaxed) } }
+        Stats {
+            objects: self.0.map.read().len() as u64,
+            memory: MemoryStats { used: self.0.used.load(Ordering::Relaxed) },
+        }
     }
     pub(crate) fn receipt(&self) -> Receipt {
         Receipt { kept: 0 }

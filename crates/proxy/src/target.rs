@@ -121,8 +121,7 @@ impl Target {
             (Side::Reverse, origins.of(&key).ok_or(Denied::NoOrigin)?.clone())
         };
         let host_field = HeaderValue::from_bytes(authority).map_err(|_| Denied::BadHost)?;
-        let host =
-            key::url(&mut key, side, authority, path.as_str().as_bytes()).map_err(|_| Denied::BadTarget)?;
+        let host = key::url(&mut key, side, authority, path.as_str().as_bytes()).map_err(|_| Denied::BadTarget)?;
         Ok(Self { side, key, host, upstream: Arc::new(upstream), path, host_field })
     }
 

@@ -18,8 +18,8 @@ const EXAMPLES: &str = "\
 Examples:
   A forward proxy for this machine, everything chosen:
       picaflor serve
-      curl -x http://127.0.0.1:3128 -I http://example.com/     # miss
-      curl -x http://127.0.0.1:3128 -I http://example.com/     # Cache-Status: picaflor; hit
+      curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # miss
+      curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # Cache-Status: picaflor; hit
 
   In front of a web server:
       picaflor serve --origin http://127.0.0.1:8080 --listen 0.0.0.0:80
@@ -172,9 +172,9 @@ fn print_ready(config: &Config, server: &Server) {
         match config.origin.first() {
             Some(origin) => {
                 let host = origin.host.as_ref().map(|host| format!("-H 'Host: {host}' ")).unwrap_or_default();
-                println!("  curl -sI {host}http://{first}/");
+                println!("  curl -sD- -o /dev/null {host}http://{first}/");
             }
-            None => println!("  curl -sI -x http://{first} http://example.com/"),
+            None => println!("  curl -sD- -o /dev/null -x http://{first} http://example.com/"),
         }
     }
 }

@@ -42,7 +42,8 @@ fn a_wrong_value_is_named_with_its_line() {
         let e = parse(&format!("[[origin]]\nurl = \"{url}\"\n")).unwrap_err();
         assert!(e.place.starts_with("origin"), "{e}");
     }
-    let twice = "[[origin]]\nhost = \"A.example\"\nurl = \"http://x\"\n[[origin]]\nhost = \"a.example\"\nurl = \"http://y\"\n";
+    let twice =
+        "[[origin]]\nhost = \"A.example\"\nurl = \"http://x\"\n[[origin]]\nhost = \"a.example\"\nurl = \"http://y\"\n";
     assert!(parse(twice).unwrap_err().why.contains("two origins"));
 }
 

@@ -18,12 +18,8 @@ use crate::{
 
 impl Ask {
     /// A GET that the store cannot answer as it is.
-    pub(crate) async fn fetch(self, stale: Option<Hit>, fwd: &'static str) -> Answer {
+    pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let proxy = &self.worker.proxy;
-        let key = match &stale {
-            Some(hit) => hit.key.clone(),
-            None => self.target.key.clone(),
-        };
         let private = proxy.is_recently_private(&key);
         let particular = crate::rules::validate::CONDITIONS.iter().any(|name| self.headers.contains_key(name));
         if private && particular && stale.is_none() {

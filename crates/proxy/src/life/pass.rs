@@ -104,6 +104,7 @@ impl Ask {
         origin::strip_hop_by_hop(&mut new);
         validate::freshen(&mut fields, &new);
         let received = unix_millis();
+        fields.entry(header::DATE).or_insert_with(|| crate::fetch::date(received));
         let request = &self.headers;
         let exchange = Exchange {
             method: &Method::GET,

@@ -6,13 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use super::{admit::date, directives::split_list};
 
 /// Fields that clients use to ask conditionally, and that we replace with our own.
-pub(crate) const CONDITIONS: [HeaderName; 5] = [
-    header::IF_NONE_MATCH,
-    header::IF_MODIFIED_SINCE,
-    header::IF_RANGE,
-    header::RANGE,
-    header::IF_UNMODIFIED_SINCE,
-];
+pub(crate) const CONDITIONS: [HeaderName; 5] =
+    [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_RANGE, header::RANGE, header::IF_UNMODIFIED_SINCE];
 
 /// Adds the conditions that make the origin confirm the stored response; false when it has no validator.
 pub(crate) fn validators(stored: &HeaderMap, request: &mut HeaderMap) -> bool {
@@ -58,8 +53,11 @@ pub(crate) fn freshen(stored: &mut HeaderMap, not_modified: &HeaderMap) {
             stored.append(name.clone(), value.clone());
         }
     }
-    if !not_modified.contains_key(header::AGE) {
-        stored.remove(header::AGE);
+    // An age or a date that the 304 does not repeat is that of the old response.
+    for name in [header::AGE, header::DATE] {
+        if !not_modified.contains_key(&name) {
+            stored.remove(name);
+        }
     }
 }
 
