@@ -191,7 +191,7 @@ fn how_a_stored_response_may_be_used() {
 #[test]
 fn what_outlives_its_origin() {
     let plain = policy(60);
-    let explicit = Policy { stale_if_error: Some(7200_000), ..plain };
+    let explicit = Policy { stale_if_error: Some(7_200_000), ..plain };
     let rows: &[(Policy, u64, &[&str], Failure, bool)] = &[
         (plain, 61, &[], Failure::Disconnected, true),
         (plain, 60 + 3600, &[], Failure::Disconnected, false),
