@@ -1,6 +1,7 @@
 //! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, a fetch that is still
 //! arriving, or an origin's body passed on. It ends in a [`Guard`] that tells the connection and the access log.
 
+use picaflor::{Chunks, Object};
 use std::{
     collections::VecDeque,
     future::Future,
@@ -22,7 +23,6 @@ use crate::{
     log::Line,
     reason::{Broken, OriginFailure, Outcome},
     server::Worker,
-    store::{Chunks, Object},
 };
 
 /// Where the bytes come from.
@@ -102,7 +102,7 @@ pub(crate) enum Piece {
     Stored(Object, Range<u64>),
 }
 
-type Reading = Pin<Box<dyn Future<Output = (Chunks, Option<Result<Bytes, crate::store::Error>>)> + Send>>;
+type Reading = Pin<Box<dyn Future<Output = (Chunks, Option<Result<Bytes, picaflor::Error>>)> + Send>>;
 
 /// Parts in order, stored ones read piece by piece.
 pub(crate) struct Pieces {

@@ -15,6 +15,7 @@
 //!
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 
+use picaflor::{Object, TryGet};
 use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
@@ -38,7 +39,6 @@ use crate::{
     reason::Outcome,
     rules::vary,
     server::{Worker, unix_millis},
-    store::{Object, TryGet},
 };
 
 const BUFFER: usize = 8 << 10;

@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use crate::{
     body::Passed,
     fill::{Fill, FillHead, Verdict},
-    head::{self, Index},
-    keep::{self, Hints, Keeper},
+    head::Index,
+    keep::{self, Fresh, Hints, Keeper},
     key, lookup,
     lookup::Hit,
     origin,
@@ -151,14 +151,13 @@ fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64, sent:
             Policy { birth: received, lifetime: 0, no_cache: true, must_revalidate: true, ..stale.head.policy }
         }
     };
-    let large = stale.object.body().is_none().then(|| stale.object.generation());
-    let metadata = head::encode(stale.head.status, &fields, &policy, received, large);
+    if policy.lifetime > 0 || !policy.no_cache {
+        let new = Fresh { fields: &fields, policy, received };
+        keep::freshen(proxy, &job.target.key, epoch, stale, &new, &job.hints);
+    }
     let mut hit = stale.clone();
     hit.head.policy = policy;
     hit.head.received = received;
-    if !policy.no_cache || policy.lifetime > 0 {
-        keep::freshen(proxy, &job.target.key, epoch, stale, metadata, &job.hints);
-    }
     job.fill.decide(Verdict::Confirmed(hit, Arc::new(fields)));
 }
 

@@ -12,6 +12,7 @@
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
+use picaflor::Store;
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
@@ -32,7 +33,6 @@ use crate::{
     lookup::Hit,
     reason::{Broken, NotStored, OriginFailure},
     rules::Policy,
-    store::Store,
 };
 
 /// A response head that several requests may answer with.
@@ -98,6 +98,7 @@ pub(crate) struct Fill {
     /// Of the response: of the URL, or of the variant.
     pub(crate) key: Vec<u8>,
     verdict: watch::Sender<Verdict>,
+    over: watch::Sender<bool>,
     state: Mutex<State>,
     buffered: Arc<AtomicU64>,
     window: u64,
@@ -128,7 +129,7 @@ impl Fill {
             filler: None,
         };
         let verdict = watch::Sender::new(Verdict::Waiting);
-        Arc::new(Self { key, verdict, state: Mutex::new(state), buffered, window })
+        Arc::new(Self { key, verdict, over: watch::Sender::new(false), state: Mutex::new(state), buffered, window })
     }
 
     /// Says what the head means; once, before the body.
@@ -143,6 +144,20 @@ impl Fill {
             Ok(verdict) => verdict.clone(),
             Err(_) => Verdict::Failed(OriginFailure::Protocol),
         }
+    }
+
+    /// Whether all of the body has come, or soon will have: then it is better to wait for the store than to ask again.
+    pub(crate) fn is_nearly_over(&self) -> bool {
+        let end = self.state.lock().end;
+        match &*self.verdict.borrow() {
+            Verdict::Streaming(head) => head.len.is_some_and(|len| len.saturating_sub(end) <= self.window),
+            _ => false,
+        }
+    }
+
+    /// Waits until the fetch is over and what it brought is stored, if it is.
+    pub(crate) async fn over(&self) {
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
     /// A reader from the first byte; `None` when that byte has gone.
@@ -246,6 +261,8 @@ impl Fill {
         state.ended = Some(result);
         state.kept = if stored { Kept::Stored } else { Kept::No };
         state.wake_readers();
+        drop(state);
+        self.over.send_replace(true);
     }
 }
 
@@ -265,6 +282,8 @@ impl Fill {
             state.kept = Kept::No;
             state.wake_readers();
         }
+        drop(state);
+        self.over.send_replace(true);
     }
 }
 

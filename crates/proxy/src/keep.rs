@@ -8,20 +8,23 @@
 //! epochs; a fetch notes its epoch before it asks the origin, and stores its response, under the epoch's lock, only
 //! if the epoch is still the same. Invalidation moves the epoch on under the same lock and then deletes.
 
+use picaflor::{Error, Expiry, PutOptions, PutStream, Store};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header};
 use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
+    config::CacheConfig,
     fill::{Fill, FillHead},
     head::{self, Index},
     key, lookup,
     lookup::Hit,
     reason::NotStored,
+    rules::Policy,
     server::{Proxy, Worker},
-    store::{Error, PutOptions, PutStream, Store},
 };
 
 /// Longest body that is put in one piece.
@@ -76,15 +79,27 @@ pub(crate) struct Hints {
 }
 
 impl Hints {
-    fn options(&self, metadata: Vec<u8>) -> PutOptions {
+    fn options(&self, metadata: Vec<u8>, expiry: Expiry) -> PutOptions {
         PutOptions {
             metadata: Bytes::from(metadata),
+            expiry,
             server: self.server,
             neighbour: self.neighbour.clone(),
             no_wait: true,
             ..PutOptions::default()
         }
     }
+}
+
+/// When a response is of no more use: never while it can be confirmed, else when nothing lets it be served stale.
+fn expiry(fields: &HeaderMap, policy: &Policy, config: &CacheConfig) -> Expiry {
+    if fields.contains_key(header::ETAG) || fields.contains_key(header::LAST_MODIFIED) {
+        return Expiry::Never;
+    }
+    let stale = policy.stale_if_error.unwrap_or(0).max(policy.stale_while_revalidate);
+    let until =
+        policy.birth.saturating_add(policy.lifetime).saturating_add(stale.max(config.disconnected_stale.millis()));
+    Expiry::At(until)
 }
 
 enum Way {
@@ -117,7 +132,9 @@ impl Keeper {
     ) -> Self {
         let metadata = head::encode(head.status, &head.fields, &head.policy, head.received, None);
         let way = if metadata.len() > head::MAX { Way::Off(NotStored::HeadTooLarge) } else { Way::Gathering };
-        Self { worker, url_key, epoch, head, variant, options: hints.options(metadata), len: 0, way }
+        let expiry = expiry(&head.fields, &head.policy, &worker.proxy.config.cache);
+        let options = hints.options(metadata, expiry);
+        Self { worker, url_key, epoch, head, variant, options, len: 0, way }
     }
 
     /// The head, for the readers.
@@ -173,30 +190,40 @@ impl Keeper {
     /// The body is complete.
     pub(crate) async fn finish(self, fill: &Fill) -> Result<(), NotStored> {
         let Self { worker, url_key, epoch, head, variant, options, len, way } = self;
-        let proxy = &worker.proxy;
-        if let Way::Off(why) = way {
-            return Err(why);
-        }
-        let whole = match way {
-            Way::Gathering => Some(concat(&fill.whole().ok_or(NotStored::StoreFailed)?)),
-            _ => None,
-        };
+        let proxy = worker.proxy.clone();
         let indexes = proxy.epochs.indexes[Epochs::stripe(&url_key)].lock().await;
         let old = lookup::index(&proxy.store, &url_key).await;
-        {
-            let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
-            match (way, &whole) {
-                (Way::Stream(stream), _) => stream.finish(),
-                (_, Some(body)) => proxy.store.put(&head.key, body, &options),
-                _ => return Err(NotStored::StoreFailed),
+        let max = proxy.config.cache.max_variants;
+        let (page, key) = (options.neighbour.clone(), head.key.clone());
+        match way {
+            Way::Off(why) => return Err(why),
+            Way::Gathering => {
+                let body = concat(&fill.whole().ok_or(NotStored::StoreFailed)?);
+                let durable = {
+                    let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
+                    let durable = proxy.store.put_async(&key, &body, &options);
+                    put_index(&proxy.store, &url_key, variant, old, max)?;
+                    durable
+                };
+                durable.await.map_err(|e| refused(&e))?;
             }
-            .map_err(|e| refused(&e))?;
-            put_index(&proxy.store, &url_key, variant, old, proxy.config.cache.max_variants)?;
+            // Its end may wait for the device.
+            Way::Stream(stream) => tokio::task::spawn_blocking({
+                let proxy = proxy.clone();
+                move || {
+                    let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
+                    stream.finish().map_err(|e| refused(&e))?;
+                    put_index(&proxy.store, &url_key, variant, old, max)
+                }
+            })
+            .await
+            .unwrap_or(Err(NotStored::StoreFailed))?,
         }
         drop(indexes);
-        if let Some(page) = &options.neighbour {
-            proxy.store.collocate(page, &head.key);
+        if let Some(page) = page {
+            proxy.store.collocate(&page, &key);
         }
+        proxy.forget_private(&fill.key);
         worker.counters.stored.add(1);
         worker.counters.stored_bytes.add(len);
         Ok(())
@@ -250,21 +277,27 @@ fn concat(pieces: &[Bytes]) -> Bytes {
 fn refused(error: &Error) -> NotStored {
     match error {
         Error::Refused(_) | Error::Full { .. } => NotStored::StoreRefused,
-        #[allow(unreachable_patterns)] // the stand-in knows no other
         _ => NotStored::StoreFailed,
     }
 }
 
+/// What a 304, or a HEAD, made of a stored response.
+pub(crate) struct Fresh<'a> {
+    pub(crate) fields: &'a HeaderMap,
+    pub(crate) policy: Policy,
+    pub(crate) received: u64,
+}
+
 /// Writes the fields that a 304 brought: a small object anew, a large one's beside it.
-pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, metadata: Vec<u8>, hints: &Hints) -> bool {
-    if metadata.len() > head::MAX {
-        return false;
-    }
-    let Some(_held) = proxy.epochs.hold(url_key, epoch) else { return false };
-    let options = hints.options(metadata);
+pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, new: &Fresh<'_>, hints: &Hints) {
+    let large = old.object.body().is_none().then(|| old.object.generation());
+    let metadata = head::encode(old.head.status, new.fields, &new.policy, new.received, large);
+    let Some(_held) = proxy.epochs.hold(url_key, epoch).filter(|_| metadata.len() <= head::MAX) else { return };
+    let options = hints.options(metadata, expiry(new.fields, &new.policy, &proxy.config.cache));
+    // Not waited for: what a crash takes is the confirmation, and the origin will give it again.
     match old.object.body() {
-        Some(body) => proxy.store.put(&old.key, &body, &options).is_ok(),
-        None => proxy.store.put(&key::newer_head(&old.key), b"", &options).is_ok(),
+        Some(body) => drop(proxy.store.put_async(&old.key, &body, &options)),
+        None => drop(proxy.store.put_async(&key::newer_head(&old.key), b"", &options)),
     }
 }
 

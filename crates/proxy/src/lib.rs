@@ -34,11 +34,8 @@ mod reason;
 mod respond;
 mod rules;
 mod server;
-mod standin;
 mod target;
 mod tunnel;
-
-use standin as store;
 
 pub use config::{Config, ConfigError, Low};
 pub use server::{Server, StartError};

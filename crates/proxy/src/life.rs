@@ -187,7 +187,7 @@ impl Ask {
     }
 
     /// A fresh response from the store.
-    fn fresh(&self, hit: &Hit) -> Answer {
+    pub(crate) fn fresh(&self, hit: &Hit) -> Answer {
         let ttl = hit.head.policy.remaining(self.now) / 1000;
         let outcome = if hit.from_device { Outcome::HitDevice } else { Outcome::HitMemory };
         let (parts, kind) =

@@ -3,12 +3,12 @@
 //! waited for. A store that fails is a store that has nothing.
 
 use http::HeaderMap;
+use picaflor::{Object, Store, TryGet};
 
 use crate::{
     head::{Head, Index, Stored, decode},
     key,
     rules::vary,
-    store::{Object, Store, TryGet},
 };
 
 /// A stored response.

@@ -1,11 +1,12 @@
 //! `Range` (RFC 9110 14): which bytes of a body of known length are asked for, and how parts are framed.
 
+use picaflor::Object;
 use std::{collections::VecDeque, fmt::Write as _, ops::Range};
 
 use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::{body::Piece, store::Object};
+use crate::body::Piece;
 
 /// What to send.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -32,7 +32,7 @@ reasons! {
         HitFast => "hit-fast",
         /// Answered from memory.
         HitMemory => "hit-memory",
-        /// Answered from the device.
+        /// Answered from the device, or from a buffer on its way there.
         HitDevice => "hit-device",
         /// A stale response was served: revalidating in the background, or the origin failed.
         HitStale => "hit-stale",

@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, response::Parts};
+use picaflor::Object;
 
 use crate::{
     body::{Kind, Pieces},
@@ -15,7 +16,6 @@ use crate::{
     range::{self, Plan},
     reason::{Denied, OriginFailure, Outcome},
     rules::validate,
-    store::Object,
 };
 
 /// RFC 9211.

@@ -4,6 +4,7 @@
 //! served. Stopping: no new connections; those that are idle close, those that are answering finish, at most for
 //! `limits.drain`; then the log is flushed and the store closed, which writes its checkpoint.
 
+use picaflor::{Durability, Options, Store};
 use std::{
     io,
     net::SocketAddr,
@@ -31,7 +32,6 @@ use crate::{
     origin::Pools,
     reason::NotStored,
     rules::validate,
-    store::{self, Durability, Options, Store},
     target::Origins,
 };
 
@@ -101,6 +101,14 @@ impl Proxy {
             let (slot, tag) = self.private_slot(key);
             let until = (self.started.elapsed().as_secs() + PRIVATE_SECONDS) & 0xffff_ffff;
             slot.store(tag | until, Relaxed);
+        }
+    }
+
+    /// A response of the key is stored: it is to be shared after all.
+    pub(crate) fn forget_private(&self, key: &[u8]) {
+        let (slot, tag) = self.private_slot(key);
+        if slot.load(Relaxed) & !0xffff_ffff == tag {
+            slot.store(0, Relaxed);
         }
     }
 
@@ -252,8 +260,8 @@ impl Server {
 
     /// How the device is driven.
     pub fn backend(&self) -> Option<String> {
-        let stats = serde_json::to_value(self.proxy.store.stats()).ok()?;
-        stats.get("backend").and_then(|name| name.as_str()).map(str::to_owned)
+        let stats = self.proxy.store.stats();
+        stats.volumes.first().map(|volume| format!("{}, {}", volume.place, volume.backend))
     }
 
     /// Opens the access log anew.
@@ -290,7 +298,7 @@ fn open_store(config: &Config) -> Result<Store, StartError> {
     };
     Store::open(options).map_err(|e| {
         let path = config.store.path.display().to_string();
-        if store::is_damage(&e) {
+        if matches!(e, picaflor::Error::Damaged { .. } | picaflor::Error::Version { .. }) {
             StartError::Damaged(path, e.to_string())
         } else {
             StartError::Store(path, e.to_string())

@@ -9,10 +9,10 @@ use super::Ask;
 use crate::{
     fetch::{self, Alone, Job},
     fill::{Fill, FillHead, Reader, Role, Verdict},
-    lookup::Hit,
+    lookup::{self, Found, Hit},
     reason::{Bypass, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
-    rules::{Failure, vary},
+    rules::{Failure, Reuse, vary},
     server::unix_millis,
 };
 
@@ -31,7 +31,7 @@ impl Ask {
                 Role::First(fill) => return self.first(fill, stale, fwd).await,
                 Role::Waiter(fill) => {
                     let Some(reader) = fill.join(&proxy.store) else {
-                        return self.pass_empty(Bypass::CollapseLate).await;
+                        return self.late(&fill).await;
                     };
                     if let Some(answer) = self.waiter(&fill, reader, stale.as_ref(), fwd).await {
                         return answer;
@@ -42,6 +42,20 @@ impl Ask {
         }
         let fill = proxy.fills.alone(&key);
         self.first(fill, stale, fwd).await
+    }
+
+    /// The beginning has gone by: the store will have it soon, or only the origin has it.
+    async fn late(self, fill: &Fill) -> Answer {
+        if fill.is_nearly_over() {
+            fill.over().await;
+            let found = lookup::find(&self.worker.proxy.store, &self.target.key, &self.headers).await;
+            if let Found::Hit(hit) = found
+                && hit.head.policy.reuse(&self.asked, unix_millis()) == Reuse::Fresh
+            {
+                return self.fresh(&hit);
+            }
+        }
+        self.pass_empty(Bypass::CollapseLate).await
     }
 
     fn job(&self, fill: &Arc<Fill>, stale: Option<Hit>) -> Job {

@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use super::Ask;
 use crate::{
     body::{Kind, Passed},
-    head, keep,
+    keep,
     lookup::Hit,
     origin::{self, Payload},
     reason::{Bypass, Outcome},
@@ -117,9 +117,8 @@ impl Ask {
         };
         match admit::admit(&exchange, &proxy.config.cache) {
             Ok(policy) => {
-                let large = hit.object.body().is_none().then(|| hit.object.generation());
-                let metadata = head::encode(hit.head.status, &fields, &policy, received, large);
-                keep::freshen(proxy, &self.target.key, epoch, hit, metadata, &self.hints());
+                let new = keep::Fresh { fields: &fields, policy, received };
+                keep::freshen(proxy, &self.target.key, epoch, hit, &new, &self.hints());
             }
             Err(why) => {
                 self.worker.counters.not_stored.one(why);

@@ -171,7 +171,7 @@ fn the_admin_listener_wants_its_token() {
     let metrics = proxy.admin("GET", "/metrics").text();
     for line in [
         "picaflor_requests_total{outcome=\"miss\"} 2",
-        "picaflor_store_objects ",
+        "picaflor_store_capacity ",
         "# TYPE picaflor_stored_total counter",
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");

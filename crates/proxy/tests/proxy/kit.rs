@@ -184,6 +184,14 @@ impl Proxy {
         self.admin("POST", &format!("/purge?url={url}"))
     }
 
+    /// Whether the fast path answers.
+    pub(crate) fn fast(&self, path: &str) -> bool {
+        let count = || self.stats()["proxy"]["requests"]["hit-fast"].as_u64();
+        let before = count();
+        self.get(path);
+        count() > before
+    }
+
     /// `/stats`.
     pub(crate) fn stats(&self) -> serde_json::Value {
         serde_json::from_slice(&self.admin("GET", "/stats").body).unwrap()

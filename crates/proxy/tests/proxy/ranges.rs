@@ -1,6 +1,6 @@
 //! Parts of bodies, stored and arriving.
 
-use crate::kit::{Origin, Proxy, ok};
+use crate::kit::{Origin, Proxy, eventually, ok};
 
 fn letters(n: usize) -> Vec<u8> {
     (0..n).map(|i| b'a' + (i % 26) as u8).collect()
@@ -74,6 +74,7 @@ fn a_range_across_pieces_of_a_large_object() {
     let proxy = Proxy::before(&origin.url(), "");
     let whole = letters(2_000_000);
     assert!(proxy.get("/").body == whole);
+    eventually("it is stored", || proxy.stats()["proxy"]["stored"] == 1);
     for (first, last) in [(0, 0), (262_143, 262_144), (100_000, 1_500_000), (1_999_999, 1_999_999)] {
         let reply = proxy.get_with("/", &[&format!("range: bytes={first}-{last}")]);
         assert!(reply.is_hit() && reply.status() == 206 && reply.body == whole[first..=last], "{first}-{last}");
@@ -92,6 +93,7 @@ fn a_range_of_something_very_large_is_passed_on() {
     }
     assert!(proxy.get_with("/", &["range: bytes=0-3"]).cache().contains("detail=r"), "named");
     assert!(!proxy.get("/").is_hit());
+    eventually("it is stored", || proxy.stats()["proxy"]["stored"] == 1);
     let reply = proxy.get_with("/", &["range: bytes=0-3"]);
     assert!(reply.is_hit() && reply.text() == "abcd", "the whole was wanted, then: {reply:?}");
 }
