@@ -1,0 +1,211 @@
+//! `picaflor serve`: the proxy, until a signal stops it.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use picaflor_proxy::{
+    Config, Low, Server,
+    config::{LogFormat, LowOrigin, Size},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Failure;
+
+const EXAMPLES: &str = "\
+Examples:
+  A forward proxy for this machine, everything chosen:
+      picaflor serve
+      curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # miss
+      curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # Cache-Status: picaflor; hit
+
+  In front of a web server:
+      picaflor serve --origin http://127.0.0.1:8080 --listen 0.0.0.0:80
+
+  In front of two, by host:
+      picaflor serve --origin www.example.com=http://10.0.0.1:80 --origin img.example.com=http://10.0.0.2:80
+
+  On a disk of its own, with its own sizes:
+      picaflor serve --store /dev/nvme1n1 --memory 8GiB
+
+  See and empty:
+      curl -H \"Authorization: Bearer $(cat picaflor.store.token)\" http://127.0.0.1:3129/stats
+      curl -H \"Authorization: Bearer $(cat picaflor.store.token)\" -X POST \\
+           'http://127.0.0.1:3129/purge?url=http://example.com/'
+
+Signals:
+  TERM, INT  stop: no new connections, requests in progress finish (limits.drain), the store writes its checkpoint;
+             a second one exits at once, which costs what a crash costs: at most store.durability
+  USR1       open the access log anew, after rotation
+  HUP        ignored: a new configuration is taken by a restart, which is warm at once";
+
+/// Runs the caching proxy: forward for this machine, reverse for the origins given
+///
+/// With nothing else it listens on 127.0.0.1:3128 as a forward proxy, has its admin listener on 127.0.0.1:3129, and
+/// keeps its objects in picaflor.store in the current folder, with sizes chosen from the free disk and memory.
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES, after_help = "`picaflor serve --help` has examples.")]
+pub(crate) struct Serve {
+    /// Configuration file; flags win over it
+    #[arg(short, long, value_name = "FILE", env = "PICAFLOR_CONFIG")]
+    config: Option<PathBuf>,
+    /// Address for clients, repeatable [default: 127.0.0.1:3128]
+    #[arg(short, long, value_name = "IP:PORT")]
+    listen: Vec<SocketAddr>,
+    /// Origin for every host, or for one: [HOST=]http://HOST:PORT, repeatable
+    #[arg(short, long, value_name = "[HOST=]URL", value_parser = origin)]
+    origin: Vec<LowOrigin>,
+    /// Store: a file, made if absent, or a raw block device [default: picaflor.store]
+    #[arg(short, long, value_name = "PATH")]
+    store: Option<PathBuf>,
+    /// Bytes of the store [default: chosen from the free disk]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// Bytes of memory for the store [default: chosen from the memory available]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// What a crash may cost: none, every-put, or a time [default: 1s]
+    #[arg(long, value_name = "BOUND")]
+    durability: Option<String>,
+    /// Threads that serve [default: one a core]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Address of the admin listener [default: 127.0.0.1:3129]
+    #[arg(long, value_name = "IP:PORT")]
+    admin: Option<SocketAddr>,
+    /// Admin token [default: made, and kept beside the store]
+    #[arg(long, value_name = "TOKEN", env = "PICAFLOR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// Serve the origins only, forward for nobody
+    #[arg(long)]
+    no_forward: bool,
+    /// Access log: off, stdout or a file [default: off]
+    #[arg(long, value_name = "WHERE")]
+    log: Option<String>,
+    /// Its form: combined, squid or json [default: combined]
+    #[arg(long, value_name = "FORM", value_parser = log_format)]
+    log_format: Option<LogFormat>,
+}
+
+fn origin(text: &str) -> Result<LowOrigin, String> {
+    let (host, url) = match text.split_once("=http") {
+        Some((host, url)) => (Some(host.to_owned()), format!("http{url}")),
+        None => (None, text.to_owned()),
+    };
+    if url.starts_with("http://") {
+        Ok(LowOrigin { host, url })
+    } else {
+        Err("expected http://HOST:PORT or HOST=http://HOST:PORT".to_owned())
+    }
+}
+
+fn log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "combined" => Ok(LogFormat::Combined),
+        "squid" => Ok(LogFormat::Squid),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("expected combined, squid or json".to_owned()),
+    }
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let config = self.resolve()?;
+        print_choices(&config);
+        let server = Server::start(config.clone())?;
+        print_ready(&config, &server);
+        wait(server)
+    }
+
+    fn resolve(self) -> Result<Config, Failure> {
+        let file = match &self.config {
+            Some(path) => Low::read(path)?,
+            None => Low::default(),
+        };
+        let mut flags = Low { workers: self.workers, origin: self.origin, ..Low::default() };
+        flags.listen = (!self.listen.is_empty()).then_some(self.listen);
+        flags.store.path = self.store;
+        flags.store.capacity = self.capacity;
+        flags.store.memory = self.memory;
+        flags.store.durability = self.durability;
+        flags.admin.listen = self.admin;
+        flags.admin.token = self.token;
+        flags.forward.enabled = self.no_forward.then_some(false);
+        flags.log.to = self.log;
+        flags.log.format = self.log_format;
+        Ok(file.under(flags).resolve()?)
+    }
+}
+
+fn print_choices(config: &Config) {
+    let store = &config.store;
+    println!("store    {}, {}, memory {}", store.path.display(), store.capacity, store.memory);
+    println!("         a crash costs at most: {}", store.durability);
+    println!("workers  {}", config.workers);
+}
+
+fn print_ready(config: &Config, server: &Server) {
+    println!("receipt  {}", server.receipt());
+    if let Some(backend) = server.backend() {
+        println!("device   {backend}");
+    }
+    for address in server.addresses() {
+        println!("listen   {address}");
+    }
+    if config.forward.enabled {
+        let clients: Vec<_> = config.forward.clients.iter().map(ToString::to_string).collect();
+        println!("forward  for {}; CONNECT to {:?}", clients.join(", "), config.forward.connect_ports);
+    }
+    for origin in &config.origin {
+        println!("origin   {} <- {}", origin.url, origin.host.as_deref().unwrap_or("every host"));
+    }
+    let admin = server.admin_address();
+    match server.token_file().map(Path::display) {
+        Some(file) => println!("admin    {admin}, token in {file}"),
+        None => println!("admin    {admin}"),
+    }
+    if let Some(first) = server.addresses().first() {
+        println!();
+        println!("Try it twice, and look at Cache-Status:");
+        match config.origin.first() {
+            Some(origin) => {
+                let host = origin.host.as_ref().map(|host| format!("-H 'Host: {host}' ")).unwrap_or_default();
+                println!("  curl -sD- -o /dev/null {host}http://{first}/");
+            }
+            None => println!("  curl -sD- -o /dev/null -x http://{first} http://example.com/"),
+        }
+    }
+}
+
+/// Waits for signals; the first TERM or INT drains, the second exits.
+fn wait(server: Server) -> Result<(), Failure> {
+    let fail = |e: std::io::Error| Failure::Failed(format!("signals: {e}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+    runtime.block_on(async {
+        let mut term = signal(SignalKind::terminate()).map_err(fail)?;
+        let mut int = signal(SignalKind::interrupt()).map_err(fail)?;
+        let mut reopen = signal(SignalKind::user_defined1()).map_err(fail)?;
+        let mut hang_up = signal(SignalKind::hangup()).map_err(fail)?;
+        loop {
+            tokio::select! {
+                _ = term.recv() => break,
+                _ = int.recv() => break,
+                _ = reopen.recv() => server.reopen_log(),
+                _ = hang_up.recv() => eprintln!("picaflor: HUP: restart to take a new configuration"),
+            }
+        }
+        eprintln!("picaflor: stopping; once more to exit at once");
+        let stopping = tokio::task::spawn_blocking(move || server.stop());
+        tokio::select! {
+            stopped = stopping => match stopped {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(e)) => Err(Failure::Failed(format!("closing the store: {e}"))),
+                Err(e) => Err(Failure::Failed(e.to_string())),
+            },
+            _ = term.recv() => std::process::exit(1),
+            _ = int.recv() => std::process::exit(1),
+        }
+    })
+}

@@ -1,0 +1,125 @@
+//! The real binary: what it prints, its exit codes, its signals.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+fn picaflor(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picaflor"));
+    command.current_dir(folder).args(arguments);
+    command
+}
+
+fn output(folder: &Path, arguments: &[&str]) -> Output {
+    picaflor(folder, arguments).output().unwrap()
+}
+
+#[test]
+fn check_config_prints_what_a_file_comes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.toml"), "workers = 3\n[store]\ncapacity = \"1GiB\"\n").unwrap();
+    let done = output(folder.path(), &["check-config", "a.toml"]);
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(done.status.code(), Some(0));
+    assert!(text.contains("workers = 3") && text.contains("capacity = \"1GiB\"") && text.contains("drain = \"20s\""));
+    std::fs::write(folder.path().join("b.toml"), &text).unwrap();
+    assert_eq!(output(folder.path(), &["check-config", "b.toml"]).stdout, text.as_bytes(), "its output is a file");
+}
+
+#[test]
+fn check_config_names_the_line_and_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.toml"), "# mine\n[limits]\nidle_timout = \"5s\"\n").unwrap();
+    let done = output(folder.path(), &["check-config", "a.toml"]);
+    assert_eq!(done.status.code(), Some(2));
+    let text = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(text, "picaflor: a.toml:3: unknown key `idle_timout`; did you mean `idle_timeout`?\n");
+    assert_eq!(output(folder.path(), &["check-config", "none.toml"]).status.code(), Some(2));
+    assert_eq!(output(folder.path(), &["serve", "--origin", "ftp://x"]).status.code(), Some(2));
+}
+
+#[test]
+fn help_teaches() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = String::from_utf8(output(folder.path(), &["serve", "--help"]).stdout).unwrap();
+    for word in ["Examples:", "curl -x", "--origin", "Signals:", "USR1", "HUP"] {
+        assert!(text.contains(word), "{word}");
+    }
+}
+
+/// A running `serve`, and the addresses that it printed.
+struct Serve {
+    child: Child,
+    listen: String,
+    printed: String,
+}
+
+fn serve(folder: &Path) -> Serve {
+    let sizes = ["--capacity", "256MiB", "--memory", "64MiB", "--workers", "1"];
+    let arguments = [&["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &sizes[..]].concat();
+    let mut child = picaflor(folder, &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (mut listen, mut printed) = (String::new(), String::new());
+    for line in &mut lines {
+        let line = line.unwrap();
+        if let Some(address) = line.strip_prefix("listen   ") {
+            listen = address.to_owned();
+        }
+        printed.push_str(&line);
+        printed.push('\n');
+        if line.contains("Cache-Status") {
+            break;
+        }
+    }
+    std::thread::spawn(move || lines.for_each(drop));
+    Serve { child, listen, printed }
+}
+
+fn signal(child: &Child, name: &str) {
+    assert!(Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn serve_says_what_it_chose_and_stops_on_term() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut serve = serve(folder.path());
+    for word in [
+        "store    picaflor.store, 256MiB, memory 64MiB",
+        "receipt  ",
+        "forward  for 127.0.0.0/8",
+        "admin    127.0.0.1:",
+    ] {
+        assert!(serve.printed.contains(word), "{word} in\n{}", serve.printed);
+    }
+    let mut client = TcpStream::connect(&serve.listen).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).unwrap();
+    assert!(reply.starts_with("HTTP/1.1 421") && reply.contains("no-origin"), "{reply}");
+    signal(&serve.child, "HUP");
+    signal(&serve.child, "USR1");
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(serve.child.try_wait().unwrap().is_none(), "neither ends it");
+    let begun = Instant::now();
+    signal(&serve.child, "TERM");
+    assert_eq!(serve.child.wait().unwrap().code(), Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = serve(folder.path());
+    let other = tempfile::tempdir().unwrap();
+    let done = output(other.path(), &["serve", "-l", &first.listen, "--capacity", "256MiB", "--memory", "64MiB"]);
+    assert_eq!(done.status.code(), Some(1));
+    let text = String::from_utf8(done.stderr).unwrap();
+    assert!(text.contains(&format!("cannot listen on {}", first.listen)), "{text}");
+    signal(&first.child, "INT");
+    assert_eq!(first.child.wait().unwrap().code(), Some(0));
+}

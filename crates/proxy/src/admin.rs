@@ -1,0 +1,265 @@
+//! The admin listener: `/health` for anyone who can connect; `/metrics`, `/stats` and purging for who has the token.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `GET /health` | `ok` |
+//! | `GET /metrics` | Prometheus text |
+//! | `GET /stats` | JSON |
+//! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store |
+//! | `PURGE http://…` | the same |
+//!
+//! The token goes into `Authorization: Bearer …`. A browser never sends that by itself, so no web page can reach
+//! anything here through its user.
+
+use std::{
+    fs::OpenOptions,
+    io::{Read, Write},
+    net::TcpListener,
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::{
+    config::AdminConfig,
+    keep, key,
+    metrics::{self, Total},
+    server::{Proxy, StartError},
+};
+
+/// The configured token, the one in the token file, or a new one left there; and the file, if it counts.
+pub(crate) fn token(config: &AdminConfig) -> Result<(String, Option<PathBuf>), StartError> {
+    if let Some(token) = &config.token {
+        return Ok((token.clone(), None));
+    }
+    let path = &config.token_file;
+    let fail = |e| StartError::File(path.display().to_string(), e);
+    match OpenOptions::new().read(true).open(path) {
+        Ok(mut file) => {
+            let mut text = String::new();
+            file.read_to_string(&mut text).map_err(fail)?;
+            let token = text.trim().to_owned();
+            if token.len() >= 16 {
+                return Ok((token, Some(path.clone())));
+            }
+            let why = "holds no token of at least 16 characters; remove it to have one made";
+            Err(fail(std::io::Error::other(why)))
+        }
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let token: String = rand::random::<[u8; 24]>().iter().map(|b| format!("{b:02x}")).collect();
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(fail)?;
+            writeln!(file, "{token}").map_err(fail)?;
+            Ok((token, Some(path.clone())))
+        }
+        Err(e) => Err(fail(e)),
+    }
+}
+
+/// Serves until told to stop.
+pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::Receiver<bool>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return eprintln!("picaflor: admin: {e}"),
+    };
+    runtime.block_on(async {
+        let Ok(socket) = tokio::net::TcpListener::from_std(socket) else { return };
+        loop {
+            let accepted = tokio::select! {
+                accepted = socket.accept() => accepted,
+                _ = stopped.wait_for(|stop| *stop) => return,
+            };
+            let Ok((stream, _)) = accepted else {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            };
+            let proxy = proxy.clone();
+            tokio::spawn(async move {
+                let service = service_fn(move |request| {
+                    let proxy = proxy.clone();
+                    async move { Ok::<_, std::convert::Infallible>(answer(&proxy, request).await) }
+                });
+                let _ = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(Duration::from_secs(10))
+                    .max_buf_size(64 << 10)
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+        }
+    });
+}
+
+type Reply = Response<Text>;
+
+/// A body in one piece.
+pub(crate) struct Text(Option<Bytes>);
+
+impl http_body::Body for Text {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(http_body::Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_none()
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.0.as_ref().map_or(0, |bytes| bytes.len() as u64))
+    }
+}
+
+fn reply(status: StatusCode, kind: &'static str, text: String) -> Reply {
+    let mut reply = Response::new(Text(Some(Bytes::from(text))));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    reply.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
+}
+
+fn plain(status: StatusCode, text: &str) -> Reply {
+    reply(status, "text/plain; charset=utf-8", format!("{text}\n"))
+}
+
+async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Reply {
+    let uri = request.uri();
+    if request.method() == Method::GET && uri.path() == "/health" && uri.authority().is_none() {
+        return plain(StatusCode::OK, "ok");
+    }
+    if !authorized(proxy, &request) {
+        let mut reply = plain(StatusCode::UNAUTHORIZED, "send the admin token as `Authorization: Bearer TOKEN`");
+        reply.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return reply;
+    }
+    match (request.method().as_str(), uri.path()) {
+        ("GET", "/metrics") => {
+            let mut text = String::with_capacity(16 << 10);
+            Total(&proxy.counters).prometheus(&mut text);
+            let store = serde_json::to_value(proxy.store.stats()).unwrap_or_default();
+            metrics::walk("picaflor_store", &store, &mut text);
+            metrics::walk("picaflor_fill_buffered_bytes", &json!(proxy.fills.buffered()), &mut text);
+            metrics::walk("picaflor_uptime_seconds", &json!(proxy.started.elapsed().as_secs()), &mut text);
+            reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+        }
+        ("GET", "/stats") => {
+            let value = json!({
+                "proxy": Total(&proxy.counters).json(),
+                "fill_buffered_bytes": proxy.fills.buffered(),
+                "store": serde_json::to_value(proxy.store.stats()).unwrap_or_default(),
+                "receipt": serde_json::to_value(proxy.store.receipt()).unwrap_or_default(),
+                "uptime_seconds": proxy.started.elapsed().as_secs(),
+                "version": env!("CARGO_PKG_VERSION"),
+            });
+            reply(StatusCode::OK, "application/json", format!("{value:#}\n"))
+        }
+        ("PURGE", path) if path != "/purge" => purge(proxy, &wanted(&request)).await,
+        ("POST" | "PURGE", "/purge") => match uri.query().and_then(url_of) {
+            Some(url) => purge(proxy, &url).await,
+            None => plain(StatusCode::BAD_REQUEST, "say which: POST /purge?url=http://host/path"),
+        },
+        (_, "/metrics" | "/stats" | "/purge" | "/health") => plain(StatusCode::METHOD_NOT_ALLOWED, "another method"),
+        _ => plain(StatusCode::NOT_FOUND, "here are /health, /metrics, /stats and /purge"),
+    }
+}
+
+/// The URL of a PURGE request: absolute, or made of `Host` and path.
+fn wanted(request: &Request<Incoming>) -> String {
+    let uri = request.uri();
+    if uri.scheme().is_some() {
+        return uri.to_string();
+    }
+    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    format!("http://{host}{uri}")
+}
+
+async fn purge(proxy: &Proxy, url: &str) -> Reply {
+    let Ok(keys) = key::of_url(url) else {
+        return plain(StatusCode::BAD_REQUEST, "not an http:// URL");
+    };
+    let mut count = 0;
+    for key in keys {
+        match keep::invalidate(proxy, &key).await {
+            Ok(n) => count += n,
+            Err(e) => {
+                let text = format!("{}\n", json!({"url": url, "error": e.to_string()}));
+                return reply(StatusCode::INTERNAL_SERVER_ERROR, "application/json", text);
+            }
+        }
+    }
+    reply(StatusCode::OK, "application/json", format!("{}\n", json!({"url": url, "purged": count})))
+}
+
+/// The `url` parameter of a query, percent-decoding undone where it had to be encoded.
+fn url_of(query: &str) -> Option<String> {
+    let value = query.strip_prefix("url=").or_else(|| Some(query.split_once("&url=")?.1))?;
+    // A URL that was not encoded as a whole is taken as it is, its own `&` included.
+    if value.starts_with("http://") {
+        return Some(value.to_owned());
+    }
+    let value = value.split('&').next()?;
+    let mut out = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = |b: u8| char::from(b).to_digit(16);
+        match (first, tail) {
+            (b'%', [a, b, tail @ ..]) if hex(*a).is_some() && hex(*b).is_some() => {
+                out.push((hex(*a)? * 16 + hex(*b)?) as u8);
+                rest = tail;
+            }
+            _ => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+/// Compares in a time that does not tell how much was right.
+fn authorized(proxy: &Proxy, request: &Request<Incoming>) -> bool {
+    let given = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    let Some(given) = given.strip_prefix(b"Bearer ").or_else(|| given.strip_prefix(b"bearer ")) else { return false };
+    let token = proxy.token.as_bytes();
+    let differences = token.iter().zip(given).fold(0, |sum, (a, b)| sum | (a ^ b));
+    given.len() == token.len() && differences == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_of_a_query() {
+        assert_eq!(url_of("url=http://a/b?c=d&e=f").as_deref(), Some("http://a/b?c=d&e=f"));
+        assert_eq!(url_of("url=http%3A%2F%2Fa%2Fb%3Fc%26d").as_deref(), Some("http://a/b?c&d"));
+        assert_eq!(url_of("x=1&url=http%3a%2f%2fa%2f&y=2").as_deref(), Some("http://a/"));
+        assert_eq!(url_of("uri=http://a/"), None);
+    }
+
+    #[test]
+    fn a_token_is_made_once_and_only_its_owner_reads_it() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let token_file = folder.path().join("t");
+        let config = AdminConfig { listen: ([127, 0, 0, 1], 0).into(), token: None, token_file: token_file.clone() };
+        let (first, place) = token(&config).unwrap();
+        assert_eq!((first.len(), place), (48, Some(token_file.clone())));
+        assert_eq!(token(&config).unwrap().0, first);
+        assert_eq!(std::fs::metadata(&token_file).unwrap().permissions().mode() & 0o777, 0o600);
+        std::fs::write(&token_file, "short").unwrap();
+        assert!(token(&config).is_err());
+    }
+}

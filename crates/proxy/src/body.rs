@@ -1,0 +1,260 @@
+//! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, a fetch that is still
+//! arriving, or an origin's body passed on. It ends in a [`Guard`] that tells the connection and the access log.
+
+use picaflor::{Chunks, Object};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    ops::Range,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+use crate::{
+    conn::Conn,
+    fill::Reader,
+    log::Line,
+    reason::{Broken, OriginFailure, Outcome},
+    server::Worker,
+};
+
+/// Where the bytes come from.
+pub(crate) enum Kind {
+    /// No body.
+    Empty,
+    /// In memory.
+    Full(Bytes),
+    /// Parts of stored objects and of text between them, in order.
+    Pieces(Pieces),
+    /// A fetch in progress.
+    Fill(Box<Reader>),
+    /// An origin's body, passed on.
+    Origin(Box<Passed>),
+}
+
+/// A response body.
+pub(crate) struct Body {
+    kind: Kind,
+    guard: Guard,
+}
+
+impl Body {
+    pub(crate) fn new(kind: Kind, guard: Guard) -> Self {
+        Self { kind, guard }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = self.get_mut();
+        let next = match &mut this.kind {
+            Kind::Empty => None,
+            Kind::Full(bytes) => {
+                let bytes = std::mem::take(bytes);
+                if bytes.is_empty() { None } else { Some(Ok(bytes)) }
+            }
+            Kind::Pieces(pieces) => ready!(pieces.poll(cx)),
+            Kind::Fill(reader) => ready!(reader.poll(cx)),
+            Kind::Origin(passed) => ready!(passed.poll(cx, &this.guard.worker)),
+        };
+        Poll::Ready(match next {
+            Some(Ok(bytes)) => {
+                this.guard.sent += bytes.len() as u64;
+                Some(Ok(Frame::data(bytes)))
+            }
+            Some(Err(broken)) => Some(Err(broken)),
+            None => None,
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Empty => true,
+            Kind::Full(bytes) => bytes.is_empty(),
+            _ => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Empty => SizeHint::with_exact(0),
+            Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Pieces(pieces) => SizeHint::with_exact(pieces.left),
+            Kind::Fill(reader) => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+            Kind::Origin(passed) => http_body::Body::size_hint(&passed.incoming),
+        }
+    }
+}
+
+/// A part of a body.
+pub(crate) enum Piece {
+    Text(Bytes),
+    Stored(Object, Range<u64>),
+}
+
+type Reading = Pin<Box<dyn Future<Output = (Chunks, Option<Result<Bytes, picaflor::Error>>)> + Send>>;
+
+/// Parts in order, stored ones read piece by piece.
+pub(crate) struct Pieces {
+    queue: VecDeque<Piece>,
+    reading: Option<Reading>,
+    left: u64,
+}
+
+fn read_on(mut chunks: Chunks) -> Reading {
+    Box::pin(async move {
+        let next = chunks.next_async().await;
+        (chunks, next)
+    })
+}
+
+impl Pieces {
+    pub(crate) fn new(queue: VecDeque<Piece>) -> Self {
+        let left = queue
+            .iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => text.len() as u64,
+                Piece::Stored(_, range) => range.end - range.start,
+            })
+            .sum();
+        Self { queue, reading: None, left }
+    }
+
+    /// Bytes left.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// A range of one object.
+    pub(crate) fn stored(object: Object, range: Range<u64>) -> Self {
+        Self::new(VecDeque::from([Piece::Stored(object, range)]))
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        loop {
+            if let Some(reading) = &mut self.reading {
+                let (chunks, next) = ready!(reading.as_mut().poll(cx));
+                self.reading = None;
+                match next {
+                    Some(Ok(bytes)) => {
+                        self.reading = Some(read_on(chunks));
+                        self.left = self.left.saturating_sub(bytes.len() as u64);
+                        return Poll::Ready(Some(Ok(bytes)));
+                    }
+                    Some(Err(_)) => return Poll::Ready(Some(Err(Broken::Store))),
+                    None => {}
+                }
+            }
+            match self.queue.pop_front() {
+                Some(Piece::Text(text)) => {
+                    self.left = self.left.saturating_sub(text.len() as u64);
+                    return Poll::Ready(Some(Ok(text)));
+                }
+                Some(Piece::Stored(object, range)) => self.reading = Some(read_on(object.chunks(range))),
+                None if self.left > 0 => return Poll::Ready(Some(Err(Broken::Store))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+/// An origin's body with a limit on silence.
+pub(crate) struct Passed {
+    incoming: Incoming,
+    limit: Duration,
+    silence: Pin<Box<Sleep>>,
+}
+
+impl Passed {
+    pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
+        Self { incoming, limit, silence: Box::pin(tokio::time::sleep(limit)) }
+    }
+
+    /// The next piece of data; trailers are dropped.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Option<Result<Bytes, Broken>>> {
+        loop {
+            match http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    if let Ok(bytes) = frame.into_data() {
+                        self.silence.as_mut().reset(tokio::time::Instant::now() + self.limit);
+                        worker.counters.origin_bytes.add(bytes.len() as u64);
+                        return Poll::Ready(Some(Ok(bytes)));
+                    }
+                }
+                Poll::Ready(Some(Err(_))) => {
+                    worker.counters.failures.one(OriginFailure::Protocol);
+                    return Poll::Ready(Some(Err(Broken::Origin)));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    ready!(self.silence.as_mut().poll(cx));
+                    worker.counters.failures.one(OriginFailure::BodyTimeout);
+                    return Poll::Ready(Some(Err(Broken::Origin)));
+                }
+            }
+        }
+    }
+}
+
+/// What the access log wants to know of a request, gathered while it is answered; only made when the log is on.
+pub(crate) struct Record {
+    pub(crate) began: u64,
+    pub(crate) start: Instant,
+    pub(crate) method: String,
+    pub(crate) target: String,
+    pub(crate) url: String,
+    pub(crate) referer: String,
+    pub(crate) agent: String,
+    pub(crate) content_type: String,
+    pub(crate) status: u16,
+    pub(crate) outcome: Outcome,
+    pub(crate) detail: &'static str,
+}
+
+/// Runs when the body has been handed over, or dropped because the client left.
+pub(crate) struct Guard {
+    worker: Arc<Worker>,
+    conn: Arc<Conn>,
+    record: Option<Box<Record>>,
+    sent: u64,
+}
+
+impl Guard {
+    pub(crate) fn new(worker: Arc<Worker>, conn: Arc<Conn>, record: Option<Box<Record>>) -> Self {
+        Self { worker, conn, record, sent: 0 }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.conn.end_response();
+        self.worker.counters.sent_bytes.add(self.sent);
+        if let Some(record) = &self.record {
+            self.worker.log(&Line {
+                client: self.conn.client,
+                began: record.began,
+                took: u64::try_from(record.start.elapsed().as_millis()).unwrap_or(u64::MAX),
+                method: &record.method,
+                target: &record.target,
+                url: &record.url,
+                status: record.status,
+                bytes: self.sent,
+                referer: &record.referer,
+                agent: &record.agent,
+                content_type: &record.content_type,
+                outcome: record.outcome,
+                detail: record.detail,
+            });
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! What the proxy can be told. Parse low, resolve high: a file and the flags become one [`Low`], in which
+//! everything is optional and the later source wins; [`Low::resolve`] fills in defaults, looks at the machine
+//! where a size was not given, refuses what cannot work, and yields the [`Config`] that the proxy runs with.
+//!
+//! Every key of the file is a field of a `Low…` struct, with the same name; `check-config` prints the resolved
+//! configuration in the same form, so its output is a valid file.
+
+mod file;
+mod machine;
+mod units;
+
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+pub use file::ConfigError;
+pub use units::{Size, Span};
+
+macro_rules! low {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),+ $(,)? })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct $name { $($(#[$field_doc])* pub $field: Option<$kind>),+ }
+
+        impl $name {
+            fn under(self, over: Self) -> Self {
+                Self { $($field: over.$field.or(self.$field)),+ }
+            }
+        }
+    )+};
+}
+
+low! {
+    /// `[store]`.
+    LowStore {
+        /// File or raw block device; default `picaflor.store` in the current folder.
+        path: PathBuf,
+        /// Device bytes; default chosen from the free space.
+        capacity: Size,
+        /// Memory bytes; default chosen from the memory available.
+        memory: Size,
+        /// `none`, `every-put`, or the longest time that a crash may cost; default `1s`.
+        durability: String,
+    }
+    /// `[admin]`.
+    LowAdmin {
+        /// Default `127.0.0.1:3129`.
+        listen: SocketAddr,
+        /// The secret itself; default: made at start and kept in `token_file`.
+        token: String,
+        /// Default: the store's path with `.token` added.
+        token_file: PathBuf,
+    }
+    /// `[forward]`.
+    LowForward {
+        /// Default true.
+        enabled: bool,
+        /// Networks whose clients may go through the proxy; default loopback only.
+        clients: Vec<IpNet>,
+        /// Ports that CONNECT may reach; default 443.
+        connect_ports: Vec<u16>,
+    }
+    /// `[cache]`.
+    LowCache {
+        /// Default true.
+        enabled: bool,
+        /// Largest body stored; default a sixteenth of the store.
+        max_object: Size,
+        /// Share of a response's age at the origin that it stays fresh without an explicit lifetime; default 0.1.
+        heuristic_fraction: f64,
+        /// Longest heuristic lifetime; default 1 day.
+        heuristic_max: Span,
+        /// Lifetime of 404, 405, 410, 414 and 501 without an explicit one; default 10 s.
+        negative: Span,
+        /// How long past its lifetime a response may be served when the origin cannot be reached; default 1 hour.
+        disconnected_stale: Span,
+        /// Largest object fetched whole because a range of it was asked for; default 32 MiB.
+        range_whole_max: Size,
+        /// Store responses with `Set-Cookie` that do not say `public` or `s-maxage`; default false.
+        store_set_cookie: bool,
+        /// Most variants (`Vary`) kept of one URL; default 32.
+        max_variants: usize,
+        /// Bytes of a body that late comers can join, and that a slow reader may be behind; default 1 MiB.
+        collapse_window: Size,
+        /// How long a fetch waits for its slowest reader before it goes on without it; default 5 s.
+        collapse_patience: Span,
+        /// Bytes still fetched for the store when every client of a fetch has gone; default 64 MiB.
+        abandoned_max: Size,
+    }
+    /// `[limits]`.
+    LowLimits {
+        /// Client connections at one time, all workers together; default 20,000.
+        connections: usize,
+        /// Longest time from the first byte of a request head to its last; default 10 s.
+        header_timeout: Span,
+        /// Longest time between two requests on a connection; default 60 s.
+        idle_timeout: Span,
+        /// Longest time without progress while sending to a client; default 60 s.
+        send_timeout: Span,
+        /// Longest time to connect to an origin; default 5 s.
+        connect_timeout: Span,
+        /// Longest time from request to response head; default 60 s.
+        response_timeout: Span,
+        /// Longest time between two pieces of an origin's body; default 60 s.
+        body_timeout: Span,
+        /// Longest silence of a tunnel; default 10 min.
+        tunnel_timeout: Span,
+        /// How long idle origin connections are kept; default 30 s.
+        origin_idle_timeout: Span,
+        /// Idle connections kept to one origin, each worker; default 64.
+        origin_idle: usize,
+        /// How long a stop waits for requests in progress; default 20 s.
+        drain: Span,
+    }
+    /// `[log]`.
+    LowLog {
+        /// Default `combined`.
+        format: LogFormat,
+        /// `off`, `stdout` or a path; default `off`.
+        to: String,
+    }
+}
+
+/// The file and the flags, nothing resolved.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Low {
+    /// Addresses for clients; default `127.0.0.1:3128`.
+    pub listen: Option<Vec<SocketAddr>>,
+    /// Threads that serve; default one a core.
+    pub workers: Option<usize>,
+    /// `[store]`.
+    pub store: LowStore,
+    /// `[admin]`.
+    pub admin: LowAdmin,
+    /// `[forward]`.
+    pub forward: LowForward,
+    /// `[[origin]]`, any number.
+    pub origin: Vec<LowOrigin>,
+    /// `[cache]`.
+    pub cache: LowCache,
+    /// `[limits]`.
+    pub limits: LowLimits,
+    /// `[log]`.
+    pub log: LowLog,
+}
+
+/// `[[origin]]`: where requests of one host, or of every host, are fetched.
+#[derive(Debug, Clone, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct LowOrigin {
+    /// The host (and port) that clients ask for; absent: every host that no other origin has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// `http://HOST:PORT`.
+    pub url: String,
+}
+
+/// Form of a line of the access log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogFormat {
+    /// As Apache and nginx write it.
+    #[default]
+    Combined,
+    /// Squid's native form.
+    Squid,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What the proxy runs with.
+#[derive(Debug, Clone, Serialize)]
+pub struct Config {
+    /// Addresses for clients.
+    pub listen: Vec<SocketAddr>,
+    /// Threads that serve.
+    pub workers: usize,
+    /// The store.
+    pub store: StoreConfig,
+    /// The admin listener.
+    pub admin: AdminConfig,
+    /// Forward proxying.
+    pub forward: ForwardConfig,
+    /// Rules and bounds of caching.
+    pub cache: CacheConfig,
+    /// Time and size limits.
+    pub limits: LimitsConfig,
+    /// The access log.
+    pub log: LogConfig,
+    /// Reverse proxying; the one without a host is last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub origin: Vec<LowOrigin>,
+}
+
+/// See [`LowStore`].
+#[derive(Debug, Clone, Serialize)]
+pub struct StoreConfig {
+    /// File or device.
+    pub path: PathBuf,
+    /// Device bytes.
+    pub capacity: Size,
+    /// Memory bytes.
+    pub memory: Size,
+    /// `none`, `every-put` or a time.
+    pub durability: String,
+}
+
+/// See [`LowAdmin`].
+#[derive(Debug, Clone, Serialize)]
+pub struct AdminConfig {
+    /// Address.
+    pub listen: SocketAddr,
+    /// Never printed.
+    #[serde(skip)]
+    pub token: Option<String>,
+    /// Where a made token is kept.
+    pub token_file: PathBuf,
+}
+
+/// See [`LowForward`].
+#[derive(Debug, Clone, Serialize)]
+pub struct ForwardConfig {
+    /// Whether absolute-form requests and CONNECT are served.
+    pub enabled: bool,
+    /// Who may.
+    pub clients: Vec<IpNet>,
+    /// Where CONNECT may go.
+    pub connect_ports: Vec<u16>,
+}
+
+/// See [`LowCache`].
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)] // each field is described in LowCache
+pub struct CacheConfig {
+    pub enabled: bool,
+    pub max_object: Size,
+    pub heuristic_fraction: f64,
+    pub heuristic_max: Span,
+    pub negative: Span,
+    pub disconnected_stale: Span,
+    pub range_whole_max: Size,
+    pub store_set_cookie: bool,
+    pub max_variants: usize,
+    pub collapse_window: Size,
+    pub collapse_patience: Span,
+    pub abandoned_max: Size,
+}
+
+/// See [`LowLimits`].
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs)] // each field is described in LowLimits
+pub struct LimitsConfig {
+    pub connections: usize,
+    pub header_timeout: Span,
+    pub idle_timeout: Span,
+    pub send_timeout: Span,
+    pub connect_timeout: Span,
+    pub response_timeout: Span,
+    pub body_timeout: Span,
+    pub tunnel_timeout: Span,
+    pub origin_idle_timeout: Span,
+    pub origin_idle: usize,
+    pub drain: Span,
+}
+
+/// See [`LowLog`].
+#[derive(Debug, Clone, Serialize)]
+pub struct LogConfig {
+    /// Form of a line.
+    pub format: LogFormat,
+    /// `off`, `stdout` or a path.
+    pub to: String,
+}
+
+impl Low {
+    /// Both, with `over` winning where it speaks; origins of both are kept unless `over` has any.
+    pub fn under(self, over: Self) -> Self {
+        Self {
+            listen: over.listen.or(self.listen),
+            workers: over.workers.or(self.workers),
+            store: self.store.under(over.store),
+            admin: self.admin.under(over.admin),
+            forward: self.forward.under(over.forward),
+            origin: if over.origin.is_empty() { self.origin } else { over.origin },
+            cache: self.cache.under(over.cache),
+            limits: self.limits.under(over.limits),
+            log: self.log.under(over.log),
+        }
+    }
+
+    /// Defaults, the machine's sizes, and refusal of what cannot work.
+    pub fn resolve(self) -> Result<Config, ConfigError> {
+        let bad = |key: &str, why: String| Err(ConfigError::value(key, why));
+        let listen = self.listen.unwrap_or_else(|| vec![SocketAddr::from(([127, 0, 0, 1], 3128))]);
+        if listen.is_empty() {
+            return bad("listen", "at least one address is needed".into());
+        }
+        let workers = self.workers.unwrap_or_else(machine::cores);
+        if !(1..=1024).contains(&workers) {
+            return bad("workers", format!("{workers} is outside 1..=1024"));
+        }
+        let store = resolve_store(self.store)?;
+        let token_file = self.admin.token_file.unwrap_or_else(|| {
+            let mut path = store.path.clone().into_os_string();
+            path.push(".token");
+            path.into()
+        });
+        if self.admin.token.as_ref().is_some_and(|token| token.len() < 16) {
+            return bad("admin.token", "shorter than 16 characters can be guessed".into());
+        }
+        let admin = AdminConfig {
+            listen: self.admin.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 3129))),
+            token: self.admin.token,
+            token_file,
+        };
+        if admin.listen.port() != 0 && listen.contains(&admin.listen) {
+            return bad("admin.listen", format!("{} is also in listen", admin.listen));
+        }
+        let forward = ForwardConfig {
+            enabled: self.forward.enabled.unwrap_or(true),
+            clients: self.forward.clients.unwrap_or_else(units::loopback),
+            connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
+        };
+        let cache = resolve_cache(self.cache, store.capacity)?;
+        let log =
+            LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
+        let origin = resolve_origins(self.origin)?;
+        Ok(Config { listen, workers, store, admin, forward, cache, limits: resolve_limits(self.limits)?, log, origin })
+    }
+}
+
+fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
+    let path = low.path.unwrap_or_else(|| PathBuf::from("picaflor.store"));
+    let capacity = match low.capacity {
+        Some(size) => size,
+        None => machine::store_capacity(&path)?,
+    };
+    let memory = low.memory.unwrap_or_else(machine::store_memory);
+    let durability = low.durability.unwrap_or_else(|| "1s".into());
+    if !["none", "every-put"].contains(&durability.as_str()) && durability.parse::<Span>().is_err() {
+        return Err(ConfigError::value(
+            "store.durability",
+            format!("`{durability}` is not `none`, `every-put` or a time such as `1s`"),
+        ));
+    }
+    Ok(StoreConfig { path, capacity, memory, durability })
+}
+
+fn resolve_cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {
+    let heuristic_fraction = low.heuristic_fraction.unwrap_or(0.1);
+    if !(0.0..=1.0).contains(&heuristic_fraction) {
+        return Err(ConfigError::value("cache.heuristic_fraction", format!("{heuristic_fraction} is outside 0..=1")));
+    }
+    let collapse_window = low.collapse_window.unwrap_or(Size(1 << 20));
+    if collapse_window.0 < 64 << 10 {
+        return Err(ConfigError::value("cache.collapse_window", "less than 64 KiB".into()));
+    }
+    Ok(CacheConfig {
+        enabled: low.enabled.unwrap_or(true),
+        max_object: low.max_object.unwrap_or(Size(capacity.0 / 16)),
+        heuristic_fraction,
+        heuristic_max: low.heuristic_max.unwrap_or(Span::secs(86_400)),
+        negative: low.negative.unwrap_or(Span::secs(10)),
+        disconnected_stale: low.disconnected_stale.unwrap_or(Span::secs(3600)),
+        range_whole_max: low.range_whole_max.unwrap_or(Size(32 << 20)),
+        store_set_cookie: low.store_set_cookie.unwrap_or(false),
+        max_variants: low.max_variants.unwrap_or(32).clamp(1, 256),
+        collapse_window,
+        collapse_patience: low.collapse_patience.unwrap_or(Span::secs(5)),
+        abandoned_max: low.abandoned_max.unwrap_or(Size(64 << 20)),
+    })
+}
+
+fn resolve_limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
+    let limits = LimitsConfig {
+        connections: low.connections.unwrap_or(20_000),
+        header_timeout: low.header_timeout.unwrap_or(Span::secs(10)),
+        idle_timeout: low.idle_timeout.unwrap_or(Span::secs(60)),
+        send_timeout: low.send_timeout.unwrap_or(Span::secs(60)),
+        connect_timeout: low.connect_timeout.unwrap_or(Span::secs(5)),
+        response_timeout: low.response_timeout.unwrap_or(Span::secs(60)),
+        body_timeout: low.body_timeout.unwrap_or(Span::secs(60)),
+        tunnel_timeout: low.tunnel_timeout.unwrap_or(Span::secs(600)),
+        origin_idle_timeout: low.origin_idle_timeout.unwrap_or(Span::secs(30)),
+        origin_idle: low.origin_idle.unwrap_or(64),
+        drain: low.drain.unwrap_or(Span::secs(20)),
+    };
+    if limits.connections == 0 {
+        return Err(ConfigError::value("limits.connections", "0 would serve nobody".into()));
+    }
+    Ok(limits)
+}
+
+fn resolve_origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
+    let mut seen = HashSet::new();
+    let mut origins = Vec::new();
+    for origin in low {
+        let url: http::Uri =
+            origin.url.parse().map_err(|e| ConfigError::value("origin.url", format!("`{}`: {e}", origin.url)))?;
+        let plain = url.path() == "/" || url.path().is_empty();
+        if url.scheme_str() != Some("http") || url.host().is_none_or(str::is_empty) || !plain || url.query().is_some() {
+            return Err(ConfigError::value("origin.url", format!("`{}` is not http://HOST:PORT", origin.url)));
+        }
+        let mut host = None;
+        if let Some(name) = &origin.host {
+            let mut normal = Vec::new();
+            if crate::key::host(&mut normal, name.as_bytes()).is_err() {
+                return Err(ConfigError::value("origin.host", format!("`{name}` is not a host name")));
+            }
+            host = Some(String::from_utf8_lossy(&normal).into_owned());
+        }
+        if !seen.insert(host.clone()) {
+            let whom = host.unwrap_or_else(|| "every host".into());
+            return Err(ConfigError::value("origin", format!("two origins for {whom}")));
+        }
+        origins.push(LowOrigin { host, url: origin.url.trim_end_matches('/').to_owned() });
+    }
+    origins.sort_by_key(|origin| origin.host.is_none());
+    Ok(origins)
+}
+
+impl Config {
+    /// The configuration as a file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).unwrap_or_else(|e| format!("# {e}\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Sizes chosen from the machine when none were given: half of the free disk up to 16 GiB, a quarter of the
+//! available memory up to 2 GiB, one worker a core.
+
+use std::{fs, num::NonZero, path::Path};
+
+use super::{ConfigError, Size};
+
+/// Cores this process may use.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Of an existing store its own size, else chosen from what is free.
+pub(super) fn store_capacity(path: &Path) -> Result<Size, ConfigError> {
+    if let Ok(meta) = fs::metadata(path)
+        && meta.is_file()
+        && meta.len() > 0
+    {
+        return Ok(Size(meta.len()));
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let stat = rustix::fs::statvfs(folder).map_err(|e| {
+        ConfigError::value("store.path", format!("{}: {e}; name a folder that exists", folder.display()))
+    })?;
+    let free = stat.f_bavail * stat.f_frsize;
+    let size = (free / 2).min(16 << 30) >> 20 << 20;
+    if size < 64 << 20 {
+        return Err(ConfigError::value(
+            "store.capacity",
+            format!("only {} bytes are free in {}; name another folder with store.path", free, folder.display()),
+        ));
+    }
+    Ok(Size(size))
+}
+
+/// A quarter of what the machine, or the control group, has left.
+pub(super) fn store_memory() -> Size {
+    let available = fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        })
+        .map_or(1 << 30, |kib| kib << 10);
+    let group = fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse::<u64>().ok())
+        .unwrap_or(u64::MAX);
+    Size((available.min(group) / 4).clamp(64 << 20, 2 << 30) >> 20 << 20)
+}

@@ -1,0 +1,74 @@
+//! Sizes and times as written, errors with their line, defaults that are safe.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Low::parse("p.toml", text)?.resolve()
+}
+
+#[test]
+fn sizes_and_times_read_as_people_write_them() {
+    for (text, bytes) in [("0", 0), ("65536", 65536), ("4KiB", 4096), ("1.5 GiB", 3 << 29), ("2GB", 2_000_000_000)] {
+        assert_eq!(text.parse::<Size>(), Ok(Size(bytes)), "{text}");
+    }
+    for (text, millis) in [("500ms", 500), ("10s", 10_000), ("5 min", 300_000), ("1h", 3_600_000), ("0", 0)] {
+        assert_eq!(text.parse::<Span>().map(Span::millis), Ok(millis), "{text}");
+    }
+    for bad in ["", "x", "4 parsecs", "-1s", "10"] {
+        assert!(bad.parse::<Span>().is_err(), "{bad}");
+    }
+    assert_eq!(Size(3 << 30).to_string(), "3GiB");
+    assert_eq!(Size(1000).to_string(), "1000B");
+    assert_eq!(Span::secs(90).to_string(), "90s");
+}
+
+#[test]
+fn an_unknown_key_is_named_with_its_line_and_the_nearest_key() {
+    let e = parse("workers = 1\n\n[cache]\nnegativ = \"5s\"\n").unwrap_err();
+    assert_eq!(e.to_string(), "p.toml:4: unknown key `negativ`; did you mean `negative`?");
+    let e = parse("listn = []\n").unwrap_err();
+    assert_eq!(e.to_string(), "p.toml:1: unknown key `listn`; did you mean `listen`?");
+    let e = parse("[store]\npath = \"a\"\nzzzzzzzz = 1\n").unwrap_err();
+    assert_eq!(e.place, "p.toml:3");
+    assert!(e.why.contains("known here: path, capacity"), "{e}");
+}
+
+#[test]
+fn a_wrong_value_is_named_with_its_line() {
+    assert_eq!(parse("\nlisten = [\"nowhere\"]\n").unwrap_err().place, "p.toml:2");
+    assert_eq!(parse("[limits]\ndrain = \"soon\"\n").unwrap_err().place, "p.toml:2");
+    assert!(parse("[cache]\nheuristic_fraction = 7.0\n").unwrap_err().to_string().contains("outside 0..=1"));
+    for url in ["https://x", "x", "http://x/y", "http://x/?q"] {
+        let e = parse(&format!("[[origin]]\nurl = \"{url}\"\n")).unwrap_err();
+        assert!(e.place.starts_with("origin"), "{e}");
+    }
+    let twice =
+        "[[origin]]\nhost = \"A.example\"\nurl = \"http://x\"\n[[origin]]\nhost = \"a.example\"\nurl = \"http://y\"\n";
+    assert!(parse(twice).unwrap_err().why.contains("two origins"));
+}
+
+#[test]
+fn the_defaults_are_safe() {
+    let config = parse("").unwrap();
+    assert!(config.listen.iter().all(|a| a.ip().is_loopback()) && config.admin.listen.ip().is_loopback());
+    assert!(config.forward.clients.iter().all(|net| net.addr().is_loopback()));
+    assert_eq!(config.forward.connect_ports, [443]);
+    assert_eq!(config.log.to, "off");
+}
+
+#[test]
+fn the_resolved_configuration_is_a_valid_file() {
+    let text = "listen = [\"127.0.0.1:0\"]\n[[origin]]\nurl = \"http://127.0.0.1:8080\"\n[log]\nformat = \"json\"\n";
+    let config = parse(text).unwrap();
+    let again = parse(&config.to_toml()).unwrap();
+    assert_eq!(config.to_toml(), again.to_toml());
+    assert!(config.to_toml().contains("format = \"json\""));
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let file = Low::parse("p.toml", "workers = 3\n[cache]\nnegative = \"1s\"\n").unwrap();
+    let flags = Low { workers: Some(1), ..Low::default() };
+    let both = file.under(flags).resolve().unwrap();
+    assert_eq!((both.workers, both.cache.negative), (1, Span::secs(1)));
+}

@@ -1,0 +1,137 @@
+//! Sizes (`512 MiB`, `4GB`, `65536`) and times (`500ms`, `10s`, `5 min`, `1h`, `1d`) as people write them.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A number of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// A length of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+impl Span {
+    /// So many seconds.
+    pub const fn secs(n: u64) -> Self {
+        Self(Duration::from_secs(n))
+    }
+
+    /// Whole milliseconds.
+    pub fn millis(self) -> u64 {
+        u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
+
+fn split(text: &str) -> Option<(f64, String)> {
+    let text = text.trim();
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
+    let number = text[..at].replace('_', "").parse::<f64>().ok()?;
+    Some((number, text[at..].trim().to_ascii_lowercase()))
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is not a size such as `512 MiB` or `4GB`");
+        let (number, unit) = split(text).ok_or_else(bad)?;
+        let factor: u64 = match unit.as_str() {
+            "" | "b" => 1,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
+            "kb" => 1000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            "tb" => 1_000_000_000_000,
+            _ => return Err(bad()),
+        };
+        let bytes = number * factor as f64;
+        if bytes > 9e18 { Err(bad()) } else { Ok(Self(bytes as u64)) }
+    }
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is not a time such as `500ms`, `10s`, `5min`, `1h` or `1d`");
+        let (number, unit) = split(text).ok_or_else(bad)?;
+        let factor = match unit.as_str() {
+            "ms" => 1,
+            "s" => 1000,
+            "m" | "min" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            "" if number == 0.0 => 1,
+            _ => return Err(bad()),
+        };
+        let millis = number * f64::from(factor);
+        if millis > 3e14 { Err(bad()) } else { Ok(Self(Duration::from_millis(millis as u64))) }
+    }
+}
+
+fn show(f: &mut fmt::Formatter<'_>, n: u64, units: &[(&str, u64)]) -> fmt::Result {
+    let (name, factor) =
+        units.iter().copied().find(|(_, factor)| n >= *factor && n.is_multiple_of(*factor)).unwrap_or(("", 1));
+    write!(f, "{}{name}", n / factor)
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(f, self.0, &SIZES)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show(f, self.millis(), &TIMES)
+    }
+}
+
+macro_rules! textual {
+    ($name:ident, $expecting:literal, $integer:expr) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl de::Visitor<'_> for Visitor {
+                    type Value = $name;
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str($expecting)
+                    }
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                    fn visit_i64<E: de::Error>(self, n: i64) -> Result<$name, E> {
+                        let integer: fn(u64) -> Option<$name> = $integer;
+                        u64::try_from(n).ok().and_then(integer).ok_or_else(|| E::custom(concat!("not ", $expecting)))
+                    }
+                }
+                deserializer.deserialize_any(Visitor)
+            }
+        }
+    };
+}
+
+textual!(Size, "a size such as \"512 MiB\" or a number of bytes", |n| Some(Size(n)));
+textual!(Span, "a time such as \"10s\"", |n| (n == 0).then_some(Span::secs(0)));
+
+/// The networks of this machine alone.
+pub(super) fn loopback() -> Vec<IpNet> {
+    let v4 = Ipv4Net::new_assert([127, 0, 0, 0].into(), 8);
+    let v6 = Ipv6Net::new_assert(std::net::Ipv6Addr::LOCALHOST, 128);
+    vec![IpNet::V4(v4), IpNet::V6(v6)]
+}

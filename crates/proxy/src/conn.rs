@@ -1,0 +1,109 @@
+//! What the parts that share one client connection tell each other: the socket wrapper (`fast`), the service that
+//! hyper calls (`life`), the bodies that hyper sends (`body`), and the worker's sweep for connections that stand
+//! still (`listen`). All of it is flags; the connection belongs to one thread.
+
+use std::{
+    net::IpAddr,
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
+};
+
+/// What a connection is doing, as far as time limits are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Phase {
+    /// Between requests.
+    Idle = 0,
+    /// A request head has begun.
+    Head = 1,
+    /// The request is being answered; nothing is stuck in the socket.
+    Busy = 2,
+    /// The client does not take what we have for it.
+    Sending = 3,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    /// Who it is.
+    pub(crate) client: IpAddr,
+    /// Whether it may go through us to elsewhere.
+    pub(crate) may_forward: bool,
+    phase: AtomicU8,
+    since: AtomicU32,
+    response_done: AtomicBool,
+    hyper_for_good: AtomicBool,
+    ambiguous: AtomicBool,
+}
+
+impl Conn {
+    pub(crate) fn new(client: IpAddr, may_forward: bool, tick: u32) -> Self {
+        Self {
+            client,
+            may_forward,
+            phase: AtomicU8::new(Phase::Idle as u8),
+            since: AtomicU32::new(tick),
+            response_done: AtomicBool::new(true),
+            hyper_for_good: AtomicBool::new(false),
+            ambiguous: AtomicBool::new(false),
+        }
+    }
+
+    /// Enters a phase at the worker's tick (seconds).
+    #[inline]
+    pub(crate) fn enter(&self, phase: Phase, tick: u32) {
+        self.phase.store(phase as u8, Relaxed);
+        self.since.store(tick, Relaxed);
+    }
+
+    /// Enters a phase unless it is in it already: its beginning counts, not its latest moment.
+    pub(crate) fn enter_once(&self, phase: Phase, tick: u32) {
+        if self.phase.load(Relaxed) != phase as u8 {
+            self.enter(phase, tick);
+        }
+    }
+
+    /// The phase and the tick of its beginning, or of its latest progress.
+    pub(crate) fn phase(&self) -> (Phase, u32) {
+        let phase = match self.phase.load(Relaxed) {
+            0 => Phase::Idle,
+            1 => Phase::Head,
+            2 => Phase::Busy,
+            _ => Phase::Sending,
+        };
+        (phase, self.since.load(Relaxed))
+    }
+
+    /// A request goes to hyper.
+    pub(crate) fn begin_response(&self) {
+        self.response_done.store(false, Relaxed);
+    }
+
+    /// Its response body has been handed over or given up.
+    pub(crate) fn end_response(&self) {
+        self.response_done.store(true, Relaxed);
+    }
+
+    /// Whether hyper has nothing of ours left to send, once it has flushed.
+    pub(crate) fn response_done(&self) -> bool {
+        self.response_done.load(Relaxed)
+    }
+
+    /// The heads of later requests will not be looked at under hyper.
+    pub(crate) fn leave_to_hyper(&self) {
+        self.hyper_for_good.store(true, Relaxed);
+    }
+
+    /// Whether the connection should end with this response, so that every head is looked at.
+    pub(crate) fn is_last(&self) -> bool {
+        self.hyper_for_good.load(Relaxed)
+    }
+
+    /// The request has two lengths, of which hyper shows one.
+    pub(crate) fn mark_ambiguous(&self) {
+        self.ambiguous.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.ambiguous.load(Relaxed)
+    }
+}

@@ -1,0 +1,252 @@
+//! The task that asks the origin for a GET, for the sake of one request or of many.
+//!
+//! 1. Send, with our own conditions when something stale is stored.
+//! 2. Decide what the head means, and say so: confirmed, streaming, for one alone, server error, failed.
+//! 3. Streaming: each piece goes to the store and to the readers; at the end the response is stored.
+//!
+//! It runs on its own, so no client that leaves can end it; only when all have left, and much is still to come, does
+//! it stop. Whatever happens, the verdict is given and the fill is ended: nobody waits for ever.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+
+use crate::{
+    body::Passed,
+    fill::{Fill, FillHead, Verdict},
+    head::Index,
+    keep::{self, Fresh, Hints, Keeper},
+    key, lookup,
+    lookup::Hit,
+    origin,
+    reason::{Broken, NotStored},
+    rules::{
+        self, Policy,
+        admit::{self, Exchange},
+        validate, vary,
+    },
+    server::{Worker, unix_millis},
+    target::Target,
+};
+
+/// A GET to be made.
+pub(crate) struct Job {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) target: Arc<Target>,
+    /// The first request's end-to-end fields, without its conditions and ranges.
+    pub(crate) request: HeaderMap,
+    /// What is stored and needs confirmation.
+    pub(crate) stale: Option<Hit>,
+    pub(crate) fill: Arc<Fill>,
+    pub(crate) hints: Hints,
+    /// The request asked for a range; a body larger than `cache.range_whole_max` is then not fetched whole.
+    pub(crate) for_range: bool,
+}
+
+/// A response that only the first request may have.
+pub(crate) type Alone = oneshot::Receiver<Response<Incoming>>;
+
+/// Starts it.
+pub(crate) fn spawn(job: Job) -> Alone {
+    let (sender, receiver) = oneshot::channel();
+    job.worker.counters.fills.add(1);
+    tokio::spawn(async move {
+        let ending = Ending { worker: job.worker.clone(), target: job.target.clone(), fill: job.fill.clone() };
+        run(job, sender).await;
+        drop(ending);
+    });
+    receiver
+}
+
+/// Gives a verdict and an end where `run` did not come to it, and lets later requests begin anew.
+struct Ending {
+    worker: Arc<Worker>,
+    target: Arc<Target>,
+    fill: Arc<Fill>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.worker.proxy.fills.leave(&self.target.key, &self.fill);
+        self.fill.abandon();
+        self.worker.counters.fills_ended.add(1);
+    }
+}
+
+async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
+    let worker = job.worker.clone();
+    let epoch = worker.proxy.epochs.now(&job.target.key);
+    let mut headers = job.request.clone();
+    let conditional = job.stale.as_ref().is_some_and(|hit| validate::validators(&hit.fields(), &mut headers));
+    let mut sent = unix_millis();
+    let mut result = worker.pools.get(&job.target, &Method::GET, &headers).await;
+    if conditional
+        && let (Ok(response), Some(stale)) = (&result, &job.stale)
+        && response.status() == StatusCode::NOT_MODIFIED
+    {
+        if validate::confirms(&stale.fields(), response.headers()) {
+            return confirmed(&job, stale, response.headers(), epoch, sent);
+        }
+        // It confirms something we do not have.
+        sent = unix_millis();
+        result = worker.pools.get(&job.target, &Method::GET, &job.request).await;
+    }
+    let response = match result {
+        Ok(response) => response,
+        Err(failure) => {
+            worker.counters.failures.one(failure);
+            return job.fill.decide(Verdict::Failed(failure));
+        }
+    };
+    if job.stale.is_some() && rules::is_server_error(response.status()) {
+        job.fill.decide(Verdict::ServerError);
+        let _ = alone.send(response);
+        return;
+    }
+    match prepare(&job, &response, epoch, sent).await {
+        Ok(keeper) => {
+            let head = keeper.head().clone();
+            job.fill.decide(Verdict::Streaming(head.clone()));
+            stream(&job, response.into_body(), keeper).await;
+        }
+        Err(why) => {
+            worker.counters.not_stored.one(why);
+            if let Some(stale) = &job.stale {
+                // What was stored has been replaced by something that must not be.
+                let _ = worker.proxy.store.delete(&stale.key);
+            }
+            worker.proxy.remember_private(&job.fill.key, why);
+            job.fill.decide(Verdict::Alone(why));
+            let _ = alone.send(response);
+        }
+    }
+}
+
+/// The stored response lives on with the fields of the 304.
+fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64, sent: u64) {
+    let proxy = &job.worker.proxy;
+    let received = unix_millis();
+    let mut fields = stale.fields();
+    let mut new = not_modified.clone();
+    origin::strip_hop_by_hop(&mut new);
+    validate::freshen(&mut fields, &new);
+    fields.entry(header::DATE).or_insert_with(|| date(received));
+    let exchange = Exchange {
+        method: &Method::GET,
+        request: &job.request,
+        status: stale.head.status,
+        response: &fields,
+        sent,
+        received,
+        for_origin: job.target.side == key::Side::Reverse,
+    };
+    let policy = match admit::admit(&exchange, &proxy.config.cache) {
+        Ok(policy) => policy,
+        Err(why) => {
+            // The 304 forbids what was allowed: this answer is the last from it.
+            job.worker.counters.not_stored.one(why);
+            let _ = proxy.store.delete(&stale.key);
+            Policy { birth: received, lifetime: 0, no_cache: true, must_revalidate: true, ..stale.head.policy }
+        }
+    };
+    if policy.lifetime > 0 || !policy.no_cache {
+        let new = Fresh { fields: &fields, policy, received };
+        keep::freshen(proxy, &job.target.key, epoch, stale, &new, &job.hints);
+    }
+    let mut hit = stale.clone();
+    hit.head.policy = policy;
+    hit.head.received = received;
+    job.fill.decide(Verdict::Confirmed(hit, Arc::new(fields)));
+}
+
+/// Whether and how the response is stored.
+async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64) -> Result<Keeper, NotStored> {
+    let proxy = &job.worker.proxy;
+    let received = unix_millis();
+    let mut fields = response.headers().clone();
+    let len = http_body::Body::size_hint(response.body()).exact();
+    let exchange = Exchange {
+        method: &Method::GET,
+        request: &job.request,
+        status: response.status(),
+        response: &fields,
+        sent,
+        received,
+        for_origin: job.target.side == key::Side::Reverse,
+    };
+    let policy = admit::admit(&exchange, &proxy.config.cache)?;
+    let largest = if job.for_range { proxy.config.cache.range_whole_max } else { proxy.config.cache.max_object };
+    if len.is_some_and(|len| len > largest.0.min(proxy.config.cache.max_object.0)) {
+        return Err(NotStored::TooLarge);
+    }
+    let names = vary::names(&fields).ok_or(NotStored::VaryStar)?;
+    let values = vary::values(&names, &job.request);
+    let (key, variant) = if names.is_empty() {
+        (job.target.key.clone(), None)
+    } else {
+        let index = match lookup::index(&proxy.store, &job.target.key).await {
+            Some(index) if index.names == names => index,
+            _ => Index {
+                nonce: proxy.epochs.nonce(&job.target.key, epoch, &names),
+                names: names.clone(),
+                variants: vec![],
+            },
+        };
+        let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
+        (key::variant(&job.target.key, hash), Some((index, hash)))
+    };
+    origin::strip_hop_by_hop(&mut fields);
+    origin::add_via(&mut fields, &proxy.via);
+    fields.entry(header::DATE).or_insert_with(|| date(received));
+    let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values };
+    Ok(Keeper::new(job.worker.clone(), job.target.key.clone(), epoch, Arc::new(head), variant, &job.hints))
+}
+
+/// Body to store and readers.
+async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
+    let config = &job.worker.proxy.config;
+    let counters = &job.worker.counters;
+    let patience = config.cache.collapse_patience.0.max(Duration::from_millis(1));
+    let mut body = Passed::new(incoming, config.limits.body_timeout.0);
+    let mut unheard = 0;
+    let broken = loop {
+        let bytes = match std::future::poll_fn(|cx| body.poll(cx, &job.worker)).await {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(broken)) => break Some(broken),
+            None => break None,
+        };
+        let len = bytes.len() as u64;
+        keeper.add(&job.fill, &bytes).await;
+        if job.fill.is_crowded() {
+            counters.throttled.add(1);
+        }
+        let readers = job.fill.push(bytes, patience).await;
+        counters.left_behind.add(readers.dropped as u64);
+        unheard = if readers.left == 0 { unheard + len } else { 0 };
+        if readers.left == 0 && (!keeper.is_on() || unheard > config.cache.abandoned_max.0) {
+            break Some(Broken::Abandoned);
+        }
+    };
+    match broken {
+        Some(broken) => {
+            counters.not_stored.one(NotStored::Truncated);
+            job.fill.end(Err(broken), false);
+        }
+        None => {
+            let result = keeper.finish(&job.fill).await;
+            if let Err(why) = result {
+                counters.not_stored.one(why);
+            }
+            // New requests find the stored response; until now they could join.
+            job.worker.proxy.fills.leave(&job.target.key, &job.fill);
+            job.fill.end(Ok(()), result.is_ok());
+        }
+    }
+}
+
+/// A `Date` of our own, for origins that have none (RFC 9110 6.6.1).
+pub(crate) fn date(millis: u64) -> HeaderValue {
+    validate::text(httpdate::fmt_http_date(std::time::UNIX_EPOCH + Duration::from_millis(millis)))
+}

@@ -1,0 +1,322 @@
+//! Putting a response into the store while it arrives, and taking what is out of date out of it.
+//!
+//! A body that ends within [`SMALL`] bytes is gathered and put at once; a longer one goes into the store as a stream.
+//! Nothing here can fail a request: whatever the store says, the response goes on to the client, and the reason why
+//! it was not stored is counted.
+//!
+//! A purge or an unsafe request during a fetch must win over that fetch. Each URL belongs to one of [`STRIPES`]
+//! epochs; a fetch notes its epoch before it asks the origin, and stores its response, under the epoch's lock, only
+//! if the epoch is still the same. Invalidation moves the epoch on under the same lock and then deletes.
+
+use picaflor::{Error, Expiry, PutOptions, PutStream, Store};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header};
+use parking_lot::{Mutex, MutexGuard};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::{
+    config::CacheConfig,
+    fill::{Fill, FillHead},
+    head::{self, Index},
+    key, lookup,
+    lookup::Hit,
+    reason::NotStored,
+    rules::Policy,
+    server::{Proxy, Worker},
+};
+
+/// Longest body that is put in one piece.
+pub(crate) const SMALL: u64 = 64 << 10;
+
+const STRIPES: usize = 256;
+
+/// See the head of this file.
+pub(crate) struct Epochs {
+    seed: u64,
+    stripes: Vec<Mutex<u64>>,
+    indexes: Vec<tokio::sync::Mutex<()>>,
+}
+
+impl Epochs {
+    pub(crate) fn new() -> Self {
+        Self {
+            seed: rand::random(),
+            stripes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
+            indexes: (0..STRIPES).map(|_| tokio::sync::Mutex::new(())).collect(),
+        }
+    }
+
+    fn stripe(url_key: &[u8]) -> usize {
+        xxh3_64(url_key) as usize % STRIPES
+    }
+
+    /// The epoch of a URL now.
+    pub(crate) fn now(&self, url_key: &[u8]) -> u64 {
+        *self.stripes[Self::stripe(url_key)].lock()
+    }
+
+    /// The nonce of a new index of variants: the same for all fetches of a URL within an epoch, so that two that run
+    /// at one time agree, and never one that was in use before an invalidation or a restart.
+    pub(crate) fn nonce(&self, url_key: &[u8], epoch: u64, names: &[String]) -> u64 {
+        let text = [url_key, b"\n", names.join(",").as_bytes(), b"\n", &epoch.to_le_bytes()].concat();
+        xxh3_64_with_seed(&text, self.seed)
+    }
+
+    /// Holds the epoch still, if it is still `epoch`.
+    fn hold(&self, url_key: &[u8], epoch: u64) -> Option<MutexGuard<'_, u64>> {
+        let guard = self.stripes[Self::stripe(url_key)].lock();
+        (*guard == epoch).then_some(guard)
+    }
+}
+
+/// How a response is laid down.
+#[derive(Clone, Default)]
+pub(crate) struct Hints {
+    pub(crate) server: u32,
+    pub(crate) neighbour: Option<Bytes>,
+}
+
+impl Hints {
+    fn options(&self, metadata: Vec<u8>, expiry: Expiry) -> PutOptions {
+        PutOptions {
+            metadata: Bytes::from(metadata),
+            expiry,
+            server: self.server,
+            neighbour: self.neighbour.clone(),
+            no_wait: true,
+            ..PutOptions::default()
+        }
+    }
+}
+
+/// When a response is of no more use: never while it can be confirmed, else when nothing lets it be served stale.
+fn expiry(fields: &HeaderMap, policy: &Policy, config: &CacheConfig) -> Expiry {
+    if fields.contains_key(header::ETAG) || fields.contains_key(header::LAST_MODIFIED) {
+        return Expiry::Never;
+    }
+    let stale = policy.stale_if_error.unwrap_or(0).max(policy.stale_while_revalidate);
+    let until =
+        policy.birth.saturating_add(policy.lifetime).saturating_add(stale.max(config.disconnected_stale.millis()));
+    Expiry::At(until)
+}
+
+enum Way {
+    Gathering,
+    Stream(Box<PutStream>),
+    Off(NotStored),
+}
+
+/// One response on its way into the store.
+pub(crate) struct Keeper {
+    worker: Arc<Worker>,
+    url_key: Vec<u8>,
+    epoch: u64,
+    head: Arc<FillHead>,
+    /// Of the variant, when the response has `Vary`: the index it belongs to and its hash.
+    variant: Option<(Index, u128)>,
+    options: PutOptions,
+    len: u64,
+    way: Way,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        worker: Arc<Worker>,
+        url_key: Vec<u8>,
+        epoch: u64,
+        head: Arc<FillHead>,
+        variant: Option<(Index, u128)>,
+        hints: &Hints,
+    ) -> Self {
+        let metadata = head::encode(head.status, &head.fields, &head.policy, head.received, None);
+        let way = if metadata.len() > head::MAX { Way::Off(NotStored::HeadTooLarge) } else { Way::Gathering };
+        let expiry = expiry(&head.fields, &head.policy, &worker.proxy.config.cache);
+        let options = hints.options(metadata, expiry);
+        Self { worker, url_key, epoch, head, variant, options, len: 0, way }
+    }
+
+    /// The head, for the readers.
+    pub(crate) fn head(&self) -> &Arc<FillHead> {
+        &self.head
+    }
+
+    /// Takes the next piece, before it is pushed into the fill.
+    pub(crate) async fn add(&mut self, fill: &Fill, bytes: &Bytes) {
+        self.len += bytes.len() as u64;
+        if self.len > self.worker.proxy.config.cache.max_object.0 {
+            self.off(fill, NotStored::TooLarge);
+        }
+        if matches!(self.way, Way::Gathering) && self.len > SMALL {
+            self.open(fill).await;
+        }
+        if let Way::Stream(stream) = &mut self.way
+            && let Err(e) = stream.write_async(bytes.clone()).await
+        {
+            self.off(fill, refused(&e));
+        }
+    }
+
+    fn off(&mut self, fill: &Fill, why: NotStored) {
+        if !matches!(self.way, Way::Off(_)) {
+            self.way = Way::Off(why);
+            fill.give_up_storing();
+        }
+    }
+
+    async fn open(&mut self, fill: &Fill) {
+        // A stream may wait for the device: the origin waits with it, and readers have what arrived before.
+        let options = PutOptions { no_wait: false, ..self.options.clone() };
+        let stream = self.worker.proxy.store.put_stream(&self.head.key, self.head.len, options);
+        let (mut stream, before) = match (stream, fill.whole()) {
+            (Ok(stream), Some(before)) => (stream, before),
+            (Ok(_), None) => return self.off(fill, NotStored::StoreFailed),
+            (Err(e), _) => return self.off(fill, refused(&e)),
+        };
+        for piece in before {
+            if let Err(e) = stream.write_async(piece).await {
+                return self.off(fill, refused(&e));
+            }
+        }
+        self.way = Way::Stream(Box::new(stream));
+    }
+
+    /// Whether the body is still on its way into the store.
+    pub(crate) fn is_on(&self) -> bool {
+        !matches!(self.way, Way::Off(_))
+    }
+
+    /// The body is complete.
+    pub(crate) async fn finish(self, fill: &Fill) -> Result<(), NotStored> {
+        let Self { worker, url_key, epoch, head, variant, options, len, way } = self;
+        let proxy = worker.proxy.clone();
+        let indexes = proxy.epochs.indexes[Epochs::stripe(&url_key)].lock().await;
+        let old = lookup::index(&proxy.store, &url_key).await;
+        let max = proxy.config.cache.max_variants;
+        let (page, key) = (options.neighbour.clone(), head.key.clone());
+        match way {
+            Way::Off(why) => return Err(why),
+            Way::Gathering => {
+                let body = concat(&fill.whole().ok_or(NotStored::StoreFailed)?);
+                let durable = {
+                    let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
+                    let durable = proxy.store.put_async(&key, &body, &options);
+                    put_index(&proxy.store, &url_key, variant, old, max)?;
+                    durable
+                };
+                durable.await.map_err(|e| refused(&e))?;
+            }
+            // Its end may wait for the device.
+            Way::Stream(stream) => tokio::task::spawn_blocking({
+                let proxy = proxy.clone();
+                move || {
+                    let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
+                    stream.finish().map_err(|e| refused(&e))?;
+                    put_index(&proxy.store, &url_key, variant, old, max)
+                }
+            })
+            .await
+            .unwrap_or(Err(NotStored::StoreFailed))?,
+        }
+        drop(indexes);
+        if let Some(page) = page {
+            proxy.store.collocate(&page, &key);
+        }
+        proxy.forget_private(&fill.key);
+        worker.counters.stored.add(1);
+        worker.counters.stored_bytes.add(len);
+        Ok(())
+    }
+}
+
+/// Notes the new variant in the index, or drops the variants of an index that a plain response replaced.
+fn put_index(
+    store: &Store,
+    url_key: &[u8],
+    variant: Option<(Index, u128)>,
+    old: Option<Index>,
+    max: usize,
+) -> Result<(), NotStored> {
+    let mut gone = Vec::new();
+    match (variant, old) {
+        (None, None) => {}
+        (None, Some(old)) => gone = old.variants,
+        (Some((mut index, hash)), old) => {
+            match old {
+                Some(old) if old.nonce == index.nonce => index.variants = old.variants,
+                Some(old) => gone = old.variants,
+                None => {}
+            }
+            index.variants.retain(|known| *known != hash);
+            index.variants.push(hash);
+            let excess = index.variants.len().saturating_sub(max);
+            gone.extend(index.variants.drain(..excess));
+            let metadata = head::encode_index(&index).ok_or(NotStored::HeadTooLarge)?;
+            let options = PutOptions { metadata: metadata.into(), no_wait: true, ..PutOptions::default() };
+            store.put(url_key, b"", &options).map_err(|e| refused(&e))?;
+        }
+    }
+    for hash in gone {
+        let _ = store.delete(&key::variant(url_key, hash));
+    }
+    Ok(())
+}
+
+fn concat(pieces: &[Bytes]) -> Bytes {
+    match pieces {
+        [one] => one.clone(),
+        _ => {
+            let mut all = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+            pieces.iter().for_each(|piece| all.extend_from_slice(piece));
+            all.freeze()
+        }
+    }
+}
+
+fn refused(error: &Error) -> NotStored {
+    match error {
+        Error::Refused(_) | Error::Full { .. } => NotStored::StoreRefused,
+        _ => NotStored::StoreFailed,
+    }
+}
+
+/// What a 304, or a HEAD, made of a stored response.
+pub(crate) struct Fresh<'a> {
+    pub(crate) fields: &'a HeaderMap,
+    pub(crate) policy: Policy,
+    pub(crate) received: u64,
+}
+
+/// Writes the fields that a 304 brought: a small object anew, a large one's beside it.
+pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, new: &Fresh<'_>, hints: &Hints) {
+    let large = old.object.body().is_none().then(|| old.object.generation());
+    let metadata = head::encode(old.head.status, new.fields, &new.policy, new.received, large);
+    let Some(_held) = proxy.epochs.hold(url_key, epoch).filter(|_| metadata.len() <= head::MAX) else { return };
+    let options = hints.options(metadata, expiry(new.fields, &new.policy, &proxy.config.cache));
+    // Not waited for: what a crash takes is the confirmation, and the origin will give it again.
+    match old.object.body() {
+        Some(body) => drop(proxy.store.put_async(&old.key, &body, &options)),
+        None => drop(proxy.store.put_async(&key::newer_head(&old.key), b"", &options)),
+    }
+}
+
+/// Takes a URL, all its variants included, out of the store, and keeps fetches in progress from bringing it back.
+/// Says how many responses were there.
+pub(crate) async fn invalidate(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
+    proxy.fills.forget(url_key);
+    let _indexes = proxy.epochs.indexes[Epochs::stripe(url_key)].lock().await;
+    let found = lookup::object(&proxy.store, url_key).await;
+    let index = lookup::index(&proxy.store, url_key).await;
+    let mut epoch = proxy.epochs.stripes[Epochs::stripe(url_key)].lock();
+    *epoch += 1;
+    let mut count = usize::from(found.is_some() && index.is_none());
+    for hash in index.map(|index| index.variants).unwrap_or_default() {
+        let key = key::variant(url_key, hash);
+        count += usize::from(proxy.store.delete(&key)?);
+        proxy.store.delete(&key::newer_head(&key))?;
+    }
+    proxy.store.delete(&key::newer_head(url_key))?;
+    proxy.store.delete(url_key)?;
+    Ok(count)
+}

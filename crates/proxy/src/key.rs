@@ -1,0 +1,197 @@
+//! The key of a response in the store: the effective request URL, as text that `ls` can show.
+//!
+//! * forward: `http://host/path?query`
+//! * reverse: `origin://host/path?query`, where `host` is what the client asked for; a client that can choose any
+//!   `Host` in front of a catch-all origin can therefore never fill what forward clients will read.
+//! * a variant (`Vary`): the key of the URL, a line feed, and a hash of the selecting fields (see `variant`)
+//! * newer head fields of a large object: the key, a line feed, `head`
+//!
+//! The fast path and the slow path build keys with the same function, so they cannot disagree. Host names are
+//! lower-cased and `:80` is dropped; paths and queries are kept byte by byte.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
+
+/// How the client addressed the resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Absolute-form: the client knows it talks to a proxy.
+    Forward,
+    /// Origin-form: for the client we are the server.
+    Reverse,
+}
+
+/// Not a host, a port or a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BadKey;
+
+/// Longest key; longer URLs are passed through.
+pub(crate) const MAX: usize = 4096;
+
+/// Appends `authority` in its normal form, or says that it is none.
+pub(crate) fn host(out: &mut Vec<u8>, authority: &[u8]) -> Result<(), BadKey> {
+    let literal = authority.first() == Some(&b'[');
+    let (name, port) = if literal {
+        let end = authority.iter().position(|b| *b == b']').ok_or(BadKey)? + 1;
+        (&authority[..end], &authority[end..])
+    } else {
+        let end = authority.iter().position(|b| *b == b':').unwrap_or(authority.len());
+        authority.split_at(end)
+    };
+    if name.is_empty() || name.len() > 255 {
+        return Err(BadKey);
+    }
+    if literal {
+        let inner = std::str::from_utf8(&name[1..name.len() - 1]).map_err(|_| BadKey)?;
+        inner.parse::<std::net::Ipv6Addr>().map_err(|_| BadKey)?;
+    }
+    for &byte in name {
+        let fits = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_') || literal;
+        if !fits {
+            return Err(BadKey);
+        }
+        out.push(byte.to_ascii_lowercase());
+    }
+    match port {
+        [] | b":" | b":80" => Ok(()),
+        [b':', digits @ ..] if digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit) => {
+            let number = digits.iter().fold(0u32, |n, d| n * 10 + u32::from(d - b'0'));
+            match number {
+                80 => Ok(()),
+                1..=65535 => {
+                    out.extend_from_slice(port);
+                    Ok(())
+                }
+                _ => Err(BadKey),
+            }
+        }
+        _ => Err(BadKey),
+    }
+}
+
+/// Writes the key of a URL into `out`; returns where the normal form of the host lies in it.
+pub(crate) fn url(
+    out: &mut Vec<u8>,
+    side: Side,
+    authority: &[u8],
+    path: &[u8],
+) -> Result<std::ops::Range<usize>, BadKey> {
+    out.clear();
+    out.extend_from_slice(match side {
+        Side::Forward => b"http://",
+        Side::Reverse => b"origin://",
+    });
+    let start = out.len();
+    host(out, authority)?;
+    let end = out.len();
+    match path.first() {
+        Some(b'/') => {}
+        None | Some(b'?') => out.push(b'/'),
+        Some(_) => return Err(BadKey),
+    }
+    out.extend_from_slice(path);
+    if out.len() > MAX || path.iter().any(|b| *b <= b' ' || *b == b'#' || *b == 0x7f) {
+        return Err(BadKey);
+    }
+    Ok(start..end)
+}
+
+/// The keys that `text`, an `http://` URL, may be stored under.
+pub(crate) fn of_url(text: &str) -> Result<[Vec<u8>; 2], BadKey> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("origin://")).ok_or(BadKey)?;
+    let rest = rest.split('#').next().unwrap_or(rest);
+    let at = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (mut forward, mut reverse) = (Vec::new(), Vec::new());
+    url(&mut forward, Side::Forward, &rest.as_bytes()[..at], &rest.as_bytes()[at..])?;
+    url(&mut reverse, Side::Reverse, &rest.as_bytes()[..at], &rest.as_bytes()[at..])?;
+    Ok([forward, reverse])
+}
+
+/// Which variant `values` select. `nonce` belongs to one index of variants, so that variants whose index was
+/// dropped can never be found through a newer one.
+pub(crate) fn variant_hash<'a>(nonce: u64, values: impl Iterator<Item = &'a [u8]>) -> u128 {
+    let mut text = Vec::new();
+    for value in values {
+        text.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        text.extend_from_slice(value);
+    }
+    xxh3_128_with_seed(&text, nonce)
+}
+
+/// The key of a variant.
+pub(crate) fn variant(key: &[u8], hash: u128) -> Vec<u8> {
+    let mut suffix = String::with_capacity(33);
+    let _ = write!(suffix, "\n{hash:032x}");
+    [key, suffix.as_bytes()].concat()
+}
+
+/// The key of the newer head fields of a large object.
+pub(crate) fn newer_head(key: &[u8]) -> Vec<u8> {
+    [key, b"\nhead"].concat()
+}
+
+/// Placement: objects of one server are laid together.
+pub(crate) fn server(host: &[u8]) -> u32 {
+    (xxh3_64(host) as u32).max(1)
+}
+
+/// Placement: the key of the page that a `Referer` names, if it is on the same host.
+pub(crate) fn neighbour(side: Side, own_host: &[u8], referer: &[u8]) -> Option<Bytes> {
+    let rest = referer.strip_prefix(b"http://").or_else(|| referer.strip_prefix(b"https://"))?;
+    let rest = rest.split(|b| *b == b'#').next().unwrap_or(rest);
+    let at = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
+    let mut key = Vec::new();
+    let range = url(&mut key, side, &rest[..at], &rest[at..]).ok()?;
+    (&key[range] == own_host).then(|| Bytes::from(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(side: Side, authority: &str, path: &str) -> Result<String, BadKey> {
+        let mut out = Vec::new();
+        url(&mut out, side, authority.as_bytes(), path.as_bytes())?;
+        Ok(String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn equal_urls_have_equal_keys() {
+        let forms = ["http://A.example:80/x?y", "http://a.EXAMPLE/x?y", "http://a.example:/x?y#z"];
+        let keys: Vec<_> = forms.iter().map(|form| of_url(form).unwrap()).collect();
+        assert!(keys.iter().all(|key| *key == keys[0]));
+        assert_eq!(keys[0][0], b"http://a.example/x?y");
+        assert_eq!(keys[0][1], b"origin://a.example/x?y");
+        assert_eq!(built(Side::Forward, "a", "?q"), Ok("http://a/?q".into()));
+        assert_eq!(built(Side::Forward, "[::1]:8080", ""), Ok("http://[::1]:8080/".into()));
+    }
+
+    #[test]
+    fn what_is_no_host_is_refused() {
+        for bad in
+            ["", ":80", "a b", "a/b", "u@a", "a:x", "a:0", "a:65536", "a:999999", "[::1", "[zz]", "[::1]x", "a%20"]
+        {
+            assert_eq!(built(Side::Reverse, bad, "/"), Err(BadKey), "{bad}");
+        }
+        assert_eq!(built(Side::Reverse, "a", "/x y"), Err(BadKey));
+        assert_eq!(built(Side::Reverse, "a", "x"), Err(BadKey));
+    }
+
+    #[test]
+    fn variants_differ_by_values_and_by_index() {
+        let hash = |nonce, values: [&'static [u8]; 2]| variant_hash(nonce, values.into_iter());
+        let one = hash(1, [b"gzip", b""]);
+        assert_ne!(one, hash(1, [b"", b"gzip"]));
+        assert_ne!(one, hash(2, [b"gzip", b""]));
+        assert!(variant(b"k", one).starts_with(b"k\n"));
+    }
+
+    #[test]
+    fn a_neighbour_is_on_the_same_host() {
+        assert_eq!(neighbour(Side::Forward, b"a", b"http://A/page#top").as_deref(), Some(&b"http://a/page"[..]));
+        assert_eq!(neighbour(Side::Forward, b"b", b"http://a/page"), None);
+        assert_eq!(neighbour(Side::Forward, b"a", b"about:blank"), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! A caching HTTP/1.1 proxy, reverse and forward, on a picaflor store.
+//!
+//! [`Config`] says what it does, [`Server::start`] does it. Where to read:
+//!
+//! | what | where |
+//! |---|---|
+//! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
+//! | whether a response may be stored, reused, served stale | `rules` |
+//! | one fetch for many clients | `fill`, `fetch`, `life/collapse` |
+//! | what is written into the store | `key`, `head`, `keep` |
+//! | who may do what | `target`, `origin::Guard`, `admin` |
+//!
+//! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod body;
+pub mod config;
+mod conn;
+mod fast;
+mod fetch;
+mod fill;
+mod head;
+mod keep;
+mod key;
+mod life;
+mod listen;
+mod log;
+mod lookup;
+mod metrics;
+mod origin;
+mod range;
+mod reason;
+mod respond;
+mod rules;
+mod server;
+mod target;
+mod tunnel;
+
+pub use config::{Config, ConfigError, Low};
+pub use server::{Server, StartError};

@@ -1,0 +1,251 @@
+//! The life of a request that the fast path did not answer.
+//!
+//! 1. What is it for ([`Target`]), and may this client ask for it?
+//! 2. GET and HEAD without a body: look in the store. Fresh: answer. Stale: revalidate, or serve while revalidating.
+//! 3. Nothing there: fetch, together with everyone else who wants the same ([`collapse`]).
+//! 4. Everything else passes to the origin; after an unsafe method that succeeded, what was stored is invalid.
+//!
+//! Every way ends in an [`Answer`], whose `Cache-Status` says what happened and why.
+
+mod collapse;
+mod pass;
+
+use std::{sync::Arc, time::Instant};
+
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
+use hyper::body::Incoming;
+
+use crate::{
+    body::{Body, Guard, Record},
+    conn::Conn,
+    keep::Hints,
+    key::{self, Side},
+    lookup::{self, Found, Hit},
+    origin,
+    reason::{Bypass, Denied, Outcome},
+    respond::{Answer, Source, denied, respond},
+    rules::{Asked, Reuse, validate},
+    server::{Worker, unix_millis},
+    target::{self, Target},
+    tunnel,
+};
+
+/// A request on its way, without its body.
+pub(crate) struct Ask {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) conn: Arc<Conn>,
+    pub(crate) now: u64,
+    pub(crate) method: Method,
+    pub(crate) target: Arc<Target>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) asked: Asked,
+}
+
+/// Answers one request.
+pub(crate) async fn serve(worker: Arc<Worker>, conn: Arc<Conn>, request: Request<Incoming>) -> Response<Body> {
+    let start = Instant::now();
+    let record = worker.proxy.log.on().then(|| record(&request, start));
+    let answer = answer(&worker, &conn, request).await;
+    worker.counters.head_after(start.elapsed());
+    worker.counters.outcomes.one(answer.outcome);
+    let record = record.map(|mut record| {
+        let kind = answer.parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        record.content_type = kind.unwrap_or_default().to_owned();
+        record.status = answer.parts.status.as_u16();
+        record.outcome = answer.outcome;
+        record.detail = answer.detail;
+        record
+    });
+    let mut parts = answer.parts;
+    if conn.is_last() && answer.outcome != Outcome::Tunnel {
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    let guard = Guard::new(worker, conn, record);
+    Response::from_parts(parts, Body::new(answer.kind, guard))
+}
+
+fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
+    let field = |name| {
+        let value: Option<&HeaderValue> = request.headers().get(name);
+        String::from_utf8_lossy(value.map_or(b"", HeaderValue::as_bytes)).into_owned()
+    };
+    let target = request.uri().to_string();
+    let url = if target.starts_with('/') { format!("http://{}{target}", field(header::HOST)) } else { target.clone() };
+    Box::new(Record {
+        began: unix_millis(),
+        start,
+        method: request.method().to_string(),
+        target,
+        url,
+        referer: field(header::REFERER),
+        agent: field(header::USER_AGENT),
+        content_type: String::new(),
+        status: 0,
+        outcome: Outcome::Failed,
+        detail: "",
+    })
+}
+
+async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incoming>) -> Answer {
+    match check(worker, conn, &request) {
+        Err(why) => {
+            worker.counters.denials.one(why);
+            denied(why)
+        }
+        Ok(None) => tunnel::connect(worker, conn, request).await,
+        Ok(Some(target)) => {
+            let (parts, body) = request.into_parts();
+            let asked = Asked::of(&parts.headers);
+            let ask = Ask {
+                worker: worker.clone(),
+                conn: conn.clone(),
+                now: unix_millis(),
+                method: parts.method,
+                target: Arc::new(target),
+                headers: parts.headers,
+                asked,
+            };
+            match bypass(&ask, &body) {
+                Some(why) => ask.pass(body, why).await,
+                None => ask.cached().await,
+            }
+        }
+    }
+}
+
+/// `None` is a tunnel.
+fn check(worker: &Worker, conn: &Conn, request: &Request<Incoming>) -> Result<Option<Target>, Denied> {
+    let proxy = &worker.proxy;
+    target::method(request.method())?;
+    if conn.is_ambiguous() {
+        return Err(Denied::AmbiguousLength);
+    }
+    if came_through(request.headers(), &proxy.pseudonym) {
+        return Err(Denied::Loop);
+    }
+    if request.method() == Method::CONNECT {
+        return Ok(None);
+    }
+    let local = conn.client.is_loopback();
+    Target::of(request, &proxy.config, &proxy.origins, conn.may_forward, local).map(Some)
+}
+
+/// Whether our pseudonym stands in `Via`.
+fn came_through(headers: &HeaderMap, pseudonym: &str) -> bool {
+    headers.get_all(header::VIA).iter().any(|line| {
+        line.to_str().is_ok_and(|line| line.split(',').any(|hop| hop.split_whitespace().nth(1) == Some(pseudonym)))
+    })
+}
+
+/// Why the store is not asked.
+fn bypass(ask: &Ask, body: &Incoming) -> Option<Bypass> {
+    if !matches!(ask.method, Method::GET | Method::HEAD) {
+        return Some(Bypass::Method);
+    }
+    if !http_body::Body::is_end_stream(body) {
+        return Some(Bypass::RequestBody);
+    }
+    let has = |name| ask.headers.contains_key(name);
+    if has(header::IF_MATCH) || has(header::IF_UNMODIFIED_SINCE) {
+        return Some(Bypass::Precondition);
+    }
+    has(header::UPGRADE).then_some(Bypass::Upgrade)
+}
+
+impl Ask {
+    /// GET and HEAD: the store first.
+    async fn cached(self) -> Answer {
+        let found = lookup::find(&self.worker.proxy.store, &self.target.key, &self.headers).await;
+        match found {
+            Found::Hit(hit) => match hit.head.policy.reuse(&self.asked, self.now) {
+                Reuse::Fresh => self.fresh(&hit),
+                Reuse::StaleAccepted => self.stale(&hit, "max-stale"),
+                Reuse::StaleWhileRevalidate => {
+                    self.revalidate_behind(&hit);
+                    self.stale(&hit, "stale-while-revalidate")
+                }
+                Reuse::ValidateStale => self.forward(hit.key.clone(), Some(hit), "stale").await,
+                Reuse::ValidateRequest => self.forward(hit.key.clone(), Some(hit), "request").await,
+            },
+            Found::Nothing { variant: true, key } => self.forward(key, None, "vary-miss").await,
+            Found::Nothing { variant: false, key } => self.forward(key, None, "uri-miss").await,
+        }
+    }
+
+    async fn forward(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
+        if self.asked.directives.only_if_cached {
+            self.worker.counters.denials.one(Denied::OnlyIfCached);
+            return denied(Denied::OnlyIfCached);
+        }
+        if self.asked.directives.no_store {
+            return self.pass_empty(Bypass::RequestNoStore).await;
+        }
+        if self.method == Method::HEAD {
+            return self.pass_head(stale, fwd).await;
+        }
+        self.fetch(key, stale, fwd).await
+    }
+
+    /// A fresh response from the store.
+    pub(crate) fn fresh(&self, hit: &Hit) -> Answer {
+        let ttl = hit.head.policy.remaining(self.now) / 1000;
+        let outcome = if hit.from_device { Outcome::HitDevice } else { Outcome::HitMemory };
+        let (parts, kind) =
+            respond(Source::stored(hit, self.now), &self.method, &self.headers, &format!("picaflor; hit; ttl={ttl}"));
+        Answer::new(parts, kind, outcome)
+    }
+
+    /// A stale response, with the reason why it is served.
+    pub(crate) fn stale(&self, hit: &Hit, why: &'static str) -> Answer {
+        let ttl = hit.head.policy.remaining(self.now).div_euclid(1000);
+        let status = format!("picaflor; hit; ttl={ttl}; detail={why}");
+        let (parts, kind) = respond(Source::stored(hit, self.now), &self.method, &self.headers, &status);
+        Answer::new(parts, kind, Outcome::HitStale).because(why)
+    }
+
+    /// The fields to ask the origin with: end-to-end ones, ours added.
+    pub(crate) fn outgoing(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        origin::strip_hop_by_hop(&mut headers);
+        headers.remove(header::EXPECT);
+        headers.insert(header::HOST, self.target.host_field.clone());
+        origin::add_via(&mut headers, &self.worker.proxy.via);
+        if self.target.side == Side::Reverse {
+            let earlier = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
+            let chain = match earlier {
+                Some(earlier) => format!("{earlier}, {}", self.conn.client),
+                None => self.conn.client.to_string(),
+            };
+            headers.insert("x-forwarded-for", validate::text(chain));
+            headers.insert("x-forwarded-proto", HeaderValue::from_static("http"));
+            headers.insert("x-forwarded-host", self.target.host_field.clone());
+        }
+        headers
+    }
+
+    /// The same without conditions and ranges: what everybody can use.
+    pub(crate) fn outgoing_for_all(&self) -> HeaderMap {
+        let mut headers = self.outgoing();
+        for name in validate::CONDITIONS {
+            headers.remove(name);
+        }
+        headers
+    }
+
+    /// Where the response is to lie.
+    pub(crate) fn hints(&self) -> Hints {
+        let referer = self.headers.get(header::REFERER).map(HeaderValue::as_bytes);
+        Hints {
+            server: key::server(self.target.host()),
+            neighbour: referer.and_then(|page| key::neighbour(self.target.side, self.target.host(), page)),
+        }
+    }
+
+    /// The origin's response head as the client gets it.
+    pub(crate) fn clean(&self, parts: &mut http::response::Parts) {
+        origin::strip_hop_by_hop(&mut parts.headers);
+        origin::add_via(&mut parts.headers, &self.worker.proxy.via);
+        parts.version = Version::HTTP_11;
+        parts.headers.entry(header::DATE).or_insert_with(|| crate::fetch::date(unix_millis()));
+    }
+}

@@ -1,0 +1,169 @@
+//! Fetching together: the first request that needs a URL starts the fetch, the others wait for its verdict and read
+//! what it brings; those it does not fit fetch for themselves.
+
+use std::sync::Arc;
+
+use http::{StatusCode, header};
+
+use super::Ask;
+use crate::{
+    fetch::{self, Alone, Job},
+    fill::{Fill, FillHead, Reader, Role, Verdict},
+    lookup::{self, Found, Hit},
+    reason::{Bypass, NotStored, OriginFailure, Outcome},
+    respond::{Answer, Source, failed, respond},
+    rules::{Failure, Reuse, vary},
+    server::unix_millis,
+};
+
+impl Ask {
+    /// A GET that the store cannot answer as it is.
+    pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
+        let proxy = &self.worker.proxy;
+        let private = proxy.is_recently_private(&key);
+        let particular = crate::rules::validate::CONDITIONS.iter().any(|name| self.headers.contains_key(name));
+        if private && particular && stale.is_none() {
+            return self.pass_empty(Bypass::RecentlyPrivate).await;
+        }
+        let alone = private || self.headers.contains_key(header::AUTHORIZATION) || self.asked.directives.no_cache;
+        if !alone {
+            match proxy.fills.enter(&self.target.key, &key) {
+                Role::First(fill) => return self.first(fill, stale, fwd).await,
+                Role::Waiter(fill) => {
+                    let Some(reader) = fill.join(&proxy.store) else {
+                        return self.late(&fill).await;
+                    };
+                    if let Some(answer) = self.waiter(&fill, reader, stale.as_ref(), fwd).await {
+                        return answer;
+                    }
+                    self.worker.counters.bypasses.one(Bypass::CollapseMismatch);
+                }
+            }
+        }
+        let fill = proxy.fills.alone(&key);
+        self.first(fill, stale, fwd).await
+    }
+
+    /// The beginning has gone by: the store will have it soon, or only the origin has it.
+    async fn late(self, fill: &Fill) -> Answer {
+        if fill.is_nearly_over() {
+            fill.over().await;
+            let found = lookup::find(&self.worker.proxy.store, &self.target.key, &self.headers).await;
+            if let Found::Hit(hit) = found
+                && hit.head.policy.reuse(&self.asked, unix_millis()) == Reuse::Fresh
+            {
+                return self.fresh(&hit);
+            }
+        }
+        self.pass_empty(Bypass::CollapseLate).await
+    }
+
+    fn job(&self, fill: &Arc<Fill>, stale: Option<Hit>) -> Job {
+        Job {
+            worker: self.worker.clone(),
+            target: self.target.clone(),
+            request: self.outgoing_for_all(),
+            stale,
+            fill: fill.clone(),
+            hints: self.hints(),
+            for_range: self.headers.contains_key(header::RANGE),
+        }
+    }
+
+    /// `stale-while-revalidate`: unless somebody is at it already.
+    pub(crate) fn revalidate_behind(&self, hit: &Hit) {
+        if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key) {
+            drop(fetch::spawn(self.job(&fill, Some(hit.clone()))));
+        }
+    }
+
+    /// Runs the fetch and answers from it.
+    async fn first(self, fill: Arc<Fill>, stale: Option<Hit>, fwd: &'static str) -> Answer {
+        let Some(reader) = fill.join(&self.worker.proxy.store) else { return failed(OriginFailure::Protocol) };
+        let response = fetch::spawn(self.job(&fill, stale.clone()));
+        match fill.verdict().await {
+            Verdict::Streaming(head) => {
+                let status = format!("picaflor; fwd={fwd}; fwd-status={}; stored", head.status.as_u16());
+                self.arriving(&head, reader, false, &status, Outcome::Miss)
+            }
+            Verdict::Confirmed(hit, fields) => self.revalidated(&hit, &fields, fwd),
+            Verdict::Alone(NotStored::TooLarge) if self.headers.contains_key(header::RANGE) => {
+                drop(response);
+                self.pass_empty(Bypass::RangeTooLarge).await
+            }
+            Verdict::Alone(why) => self.alone(response, fwd, why.name()).await,
+            Verdict::ServerError => match &stale {
+                Some(hit) if self.survives(hit, Failure::ServerError) => self.stale(hit, "stale-if-error"),
+                _ => self.alone(response, fwd, "status").await,
+            },
+            Verdict::Failed(failure) => self.without_origin(stale.as_ref(), failure),
+            Verdict::Waiting => failed(OriginFailure::Protocol),
+        }
+    }
+
+    /// Answers from somebody else's fetch; `None` when it is not for this request.
+    async fn waiter(&self, fill: &Arc<Fill>, reader: Reader, stale: Option<&Hit>, fwd: &'static str) -> Option<Answer> {
+        match fill.verdict().await {
+            Verdict::Streaming(head) => {
+                let fits = vary::values(&head.names, &self.headers) == head.values;
+                let status = format!("picaflor; fwd={fwd}; fwd-status={}; collapsed", head.status.as_u16());
+                fits.then(|| self.arriving(&head, reader, true, &status, Outcome::Collapsed))
+            }
+            Verdict::Confirmed(hit, fields) => Some(self.revalidated(&hit, &fields, fwd)),
+            Verdict::ServerError => {
+                let hit = stale.filter(|hit| self.survives(hit, Failure::ServerError))?;
+                Some(self.stale(hit, "stale-if-error"))
+            }
+            // Asking again at once would end the same way.
+            Verdict::Failed(
+                failure @ (OriginFailure::Resolve
+                | OriginFailure::Connect
+                | OriginFailure::ConnectTimeout
+                | OriginFailure::ResponseTimeout
+                | OriginFailure::Forbidden),
+            ) => Some(self.without_origin(stale, failure)),
+            Verdict::Failed(_) | Verdict::Alone(_) | Verdict::Waiting => None,
+        }
+    }
+
+    fn arriving(&self, head: &FillHead, reader: Reader, shared: bool, status: &str, outcome: Outcome) -> Answer {
+        let source = Source::arriving(head, Box::new(reader), shared, unix_millis());
+        let (parts, kind) = respond(source, &self.method, &self.headers, status);
+        Answer::new(parts, kind, outcome)
+    }
+
+    fn revalidated(&self, hit: &Hit, fields: &http::HeaderMap, fwd: &str) -> Answer {
+        let now = unix_millis();
+        let ttl = hit.head.policy.remaining(now).div_euclid(1000);
+        let mut source = Source::stored(hit, now);
+        let age = source.fields.remove(header::AGE);
+        source.fields = fields.clone();
+        if let Some(age) = age {
+            source.fields.insert(header::AGE, age);
+        }
+        let status = format!("picaflor; fwd={fwd}; fwd-status={}; ttl={ttl}", StatusCode::NOT_MODIFIED.as_u16());
+        let (parts, kind) = respond(source, &self.method, &self.headers, &status);
+        Answer::new(parts, kind, Outcome::Revalidated)
+    }
+
+    /// A response that only this request may have.
+    async fn alone(&self, response: Alone, fwd: &str, why: &'static str) -> Answer {
+        match response.await {
+            Ok(response) => {
+                let mut answer = self.passed(response, fwd, why);
+                answer.outcome = Outcome::Miss;
+                answer
+            }
+            Err(_) => failed(OriginFailure::Protocol),
+        }
+    }
+
+    fn without_origin(&self, stale: Option<&Hit>, failure: OriginFailure) -> Answer {
+        match stale {
+            Some(hit) if failure != OriginFailure::Forbidden && self.survives(hit, Failure::Disconnected) => {
+                self.stale(hit, failure.name())
+            }
+            _ => failed(failure),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Requests that go to the origin past the store: methods other than GET and HEAD, requests with bodies, and those
+//! that may not or need not be stored.
+
+use std::sync::Arc;
+
+use http::{Method, Response, header};
+use hyper::body::Incoming;
+
+use super::Ask;
+use crate::{
+    body::{Kind, Passed},
+    keep,
+    lookup::Hit,
+    origin::{self, Payload},
+    reason::{Bypass, Outcome},
+    respond::{Answer, CACHE_STATUS, failed},
+    rules::{
+        self, Failure,
+        admit::{self, Exchange},
+        validate,
+    },
+    server::unix_millis,
+};
+
+impl Ask {
+    /// With the client's body.
+    pub(crate) async fn pass(self, body: Incoming, why: Bypass) -> Answer {
+        self.worker.counters.bypasses.one(why);
+        let request = match origin::request(&self.target, &self.method, self.outgoing(), Payload::Client(body)) {
+            Ok(request) => request,
+            Err(failure) => return failed(failure),
+        };
+        let result = self.worker.pools.send(&self.target, request).await;
+        let fwd = if why == Bypass::Method { "method" } else { "bypass" };
+        match result {
+            Ok(response) => {
+                if rules::invalidates(&self.method, response.status()) {
+                    self.invalidate(&response).await;
+                }
+                self.passed(response, fwd, why.name())
+            }
+            Err(failure) => {
+                self.worker.counters.failures.one(failure);
+                failed(failure)
+            }
+        }
+    }
+
+    /// Without a body.
+    pub(crate) async fn pass_empty(self, why: Bypass) -> Answer {
+        self.worker.counters.bypasses.one(why);
+        match self.worker.pools.get(&self.target, &self.method, &self.outgoing()).await {
+            Ok(response) => self.passed(response, "bypass", why.name()),
+            Err(failure) => {
+                self.worker.counters.failures.one(failure);
+                failed(failure)
+            }
+        }
+    }
+
+    /// HEAD that nothing fresh answers. What it brings updates or drops the stored response (RFC 9111 4.3.5).
+    pub(crate) async fn pass_head(self, stale: Option<Hit>, fwd: &'static str) -> Answer {
+        let sent = unix_millis();
+        match self.worker.pools.get(&self.target, &self.method, &self.outgoing()).await {
+            Ok(response) => {
+                if let Some(hit) = &stale
+                    && response.status() == http::StatusCode::OK
+                {
+                    self.update_from_head(hit, &response, sent);
+                }
+                let mut answer = self.passed(response, fwd, "");
+                answer.outcome = Outcome::Miss;
+                answer
+            }
+            Err(failure) => {
+                self.worker.counters.failures.one(failure);
+                match &stale {
+                    Some(hit) if self.survives(hit, Failure::Disconnected) => self.stale(hit, failure.name()),
+                    _ => failed(failure),
+                }
+            }
+        }
+    }
+
+    /// Whether a stale response may be served although the origin failed.
+    pub(crate) fn survives(&self, hit: &Hit, failure: Failure) -> bool {
+        hit.head.policy.survives(&self.asked, failure, &self.worker.proxy.config.cache, self.now)
+    }
+
+    fn update_from_head(&self, hit: &Hit, response: &Response<Incoming>, sent: u64) {
+        let proxy = &self.worker.proxy;
+        let mut fields = hit.fields();
+        let new = response.headers();
+        let same = |name: &http::HeaderName| new.get(name).is_none_or(|value| fields.get(name) == Some(value));
+        let len = new.get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()?.parse::<u64>().ok());
+        let unchanged =
+            same(&header::ETAG) && same(&header::LAST_MODIFIED) && len.is_none_or(|len| len == hit.object.len());
+        if !unchanged {
+            let _ = proxy.store.delete(&hit.key);
+            return;
+        }
+        let epoch = proxy.epochs.now(&self.target.key);
+        let mut new = new.clone();
+        origin::strip_hop_by_hop(&mut new);
+        validate::freshen(&mut fields, &new);
+        let received = unix_millis();
+        fields.entry(header::DATE).or_insert_with(|| crate::fetch::date(received));
+        let request = &self.headers;
+        let exchange = Exchange {
+            method: &Method::GET,
+            request,
+            status: hit.head.status,
+            response: &fields,
+            sent,
+            received,
+            for_origin: self.target.side == crate::key::Side::Reverse,
+        };
+        match admit::admit(&exchange, &proxy.config.cache) {
+            Ok(policy) => {
+                let new = keep::Fresh { fields: &fields, policy, received };
+                keep::freshen(proxy, &self.target.key, epoch, hit, &new, &self.hints());
+            }
+            Err(why) => {
+                self.worker.counters.not_stored.one(why);
+                let _ = proxy.store.delete(&hit.key);
+            }
+        }
+    }
+
+    /// The origin's response, passed on.
+    pub(crate) fn passed(&self, response: Response<Incoming>, fwd: &str, detail: &'static str) -> Answer {
+        let (mut parts, body) = response.into_parts();
+        self.clean(&mut parts);
+        let mut status = format!("picaflor; fwd={fwd}; fwd-status={}", parts.status.as_u16());
+        if !detail.is_empty() {
+            status.push_str("; detail=");
+            status.push_str(detail);
+        }
+        parts.headers.append(&CACHE_STATUS, validate::text(status));
+        let kind = if self.method == Method::HEAD {
+            Kind::Empty
+        } else {
+            Kind::Origin(Box::new(Passed::new(body, self.worker.proxy.config.limits.body_timeout.0)))
+        };
+        Answer::new(parts, kind, Outcome::Bypass).because(detail)
+    }
+
+    async fn invalidate(&self, response: &Response<Incoming>) {
+        let proxy = &self.worker.proxy;
+        let mut keys = vec![self.target.key.clone()];
+        for name in [header::LOCATION, header::CONTENT_LOCATION] {
+            keys.extend(response.headers().get(name).and_then(|value| self.target.sibling(value)));
+        }
+        keys.dedup();
+        for key in keys {
+            // A store that cannot delete has stopped: it will not bring the response back either.
+            let _ = keep::invalidate(&Arc::clone(proxy), &key).await;
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! One worker: a thread with a single-threaded runtime, sockets of its own (`SO_REUSEPORT`, so the kernel spreads
+//! connections), and every connection that it accepted until it ends.
+//!
+//! Time limits of connections cost nothing per request: a connection notes what it is doing and since when
+//! ([`crate::conn`]), and once a second the worker ends those that have done it for too long.
+
+use std::{
+    collections::HashMap,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+use hyper::{body::Incoming, server::conn::http1, service::Service};
+use parking_lot::Mutex;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use tokio::{net::TcpStream, sync::watch, task::AbortHandle};
+
+use crate::{
+    body::Body,
+    conn::{Conn, Phase},
+    fast::FastIo,
+    life,
+    server::{Clock, Proxy, StartError, Worker},
+};
+
+/// Binds one address.
+pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<TcpListener, StartError> {
+    let attempt = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        if shared {
+            socket.set_reuse_port(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&SockAddr::from(address))?;
+        socket.listen(4096)?;
+        Ok(socket.into())
+    };
+    attempt().map_err(|e| StartError::Listen(address, e))
+}
+
+/// Binds every address once for each worker; port 0 becomes one and the same port.
+pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Vec<TcpListener>>, StartError> {
+    let mut all: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+    for &address in addresses {
+        let mut actual = address;
+        for (n, sockets) in all.iter_mut().enumerate() {
+            if n == 0 {
+                // The first one alone, so that another program's socket on this address is noticed.
+                drop(bind(address, false)?);
+            }
+            let socket = bind(actual, true)?;
+            actual = socket.local_addr().map_err(|e| StartError::Listen(address, e))?;
+            sockets.push(socket);
+        }
+    }
+    Ok(all)
+}
+
+/// The connections of a worker.
+#[derive(Default)]
+struct Open {
+    next: u64,
+    by_number: HashMap<u64, (Arc<Conn>, Option<AbortHandle>)>,
+}
+
+type Connections = Arc<Mutex<Open>>;
+
+/// Runs a worker until it is told to stop and has drained.
+pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, stopped: watch::Receiver<bool>) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(e) => return eprintln!("picaflor: worker {number}: {e}"),
+    };
+    let counters = proxy.counters[number].clone();
+    runtime.block_on(async {
+        let worker = Arc::new(Worker::new(proxy, counters));
+        let connections = Connections::default();
+        let limit = worker.proxy.config.limits.connections.div_ceil(worker.proxy.config.workers);
+        let accepting: Vec<_> = sockets
+            .into_iter()
+            .filter_map(|socket| tokio::net::TcpListener::from_std(socket).ok())
+            .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), limit, stopped.clone())))
+            .collect();
+        let ticking = tokio::spawn(tick(worker.clone(), connections.clone()));
+        let mut stop = stopped;
+        let _ = stop.wait_for(|stop| *stop).await;
+        accepting.iter().for_each(tokio::task::JoinHandle::abort);
+        let drained = async {
+            while !connections.lock().by_number.is_empty() || worker.fills_running() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = tokio::time::timeout(worker.proxy.config.limits.drain.0, drained).await;
+        ticking.abort();
+        worker.flush_log();
+    });
+}
+
+async fn accept(
+    worker: Arc<Worker>,
+    socket: tokio::net::TcpListener,
+    connections: Connections,
+    limit: usize,
+    stopped: watch::Receiver<bool>,
+) {
+    loop {
+        if connections.lock().by_number.len() >= limit {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        }
+        match socket.accept().await {
+            Ok((stream, peer)) => begin(&worker, stream, peer, &connections, stopped.clone()),
+            // Out of descriptors, or the client left already: others may still be served.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+fn begin(
+    worker: &Arc<Worker>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    connections: &Connections,
+    stopped: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    worker.counters.accepted.add(1);
+    let client = peer.ip().to_canonical();
+    let may_forward = worker.proxy.config.forward.clients.iter().any(|net| net.contains(&client));
+    let conn = Arc::new(Conn::new(client, may_forward, worker.clock.tick()));
+    let number = {
+        let mut open = connections.lock();
+        open.next += 1;
+        let number = open.next;
+        open.by_number.insert(number, (conn.clone(), None));
+        number
+    };
+    let left = Left { worker: worker.clone(), connections: connections.clone(), number };
+    let task = tokio::spawn(serve(worker.clone(), conn, stream, left, stopped));
+    if let Some((_, abort)) = connections.lock().by_number.get_mut(&number) {
+        *abort = Some(task.abort_handle());
+    }
+}
+
+/// Takes the connection off the list when its task ends, however it ends.
+struct Left {
+    worker: Arc<Worker>,
+    connections: Connections,
+    number: u64,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.connections.lock().by_number.remove(&self.number);
+        self.worker.counters.closed.add(1);
+    }
+}
+
+struct Serve {
+    worker: Arc<Worker>,
+    conn: Arc<Conn>,
+}
+
+impl Service<http::Request<Incoming>> for Serve {
+    type Response = http::Response<Body>;
+    type Error = std::convert::Infallible;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
+        let answer = life::serve(self.worker.clone(), self.conn.clone(), request);
+        Box::pin(async move { Ok(answer.await) })
+    }
+}
+
+async fn serve(
+    worker: Arc<Worker>,
+    conn: Arc<Conn>,
+    stream: TcpStream,
+    left: Left,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let io = FastIo::new(stream, worker.clone(), conn.clone());
+    let connection = http1::Builder::new()
+        .header_read_timeout(None)
+        .max_buf_size(64 << 10)
+        .serve_connection(io, Serve { worker, conn })
+        .with_upgrades();
+    let mut connection = std::pin::pin!(connection);
+    let stop = async {
+        let _ = stopped.wait_for(|stop| *stop).await;
+    };
+    tokio::select! {
+        biased;
+        _ = connection.as_mut() => {}
+        () = stop => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+    }
+    drop(left);
+}
+
+/// The clock, the log, and the time limits.
+async fn tick(worker: Arc<Worker>, connections: Connections) {
+    let limits = &worker.proxy.config.limits;
+    let seconds = |span: crate::config::Span| u32::try_from(span.0.as_secs().max(1)).unwrap_or(u32::MAX);
+    let (head, idle, send) =
+        (seconds(limits.header_timeout), seconds(limits.idle_timeout), seconds(limits.send_timeout));
+    let mut last = 0;
+    loop {
+        tokio::time::sleep(Clock::STEP).await;
+        worker.clock.set();
+        let now = worker.clock.tick();
+        if now == last {
+            continue;
+        }
+        last = now;
+        worker.flush_log();
+        let late = |conn: &Conn| {
+            let (phase, since) = conn.phase();
+            let limit = match phase {
+                Phase::Idle => idle,
+                Phase::Head => head,
+                Phase::Sending => send,
+                Phase::Busy => return false,
+            };
+            now.saturating_sub(since) > limit
+        };
+        // Collected first: ending a task takes its connection off the list.
+        let ended: Vec<_> = {
+            let open = connections.lock();
+            open.by_number.values().filter(|(conn, _)| late(conn)).filter_map(|(_, abort)| abort.clone()).collect()
+        };
+        for abort in ended {
+            worker.counters.timed_out.add(1);
+            abort.abort();
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Finding what may answer a request: the response stored under its URL, or, where that is an index of variants,
+//! the variant that the request's fields select. Memory is asked first and answers at once; only the device is
+//! waited for. A store that fails is a store that has nothing.
+
+use http::HeaderMap;
+use picaflor::{Object, Store, TryGet};
+
+use crate::{
+    head::{Head, Index, Stored, decode},
+    key,
+    rules::vary,
+};
+
+/// A stored response.
+#[derive(Clone)]
+pub(crate) struct Hit {
+    /// Its key: of the URL, or of the variant.
+    pub(crate) key: Vec<u8>,
+    pub(crate) object: Object,
+    pub(crate) head: Head,
+    /// Where a later 304 left its fields, for objects too large to be written again.
+    pub(crate) newer: Option<Object>,
+    pub(crate) from_device: bool,
+}
+
+/// What a lookup found.
+pub(crate) enum Found {
+    /// A response.
+    Hit(Hit),
+    /// Nothing, and the key that a fetch for this request goes by.
+    Nothing {
+        /// The URL is known, this variant is not.
+        variant: bool,
+        key: Vec<u8>,
+    },
+}
+
+impl Hit {
+    /// The stored fields.
+    pub(crate) fn fields(&self) -> HeaderMap {
+        Head::fields(self.newer.as_ref().unwrap_or(&self.object).metadata())
+    }
+}
+
+/// An object, and whether the device was asked.
+pub(crate) async fn object(store: &Store, key: &[u8]) -> Option<(Object, bool)> {
+    match store.try_get(key) {
+        TryGet::Hit(object) => Some((object, false)),
+        TryGet::Absent(_) => None,
+        TryGet::OnDevice => store.get_async(key).await.ok().flatten().map(|object| (object, true)),
+    }
+}
+
+/// The index of variants at `url_key`, if there is one.
+pub(crate) async fn index(store: &Store, url_key: &[u8]) -> Option<Index> {
+    let (object, _) = object(store, url_key).await?;
+    match &*object.decoded(decode) {
+        Stored::Vary(index) => Some(index.clone()),
+        _ => None,
+    }
+}
+
+/// Looks for what answers a request with these fields.
+pub(crate) async fn find(store: &Store, url_key: &[u8], request: &HeaderMap) -> Found {
+    let Some((first, from_device)) = object(store, url_key).await else {
+        return Found::Nothing { variant: false, key: url_key.to_vec() };
+    };
+    match &*first.decoded(decode) {
+        Stored::Response(head) => Found::Hit(hit(store, url_key.to_vec(), first.clone(), *head, from_device).await),
+        Stored::Unreadable => Found::Nothing { variant: false, key: url_key.to_vec() },
+        Stored::Vary(index) => {
+            let values = vary::values(&index.names, request);
+            let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
+            let key = key::variant(url_key, hash);
+            match object(store, &key).await {
+                Some((object, from_device)) => match &*object.decoded(decode) {
+                    Stored::Response(head) => Found::Hit(hit(store, key, object.clone(), *head, from_device).await),
+                    _ => Found::Nothing { variant: true, key },
+                },
+                None => Found::Nothing { variant: true, key },
+            }
+        }
+    }
+}
+
+async fn hit(store: &Store, key: Vec<u8>, object: Object, head: Head, from_device: bool) -> Hit {
+    let mut hit = Hit { key, object, head, newer: None, from_device };
+    if hit.object.body().is_none()
+        && let Some((newer, _)) = self::object(store, &key::newer_head(&hit.key)).await
+        && let Stored::Response(head) = &*newer.decoded(decode)
+        && head.generation == hit.object.generation()
+    {
+        hit.head = *head;
+        hit.newer = Some(newer);
+    }
+    hit
+}

@@ -1,0 +1,296 @@
+//! Asking origins: connections are made, kept and reused by hyper-util's client, one pool a worker and a level of
+//! trust; here are the connector with its guards, the hop-by-hop fields, and the names of what can fail.
+
+use std::{
+    error::Error as StdError,
+    future::Future,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version, header};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::legacy::Client,
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use tokio::net::TcpStream;
+
+use crate::{
+    config::Config,
+    reason::OriginFailure,
+    target::{Target, Trust},
+};
+
+/// A request body: none, or a client's, passed on.
+pub(crate) enum Payload {
+    None,
+    Client(Incoming),
+}
+
+impl http_body::Body for Payload {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match self.get_mut() {
+            Self::None => Poll::Ready(None),
+            Self::Client(body) => Pin::new(body).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Client(body) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::None => SizeHint::with_exact(0),
+            Self::Client(body) => body.size_hint(),
+        }
+    }
+}
+
+/// Which destinations may be connected to.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    /// Our own listeners.
+    pub(crate) own: Arc<[SocketAddr]>,
+    pub(crate) trust: Trust,
+}
+
+/// A destination that must not be reached.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error("the destination is this proxy or, for this client, out of bounds")]
+    Forbidden,
+    #[error("cannot resolve: {0}")]
+    Resolve(std::io::Error),
+    #[error("cannot connect: {0}")]
+    Connect(std::io::Error),
+    #[error("connecting took too long")]
+    Timeout,
+}
+
+impl Guard {
+    fn allows(&self, to: SocketAddr) -> bool {
+        let ip = to.ip().to_canonical();
+        let to_us = self.own.iter().any(|own| {
+            own.port() == to.port()
+                && (own.ip().to_canonical() == ip || ip.is_unspecified() || ip.is_loopback() || is_this_machine(ip))
+        });
+        let near = || ip.is_loopback() || ip.is_unspecified() || is_link_local(ip) || is_this_machine(ip);
+        !to_us && (self.trust != Trust::RemoteClient || !near())
+    }
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    }
+}
+
+/// An address of this machine is one that can be bound.
+fn is_this_machine(ip: IpAddr) -> bool {
+    std::net::UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// Connects to the first address of a name that is allowed and answers.
+pub(crate) async fn dial(host: &str, port: u16, guard: &Guard, limit: Duration) -> Result<TcpStream, DialError> {
+    let attempt = async {
+        let addresses: Vec<_> = match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+            Ok(ip) => vec![SocketAddr::new(ip, port)],
+            Err(_) => tokio::net::lookup_host((host, port)).await.map_err(DialError::Resolve)?.collect(),
+        };
+        let mut last = DialError::Resolve(std::io::ErrorKind::NotFound.into());
+        for (n, address) in addresses.iter().enumerate() {
+            if !guard.allows(*address) {
+                last = DialError::Forbidden;
+                continue;
+            }
+            // A dead first address must not use up the time of those after it.
+            let left = u32::try_from(addresses.len() - n).unwrap_or(1);
+            match tokio::time::timeout(limit / left, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => {
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Ok(Err(e)) => last = DialError::Connect(e),
+                Err(_) => last = DialError::Timeout,
+            }
+        }
+        Err(last)
+    };
+    tokio::time::timeout(limit, attempt).await.unwrap_or(Err(DialError::Timeout))
+}
+
+/// Connects for the pool.
+#[derive(Clone)]
+pub(crate) struct Connector {
+    guard: Guard,
+    limit: Duration,
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = TokioIo<TcpStream>;
+    type Error = DialError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, DialError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), DialError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let (guard, limit) = (self.guard.clone(), self.limit);
+        Box::pin(async move {
+            let host = uri.host().unwrap_or_default();
+            dial(host, uri.port_u16().unwrap_or(80), &guard, limit).await.map(TokioIo::new)
+        })
+    }
+}
+
+type Pool = Client<Connector, Payload>;
+
+/// A worker's connections to origins.
+pub(crate) struct Pools {
+    configured: Pool,
+    local_client: Pool,
+    remote_client: Pool,
+    limit: Duration,
+}
+
+impl Pools {
+    pub(crate) fn new(config: &Config, own: &Arc<[SocketAddr]>) -> Self {
+        let limits = &config.limits;
+        let pool = |trust| {
+            let guard = Guard { own: own.clone(), trust };
+            Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(limits.origin_idle_timeout.0)
+                .pool_max_idle_per_host(limits.origin_idle)
+                .http1_max_buf_size(64 << 10)
+                .set_host(false)
+                .build(Connector { guard, limit: limits.connect_timeout.0 })
+        };
+        Self {
+            configured: pool(Trust::Configured),
+            local_client: pool(Trust::LocalClient),
+            remote_client: pool(Trust::RemoteClient),
+            limit: limits.response_timeout.0,
+        }
+    }
+
+    /// Sends a request; returns at the response head.
+    pub(crate) async fn send(
+        &self,
+        target: &Target,
+        request: Request<Payload>,
+    ) -> Result<Response<Incoming>, OriginFailure> {
+        let pool = match target.upstream.trust {
+            Trust::Configured => &self.configured,
+            Trust::LocalClient => &self.local_client,
+            Trust::RemoteClient => &self.remote_client,
+        };
+        match tokio::time::timeout(self.limit, pool.request(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(e)) => Err(failure(&e)),
+            Err(_) => Err(OriginFailure::ResponseTimeout),
+        }
+    }
+
+    /// A GET without a body, tried a second time when a kept connection turned out to be dead.
+    pub(crate) async fn get(
+        &self,
+        target: &Target,
+        method: &http::Method,
+        headers: &HeaderMap,
+    ) -> Result<Response<Incoming>, OriginFailure> {
+        let first = self.send(target, request(target, method, headers.clone(), Payload::None)?).await;
+        match first {
+            Err(OriginFailure::Protocol) => {
+                self.send(target, request(target, method, headers.clone(), Payload::None)?).await
+            }
+            first => first,
+        }
+    }
+}
+
+/// Puts a request to an origin together; `headers` are already what is to be sent.
+pub(crate) fn request(
+    target: &Target,
+    method: &http::Method,
+    headers: HeaderMap,
+    payload: Payload,
+) -> Result<Request<Payload>, OriginFailure> {
+    let mut request = Request::new(payload);
+    *request.method_mut() = method.clone();
+    *request.uri_mut() = target.uri().map_err(|_| OriginFailure::Protocol)?;
+    *request.version_mut() = Version::HTTP_11;
+    *request.headers_mut() = headers;
+    Ok(request)
+}
+
+fn failure(error: &hyper_util::client::legacy::Error) -> OriginFailure {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        match cause.downcast_ref::<DialError>() {
+            Some(DialError::Forbidden) => return OriginFailure::Forbidden,
+            Some(DialError::Resolve(_)) => return OriginFailure::Resolve,
+            Some(DialError::Connect(_)) => return OriginFailure::Connect,
+            Some(DialError::Timeout) => return OriginFailure::ConnectTimeout,
+            None => source = cause.source(),
+        }
+    }
+    OriginFailure::Protocol
+}
+
+static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+
+/// Removes what is meant for the next hop only (RFC 9110 7.6.1), `Connection`'s own list first.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let named: Vec<HeaderName> = headers
+            .get_all(header::CONNECTION)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|text| text.split(','))
+            .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+            // What frames or addresses a message, or forbids storing it, cannot be taken away like this.
+            .filter(|name| {
+                !matches!(*name, header::HOST | header::CONTENT_LENGTH | header::CACHE_CONTROL | header::AUTHORIZATION)
+            })
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    let fixed = [
+        header::CONNECTION,
+        header::TE,
+        header::TRAILER,
+        header::TRANSFER_ENCODING,
+        header::UPGRADE,
+        header::PROXY_AUTHENTICATE,
+        header::PROXY_AUTHORIZATION,
+    ];
+    for name in fixed {
+        headers.remove(name);
+    }
+    headers.remove(&PROXY_CONNECTION);
+    headers.remove(&KEEP_ALIVE);
+}
+
+/// `Via`: earlier proxies, then us.
+pub(crate) fn add_via(headers: &mut HeaderMap, via: &HeaderValue) {
+    headers.append(header::VIA, via.clone());
+}

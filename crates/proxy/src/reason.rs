@@ -1,0 +1,175 @@
+//! Why something was not done. Closed lists: every refusal, bypass and failure of the proxy is one of these
+//! names, and the same name stands in `Cache-Status`, in the metrics and in the access log.
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident => $text:literal),+ $(,)? })+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(crate) enum $name { $($(#[$variant_doc])* $variant),+ }
+
+        impl $name {
+            /// All of them, in the order of their counters.
+            pub(crate) const ALL: &'static [$name] = &[$(Self::$variant),+];
+
+            /// The name as users see it.
+            pub(crate) const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    )+};
+}
+
+reasons! {
+    /// What became of a request, one counter each.
+    Outcome {
+        /// Answered from memory by the fast path.
+        HitFast => "hit-fast",
+        /// Answered from memory.
+        HitMemory => "hit-memory",
+        /// Answered from the device, or from a buffer on its way there.
+        HitDevice => "hit-device",
+        /// A stale response was served: revalidating in the background, or the origin failed.
+        HitStale => "hit-stale",
+        /// The origin confirmed the stored response.
+        Revalidated => "revalidated",
+        /// Streamed from another request's fetch.
+        Collapsed => "collapsed",
+        /// Fetched from the origin.
+        Miss => "miss",
+        /// Fetched past the cache.
+        Bypass => "bypass",
+        /// A CONNECT tunnel.
+        Tunnel => "tunnel",
+        /// Refused by the proxy.
+        Denied => "denied",
+        /// The origin could not answer and nothing stored may be served.
+        Failed => "failed",
+    }
+
+    /// Why a response was not stored (RFC 9111 section 3 and our limits).
+    NotStored {
+        /// Only GET responses are stored.
+        Method => "method",
+        /// The status is not understood or never stored.
+        Status => "status",
+        /// The response says `no-store`.
+        NoStore => "no-store",
+        /// The request says `no-store`.
+        RequestNoStore => "request-no-store",
+        /// The response is for one user.
+        Private => "private",
+        /// The request carried `Authorization` and the response does not allow sharing.
+        Authorization => "authorization",
+        /// `Vary: *`.
+        VaryStar => "vary-star",
+        /// `Set-Cookie` without `public` or `s-maxage`.
+        SetCookie => "set-cookie",
+        /// No lifetime, explicit or heuristic, and no validator.
+        NoFreshness => "no-freshness",
+        /// A part of a body.
+        Partial => "partial",
+        /// Larger than `cache.max_object`.
+        TooLarge => "too-large",
+        /// Head fields longer than the store's metadata.
+        HeadTooLarge => "head-too-large",
+        /// The body ended before its length.
+        Truncated => "truncated",
+        /// An unsafe method or a purge touched the URL during the fetch.
+        Invalidated => "invalidated",
+        /// The store declined.
+        StoreRefused => "store-refused",
+        /// The store failed.
+        StoreFailed => "store-failed",
+        /// Caching is off.
+        Off => "cache-off",
+    }
+
+    /// Why the store was not asked, or its answer not waited for.
+    Bypass {
+        /// The request says `no-store`.
+        RequestNoStore => "request-no-store",
+        /// A GET with a body.
+        RequestBody => "request-body",
+        /// Not GET or HEAD.
+        Method => "method",
+        /// A range of an object too large to fetch whole.
+        RangeTooLarge => "range-too-large",
+        /// Recent responses of this URL could not be stored, so nobody waits for one.
+        RecentlyPrivate => "recently-private",
+        /// The fetch in progress is past the window that late comers can join.
+        CollapseLate => "collapse-late",
+        /// The response of the fetch waited for is not for this request.
+        CollapseMismatch => "collapse-mismatch",
+        /// `If-Match` or `If-Unmodified-Since`: only the origin may judge them.
+        Precondition => "precondition",
+        /// A protocol upgrade was asked for.
+        Upgrade => "upgrade",
+    }
+
+    /// Why a request was refused.
+    Denied {
+        /// No host, several, or not a host.
+        BadHost => "bad-host",
+        /// The request target is not one we serve.
+        BadTarget => "bad-target",
+        /// Both `Content-Length` and `Transfer-Encoding`, or several lengths.
+        AmbiguousLength => "ambiguous-length",
+        /// This client may not use the proxy to go elsewhere.
+        ForwardClient => "forward-client",
+        /// Forwarding is off.
+        ForwardOff => "forward-off",
+        /// CONNECT to a port outside `forward.connect_ports`.
+        ConnectPort => "connect-port",
+        /// The destination is this proxy.
+        SelfDestination => "self-destination",
+        /// The destination is on this machine or its link, and the client is not.
+        LocalDestination => "local-destination",
+        /// The request came through this proxy before (`Via`).
+        Loop => "loop",
+        /// No origin is configured for the host.
+        NoOrigin => "no-origin",
+        /// TRACE, or PURGE outside the admin listener.
+        Method => "method-not-allowed",
+        /// `only-if-cached` and nothing stored.
+        OnlyIfCached => "only-if-cached",
+        /// `https` URLs are reached through CONNECT.
+        Scheme => "scheme",
+    }
+
+    /// How an origin failed.
+    OriginFailure {
+        /// The name does not resolve.
+        Resolve => "resolve",
+        /// Nobody accepts.
+        Connect => "connect",
+        /// `limits.connect_timeout` passed.
+        ConnectTimeout => "connect-timeout",
+        /// `limits.response_timeout` passed before the head.
+        ResponseTimeout => "response-timeout",
+        /// `limits.body_timeout` passed between two pieces of the body.
+        BodyTimeout => "body-timeout",
+        /// What came is not HTTP, or the connection broke.
+        Protocol => "protocol",
+        /// The destination is one that must not be reached.
+        Forbidden => "forbidden",
+    }
+}
+
+/// Why a body ended early. The connection is closed then, so that the client notices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Broken {
+    #[error("the origin's body broke off")]
+    Origin,
+    #[error("the stored body cannot be read")]
+    Store,
+    #[error("every client left")]
+    Abandoned,
+    #[error("the fetch went on without this reader, and the response was not stored")]
+    LeftBehind,
+}

@@ -1,0 +1,209 @@
+//! Turning a response we have, stored or arriving, into the answer to one request: the client's own conditions,
+//! ranges, HEAD, `Age` and `Cache-Status`.
+//!
+//! 1. Conditions that hold become 304.
+//! 2. A range, if `If-Range` agrees and the length is known, becomes 206 or 416.
+//! 3. Otherwise the whole body, or none for HEAD.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, response::Parts};
+use picaflor::Object;
+
+use crate::{
+    body::{Kind, Pieces},
+    fill::{FillHead, Reader},
+    lookup::Hit,
+    range::{self, Plan},
+    reason::{Denied, OriginFailure, Outcome},
+    rules::validate,
+};
+
+/// RFC 9211.
+pub(crate) static CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// An answer, and what the log and the counters call it.
+pub(crate) struct Answer {
+    pub(crate) parts: Parts,
+    pub(crate) kind: Kind,
+    pub(crate) outcome: Outcome,
+    pub(crate) detail: &'static str,
+}
+
+impl Answer {
+    pub(crate) fn new(parts: Parts, kind: Kind, outcome: Outcome) -> Self {
+        Self { parts, kind, outcome, detail: "" }
+    }
+
+    pub(crate) fn because(mut self, detail: &'static str) -> Self {
+        self.detail = detail;
+        self
+    }
+}
+
+/// A response we have.
+pub(crate) struct Source {
+    pub(crate) status: StatusCode,
+    pub(crate) fields: HeaderMap,
+    /// Length of the body, where it is known.
+    pub(crate) len: Option<u64>,
+    pub(crate) received: u64,
+    pub(crate) body: SourceBody,
+}
+
+/// Its body.
+pub(crate) enum SourceBody {
+    Stored(Object),
+    Fill(Box<Reader>),
+}
+
+impl Source {
+    /// A stored response with its age.
+    pub(crate) fn stored(hit: &Hit, now: u64) -> Self {
+        let mut fields = hit.fields();
+        fields.insert(header::AGE, HeaderValue::from(hit.head.policy.age(now) / 1000));
+        Self {
+            status: hit.head.status,
+            fields,
+            len: Some(hit.object.len()),
+            received: hit.head.received,
+            body: SourceBody::Stored(hit.object.clone()),
+        }
+    }
+
+    /// A response that is arriving; `shared` says that another request began it.
+    pub(crate) fn arriving(head: &FillHead, reader: Box<Reader>, shared: bool, now: u64) -> Self {
+        let mut fields = head.fields.clone();
+        let age = head.policy.age(now) / 1000;
+        if shared || fields.contains_key(header::AGE) {
+            fields.insert(header::AGE, HeaderValue::from(age));
+        }
+        Self { status: head.status, fields, len: head.len, received: head.received, body: SourceBody::Fill(reader) }
+    }
+}
+
+/// The answer to a GET or HEAD out of a response we have.
+pub(crate) fn respond(source: Source, method: &Method, request: &HeaderMap, status: &str) -> (Parts, Kind) {
+    let Source { status: code, mut fields, len, received, body } = source;
+    fields.append(&CACHE_STATUS, validate::text(status));
+    let mut parts = Response::new(()).into_parts().0;
+    parts.status = code;
+    if validate::not_modified(request, code, &fields, received) {
+        parts.status = StatusCode::NOT_MODIFIED;
+        let gone: Vec<HeaderName> = fields.keys().filter(|name| !validate::kept_in_304(name)).cloned().collect();
+        for name in gone {
+            fields.remove(name);
+        }
+        parts.headers = fields;
+        return (parts, Kind::Empty);
+    }
+    let plan = match (request.get(header::RANGE), len) {
+        (Some(range), Some(len))
+            if method == Method::GET && code == StatusCode::OK && validate::if_range(request, &fields) =>
+        {
+            range::plan(range, len)
+        }
+        _ => Plan::Whole,
+    };
+    let kind = match (plan, body) {
+        (Plan::Nothing, _) => {
+            parts.status = StatusCode::RANGE_NOT_SATISFIABLE;
+            fields.insert(header::CONTENT_RANGE, validate::text(format!("bytes */{}", len.unwrap_or(0))));
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+            Kind::Empty
+        }
+        (Plan::One(range), body) => {
+            parts.status = StatusCode::PARTIAL_CONTENT;
+            let whole = len.unwrap_or(range.end);
+            fields.insert(header::CONTENT_RANGE, validate::text(range::content_range(&range, whole)));
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+            part(body, range)
+        }
+        (Plan::Several(ranges), SourceBody::Stored(object)) => {
+            parts.status = StatusCode::PARTIAL_CONTENT;
+            let boundary = format!("picaflor-{:016x}", object.generation() ^ received.rotate_left(32));
+            let kind = fields.remove(header::CONTENT_TYPE);
+            let pieces = Pieces::new(range::multipart(&object, &ranges, &boundary, kind.as_ref()));
+            let multipart = format!("multipart/byteranges; boundary={boundary}");
+            fields.insert(header::CONTENT_TYPE, validate::text(multipart));
+            fields.insert(header::CONTENT_LENGTH, HeaderValue::from(pieces.left()));
+            Kind::Pieces(pieces)
+        }
+        // Parts in any order need a body that is all there; a server may answer a range with the whole.
+        (Plan::Whole | Plan::Several(_), body) => {
+            let bodiless = matches!(code.as_u16(), 204 | 304);
+            match len {
+                Some(len) if !bodiless => drop(fields.insert(header::CONTENT_LENGTH, HeaderValue::from(len))),
+                _ => drop(fields.remove(header::CONTENT_LENGTH)),
+            }
+            if method == Method::HEAD || bodiless { Kind::Empty } else { part(body, 0..len.unwrap_or(u64::MAX)) }
+        }
+    };
+    parts.headers = fields;
+    (parts, kind)
+}
+
+fn part(body: SourceBody, range: std::ops::Range<u64>) -> Kind {
+    match body {
+        SourceBody::Fill(mut reader) => {
+            reader.narrow(range);
+            Kind::Fill(reader)
+        }
+        SourceBody::Stored(object) => match object.body() {
+            Some(bytes) => {
+                let start = usize::try_from(range.start).unwrap_or(usize::MAX).min(bytes.len());
+                let end = usize::try_from(range.end).unwrap_or(usize::MAX).min(bytes.len());
+                Kind::Full(bytes.slice(start..end))
+            }
+            None => Kind::Pieces(Pieces::stored(object, range)),
+        },
+    }
+}
+
+/// A refusal, with its name and the mend.
+pub(crate) fn denied(why: Denied) -> Answer {
+    let (status, mend) = match why {
+        Denied::BadHost | Denied::AmbiguousLength => (StatusCode::BAD_REQUEST, "the request is malformed"),
+        Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
+        Denied::ForwardClient => (StatusCode::FORBIDDEN, "the operator can add your network to forward.clients"),
+        Denied::ForwardOff => (StatusCode::FORBIDDEN, "forward.enabled is false"),
+        Denied::ConnectPort => (StatusCode::FORBIDDEN, "the operator can add the port to forward.connect_ports"),
+        Denied::SelfDestination => (StatusCode::FORBIDDEN, "the destination is this proxy"),
+        Denied::LocalDestination => (StatusCode::FORBIDDEN, "the destination is the proxy's own machine or link"),
+        Denied::Loop => (StatusCode::LOOP_DETECTED, "the request came through this proxy before"),
+        Denied::NoOrigin => (StatusCode::MISDIRECTED_REQUEST, "no origin is configured for this host"),
+        Denied::Method => (StatusCode::METHOD_NOT_ALLOWED, "purging is for the admin listener"),
+        Denied::OnlyIfCached => (StatusCode::GATEWAY_TIMEOUT, "nothing usable is stored"),
+        Denied::Scheme => (StatusCode::BAD_REQUEST, "https goes through CONNECT"),
+    };
+    message(status, why.name(), mend, Outcome::Denied)
+}
+
+/// The origin failed and nothing stored may be served.
+pub(crate) fn failed(why: OriginFailure) -> Answer {
+    let (status, mend) = match why {
+        OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout | OriginFailure::BodyTimeout => {
+            (StatusCode::GATEWAY_TIMEOUT, "the origin did not answer in time")
+        }
+        OriginFailure::Forbidden => return denied(Denied::SelfDestination),
+        OriginFailure::Resolve => (StatusCode::BAD_GATEWAY, "the origin's name does not resolve"),
+        OriginFailure::Connect => (StatusCode::BAD_GATEWAY, "the origin does not accept connections"),
+        OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP, or it broke off"),
+    };
+    message(status, why.name(), mend, Outcome::Failed)
+}
+
+fn message(status: StatusCode, name: &'static str, mend: &str, outcome: Outcome) -> Answer {
+    let text = Bytes::from(format!("picaflor: {name}: {mend}\n"));
+    let mut parts = Response::new(()).into_parts().0;
+    parts.status = status;
+    let headers = &mut parts.headers;
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(text.len()));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(&CACHE_STATUS, validate::text(format!("picaflor; detail={name}")));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        headers
+            .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"));
+    }
+    Answer::new(parts, Kind::Full(text), outcome).because(name)
+}

@@ -1,0 +1,112 @@
+//! Conditions: what we ask the origin (RFC 9111 4.3.1), what a 304 changes (4.3.4), and what a client's own
+//! conditions mean for a stored response (4.3.2, RFC 9110 13).
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use super::{admit::date, directives::split_list};
+
+/// Fields that clients use to ask conditionally, and that we replace with our own.
+pub(crate) const CONDITIONS: [HeaderName; 5] =
+    [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_RANGE, header::RANGE, header::IF_UNMODIFIED_SINCE];
+
+/// Adds the conditions that make the origin confirm the stored response; false when it has no validator.
+pub(crate) fn validators(stored: &HeaderMap, request: &mut HeaderMap) -> bool {
+    let mut any = false;
+    if let Some(etag) = stored.get(header::ETAG) {
+        request.insert(header::IF_NONE_MATCH, etag.clone());
+        any = true;
+    }
+    if let Some(modified) = stored.get(header::LAST_MODIFIED) {
+        request.insert(header::IF_MODIFIED_SINCE, modified.clone());
+        any = true;
+    }
+    any
+}
+
+/// Whether a 304 speaks of the stored response (4.3.4): its strong validator, if it has one, must be the same.
+pub(crate) fn confirms(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
+    match (not_modified.get(header::ETAG), stored.get(header::ETAG)) {
+        (Some(new), Some(old)) => weak(new.as_bytes()) == weak(old.as_bytes()),
+        (Some(new), None) => new.as_bytes().starts_with(b"W/"),
+        (None, _) => match (not_modified.get(header::LAST_MODIFIED), stored.get(header::LAST_MODIFIED)) {
+            (Some(new), Some(old)) => new == old,
+            _ => true,
+        },
+    }
+}
+
+/// Puts the fields of a 304 in place of the stored ones (3.2), except those that describe the body we keep.
+pub(crate) fn freshen(stored: &mut HeaderMap, not_modified: &HeaderMap) {
+    for name in not_modified.keys() {
+        let about_body = [
+            header::CONTENT_LENGTH,
+            header::CONTENT_ENCODING,
+            header::CONTENT_RANGE,
+            header::TRANSFER_ENCODING,
+            header::VIA,
+        ];
+        if about_body.contains(name) {
+            continue;
+        }
+        stored.remove(name);
+        for value in not_modified.get_all(name) {
+            stored.append(name.clone(), value.clone());
+        }
+    }
+    // An age or a date that the 304 does not repeat is that of the old response.
+    for name in [header::AGE, header::DATE] {
+        if !not_modified.contains_key(&name) {
+            stored.remove(name);
+        }
+    }
+}
+
+fn weak(etag: &[u8]) -> &[u8] {
+    etag.strip_prefix(b"W/").unwrap_or(etag)
+}
+
+/// Whether the client already has this response, so that 304 is the answer (RFC 9110 13.2.2): `If-None-Match`
+/// decides where it is there, `If-Modified-Since` otherwise.
+pub(crate) fn not_modified(request: &HeaderMap, status: StatusCode, stored: &HeaderMap, received: u64) -> bool {
+    if status != StatusCode::OK {
+        return false;
+    }
+    if request.contains_key(header::IF_NONE_MATCH) {
+        let own = stored.get(header::ETAG).map(|etag| weak(etag.as_bytes()));
+        return request.get_all(header::IF_NONE_MATCH).iter().any(|line| {
+            line.to_str().is_ok_and(|line| {
+                split_list(line).any(|tag| tag == "*" || own.is_some_and(|own| own == weak(tag.as_bytes())))
+            })
+        });
+    }
+    let Some(since) = date(request, header::IF_MODIFIED_SINCE) else { return false };
+    let modified = date(stored, header::LAST_MODIFIED).or_else(|| date(stored, header::DATE)).unwrap_or(received);
+    modified <= since
+}
+
+/// Whether `If-Range` lets the range count (RFC 9110 13.1.5): strong comparison with the stored validator.
+pub(crate) fn if_range(request: &HeaderMap, stored: &HeaderMap) -> bool {
+    let Some(condition) = request.get(header::IF_RANGE) else { return true };
+    if condition.as_bytes().starts_with(b"\"") {
+        return stored.get(header::ETAG) == Some(condition);
+    }
+    if condition.as_bytes().starts_with(b"W/") {
+        return false;
+    }
+    // A date is a strong validator only when it is a minute older than the response (RFC 9110 8.8.2.2).
+    let same = stored.get(header::LAST_MODIFIED) == Some(condition);
+    match (date(stored, header::LAST_MODIFIED), date(stored, header::DATE)) {
+        (Some(modified), Some(date)) => same && date >= modified + 60_000,
+        _ => false,
+    }
+}
+
+/// The fields of a stored response that a 304 to the client repeats (RFC 9110 15.4.5).
+pub(crate) fn kept_in_304(name: &HeaderName) -> bool {
+    !matches!(*name, header::CONTENT_TYPE | header::CONTENT_LENGTH | header::CONTENT_ENCODING | header::CONTENT_RANGE)
+}
+
+/// `value` as a header value; the texts we make ourselves always are.
+pub(crate) fn text(value: impl AsRef<str>) -> HeaderValue {
+    HeaderValue::from_str(value.as_ref()).unwrap_or_else(|_| HeaderValue::from_static(""))
+}

@@ -1,0 +1,307 @@
+//! The proxy as a whole: what all workers share, what each has of its own, starting and stopping.
+//!
+//! Starting: open the store, bind every address, then start the workers, so that a client that can connect is
+//! served. Stopping: no new connections; those that are idle close, those that are answering finish, at most for
+//! `limits.drain`; then the log is flushed and the store closed, which writes its checkpoint.
+
+use picaflor::{Durability, Options, Store};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use http::HeaderValue;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    admin,
+    config::{Config, Span},
+    fill::Fills,
+    keep::Epochs,
+    listen,
+    log::{Buffer, Line, Log},
+    metrics::Counters,
+    origin::Pools,
+    reason::NotStored,
+    rules::validate,
+    target::Origins,
+};
+
+/// What can go wrong at start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, io::Error),
+    /// The store does not open.
+    #[error("store {0}: {1}")]
+    Store(String, String),
+    /// The store does not open because what it holds is damaged.
+    #[error("store {0}: {1}")]
+    Damaged(String, String),
+    /// A file of ours cannot be written or read.
+    #[error("{0}: {1}")]
+    File(String, io::Error),
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What all workers share.
+pub(crate) struct Proxy {
+    pub(crate) config: Config,
+    pub(crate) store: Store,
+    pub(crate) origins: Origins,
+    pub(crate) fills: Fills,
+    pub(crate) epochs: Epochs,
+    pub(crate) log: Log,
+    pub(crate) counters: Vec<Arc<Counters>>,
+    /// Our line in `Via`, and our name in it.
+    pub(crate) via: HeaderValue,
+    pub(crate) pseudonym: String,
+    /// Our own addresses.
+    pub(crate) own: Arc<[SocketAddr]>,
+    pub(crate) token: String,
+    pub(crate) started: Instant,
+    private: Vec<AtomicU64>,
+}
+
+/// How long nobody waits for a response of a URL whose last response was private.
+const PRIVATE_SECONDS: u64 = 10;
+
+impl Proxy {
+    /// Remembers that the response of a key could not be shared, so that requests need not queue for the next one.
+    pub(crate) fn remember_private(&self, key: &[u8], why: NotStored) {
+        let lasting = matches!(
+            why,
+            NotStored::NoStore
+                | NotStored::Private
+                | NotStored::VaryStar
+                | NotStored::SetCookie
+                | NotStored::NoFreshness
+                | NotStored::TooLarge
+                | NotStored::Off
+        );
+        if lasting {
+            let (slot, tag) = self.private_slot(key);
+            let until = (self.started.elapsed().as_secs() + PRIVATE_SECONDS) & 0xffff_ffff;
+            slot.store(tag | until, Relaxed);
+        }
+    }
+
+    /// A response of the key is stored: it is to be shared after all.
+    pub(crate) fn forget_private(&self, key: &[u8]) {
+        let (slot, tag) = self.private_slot(key);
+        if slot.load(Relaxed) & !0xffff_ffff == tag {
+            slot.store(0, Relaxed);
+        }
+    }
+
+    /// Whether it was so within the last seconds.
+    pub(crate) fn is_recently_private(&self, key: &[u8]) -> bool {
+        let (slot, tag) = self.private_slot(key);
+        let found = slot.load(Relaxed);
+        found & !0xffff_ffff == tag && found & 0xffff_ffff > self.started.elapsed().as_secs()
+    }
+
+    fn private_slot(&self, key: &[u8]) -> (&AtomicU64, u64) {
+        let hash = xxh3_64(key);
+        (&self.private[hash as usize % self.private.len()], hash & !0xffff_ffff)
+    }
+}
+
+/// Time that costs nothing to read: written by the worker's own timer.
+#[derive(Default)]
+pub(crate) struct Clock {
+    millis: AtomicU64,
+    tick: AtomicU32,
+}
+
+impl Clock {
+    /// How often it is set.
+    pub(crate) const STEP: Duration = Duration::from_millis(50);
+
+    /// A step ahead, so that until the next time it is never behind: nothing is served past its lifetime.
+    pub(crate) fn set(&self) {
+        let now = unix_millis() + Self::STEP.as_millis() as u64;
+        self.millis.store(now, Relaxed);
+        self.tick.store((now / 1000) as u32, Relaxed);
+    }
+
+    /// Milliseconds since 1970, at most a step ahead.
+    #[inline]
+    pub(crate) fn millis(&self) -> u64 {
+        self.millis.load(Relaxed)
+    }
+
+    /// Seconds since 1970, for comparing.
+    #[inline]
+    pub(crate) fn tick(&self) -> u32 {
+        self.tick.load(Relaxed)
+    }
+}
+
+/// What one thread has of its own.
+pub(crate) struct Worker {
+    pub(crate) proxy: Arc<Proxy>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) pools: Pools,
+    pub(crate) clock: Clock,
+    lines: Buffer,
+}
+
+impl Worker {
+    pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
+        let pools = Pools::new(&proxy.config, &proxy.own);
+        let clock = Clock::default();
+        clock.set();
+        Self { proxy, counters, pools, clock, lines: Buffer::default() }
+    }
+
+    pub(crate) fn log(&self, line: &Line<'_>) {
+        self.counters.log_dropped.add(self.proxy.log.line(&self.lines, line));
+    }
+
+    /// Whether fetches that this worker began are still running.
+    pub(crate) fn fills_running(&self) -> bool {
+        self.counters.fills.get() != self.counters.fills_ended.get()
+    }
+
+    pub(crate) fn flush_log(&self) {
+        self.counters.log_dropped.add(self.proxy.log.flush(&self.lines));
+    }
+}
+
+/// A running proxy.
+pub struct Server {
+    proxy: Arc<Proxy>,
+    stop: watch::Sender<bool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    listen: Vec<SocketAddr>,
+    admin: SocketAddr,
+    token_file: Option<std::path::PathBuf>,
+}
+
+impl Server {
+    /// Opens the store, listens, and serves.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let store = open_store(&config)?;
+        let log = Log::open(&config.log).map_err(|e| StartError::File(config.log.to.clone(), e))?;
+        let (token, token_file) = admin::token(&config.admin)?;
+        let sockets = listen::bind_all(&config.listen, config.workers)?;
+        let admin_socket = listen::bind(config.admin.listen, false)?;
+        let address = |socket: &std::net::TcpListener| {
+            socket.local_addr().map_err(|e| StartError::Listen(config.admin.listen, e))
+        };
+        let admin = address(&admin_socket)?;
+        let listen = sockets[0].iter().map(address).collect::<Result<Vec<_>, _>>()?;
+        let own: Arc<[SocketAddr]> = listen.iter().copied().chain([admin]).collect();
+        let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
+        let proxy = Arc::new(Proxy {
+            origins: Origins::new(&config.origin),
+            fills: Fills::new(config.cache.collapse_window.0),
+            epochs: Epochs::new(),
+            counters: (0..config.workers).map(|_| Arc::default()).collect(),
+            via: validate::text(format!("1.1 {pseudonym}")),
+            private: (0..4096).map(|_| AtomicU64::new(0)).collect(),
+            started: Instant::now(),
+            pseudonym,
+            store,
+            log,
+            own,
+            token,
+            config,
+        });
+        let (stop, stopped) = watch::channel(false);
+        let mut threads = Vec::new();
+        for (n, sockets) in sockets.into_iter().enumerate() {
+            let (proxy, stopped) = (proxy.clone(), stopped.clone());
+            threads.push(spawn(format!("picaflor-{n}"), move || listen::work(proxy, n, sockets, stopped))?);
+        }
+        let shared = proxy.clone();
+        threads.push(spawn("picaflor-admin".into(), move || admin::work(shared, admin_socket, stopped))?);
+        Ok(Self { proxy, stop, threads: Mutex::new(threads), listen, admin, token_file })
+    }
+
+    /// Where clients connect.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.listen
+    }
+
+    /// Where the admin listener is.
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// The file in which the admin token was found or left; `None` when it was configured.
+    pub fn token_file(&self) -> Option<&std::path::Path> {
+        self.token_file.as_deref()
+    }
+
+    /// What opening the store kept, dropped, and why.
+    pub fn receipt(&self) -> String {
+        self.proxy.store.receipt().to_string()
+    }
+
+    /// How the device is driven.
+    pub fn backend(&self) -> Option<String> {
+        let stats = self.proxy.store.stats();
+        stats.volumes.first().map(|volume| format!("{}, {}", volume.place, volume.backend))
+    }
+
+    /// Opens the access log anew.
+    pub fn reopen_log(&self) {
+        self.proxy.log.reopen();
+    }
+
+    /// Drains, flushes and closes. Says what the store said at closing.
+    pub fn stop(self) -> Result<(), String> {
+        let _ = self.stop.send(true);
+        for thread in self.threads.into_inner() {
+            let _ = thread.join();
+        }
+        self.proxy.log.close();
+        self.proxy.store.clone().close().map_err(|e| e.to_string())
+    }
+}
+
+fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new().name(name).spawn(run).map_err(StartError::Thread)
+}
+
+fn open_store(config: &Config) -> Result<Store, StartError> {
+    let mut options = Options::new(&config.store.path);
+    options.capacity = config.store.capacity.0;
+    options.memory = config.store.memory.0;
+    options.durability = match config.store.durability.as_str() {
+        "none" => Durability::None,
+        "every-put" => Durability::EveryPut,
+        time => match time.parse::<Span>() {
+            Ok(time) => Durability::Bounded { time: time.0, puts: u64::MAX },
+            Err(_) => Durability::default(),
+        },
+    };
+    Store::open(options).map_err(|e| {
+        let path = config.store.path.display().to_string();
+        if matches!(e, picaflor::Error::Damaged { .. } | picaflor::Error::Version { .. }) {
+            StartError::Damaged(path, e.to_string())
+        } else {
+            StartError::Store(path, e.to_string())
+        }
+    })
+}

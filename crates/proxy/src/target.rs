@@ -1,0 +1,203 @@
+//! What a request is for: which URL, hence which key, and where it would be fetched. Here are the guards that keep
+//! the proxy from being open, from talking to itself, and from being confused about lengths and hosts.
+
+use std::{collections::HashMap, sync::Arc};
+
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header, uri::Authority};
+
+use crate::{
+    config::{Config, LowOrigin},
+    key::{self, Side},
+    reason::Denied,
+};
+
+/// Where requests are fetched: a server, and who chose it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Upstream {
+    pub(crate) authority: Authority,
+    pub(crate) trust: Trust,
+}
+
+/// How much a destination is trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Trust {
+    /// The operator configured it: anywhere but ourselves.
+    Configured,
+    /// A client on this machine chose it: anywhere but ourselves.
+    LocalClient,
+    /// Another client chose it: not this machine, not its link.
+    RemoteClient,
+}
+
+/// The reverse side's origins by host.
+#[derive(Debug, Default)]
+pub(crate) struct Origins {
+    by_host: HashMap<Vec<u8>, Upstream>,
+    every: Option<Upstream>,
+}
+
+impl Origins {
+    pub(crate) fn new(origins: &[LowOrigin]) -> Self {
+        let mut found = Self::default();
+        for origin in origins {
+            let Some(authority) = origin.url.parse::<Uri>().ok().and_then(|uri| uri.authority().cloned()) else {
+                continue;
+            };
+            let upstream = Upstream { authority, trust: Trust::Configured };
+            match &origin.host {
+                Some(host) => drop(found.by_host.insert(host.clone().into_bytes(), upstream)),
+                None => found.every = Some(upstream),
+            }
+        }
+        found
+    }
+
+    /// The origin of a host in its normal form.
+    pub(crate) fn of(&self, host: &[u8]) -> Option<&Upstream> {
+        self.by_host.get(host).or(self.every.as_ref())
+    }
+
+    /// Whether the host is one that the operator named.
+    pub(crate) fn names(&self, host: &[u8]) -> bool {
+        self.by_host.contains_key(host)
+    }
+}
+
+/// What a request is for.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) side: Side,
+    /// Key of the URL.
+    pub(crate) key: Vec<u8>,
+    /// The host in its normal form: a part of the key.
+    pub(crate) host: std::ops::Range<usize>,
+    pub(crate) upstream: Arc<Upstream>,
+    /// What the origin is asked for.
+    pub(crate) path: http::uri::PathAndQuery,
+    /// The host as the client wrote it, for the `Host` field.
+    pub(crate) host_field: HeaderValue,
+}
+
+impl Target {
+    /// The host in its normal form.
+    pub(crate) fn host(&self) -> &[u8] {
+        &self.key[self.host.clone()]
+    }
+
+    /// Reads a request that is not CONNECT. `may_forward` is about the client.
+    pub(crate) fn of<B>(
+        request: &Request<B>,
+        config: &Config,
+        origins: &Origins,
+        may_forward: bool,
+        client_is_local: bool,
+    ) -> Result<Self, Denied> {
+        let uri = request.uri();
+        let host_field = sound(request.headers(), request.version())?;
+        let Some(path) = uri.path_and_query().cloned() else { return Err(Denied::BadTarget) };
+        let (authority, absolute) = match (uri.scheme_str(), uri.authority()) {
+            (Some("http"), Some(authority)) => (authority.as_str().as_bytes(), true),
+            (Some(_), Some(_)) => return Err(Denied::Scheme),
+            (None, None) if path.as_str().starts_with('/') => match host_field {
+                Some(host) => (host.as_bytes(), false),
+                None => return Err(Denied::BadHost),
+            },
+            _ => return Err(Denied::BadTarget),
+        };
+        let mut key = Vec::with_capacity(authority.len() + path.as_str().len() + 16);
+        key::host(&mut key, authority).map_err(|_| Denied::BadHost)?;
+        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2).
+        let (side, upstream) = if absolute && !origins.names(&key) {
+            if !config.forward.enabled {
+                return Err(Denied::ForwardOff);
+            }
+            if !may_forward {
+                return Err(Denied::ForwardClient);
+            }
+            let trust = if client_is_local { Trust::LocalClient } else { Trust::RemoteClient };
+            let authority = uri.authority().cloned().ok_or(Denied::BadTarget)?;
+            (Side::Forward, Upstream { authority, trust })
+        } else {
+            (Side::Reverse, origins.of(&key).ok_or(Denied::NoOrigin)?.clone())
+        };
+        let host_field = HeaderValue::from_bytes(authority).map_err(|_| Denied::BadHost)?;
+        let host = key::url(&mut key, side, authority, path.as_str().as_bytes()).map_err(|_| Denied::BadTarget)?;
+        Ok(Self { side, key, host, upstream: Arc::new(upstream), path, host_field })
+    }
+
+    /// The URL to ask the origin for.
+    pub(crate) fn uri(&self) -> Result<Uri, http::Error> {
+        Uri::builder()
+            .scheme("http")
+            .authority(self.upstream.authority.clone())
+            .path_and_query(self.path.clone())
+            .build()
+    }
+
+    /// The key of another URL that the origin named in a field, if it is on the same host (RFC 9111 4.4).
+    pub(crate) fn sibling(&self, value: &HeaderValue) -> Option<Vec<u8>> {
+        let text = value.to_str().ok()?;
+        let mut key = Vec::new();
+        if text.starts_with('/') && !text.starts_with("//") {
+            key::url(&mut key, self.side, self.host(), text.split('#').next()?.as_bytes()).ok()?;
+            return Some(key);
+        }
+        let rest = match text.split_once("://") {
+            Some(("http" | "https", rest)) => rest,
+            Some(_) => return None,
+            None => return self.relative(text),
+        };
+        let rest = rest.split('#').next()?;
+        let at = rest.find(['/', '?']).unwrap_or(rest.len());
+        let host = key::url(&mut key, self.side, &rest.as_bytes()[..at], &rest.as_bytes()[at..]).ok()?;
+        (&key[host] == self.host()).then_some(key)
+    }
+
+    fn relative(&self, text: &str) -> Option<Vec<u8>> {
+        let own = self.path.path();
+        let folder = &own[..own.rfind('/')? + 1];
+        let mut key = Vec::new();
+        let path = format!("{folder}{}", text.split('#').next()?);
+        key::url(&mut key, self.side, self.host(), path.as_bytes()).ok()?;
+        Some(key)
+    }
+}
+
+/// One host at most and one meaning of the length (RFC 9112 3.2, 6.3). The parser below has refused most of what is
+/// ambiguous; a proxy must not depend on that.
+pub(crate) fn sound(headers: &HeaderMap, version: Version) -> Result<Option<&HeaderValue>, Denied> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next();
+    if hosts.next().is_some() || (host.is_none() && version == Version::HTTP_11) {
+        return Err(Denied::BadHost);
+    }
+    let mut normal = Vec::new();
+    if let Some(host) = host
+        && key::host(&mut normal, host.as_bytes()).is_err()
+    {
+        return Err(Denied::BadHost);
+    }
+    let lengths = headers.get_all(header::CONTENT_LENGTH).iter().count();
+    let coded = headers.contains_key(header::TRANSFER_ENCODING);
+    if lengths > 1 || (lengths == 1 && coded) || (coded && version != Version::HTTP_11) {
+        return Err(Denied::AmbiguousLength);
+    }
+    Ok(host)
+}
+
+/// `host:port` of CONNECT.
+pub(crate) fn tunnel(uri: &Uri) -> Result<(String, u16), Denied> {
+    let authority = uri.authority().ok_or(Denied::BadTarget)?;
+    let mut normal = Vec::new();
+    key::host(&mut normal, authority.as_str().as_bytes()).map_err(|_| Denied::BadHost)?;
+    let port = authority.port_u16().ok_or(Denied::BadTarget)?;
+    Ok((authority.host().trim_matches(['[', ']']).to_owned(), port))
+}
+
+/// TRACE would show a client's fields to whoever made it ask; PURGE belongs to the admin listener.
+pub(crate) fn method(method: &Method) -> Result<(), Denied> {
+    match method.as_str() {
+        "TRACE" | "PURGE" => Err(Denied::Method),
+        _ => Ok(()),
+    }
+}

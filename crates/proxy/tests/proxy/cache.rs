@@ -1,0 +1,320 @@
+//! What is stored, for how long, and what ends it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU16, AtomicUsize, Ordering::SeqCst},
+};
+
+use crate::kit::{Origin, Proxy, answer, eventually, ok, sleep};
+
+#[test]
+fn what_must_not_be_stored_is_not_and_says_why() {
+    let origin = Origin::start(|request, stream| {
+        let fields = match request.path() {
+            "/no-store" => "cache-control: no-store",
+            "/private" => "cache-control: private, max-age=60",
+            "/set-cookie" => "cache-control: max-age=60\nset-cookie: a=b",
+            "/vary-star" => "cache-control: max-age=60\nvary: *",
+            "/authorization" => "cache-control: max-age=60",
+            _ => "",
+        };
+        ok(stream, fields, b"x")
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for (n, reason) in
+        ["no-store", "private", "set-cookie", "vary-star", "authorization", "no-freshness"].iter().enumerate()
+    {
+        for round in 1..=2 {
+            let request: &[&str] = if *reason == "authorization" { &["authorization: Basic x"] } else { &[] };
+            let reply = proxy.get_with(&format!("/{reason}"), request);
+            assert!(reply.cache().ends_with(&format!("detail={reason}")), "{}", reply.cache());
+            assert_eq!(origin.count(), 2 * n + round);
+        }
+    }
+    assert_eq!(proxy.stats()["proxy"]["not_stored"]["private"], 2);
+}
+
+#[test]
+fn a_request_that_says_no_store_leaves_nothing() {
+    let origin = Origin::constant("cache-control: max-age=60", "x");
+    let proxy = Proxy::before(&origin.url(), "");
+    assert!(proxy.get_with("/", &["cache-control: no-store"]).cache().ends_with("detail=request-no-store"));
+    assert!(!proxy.get("/").is_hit());
+    assert!(proxy.get("/").is_hit());
+}
+
+#[test]
+fn a_head_is_answered_from_a_stored_get() {
+    let origin = Origin::constant("cache-control: max-age=60", "twelve bytes");
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut client = proxy.client();
+    client.get("/");
+    for _ in 0..2 {
+        let head = client.send("HEAD", "/", &[], b"");
+        assert!(head.is_hit() && head.field("content-length") == "12", "{head:?}");
+    }
+    assert_eq!(client.get("/").text(), "twelve bytes", "the connection is still in step");
+    let head = client.send("HEAD", "/", &["cache-control: max-age=50"], b"");
+    assert!(head.is_hit() && head.field("content-length") == "12", "slow path: {head:?}");
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn a_head_that_differs_drops_what_is_stored() {
+    let etag = Arc::new(AtomicUsize::new(1));
+    let now = etag.clone();
+    let origin = Origin::start(move |request, stream| {
+        let fields = format!("cache-control: max-age=1\netag: \"{}\"", now.load(SeqCst));
+        if request.method() == "HEAD" {
+            use std::io::Write;
+            return stream
+                .write_all(
+                    format!("HTTP/1.1 200 OK\r\n{}\r\ncontent-length: 4\r\n\r\n", fields.replace('\n', "\r\n"))
+                        .as_bytes(),
+                )
+                .is_ok();
+        }
+        ok(stream, &fields, b"body")
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/");
+    sleep(1100);
+    assert_eq!(proxy.client().send("HEAD", "/", &[], b"").status(), 200);
+    assert!(proxy.get("/").is_hit(), "the same HEAD made it fresh again");
+    sleep(1100);
+    etag.store(2, SeqCst);
+    proxy.client().send("HEAD", "/", &[], b"");
+    assert!(proxy.get("/").cache().contains("fwd=uri-miss"), "another one dropped it");
+}
+
+#[test]
+fn age_via_and_date_are_there_and_hop_by_hop_fields_are_not() {
+    let fields = "cache-control: max-age=60\nage: 7\nconnection: x-hop\nx-hop: 1\nx-end: 2\nkeep-alive: timeout=5";
+    let origin = Origin::constant(fields, "x");
+    let proxy = Proxy::before(&origin.url(), "");
+    for round in 0..3 {
+        let cached = if round == 2 { &["cache-control: max-stale"][..] } else { &[] };
+        let reply = proxy.get_with("/", cached);
+        assert_eq!(reply.is_hit(), round > 0);
+        assert_eq!(reply.field("age"), "7", "round {round}");
+        assert!(reply.field("via").starts_with("1.1 picaflor"), "{reply:?}");
+        assert!(reply.field("date").ends_with("GMT") && reply.field("x-end") == "2", "{reply:?}");
+        assert!(reply.field("x-hop").is_empty() && reply.field("keep-alive").is_empty(), "{reply:?}");
+    }
+}
+
+#[test]
+fn the_origin_sees_who_asks_and_no_hop_by_hop_fields() {
+    let origin = Origin::start(|request, stream| {
+        let fields = format!("{:?}", request.fields);
+        ok(stream, "cache-control: no-store", fields.as_bytes())
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let fields = ["connection: keep-alive, x-hop", "x-hop: 1", "te: trailers", "proxy-authorization: x", "x-end: 2"];
+    let seen = proxy.get_with("/", &fields).text();
+    for there in ["\"host\", \"test.example\"", "x-forwarded-for\", \"127.0.0.1\"", "x-end", "\"via\", \"1.1 picaflor-"]
+    {
+        assert!(seen.contains(there), "{there}: {seen}");
+    }
+    for gone in ["x-hop", "\"te\"", "proxy-authorization", "\"connection\""] {
+        assert!(!seen.contains(gone), "{gone}: {seen}");
+    }
+}
+
+#[test]
+fn variants_are_kept_apart() {
+    let origin = Origin::start(|request, stream| {
+        let body = format!("for {}", request.field("x-lang"));
+        ok(stream, "cache-control: max-age=60\nvary: X-Lang", body.as_bytes())
+    });
+    let proxy = Proxy::before(&origin.url(), "[cache]\nmax_variants = 4\n");
+    for round in 0..2 {
+        for lang in ["de", "es", "qu"] {
+            let reply = proxy.get_with("/", &[&format!("x-lang: {lang}")]);
+            assert_eq!(reply.text(), format!("for {lang}"));
+            assert_eq!(reply.is_hit(), round == 1, "{lang}: {}", reply.cache());
+        }
+    }
+    assert_eq!(proxy.get("/").text(), "for ", "absent is a variant too");
+    proxy.get_with("/", &["x-lang: ay"]);
+    assert!(!proxy.get_with("/", &["x-lang: de"]).is_hit(), "the oldest made room");
+    assert!(proxy.get_with("/", &["x-lang: qu"]).is_hit());
+}
+
+#[test]
+fn an_unsafe_request_makes_what_is_stored_invalid() {
+    let origin = Origin::start(|request, stream| match request.method() {
+        "POST" if request.path() == "/fails" => answer(stream, "500 No", "", b""),
+        "POST" => answer(stream, "201 Created", "location: /made\ncontent-location: http://test.example/also", b""),
+        _ => ok(stream, "cache-control: max-age=60", b"x"),
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut client = proxy.client();
+    for path in ["/", "/made", "/also", "/fails", "/other"] {
+        client.get(path);
+        assert!(client.get(path).is_hit());
+    }
+    assert!(client.send("POST", "/", &[], b"form").cache().contains("fwd=method"));
+    client.send("POST", "/fails", &[], b"");
+    for (path, hit) in [("/", false), ("/made", false), ("/also", false), ("/fails", true), ("/other", true)] {
+        assert_eq!(client.get(path).is_hit(), hit, "{path}");
+    }
+}
+
+#[test]
+fn what_is_not_found_is_not_asked_for_again_at_once() {
+    let origin = Origin::start(|_, stream| answer(stream, "404 Not Found", "", b"none"));
+    let proxy = Proxy::before(&origin.url(), "[cache]\nnegative = \"1s\"\n");
+    assert_eq!(proxy.get("/").status(), 404);
+    let again = proxy.get("/");
+    assert!(again.is_hit() && again.status() == 404 && again.text() == "none");
+    sleep(1100);
+    assert!(!proxy.get("/").is_hit());
+}
+
+/// An origin whose status is `status`, and which confirms `"v"`.
+fn moody(status: Arc<AtomicU16>, fields: &'static str) -> Origin {
+    Origin::start(move |request, stream| match status.load(SeqCst) {
+        200 if request.field("if-none-match") == "\"v\"" => {
+            use std::io::Write;
+            stream.write_all(b"HTTP/1.1 304 Not Modified\r\netag: \"v\"\r\n\r\n").is_ok()
+        }
+        200 => ok(stream, &format!("etag: \"v\"\n{fields}"), b"good"),
+        0 => false,
+        _ => answer(stream, "503 Busy", "", b"bad"),
+    })
+}
+
+#[test]
+fn stale_while_revalidate_answers_at_once() {
+    let origin = moody(Arc::new(AtomicU16::new(200)), "cache-control: max-age=1, stale-while-revalidate=30");
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/");
+    sleep(1100);
+    let stale = proxy.get("/");
+    assert!(stale.is_hit() && stale.cache().ends_with("detail=stale-while-revalidate"), "{}", stale.cache());
+    eventually("it is fresh again", || proxy.get("/").cache().contains("hit; ttl=0"));
+    assert_eq!(origin.count(), 2);
+}
+
+#[test]
+fn stale_if_error_hides_a_failing_origin() {
+    let status = Arc::new(AtomicU16::new(200));
+    let origin = moody(status.clone(), "cache-control: max-age=1, stale-if-error=30");
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/");
+    sleep(1100);
+    status.store(503, SeqCst);
+    let stale = proxy.get("/");
+    assert!(stale.status() == 200 && stale.cache().ends_with("detail=stale-if-error"), "{stale:?}");
+    status.store(200, SeqCst);
+    assert!(proxy.get("/").cache().contains("fwd-status=304"));
+}
+
+#[test]
+fn without_a_word_of_it_a_503_is_passed_on_but_a_dead_origin_is_bridged() {
+    let status = Arc::new(AtomicU16::new(200));
+    let origin = moody(status.clone(), "cache-control: max-age=1");
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/");
+    sleep(1100);
+    status.store(503, SeqCst);
+    assert_eq!(proxy.get("/").status(), 503);
+    status.store(0, SeqCst);
+    let stale = proxy.get("/");
+    assert!(stale.status() == 200 && stale.cache().ends_with("detail=protocol"), "{stale:?}");
+    assert_eq!(proxy.get("/never-seen").status(), 502);
+}
+
+#[test]
+fn must_revalidate_is_never_stale() {
+    let status = Arc::new(AtomicU16::new(200));
+    let origin = moody(status.clone(), "cache-control: max-age=1, must-revalidate, stale-if-error=30");
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/");
+    sleep(1100);
+    status.store(503, SeqCst);
+    assert_eq!(proxy.get("/").status(), 503);
+}
+
+#[test]
+fn requests_say_what_they_accept() {
+    let origin = moody(Arc::new(AtomicU16::new(200)), "cache-control: max-age=60");
+    let proxy = Proxy::before(&origin.url(), "");
+    assert_eq!(proxy.get_with("/", &["cache-control: only-if-cached"]).status(), 504);
+    proxy.get("/");
+    assert!(proxy.get_with("/", &["cache-control: only-if-cached"]).is_hit());
+    assert!(proxy.get_with("/", &["cache-control: no-cache"]).cache().contains("fwd=request; fwd-status=304"));
+    assert!(proxy.get_with("/", &["pragma: no-cache"]).cache().contains("fwd=request; fwd-status=304"));
+    assert!(proxy.get_with("/", &["cache-control: max-age=0"]).cache().contains("fwd=request"));
+}
+
+#[test]
+fn a_clients_conditions_are_answered_here() {
+    let origin = moody(Arc::new(AtomicU16::new(200)), "cache-control: max-age=60\ncontent-type: text/x");
+    let proxy = Proxy::before(&origin.url(), "");
+    for round in 0..2 {
+        let reply = proxy.get_with("/", &["if-none-match: W/\"v\""]);
+        assert_eq!(reply.status(), 304, "round {round}: {reply:?}");
+        assert_eq!((reply.field("etag"), reply.field("content-type")), ("\"v\"", ""));
+    }
+    assert_eq!(origin.count(), 1, "the first one brought the whole");
+    assert_eq!(proxy.get_with("/", &["if-none-match: \"w\""]).text(), "good");
+    assert_eq!(
+        proxy.get_with("/", &["if-match: \"v\""]).cache(),
+        "picaflor; fwd=bypass; fwd-status=200; detail=precondition"
+    );
+}
+
+#[test]
+fn a_304_for_something_else_is_asked_again_in_full() {
+    let origin = Origin::start(|request, stream| {
+        use std::io::Write;
+        if request.field("if-none-match").is_empty() {
+            return ok(stream, "cache-control: max-age=1\netag: \"a\"", b"whole");
+        }
+        stream.write_all(b"HTTP/1.1 304 Not Modified\r\netag: \"other\"\r\n\r\n").is_ok()
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/");
+    sleep(1100);
+    let reply = proxy.get("/");
+    assert_eq!((reply.status(), reply.text().as_str()), (200, "whole"));
+    assert_eq!(origin.count(), 3);
+}
+
+#[test]
+fn a_full_store_fails_no_request() {
+    let origin = Origin::start(|_, stream| ok(stream, "cache-control: max-age=60", &vec![7; 3 << 20]));
+    let proxy = Proxy::before(&origin.url(), "[cache]\nmax_object = \"1MiB\"\n");
+    for _ in 0..2 {
+        let reply = proxy.get("/");
+        assert_eq!((reply.status(), reply.body.len()), (200, 3 << 20));
+        assert!(reply.cache().ends_with("detail=too-large"), "{}", reply.cache());
+    }
+}
+
+#[test]
+fn a_purge_during_a_fetch_wins() {
+    let (begin, wait) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (begun, may_end) = (begin.clone(), wait.clone());
+    let origin = Origin::start(move |_, stream| {
+        use std::io::Write;
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 4\r\n\r\nol");
+        begun.fetch_add(1, SeqCst);
+        while may_end.load(SeqCst) == 0 {
+            sleep(5);
+        }
+        stream.write_all(b"d!").is_ok()
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut client = proxy.client();
+    client.write("GET", "/", &[], b"");
+    eventually("the fetch has begun", || begin.load(SeqCst) == 1);
+    assert_eq!(proxy.purge("http://test.example/").status(), 200);
+    wait.store(1, SeqCst);
+    assert_eq!(client.read("GET").unwrap().text(), "old!");
+    assert!(!proxy.get("/").is_hit(), "what was purged must not come back");
+    assert!(proxy.get("/").is_hit());
+    assert_eq!(proxy.stats()["proxy"]["not_stored"]["invalidated"], 1);
+}

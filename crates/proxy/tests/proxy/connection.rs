@@ -1,0 +1,189 @@
+//! One connection, many requests: what the fast path answers and what hyper answers must stay in order, byte by byte.
+
+use std::{io::Write, time::Instant};
+
+use crate::kit::{Origin, Proxy, eventually, ok, sleep};
+
+fn echo() -> Origin {
+    Origin::start(|request, stream| {
+        let body = format!("{} {}", request.first, request.text());
+        let fields =
+            if request.path().starts_with("/stored") { "cache-control: max-age=60" } else { "cache-control: no-store" };
+        ok(stream, fields, body.as_bytes())
+    })
+}
+
+#[test]
+fn pipelined_hits_misses_and_posts_come_in_order() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "");
+    for path in ["/stored1", "/stored2"] {
+        eventually("it is in memory", || {
+            proxy.get(path);
+            proxy.fast(path)
+        });
+    }
+    let before = proxy.stats()["proxy"]["requests"]["hit-fast"].as_u64().unwrap();
+    let mut client = proxy.client();
+    let mut wanted = Vec::new();
+    let mut text = String::new();
+    for n in 0..200 {
+        let path = ["/stored1", "/passed", "/stored2", "/post"][n % 4];
+        if path == "/post" {
+            text.push_str(&format!("POST /post HTTP/1.1\r\nHost: test.example\r\nContent-Length: 3\r\n\r\n{n:03}"));
+            wanted.push(format!("POST /post HTTP/1.1 {n:03}"));
+        } else {
+            text.push_str(&format!("GET {path} HTTP/1.1\r\nHost: test.example\r\n\r\n"));
+            wanted.push(format!("GET {path} HTTP/1.1 "));
+        }
+    }
+    let mut writer = client.stream.try_clone().unwrap();
+    let thread = std::thread::spawn(move || writer.write_all(text.as_bytes()));
+    for expected in wanted {
+        assert_eq!(client.read("GET").unwrap().text(), expected);
+    }
+    thread.join().unwrap().unwrap();
+    assert_eq!(proxy.stats()["proxy"]["requests"]["hit-fast"], before + 100);
+}
+
+#[test]
+fn a_chunked_upload_is_the_last_of_its_connection() {
+    let origin = Origin::start(|request, stream| ok(stream, "cache-control: max-age=60", request.first.as_bytes()));
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut client = proxy.client();
+    client.get("/a");
+    // The raw origin does not read chunks, so an empty body it is.
+    client
+        .stream
+        .write_all(b"PUT /b HTTP/1.1\r\nHost: test.example\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+        .unwrap();
+    let reply = client.read("PUT").unwrap();
+    assert_eq!((reply.status(), reply.field("connection")), (200, "close"));
+    assert!(client.read_bytes(1).is_err());
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "");
+    for path in ["/stored", "/stored", "/passed"] {
+        let mut client = proxy.client();
+        for byte in format!("GET {path} HTTP/1.1\r\nHost: test.example\r\n\r\n").bytes() {
+            client.stream.write_all(&[byte]).unwrap();
+            if byte == b' ' || byte == b'\n' {
+                sleep(2);
+            }
+        }
+        assert_eq!(client.read("GET").unwrap().text(), format!("GET {path} HTTP/1.1 "));
+    }
+}
+
+#[test]
+fn http_1_0_and_connection_close_end_the_connection() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/stored");
+    for head in [
+        "GET /stored HTTP/1.0\r\nHost: test.example\r\n\r\n",
+        "GET /stored HTTP/1.1\r\nHost: test.example\r\nConnection: close\r\n\r\n",
+    ] {
+        let mut client = proxy.client();
+        client.stream.write_all(head.as_bytes()).unwrap();
+        let reply = client.read("GET").unwrap();
+        assert!(reply.is_hit(), "{reply:?}");
+        assert!(client.read_bytes(1).is_err(), "closed");
+    }
+}
+
+#[test]
+fn very_long_heads_get_an_answer() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut client = proxy.client();
+    let long = format!("x: {}", "y".repeat(30_000));
+    assert_eq!(client.send("GET", "/stored", &[&long], b"").status(), 200);
+    let fields: Vec<String> = (0..80).map(|n| format!("x-{n}: y")).collect();
+    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+    assert!(client.send("GET", "/stored", &fields, b"").is_hit(), "more fields than the fast path looks at");
+    let mut client = proxy.client();
+    client.write("GET", "/stored", &[&format!("x: {}", "y".repeat(200_000))], b"");
+    assert_eq!(client.read("GET").unwrap_or_default().status(), 431);
+}
+
+#[test]
+fn slow_heads_and_idle_connections_are_closed() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "[limits]\nheader_timeout = \"1s\"\nidle_timeout = \"3s\"\n");
+    let mut idle = proxy.client();
+    let mut slow = proxy.client();
+    slow.stream.write_all(b"GET / HTTP/1.1\r\nx: ").unwrap();
+    let begun = Instant::now();
+    let dripping = slow.stream.try_clone().unwrap();
+    let thread = std::thread::spawn(move || {
+        let mut dripping = dripping;
+        while dripping.write_all(b"T").is_ok() && begun.elapsed().as_secs() < 10 {
+            sleep(300);
+        }
+    });
+    assert!(slow.read_bytes(1).is_err());
+    assert!(begun.elapsed().as_millis() < 3900, "dripping bytes buy no time: {:?}", begun.elapsed());
+    assert!(idle.read_bytes(1).is_err());
+    assert!((2500..7000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    thread.join().unwrap();
+    assert!(proxy.stats()["proxy"]["connections_timed_out"].as_u64() >= Some(2));
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_let_go() {
+    let origin = Origin::start(|_, stream| ok(stream, "cache-control: max-age=60", &vec![0; 30 << 20]));
+    let proxy =
+        Proxy::before(&origin.url(), "[limits]\nsend_timeout = \"1s\"\n[cache]\ncollapse_patience = \"100ms\"\n");
+    let mut stuck = proxy.client();
+    stuck.write("GET", "/", &[], b"");
+    eventually("it is closed", || proxy.stats()["proxy"]["connections_timed_out"].as_u64() >= Some(1));
+    assert_eq!(proxy.get("/").body.len(), 30 << 20);
+}
+
+#[test]
+fn a_stop_lets_requests_finish_and_closes_what_is_idle() {
+    let origin = Origin::start(|_, stream| {
+        sleep(700);
+        ok(stream, "cache-control: max-age=60", b"finished")
+    });
+    let mut proxy = Proxy::before(&origin.url(), "");
+    let mut idle = proxy.client();
+    let mut busy = proxy.client();
+    busy.write("GET", "/", &[], b"");
+    eventually("it is asked for", || origin.count() == 1);
+    let begun = Instant::now();
+    let reader = std::thread::spawn(move || busy.read("GET").map(|reply| reply.text()));
+    proxy.stop().unwrap();
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    assert_eq!(reader.join().unwrap().as_deref(), Some("finished"));
+    assert!(idle.read_bytes(1).is_err());
+    assert!(std::net::TcpStream::connect(proxy.address).is_err());
+}
+
+#[test]
+fn the_access_log_has_every_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("access.log");
+    let origin = echo();
+    let mut proxy =
+        Proxy::before(&origin.url(), &format!("workers = 1\n[log]\nto = \"{}\"\nformat = \"json\"\n", path.display()));
+    proxy.get_with("/stored", &["user-agent: a\"b"]);
+    eventually("it is stored", || proxy.stats()["proxy"]["stored"] == 1);
+    proxy.get_with("/stored", &["referer: http://x/"]);
+    proxy.get("/stored");
+    proxy.client().send("TRACE", "/", &[], b"");
+    proxy.stop().unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let column = |name: &str| lines.iter().map(|line| line[name].as_str().unwrap_or("").to_owned()).collect::<Vec<_>>();
+    assert_eq!(column("outcome"), ["miss", "hit-device", "hit-fast", "denied"], "from its buffer, then from memory");
+    assert_eq!(column("detail"), ["", "", "", "method-not-allowed"]);
+    assert_eq!(column("agent")[0], "a\"b");
+    assert_eq!(column("referer")[1], "http://x/");
+    assert_eq!(column("url")[1], "http://test.example/stored");
+    assert!(lines[0]["bytes"].as_u64() > Some(0) && lines[1]["bytes"] == lines[0]["bytes"]);
+}

@@ -1,0 +1,199 @@
+//! Who may go where: forwarding, tunnels, the admin listener, and what must be refused.
+
+use std::io::{Read, Write};
+
+use crate::kit::{Client, Message, Origin, Proxy, ok};
+
+fn refused(reply: &Message, status: u16, reason: &str) {
+    assert_eq!((reply.status(), reply.cache()), (status, format!("picaflor; detail={reason}").as_str()), "{reply:?}");
+    assert!(reply.text().contains(reason), "{}", reply.text());
+}
+
+#[test]
+fn an_absolute_url_is_forwarded_and_stored_apart_from_reverse() {
+    let origin =
+        Origin::start(|request, stream| ok(stream, "cache-control: max-age=60", request.field("host").as_bytes()));
+    let proxy = Proxy::before(&origin.url(), "");
+    let url = format!("{}/x", origin.url());
+    let mut client = proxy.client();
+    for round in 0..2 {
+        let reply = client.send("GET", &url, &[], b"");
+        assert_eq!((reply.text(), reply.is_hit()), (origin.address.to_string(), round == 1), "Host is the URL's");
+    }
+    let reply = client.send("GET", "/x", &[&format!("x-ignored: {url}")], b"");
+    assert!(!reply.is_hit() && reply.text() == "test.example", "{reply:?}");
+}
+
+#[test]
+fn hosts_have_their_origins() {
+    let one = Origin::constant("cache-control: max-age=60", "one");
+    let two = Origin::constant("cache-control: max-age=60", "two");
+    let config = format!(
+        "[[origin]]\nhost = \"test.example\"\nurl = \"{}\"\n[[origin]]\nhost = \"Two.Example\"\nurl = \"{}\"\n",
+        one.url(),
+        two.url()
+    );
+    let proxy = Proxy::start(&config);
+    for _ in 0..2 {
+        assert_eq!(proxy.get("/").text(), "one");
+        let mut client = proxy.client();
+        assert_eq!(client.send("GET", "http://two.example/", &[], b"").text(), "two", "its own host in absolute form");
+    }
+    assert_eq!((one.count(), two.count()), (1, 1));
+    let mut stranger = proxy.client();
+    stranger.stream.write_all(b"GET / HTTP/1.1\r\nHost: three.example\r\n\r\n").unwrap();
+    refused(&stranger.read("GET").unwrap(), 421, "no-origin");
+}
+
+#[test]
+fn a_client_outside_the_list_goes_nowhere_else() {
+    let origin = Origin::constant("cache-control: max-age=60", "x");
+    let proxy = Proxy::before(&origin.url(), "[forward]\nclients = [\"10.0.0.0/8\"]\n");
+    let url = format!("{}/", origin.url());
+    refused(&proxy.client().send("GET", &url, &[], b""), 403, "forward-client");
+    let authority = origin.address.to_string();
+    refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, "forward-client");
+    assert_eq!(proxy.get("/").status(), 200, "the reverse side is open");
+    assert_eq!(origin.count(), 1);
+    let off = Proxy::before(&origin.url(), "[forward]\nenabled = false\n");
+    refused(&off.client().send("GET", &url, &[], b""), 403, "forward-off");
+}
+
+#[test]
+fn a_tunnel_carries_bytes_both_ways_to_allowed_ports_only() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let echo = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut copy = stream.try_clone().unwrap();
+                let _ = std::io::copy(&mut stream, &mut copy);
+            });
+        }
+    });
+    let proxy = Proxy::start(&format!("[forward]\nconnect_ports = [{}]\n", echo.port()));
+    let mut client = proxy.client();
+    client.write("CONNECT", &echo.to_string(), &[], b"");
+    let head = client.read_head().unwrap();
+    assert_eq!(head.status(), 200, "{head:?}");
+    // Bytes that would be a request if anyone but the other end read them.
+    let text = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(5000);
+    let mut sending = client.stream.try_clone().unwrap();
+    let sent = text.clone();
+    let writer = std::thread::spawn(move || sending.write_all(&sent));
+    assert!(client.read_bytes(text.len()).unwrap() == text);
+    writer.join().unwrap().unwrap();
+    let closed = Proxy::start("");
+    refused(&closed.client().send("CONNECT", &echo.to_string(), &[], b""), 403, "connect-port");
+    refused(&closed.client().send("CONNECT", "127.0.0.1", &[], b""), 400, "bad-target");
+}
+
+#[test]
+fn the_proxy_does_not_talk_to_itself() {
+    let proxy = Proxy::start("");
+    for own in [proxy.address, proxy.admin] {
+        for host in ["127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "127.0.0.7"] {
+            let reply = proxy.client().send("GET", &format!("http://{host}:{}/stats", own.port()), &[], b"");
+            assert!(matches!(reply.status(), 403 | 502), "{host}: {reply:?}");
+            assert!(reply.status() == 403 || host.starts_with('['), "{host}: {reply:?}");
+        }
+    }
+    let ports = format!("[forward]\nconnect_ports = [{}]\n", 3129);
+    let mut low = Proxy::start(&ports);
+    let reply = low.client().send("CONNECT", &format!("127.0.0.1:{}", low.admin.port()), &[], b"");
+    refused(&reply, 403, "connect-port");
+    low.stop().unwrap();
+}
+
+#[test]
+fn what_came_through_us_is_a_loop() {
+    let origin =
+        Origin::start(|request, stream| ok(stream, "cache-control: no-store", request.field("via").as_bytes()));
+    let proxy = Proxy::before(&origin.url(), "");
+    let via = proxy.get("/").text();
+    refused(&proxy.get_with("/", &[&format!("via: 1.1 other, {via}")]), 508, "loop");
+    assert_eq!(proxy.get_with("/", &["via: 1.1 picaflor-ffffffff0"]).status(), 200, "another picaflor is none");
+}
+
+#[test]
+fn malformed_requests_are_refused() {
+    let origin = Origin::constant("cache-control: max-age=60", "x");
+    let proxy = Proxy::before(&origin.url(), "");
+    let rows: &[(&str, u16)] = &[
+        ("GET / HTTP/1.1\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\n folded: b\r\n\r\n", 400),
+        ("GET x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET https://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET http://u@a/ HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\nx", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n", 400),
+        ("GET / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        ("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
+        ("\x16\x03\x01 tls\r\n\r\n", 400),
+    ];
+    for (text, status) in rows {
+        let mut client = proxy.client();
+        client.stream.write_all(text.as_bytes()).unwrap();
+        let reply = client.read_head().unwrap_or_default();
+        assert_eq!(reply.status(), *status, "{text:?}: {reply:?}");
+    }
+    assert_eq!(origin.count(), 0);
+}
+
+#[test]
+fn the_admin_listener_wants_its_token() {
+    let origin = Origin::constant("cache-control: max-age=60", "x");
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/a");
+    let without =
+        |method: &str, target: &str, fields: &[&str]| Client::new(proxy.admin).send(method, target, fields, b"");
+    assert_eq!(without("GET", "/health", &[]).text(), "ok\n");
+    for (method, target) in
+        [("GET", "/stats"), ("GET", "/metrics"), ("POST", "/purge?url=http://test.example/a"), ("GET", "/")]
+    {
+        assert_eq!(without(method, target, &[]).status(), 401, "{target}");
+        assert_eq!(without(method, target, &["authorization: Bearer 0123456789abcdef"]).status(), 401, "{target}");
+    }
+    assert!(proxy.get("/a").is_hit());
+    assert_eq!(proxy.purge("http://test.example/a").text().trim(), r#"{"purged":1,"url":"http://test.example/a"}"#);
+    assert!(!proxy.get("/a").is_hit());
+    assert!(proxy.admin("PURGE", "http://test.example/a").text().contains("\"purged\":1"));
+    assert_eq!(proxy.admin("POST", "/purge").status(), 400);
+    assert_eq!(proxy.admin("GET", "/nothing").status(), 404);
+    let metrics = proxy.admin("GET", "/metrics").text();
+    for line in [
+        "picaflor_requests_total{outcome=\"miss\"} 2",
+        "picaflor_store_capacity ",
+        "# TYPE picaflor_stored_total counter",
+    ] {
+        assert!(metrics.contains(line), "{line} in\n{metrics}");
+    }
+}
+
+#[test]
+fn options_and_unknown_methods_pass() {
+    let origin = Origin::start(|request, stream| ok(stream, "", request.first.as_bytes()));
+    let proxy = Proxy::before(&origin.url(), "");
+    assert_eq!(proxy.client().send("OPTIONS", "/a", &[], b"").text(), "OPTIONS /a HTTP/1.1");
+    assert_eq!(proxy.client().send("BREW", "/pot", &[], b"").text(), "BREW /pot HTTP/1.1");
+}
+
+#[test]
+fn a_tunnel_that_refuses_says_so_before_it_is_one() {
+    let proxy = Proxy::start("[forward]\nconnect_ports = [1]\n");
+    let mut client = proxy.client();
+    let reply = client.send("CONNECT", "127.0.0.1:1", &[], b"");
+    assert_eq!((reply.status(), reply.cache()), (502, "picaflor; detail=connect"));
+    let mut rest = Vec::new();
+    client.stream.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
+    let _ = client.stream.read_to_end(&mut rest);
+    assert!(rest.is_empty());
+}

@@ -1,0 +1,11 @@
+//! The whole proxy against real origins: nginx, and a small server on a raw socket for what nginx will not do.
+//! The client is curl where a user's view matters, and a plain socket where every byte does.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod cache;
+mod collapse;
+mod connection;
+mod forward;
+mod kit;
+mod nginx;
+mod ranges;

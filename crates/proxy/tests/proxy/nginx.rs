@@ -1,0 +1,176 @@
+//! A real nginx as origin, a real curl as client: every body is compared with the file.
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::kit::{Proxy, eventually};
+
+struct Nginx {
+    child: Child,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Nginx {
+    fn start(locations: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let place = folder.path().display();
+        std::fs::create_dir(folder.path().join("www")).unwrap();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .iter()
+            .map(|kind| format!("{kind}_temp_path {place}/{kind};\n"))
+            .collect();
+        let text = format!(
+            "daemon off; pid {place}/pid; error_log {place}/error.log; worker_processes 1;\n\
+             events {{}}\nhttp {{ access_log {place}/access.log; {temporary}\n\
+             server {{ listen {address}; root {place}/www; gzip_types *; {locations} }} }}\n"
+        );
+        std::fs::write(folder.path().join("nginx.conf"), text).unwrap();
+        // The worker may be another user.
+        Command::new("chmod").args(["-R", "a+rX"]).arg(folder.path()).status().unwrap();
+        let child = Command::new("nginx")
+            .arg("-c")
+            .arg(folder.path().join("nginx.conf"))
+            .arg("-e")
+            .arg(folder.path().join("error.log"))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nginx is installed (apt-get install nginx)");
+        eventually("nginx listens", || std::net::TcpStream::connect(address).is_ok());
+        Self { child, address, folder }
+    }
+
+    fn file(&self, name: &str, body: &[u8]) {
+        let path = self.folder.path().join("www").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, body).unwrap();
+        Command::new("chmod").args(["-R", "a+rX"]).arg(self.folder.path()).status().unwrap();
+    }
+
+    fn requests(&self, path: &str) -> usize {
+        let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        log.lines().filter(|line| line.contains(&format!(" {path} HTTP"))).count()
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // TERM to the master, which ends its worker.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let _ = self.child.wait();
+    }
+}
+
+/// Head and body as curl got them.
+fn curl(into: &Path, arguments: &[&str]) -> (String, Vec<u8>) {
+    let output = Command::new("curl")
+        .args(["-sS", "--max-time", "30", "-D", "-", "-o"])
+        .arg(into)
+        .args(arguments)
+        .output()
+        .expect("curl is installed");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    (String::from_utf8_lossy(&output.stdout).to_lowercase(), std::fs::read(into).unwrap_or_default())
+}
+
+fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let step = |state: &mut u64| {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state as u8
+    };
+    (0..len).map(|_| step(&mut state)).collect()
+}
+
+#[test]
+fn every_size_comes_back_as_it_is_first_missed_then_hit() {
+    let nginx = Nginx::start("location / { add_header Cache-Control max-age=600; }");
+    let sizes = [0, 1, 4096, 65_535, 65_536, 65_537, 300_000, 1 << 20, 5_000_001];
+    let bodies: Vec<_> = sizes.iter().map(|len| noise(*len, *len as u64)).collect();
+    for (len, body) in sizes.iter().zip(&bodies) {
+        nginx.file(&format!("f{len}"), body);
+    }
+    let proxy = Proxy::before(&format!("http://{}", nginx.address), "");
+    let out = proxy.folder.path().join("out");
+    let via = format!("http://{}", proxy.address);
+    for round in 0..3 {
+        for (len, body) in sizes.iter().zip(&bodies) {
+            let reverse = format!("{via}/f{len}");
+            let (head, got) = curl(&out, &[&reverse]);
+            assert!(got == *body, "{len} bytes, round {round}");
+            let expected = if round == 0 { "fwd=uri-miss; fwd-status=200; stored" } else { "picaflor; hit" };
+            assert!(head.contains(expected), "{len}, round {round}: {head}");
+            let forward = format!("http://{}/f{len}", nginx.address);
+            let (head, got) = curl(&out, &["-x", &via, &forward]);
+            assert!(got == *body && head.contains(expected), "forward, {len}, round {round}: {head}");
+        }
+        assert_eq!(nginx.requests("/f4096"), 2, "once for each side");
+    }
+}
+
+#[test]
+fn a_stale_response_is_confirmed_and_a_changed_one_replaced() {
+    let nginx = Nginx::start("location / { add_header Cache-Control max-age=1; }");
+    nginx.file("page", b"old");
+    let proxy = Proxy::before(&format!("http://{}", nginx.address), "");
+    let out = proxy.folder.path().join("out");
+    let url = format!("http://{}/page", proxy.address);
+    assert_eq!(curl(&out, &[&url]).1, b"old");
+    crate::kit::sleep(2100);
+    let (head, body) = curl(&out, &[&url]);
+    assert!(head.contains("fwd=stale; fwd-status=304") && body == b"old", "{head}");
+    assert!(curl(&out, &[&url]).0.contains("picaflor; hit"), "fresh again");
+    crate::kit::sleep(2100);
+    nginx.file("page", b"newer");
+    let (head, body) = curl(&out, &[&url]);
+    assert!(head.contains("fwd=stale; fwd-status=200; stored") && body == b"newer", "{head}");
+}
+
+#[test]
+fn compressed_and_plain_are_two_variants() {
+    let locations = "gzip_proxied any; location / { gzip on; gzip_min_length 1; gzip_vary on; add_header Cache-Control max-age=60; }";
+    let nginx = Nginx::start(locations);
+    let text = b"much the same, ".repeat(500);
+    nginx.file("text.html", &text);
+    let proxy = Proxy::before(&format!("http://{}", nginx.address), "");
+    let out = proxy.folder.path().join("out");
+    let url = format!("http://{}/text.html", proxy.address);
+    for round in 0..3 {
+        let (head, body) = curl(&out, &[&url]);
+        assert!(body == text && !head.contains("content-encoding"), "{head}");
+        assert_eq!(head.contains("picaflor; hit"), round > 0, "{head}");
+        let (head, body) = curl(&out, &["--compressed", &url]);
+        assert!(body == text && head.contains("content-encoding: gzip"), "{head}");
+        assert_eq!(head.contains("picaflor; hit"), round > 0, "{head}");
+    }
+    assert_eq!(nginx.requests("/text.html"), 2);
+    assert!(proxy.purge("http://127.0.0.1/text.html").text().contains("\"purged\":0"), "another host");
+    assert!(proxy.purge(&url).text().contains("\"purged\":2"));
+    assert!(curl(&out, &[&url]).0.contains("fwd=uri-miss"));
+}
+
+#[test]
+fn curl_gets_ranges_and_resumes() {
+    let nginx = Nginx::start("location / { add_header Cache-Control max-age=60; }");
+    let body = noise(200_000, 7);
+    nginx.file("f", &body);
+    let proxy = Proxy::before(&format!("http://{}", nginx.address), "");
+    let out = proxy.folder.path().join("out");
+    let url = format!("http://{}/f", proxy.address);
+    for (range, expected) in [("0-99", &body[..100]), ("199990-", &body[199_990..]), ("-7", &body[199_993..])] {
+        let (head, got) = curl(&out, &["-r", range, &url]);
+        assert!(head.contains("206 partial content") && got == expected, "{range}: {head}");
+    }
+    assert_eq!(nginx.requests("/f"), 1, "the first range brought the whole");
+    std::fs::write(&out, &body[..1234]).unwrap();
+    let (_, got) = curl(&out, &["-C", "-", &url]);
+    assert!(got == body, "resumed");
+}
