@@ -92,7 +92,6 @@ impl Volume {
                         offset: at as u32,
                         len: len as u32,
                         kind: header.kind,
-                        dead: false,
                     });
                     at += len;
                 }

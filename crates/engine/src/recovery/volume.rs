@@ -196,8 +196,9 @@ fn build(
         scrubber: Scrubber::new(Vec::new(), false),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
         next_seq: AtomicU64::new(first),
-        next_seal: AtomicU64::new(first),
-        durable_seal: AtomicU64::new(first.saturating_sub(1)),
+        // The epoch's first number is nobody's seal: it vouches for none.
+        next_seal: AtomicU64::new(first + 1),
+        durable_seal: AtomicU64::new(first),
         streams_open: AtomicU32::new(0),
         superblock: Mutex::new(superblock),
         shared: Arc::clone(shared),
