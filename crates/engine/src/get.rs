@@ -40,6 +40,8 @@ pub(crate) struct Query {
     chunk: bool,
     /// Entries that turned out to be another key's.
     passed: Vec<Word>,
+    /// An entry was dropped because its bytes did not verify.
+    dropped: bool,
     /// Why nothing was found so far.
     why: Miss,
     tries: u32,
@@ -88,7 +90,7 @@ impl Query {
     }
 
     fn new(hash: KeyHash, key: Bytes, chunk: bool) -> Self {
-        Self { hash, key, chunk, passed: Vec::new(), why: Miss::Absent, tries: 0, bypass: false }
+        Self { hash, key, chunk, passed: Vec::new(), dropped: false, why: Miss::Absent, tries: 0, bypass: false }
     }
 
     fn accepts(&self, header: &Header, key: &[u8]) -> bool {
@@ -188,6 +190,9 @@ impl Store {
     }
 
     fn answer(&self, query: &Query, found: Result<Arc<Frame>, Miss>) -> Result<Option<Arc<Frame>>> {
+        if query.dropped && found.is_err() {
+            self.bury(query);
+        }
         let missed = match &found {
             Ok(frame) if frame.is_expired(self.shared().clock.now_millis()) => Some(Miss::Expired),
             Ok(_) => None,
@@ -285,8 +290,8 @@ impl Store {
         };
         // Moved while it was read? Then the index has another entry by now, and the next look finds it.
         if volume.index.find(hash, plan.word.location()).is_some() {
-            self.drop_damaged(volume, query, plan.word);
             query.why = why;
+            query.dropped |= !self.shared().options.read_only && volume.drop_entry(hash, plan.word);
         }
         Ok(None)
     }
@@ -308,14 +313,19 @@ impl Store {
         frame
     }
 
-    fn drop_damaged(&self, volume: &Volume, query: &Query, word: Word) {
-        if self.shared().options.read_only || !volume.drop_entry(query.hash.short(), word) {
+    /// The only entry of a key led to bytes that do not verify. Recovery must not fall back on an older
+    /// version whose entry a checkpoint still has.
+    fn bury(&self, query: &Query) {
+        let hash = query.hash;
+        let _stripe = self.lock_key(hash);
+        if self.volumes().iter().any(|volume| !volume.index.candidates(hash.short()).is_empty()) {
             return;
         }
         add(&self.shared().counters.damaged, 1);
-        // Recovery must not fall back on an older version whose entry a checkpoint still has.
         let generation = self.shared().next_generation();
-        volume.record(Record::Delete { hash: query.hash.0, generation });
+        for volume in self.volumes() {
+            volume.record(Record::Delete { hash: hash.0, generation });
+        }
         self.note_departure(&query.key, Departure::Damaged);
     }
 

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
-    frame::{ChunkKey, Header, Kind},
+    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
 };
 
 use crate::{
@@ -187,10 +187,26 @@ impl Volume {
         Ok(survivors)
     }
 
-    /// Whether the large object that this chunk belongs to is gone.
+    /// Whether the large object that this chunk belongs to is gone. Not while one is being put: its
+    /// manifest comes last.
     pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
-        ChunkKey::decode(chunk_key).is_ok_and(|key| self.index.candidates(key.parent as u64).is_empty())
-            && self.streams_open.load(Relaxed) == 0
+        let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
+        let owns = |header: &Header, frame: &[u8]| {
+            let body = header.body_start();
+            let body = frame.get(body..body + header.body_len as usize).unwrap_or_default();
+            header.kind == Kind::Manifest && Manifest::decode(body).is_ok_and(|manifest| manifest.id == key.id)
+        };
+        let is_owner = |word: Word| match word.location() {
+            Location::Buffered { slot, offset } => {
+                let frame = self.buffers.read(slot, offset as usize * GRAIN, key.parent as u64, |_, _| true);
+                frame.is_some_and(|frame| owns(&frame.header, frame.bytes()))
+            }
+            // What cannot be read now may be an owner.
+            Location::OnDisk { grain } => {
+                self.read_frame(grain, word.grains()).map_or(true, |(header, frame)| owns(&header, &frame))
+            }
+        };
+        self.streams_open.load(Relaxed) == 0 && !self.index.candidates(key.parent as u64).into_iter().any(is_owner)
     }
 
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {

@@ -6,14 +6,17 @@
 //! each key counts → where the checkpoint has an entry that may be for the same key, its frame is read to
 //! know → deletes are applied to both.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use picaflor_format::{
     cluster::Row,
     frame::{GRAIN, Header},
 };
 
-use super::receipt::VolumeReceipt;
+use super::{EPOCH_SHIFT, receipt::VolumeReceipt};
 use crate::{
     Error, Result,
     index::{Location, Word},
@@ -31,7 +34,10 @@ struct Sighting {
 }
 
 /// Deletes since the checkpoint: the largest generation of each key's hash.
-pub(super) type Deletes = HashMap<u128, u64>;
+pub(super) type Deletes = BTreeMap<u128, u64>;
+
+/// Clusters to look at, and which use of each the journal named last.
+pub(super) type Clusters = BTreeMap<u32, Option<u64>>;
 
 /// A scanned cluster whose table is intact but whose frames no sync vouched for.
 struct Doubtful {
@@ -43,7 +49,7 @@ struct Doubtful {
 /// Scans `clusters` and merges what is there into the volume's index.
 pub(super) fn merge(
     volume: &Arc<Volume>,
-    clusters: &[u32],
+    clusters: &Clusters,
     deletes: &Deletes,
     receipt: &mut VolumeReceipt,
 ) -> Result<()> {
@@ -57,7 +63,7 @@ pub(super) fn merge(
             receipt.dropped.deleted += 1;
             continue;
         }
-        let older = match resolve(volume, *hash, sighting.generation)? {
+        let older = match resolve(volume, *hash, sighting.generation, receipt)? {
             Resolved::Newer => {
                 receipt.dropped.replaced += 1;
                 continue;
@@ -81,10 +87,11 @@ pub(super) fn merge(
 }
 
 /// The newest frame of every key in these clusters.
-fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) -> Result<HashKeyed<Sighting>> {
+fn sight(volume: &Arc<Volume>, clusters: &Clusters, receipt: &mut VolumeReceipt) -> Result<HashKeyed<Sighting>> {
     let mut newest: HashKeyed<Sighting> = HashKeyed::default();
     let mut doubtful = Vec::new();
-    let mut durable = 0;
+    // By epoch: what a later run synced says nothing of what an earlier one left torn.
+    let mut durable: HashMap<u64, u64> = HashMap::new();
     let mut note = |cluster: u32, row: Row| {
         let sighting = Sighting { generation: row.generation, cluster, row };
         let known = newest.entry(row.hash).or_insert(sighting);
@@ -92,11 +99,12 @@ fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) ->
             *known = sighting;
         }
     };
-    for &id in clusters {
+    for (&id, &seq) in clusters {
         receipt.scanned_clusters += 1;
-        match volume.contents(id)? {
+        match volume.contents(id, seq)? {
             Contents::Sealed(last, rows) => {
-                durable = durable.max(last.durable);
+                let known = durable.entry(last.durable >> EPOCH_SHIFT).or_default();
+                *known = last.durable.max(*known);
                 doubtful.push(Doubtful { id, seal: last.seal, rows });
             }
             // Not sealed when the crash came: its frames stood on their own.
@@ -108,8 +116,7 @@ fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) ->
         }
     }
     for Doubtful { id, seal, mut rows } in doubtful {
-        rows.retain(|row| !row.dead);
-        if seal > durable {
+        if durable.get(&(seal >> EPOCH_SHIFT)).is_none_or(|durable| seal > *durable) {
             receipt.verified_clusters += 1;
             let bytes = volume.read_at(id, 0, volume.cluster_len())?;
             let before = rows.len();
@@ -127,12 +134,12 @@ fn is_intact(cluster: &[u8], row: &Row) -> bool {
 }
 
 /// Clusters that may have been written since the checkpoint hold nothing that it knows.
-fn drop_overwritten(volume: &Volume, clusters: &[u32], receipt: &mut VolumeReceipt) {
+fn drop_overwritten(volume: &Volume, clusters: &Clusters, receipt: &mut VolumeReceipt) {
     if clusters.is_empty() {
         return;
     }
     let mut written = vec![false; volume.space.count() as usize];
-    clusters.iter().for_each(|id| written[*id as usize] = true);
+    clusters.keys().for_each(|id| written[*id as usize] = true);
     volume.index.update_all(|word| {
         let Location::OnDisk { grain } = word.location() else { return Word::EMPTY };
         match volume.cluster_of(grain) {
@@ -155,9 +162,9 @@ enum Resolved {
 }
 
 /// What the checkpoint has of this key, told from other keys of the same place by reading the frame.
-fn resolve(volume: &Arc<Volume>, hash: u64, generation: u64) -> Result<Resolved> {
+fn resolve(volume: &Arc<Volume>, hash: u64, generation: u64, receipt: &mut VolumeReceipt) -> Result<Resolved> {
     for word in volume.index.candidates(hash) {
-        let Some(header) = header_of(volume, word, |found| found as u64 == hash)? else { continue };
+        let Some(header) = header_of(volume, hash, word, |found| found as u64 == hash, receipt)? else { continue };
         return Ok(if header.generation > generation { Resolved::Newer } else { Resolved::Older(word) });
     }
     Ok(Resolved::None)
@@ -170,7 +177,7 @@ fn delete_from_checkpoint(
     receipt: &mut VolumeReceipt,
 ) -> Result<()> {
     for word in volume.index.candidates(hash as u64) {
-        if let Some(header) = header_of(volume, word, |found| found == hash)?
+        if let Some(header) = header_of(volume, hash as u64, word, |found| found == hash, receipt)?
             && header.generation <= generation
             && volume.index.remove(hash as u64, word).is_some()
         {
@@ -180,12 +187,22 @@ fn delete_from_checkpoint(
     Ok(())
 }
 
-/// The header of an entry's frame, if the frame is intact and its key's hash is the one.
-fn header_of(volume: &Arc<Volume>, word: Word, is_it: impl Fn(u128) -> bool) -> Result<Option<Header>> {
+/// The header of an entry's frame, if its key's hash is the one. An entry without an intact frame leads
+/// nowhere, whoever's it was, and is dropped: its cluster was written again and the crash took the note.
+fn header_of(
+    volume: &Arc<Volume>,
+    hash: u64,
+    word: Word,
+    is_it: impl Fn(u128) -> bool,
+    receipt: &mut VolumeReceipt,
+) -> Result<Option<Header>> {
     let Location::OnDisk { grain } = word.location() else { return Ok(None) };
     match volume.read_frame(grain, word.grains()) {
         Ok((header, frame)) => Ok(is_it(volume.hasher.frame(header.kind, header.key(&frame)).0).then_some(header)),
-        Err(Error::Damaged { .. }) => Ok(None),
+        Err(Error::Damaged { .. }) => {
+            receipt.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
