@@ -94,7 +94,8 @@ impl Run<'_> {
             return self.missing(key, error.to_string());
         }
         // A large object may have lost a piece with the crash or the eviction that took the rest.
-        let piece_is_gone = matches!(error, Error::Damaged { .. });
+        let large = self.oracle.is_longer(key, self.plan.cluster as usize / 2);
+        let piece_is_gone = matches!(error, Error::Damaged { .. }) && large;
         if piece_is_gone || !self.plan.is_honest() {
             return Ok(());
         }
