@@ -51,7 +51,10 @@ impl Store {
                     }
                 }
                 volume.record(Record::Delete { hash: hash.0, generation });
+                volume.placer.drop_copies(hash.short());
             }
+            // In a cache it may be in memory though its entry went to another key of its place.
+            shared.memory.remove(hash.short());
         }
         add(&shared.counters.deletes, 1);
         for volume in self.volumes() {
