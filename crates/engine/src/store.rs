@@ -40,7 +40,8 @@ impl Store {
     /// Opens a store, making it first if its place is empty.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for options that cannot work, [`Error::Version`](crate::Error::Version) and [`Error::Damaged`](crate::Error::Damaged) for a
+    /// [`Error::Option`](crate::Error::Option) for options that cannot work,
+    /// [`Error::Version`](crate::Error::Version) and [`Error::Damaged`](crate::Error::Damaged) for a
     /// place that holds something else, [`Error::Io`](crate::Error::Io) for what the device says.
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
