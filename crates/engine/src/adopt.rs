@@ -42,6 +42,7 @@ impl Volume {
             read_in: true,
             served: AtomicU32::new(1),
         };
+        let held = bytes.len() as u64 + filled.table_bytes();
         let Ok(slot) = self.buffers.occupy(Slot::Filled(filled)) else {
             self.space.shift(cluster, State::Busy, State::Sealed);
             return;
@@ -49,8 +50,8 @@ impl Volume {
         self.buffers.set_home(slot, cluster);
         let entered = rows.iter().filter(|row| self.enter(slot, cluster, row)).count();
         add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
-        self.shared.memory.retain(Resident { volume: self.number, slot, bytes: bytes.len() as u64 });
-        self.shared.shrink_memory();
+        let resident = Resident { volume: self.number, slot, bytes: held };
+        self.shared.take(held, || self.shared.memory.retain(resident));
     }
 
     /// Points the index at a row's frame in the buffer, if that frame is current.

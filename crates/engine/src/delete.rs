@@ -44,6 +44,12 @@ impl Store {
             let _stripe = self.lock_key(hash);
             let generation = shared.next_generation();
             for volume in self.volumes() {
+                if self.is_lost(volume) {
+                    continue;
+                }
+                if let Some(failure) = volume.commits.failure() {
+                    return Err(failure);
+                }
                 while let Some(own) = self.verified(volume, hash, key, Kind::Whole)? {
                     found |= volume.drop_entry(hash.short(), own.word);
                     if let Some(manifest) = own.manifest {
@@ -54,7 +60,7 @@ impl Store {
             }
         }
         add(&shared.counters.deletes, 1);
-        for volume in self.volumes() {
+        for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
             if volume.journal.lock().deletes >= shared.options.delete_count {
                 volume.commit_now()?;
             } else {
@@ -116,11 +122,8 @@ impl Store {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
             let hash = self.hasher().chunk(&key);
-            let own = match self.mode() {
-                Mode::Cache => self.own(volume, hash, &key, Kind::Chunk),
-                Mode::Store => self.verified(volume, hash, &key, Kind::Chunk),
-            };
-            if let Ok(Some(own)) = own {
+            // Until it is gone: an entry may move between the look and the drop.
+            while let Ok(Some(own)) = self.own(volume, hash, &key, Kind::Chunk) {
                 volume.drop_entry(hash.short(), own.word);
             }
         }

@@ -34,6 +34,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) expires: u64,
     pub(crate) generation: u64,
     pub(crate) options: &'a PutOptions,
+    /// Where it has to go: the pieces of one object stay together.
+    pub(crate) home: Option<&'a Arc<Volume>>,
 }
 
 impl Store {
@@ -80,7 +82,7 @@ impl Store {
         }
         let hash = self.hasher().key(key);
         let parts =
-            Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, generation: 0, options };
+            Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, generation: 0, options, home: None };
         let volume = self.frame_in(hash, &parts)?;
         add(&self.shared().counters.puts, 1);
         Ok(self.settle_put(volume, options.group))
@@ -116,7 +118,7 @@ impl Store {
         if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
             return Err(self.refuse(Refusal::NotAdmitted));
         }
-        if shared.index_is_full() {
+        if shared.index_is_above(8) && self.volumes().iter().any(|volume| volume.index.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         Ok(expires)
@@ -136,7 +138,10 @@ impl Store {
         loop {
             let (volume, blocked) = {
                 let _stripe = self.lock_key(hash);
-                let (volume, class) = self.route(hash, parts.options);
+                let (volume, class) = match parts.home {
+                    Some(home) => (Arc::clone(home), self.class(parts.options)),
+                    None => self.route(hash, parts.options),
+                };
                 let own = self.own(&volume, hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = match parts.generation {
@@ -170,8 +175,11 @@ impl Store {
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             self.drop_chunks(&volume, hash, manifest);
                         }
+                        self.drop_elsewhere(&volume, hash, parts)?;
                         return Ok(volume);
                     }
+                    // A buffer was retired, or a cluster read in, at this very moment.
+                    Err(Blocked::Moved) => continue,
                     Err(blocked) => (volume, blocked),
                 }
             };
@@ -189,6 +197,7 @@ impl Store {
     /// Does or awaits what a blocked put needs. False if there is nothing that would help.
     fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
         match (blocked, self.shared().options.daemons) {
+            (Blocked::Moved, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
                 volume.writer.wait_for_change(Duration::from_millis(20));
                 Ok(true)
@@ -219,14 +228,12 @@ impl Store {
     /// volume; a group or a server lives on one.
     pub(crate) fn route(&self, hash: KeyHash, options: &PutOptions) -> (Arc<Volume>, Class) {
         let volumes = self.volumes();
-        let class = match options.bypass_memory {
-            true => Class::Bypass,
-            false => volumes[0].placer.class(options.group, options.server),
-        };
+        let class = self.class(options);
         let home = if let [only] = volumes {
             only
         } else {
-            let healthy = |volume: &&Arc<Volume>| volume.commits.failure().is_none();
+            // A cache does without a failed volume; a store puts nothing elsewhere that is on one.
+            let healthy = |volume: &&Arc<Volume>| self.mode() == Mode::Store || volume.commits.failure().is_none();
             let has = |volume: &&Arc<Volume>| !volume.index.candidates(hash.short()).is_empty();
             let spread = match volumes[0].placer.class(options.group, options.server) {
                 Class::Group(id) | Class::Server(id) => u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
@@ -234,9 +241,31 @@ impl Store {
             };
             let at = |i: usize| &volumes[(spread as usize + i) % volumes.len()];
             let present = volumes.iter().filter(healthy).find(has);
-            present.or_else(|| (0..volumes.len()).map(at).find(healthy)).unwrap_or(&volumes[0])
+            let fit = |volume: &&Arc<Volume>| volume.commits.failure().is_none();
+            present.or_else(|| (0..volumes.len()).map(at).find(fit)).unwrap_or(&volumes[0])
         };
         (Arc::clone(home), class)
+    }
+
+    fn class(&self, options: &PutOptions) -> Class {
+        match options.bypass_memory {
+            true => Class::Bypass,
+            false => self.volumes()[0].placer.class(options.group, options.server),
+        }
+    }
+
+    /// Of several volumes only one has the object: it may have been on another, when that one failed or
+    /// when the object was small.
+    fn drop_elsewhere(&self, home: &Arc<Volume>, hash: KeyHash, parts: &Parts<'_>) -> Result<()> {
+        for volume in self.volumes().iter().filter(|volume| !Arc::ptr_eq(volume, home)) {
+            while let Some(own) = self.own(volume, hash, parts.key, parts.kind)? {
+                volume.drop_entry(hash.short(), own.word);
+                if let Some(manifest) = own.manifest {
+                    self.drop_chunks(volume, hash, manifest);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Sees to it that a put becomes durable in its time. Returns what the caller has to wait for.

@@ -74,7 +74,7 @@ impl Volume {
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
         let shared = &self.shared;
-        let index_high = shared.index_bytes.load(Relaxed) > shared.options.memory / 8 * 5;
+        let index_high = shared.index_is_above(7) && self.index.is_loaded();
         let low = self.space.available() < self.clean_target();
         if shared.options.mode == Mode::Store || !(low || index_high) {
             return Ok(false);
@@ -115,7 +115,7 @@ impl Volume {
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
         for resident in self.shared.memory.release_clusters(budget) {
             if resident.volume == self.number {
-                self.retire(resident.slot);
+                self.shared.let_go(vec![resident]);
             } else {
                 self.shared.memory.retain(resident);
             }
@@ -233,6 +233,7 @@ impl Volume {
                 }
             };
             match blocked {
+                Blocked::Moved => {}
                 Blocked::Buffers => self.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => {
@@ -267,10 +268,10 @@ impl Volume {
             Departure::Damaged => &counters.damaged,
         };
         add(counter, 1);
-        if let (Some(listener), Some((key, kind))) = (&self.shared.options.eviction_listener, key)
+        if let Some((key, kind)) = key
             && kind != Kind::Chunk
         {
-            listener(key, why);
+            self.shared.note_departure(key, why);
         }
     }
 

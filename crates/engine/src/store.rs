@@ -124,7 +124,12 @@ impl Store {
         if self.shared().options.read_only {
             return Ok(());
         }
-        self.volumes().iter().try_for_each(Volume::commit_now)
+        self.working().try_for_each(Volume::commit_now)
+    }
+
+    /// The volumes but for those that a cache has given up.
+    fn working(&self) -> impl Iterator<Item = &Arc<Volume>> {
+        self.volumes().iter().filter(|volume| !self.is_lost(volume))
     }
 
     /// As [`Store::flush`] for tasks.
@@ -133,7 +138,7 @@ impl Store {
     /// As [`Store::flush`].
     pub async fn flush_async(&self) -> Result<()> {
         if !self.shared().options.read_only {
-            for volume in self.volumes() {
+            for volume in self.working() {
                 let number = volume.commits.next();
                 Arc::clone(volume).commit_async(number).await?;
             }
@@ -157,7 +162,7 @@ impl Store {
     /// The failure that stopped a volume.
     pub fn step(&self) -> Result<bool> {
         let mut any = false;
-        for volume in self.volumes() {
+        for volume in self.working() {
             any |= volume.step_all()?;
         }
         Ok(any)
@@ -234,7 +239,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Keeps the group's objects in memory longest, and reinserts them before others.
+    /// Keeps the group's objects in memory longest, and reinserts them before others. Settings are durable
+    /// when deletes would be: see [`Options::delete_time`].
     pub fn love(&self) {
         self.set(Temper::Loved);
     }
@@ -258,6 +264,7 @@ impl Group {
     fn record(&self, group: picaflor_format::journal::Group) {
         for volume in self.store.volumes() {
             volume.record(Record::Group(group));
+            volume.due_within(self.store.shared().options.delete_time);
         }
     }
 }
