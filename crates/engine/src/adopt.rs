@@ -37,6 +37,7 @@ impl Volume {
             class: header.class,
             bypass: false,
             cluster,
+            since: u64::MAX,
             flushed: bytes.len(),
             written: true,
             read_in: true,

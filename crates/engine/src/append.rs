@@ -6,7 +6,7 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use picaflor_format::{
-    cluster::{Row, Trailer, table_len},
+    cluster::{Trailer, table_len},
     frame::{self, GRAIN, Kind},
 };
 
@@ -168,7 +168,8 @@ impl Volume {
         }
         self.shared.take(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
         let seq = self.next_seq.fetch_add(1, Relaxed);
-        let open = Open::new(self.shared.pool.take(self.cluster_len()), seq, class);
+        let since = self.journal.lock().next_page();
+        let open = Open::new(self.shared.pool.take(self.cluster_len()), seq, class, since);
         match self.buffers.occupy(Slot::Open(open)) {
             Ok(slot) => {
                 self.writer.add_unwritten(cluster_bytes);
@@ -185,13 +186,13 @@ impl Volume {
     /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
     pub(crate) fn seal(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<()> {
         let Some(slot) = *lane else { return Ok(()) };
-        let granted = match &*self.buffers.slot(slot).read() {
-            Slot::Open(open) if !open.is_empty() => open.cluster,
+        let (granted, seq) = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq),
             _ => return Ok(()),
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.grant(State::Busy)?,
+            None => self.grant(State::Busy, seq)?,
         };
         self.lay_copies(slot, cluster);
         let mut guard = self.buffers.slot(slot).write();
@@ -202,8 +203,7 @@ impl Volume {
                 durable: self.durable_seal.load(Relaxed),
             };
             self.classes[cluster as usize].store(open.class.short(), Relaxed);
-            let is_dead = |row: &Row| row.kind != Kind::Copy && self.entry_in_slot(slot, row).is_none();
-            *guard = Slot::Filled(open.seal(self.store_id(), cluster, last, is_dead));
+            *guard = Slot::Filled(open.seal(self.store_id(), cluster, last));
         }
         drop(guard);
         *lane = None;

@@ -49,6 +49,8 @@ pub(crate) struct Open {
     pub(crate) class: Class,
     /// Granted at the first write, at the latest when it is sealed.
     pub(crate) cluster: Option<u32>,
+    /// Journal page that was next when it was opened: whatever happens to its objects is told from there on.
+    pub(crate) since: u64,
     flushed: usize,
 }
 
@@ -60,6 +62,8 @@ pub(crate) struct Filled {
     /// Its objects are not to stay in memory.
     pub(crate) bypass: bool,
     pub(crate) cluster: u32,
+    /// As in [`Open`].
+    pub(crate) since: u64,
     /// Bytes from the front that are on the device already.
     pub(crate) flushed: usize,
     /// On the device, every byte.
@@ -85,9 +89,10 @@ pub(crate) struct Piece {
 }
 
 impl Open {
-    pub(crate) fn new(mut bytes: AlignedBuf, seq: u64, class: Class) -> Self {
+    pub(crate) fn new(mut bytes: AlignedBuf, seq: u64, class: Class, since: u64) -> Self {
         bytes[..cluster::HEADER].fill(0);
-        Self { bytes, used: cluster::HEADER, rows: Vec::with_capacity(64), seq, class, cluster: None, flushed: 0 }
+        let rows = Vec::with_capacity(64);
+        Self { bytes, used: cluster::HEADER, rows, seq, class, cluster: None, since, flushed: 0 }
     }
 
     /// Bytes of the longest frame that still fits.
@@ -124,7 +129,6 @@ impl Open {
             offset: offset as u32,
             len: len as u32,
             kind: header.kind,
-            dead: false,
         });
         offset
     }
@@ -162,12 +166,10 @@ impl Open {
         Some(piece)
     }
 
-    /// Closes it: marks the rows that `is_dead`, writes the table.
-    pub(crate) fn seal(mut self, store: u64, id: u32, last: Trailer, is_dead: impl Fn(&Row) -> bool) -> Filled {
+    /// Closes it: writes the table. It names replaced and deleted objects too: what replaced them may not
+    /// survive a crash that they do.
+    pub(crate) fn seal(mut self, store: u64, id: u32, last: Trailer) -> Filled {
         self.encode_header(store, id);
-        for row in &mut self.rows {
-            row.dead = is_dead(row);
-        }
         let table = self.bytes.len() - cluster::table_len(self.rows.len());
         self.bytes[self.used..table].fill(0);
         cluster::encode_table(&mut self.bytes, last, &self.rows);
@@ -177,6 +179,7 @@ impl Open {
             class: self.class.short(),
             bypass: self.class == Class::Bypass,
             cluster: id,
+            since: self.since,
             flushed: self.flushed,
             written: false,
             read_in: false,
@@ -220,6 +223,21 @@ impl Buffers {
             _ => None,
         };
         self.slots.iter().filter_map(cluster).collect()
+    }
+
+    /// Whether this slot is a buffer that was opened before that journal page was next.
+    pub(crate) fn is_older_than(&self, slot: u32, page: u64) -> bool {
+        matches!(&*self.slot(slot).read(), Slot::Open(open) if open.since < page)
+    }
+
+    /// The journal page from which on the story of every object is told that is not wholly on the device.
+    pub(crate) fn oldest_page(&self) -> Option<u64> {
+        let since = |slot: &RwLock<Slot>| match &*slot.read() {
+            Slot::Open(open) if !open.is_empty() => Some(open.since),
+            Slot::Filled(filled) if !filled.written => Some(filled.since),
+            _ => None,
+        };
+        self.slots.iter().filter_map(since).min()
     }
 
     /// Puts a buffer into a free slot; gives it back if there is none.

@@ -36,6 +36,8 @@ pub(crate) struct Checkpointer {
     previous: Vec<u32>,
     /// [`crate::space::Space::granted`] when the newest one began.
     granted: u64,
+    /// Journal page that was next when the newest one began.
+    begun: u64,
     hot_seq: u64,
 }
 
@@ -68,7 +70,7 @@ impl Volume {
             if !self.wants_checkpoint(&state) {
                 return Ok(false);
             }
-            self.begin_checkpoint(&mut state);
+            self.begin_checkpoint(&mut state)?;
         }
         self.checkpoint_slice(&mut state)?;
         Ok(true)
@@ -78,7 +80,7 @@ impl Volume {
     pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
-            self.begin_checkpoint(&mut state);
+            self.begin_checkpoint(&mut state)?;
         }
         while state.running.is_some() {
             self.checkpoint_slice(&mut state)?;
@@ -88,8 +90,8 @@ impl Volume {
 
     /// Takes checkpoints until the journal has room for what is pending.
     pub(crate) fn relieve_journal(self: &Arc<Self>) -> Result<()> {
-        // Each commit of a checkpoint frees the pages before the one that precedes it: two are enough.
-        for _ in 0..2 {
+        // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
+        for _ in 0..3 {
             if !self.journal.lock().is_tight() {
                 break;
             }
@@ -106,14 +108,22 @@ impl Volume {
         granted >= enough || self.journal.lock().wants_checkpoint()
     }
 
-    fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) {
+    fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
         let stamp = self.space.begin_checkpoint();
-        let journal_start = self.journal.lock().next_page();
+        let next_page = self.journal.lock().next_page();
         // Whoever was granted a cluster before that page has it noted in its buffer once its lane has been
-        // free.
+        // free. Buffers that the checkpoint before found open are sealed, lest the journal grow with their age.
         for lane in &self.lanes {
-            drop(lane.lock());
+            for open in lane.lock().iter_mut() {
+                if open.is_some_and(|slot| self.buffers.is_older_than(slot, state.begun)) {
+                    self.seal(open)?;
+                }
+            }
         }
+        self.write_queued(true);
+        state.begun = next_page;
+        // An object in a buffer that a crash may find on the device must not outlive its delete.
+        let journal_start = self.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
         let open = self.buffers.unfinished();
         open.iter().for_each(|cluster| self.space.renew(*cluster));
         state.running = Some(Running {
@@ -126,6 +136,7 @@ impl Volume {
             parts: Vec::new(),
             clusters: Vec::new(),
         });
+        Ok(())
     }
 
     fn checkpoint_slice(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
@@ -189,8 +200,8 @@ impl Volume {
             let why = std::io::Error::new(std::io::ErrorKind::StorageFull, "no clean cluster for a checkpoint");
             return Err(Error::io(self.place.clone(), why));
         }
-        let id = self.grant(State::Checkpoint)?;
         let seq = self.next_seq.fetch_add(1, Relaxed);
+        let id = self.grant(State::Checkpoint, seq)?;
         let mut buf = self.shared.pool.take(self.cluster_len());
         let header = cluster::Header { seq, store: self.store_id(), id, content, class: 0 };
         encode_cluster(&mut buf, &header, payload);

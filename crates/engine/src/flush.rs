@@ -341,13 +341,13 @@ impl Volume {
     /// What is new in one open buffer; seals it if there is no room to pad.
     fn take_piece(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<Option<(u64, Bytes)>> {
         let Some(slot) = *lane else { return Ok(None) };
-        let granted = match &*self.buffers.slot(slot).read() {
-            Slot::Open(open) if open.is_dirty() => open.cluster,
+        let (granted, seq) = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) if open.is_dirty() => (open.cluster, open.seq),
             _ => return Ok(None),
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.grant(State::Busy)?,
+            None => self.grant(State::Busy, seq)?,
         };
         let piece = match &mut *self.buffers.slot(slot).write() {
             Slot::Open(open) => {

@@ -43,21 +43,25 @@ impl Volume {
     /// The rows of a cluster, whichever way they are found; none if it cannot be read, and then its
     /// entries are found out one by one.
     pub(crate) fn read_rows(&self, cluster: u32) -> Vec<Row> {
-        match self.contents(cluster) {
+        match self.contents(cluster, None) {
             Ok(Contents::Sealed(_, rows) | Contents::Unsealed(rows)) => rows,
             Ok(Contents::Other) | Err(_) => Vec::new(),
         }
     }
 
-    /// What a cluster holds: two small reads if it is sealed, all of it if not.
+    /// What a cluster holds: two small reads if it is sealed, all of it if not. With `seq`, only that use of it
+    /// counts: a write that a crash kept from the device leaves the use before.
     ///
     /// # Errors
     /// [`Error::Io`] with the place.
-    pub(crate) fn contents(&self, cluster: u32) -> Result<Contents> {
+    pub(crate) fn contents(&self, cluster: u32, seq: Option<u64>) -> Result<Contents> {
         let Ok(header) = cluster::Header::decode(&self.read_at(cluster, 0, BLOCK)?) else {
             return Ok(Contents::Other);
         };
         if header.store != self.store_id() || header.id != cluster || header.content != Content::Objects {
+            return Ok(Contents::Other);
+        }
+        if seq.is_some_and(|seq| seq != header.seq) {
             return Ok(Contents::Other);
         }
         let size = self.cluster_len();

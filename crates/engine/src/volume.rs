@@ -280,14 +280,14 @@ impl Volume {
         self.journal.lock().push(record);
     }
 
-    /// Takes a free cluster that was reserved, and remembers to look at it after a crash.
-    pub(crate) fn grant(&self, state: State) -> Result<u32> {
+    /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.
+    pub(crate) fn grant(&self, state: State, seq: u64) -> Result<u32> {
         let cluster = self.space.grant(state).ok_or_else(|| Error::Damaged {
             place: self.place.clone(),
             why: "a reserved cluster is not there".into(),
             mend: "this is a defect in picaflor: please report it".into(),
         })?;
-        self.record(Record::Reserve { cluster });
+        self.record(Record::Reserve { cluster, seq });
         Ok(cluster)
     }
 

@@ -102,8 +102,6 @@ pub struct Row {
     pub len: u32,
     /// What it holds.
     pub kind: Kind,
-    /// Replaced or deleted before the cluster was sealed.
-    pub dead: bool,
 }
 
 impl Row {
@@ -112,7 +110,7 @@ impl Row {
         put(out, 8, self.generation.to_le_bytes());
         put(out, 16, ((self.offset as usize / GRAIN) as u16).to_le_bytes());
         out[18] = self.kind as u8;
-        out[19] = u8::from(self.dead);
+        out[19] = 0;
         put(out, 20, self.len.to_le_bytes());
     }
 
@@ -123,7 +121,6 @@ impl Row {
             offset: u32::from(u16_at(bytes, 16)) * GRAIN as u32,
             len: u32_at(bytes, 20),
             kind: Kind::from_u8(bytes[18])?,
-            dead: bytes[19] != 0,
         })
     }
 }

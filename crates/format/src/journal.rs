@@ -31,10 +31,12 @@ pub enum Record {
         /// Generation of the delete.
         generation: u64,
     },
-    /// This cluster may have been written since: recovery looks at it.
+    /// This cluster may have been written since: recovery looks at it, and believes only this use of it.
     Reserve {
         /// Number of the cluster.
         cluster: u32,
+        /// Sequence number of the use it was granted for.
+        seq: u64,
     },
     /// Settings of a group changed.
     Group(Group),
@@ -59,7 +61,7 @@ impl Record {
     fn len(&self) -> usize {
         match self {
             Self::Delete { .. } => 25,
-            Self::Reserve { .. } => 5,
+            Self::Reserve { .. } => 13,
             Self::Group(_) => 10,
         }
     }
@@ -71,9 +73,10 @@ impl Record {
                 put(out, 1, hash.to_le_bytes());
                 put(out, 17, generation.to_le_bytes());
             }
-            Self::Reserve { cluster } => {
+            Self::Reserve { cluster, seq } => {
                 out[0] = TAG_RESERVE;
                 put(out, 1, cluster.to_le_bytes());
+                put(out, 5, seq.to_le_bytes());
             }
             Self::Group(group) => {
                 out[0] = TAG_GROUP;
@@ -87,7 +90,7 @@ impl Record {
     fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let need = match bytes.first() {
             Some(&TAG_DELETE) => 25,
-            Some(&TAG_RESERVE) => 5,
+            Some(&TAG_RESERVE) => 13,
             Some(&TAG_GROUP) => 10,
             Some(_) => return Err(Corrupt::Field("record tag")),
             None => return Err(Corrupt::Short),
@@ -97,7 +100,7 @@ impl Record {
         }
         Ok(match bytes[0] {
             TAG_DELETE => Self::Delete { hash: u128_at(bytes, 1), generation: u64_at(bytes, 17) },
-            TAG_RESERVE => Self::Reserve { cluster: u32_at(bytes, 1) },
+            TAG_RESERVE => Self::Reserve { cluster: u32_at(bytes, 1), seq: u64_at(bytes, 5) },
             _ => Self::Group(Group { id: u32_at(bytes, 1), temper: bytes[5], interval: u32_at(bytes, 6) }),
         })
     }

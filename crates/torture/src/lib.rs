@@ -28,7 +28,7 @@ mod workload;
 pub use canary::{Sabotage, notice};
 pub use dice::{Dice, bytes_of};
 pub use plan::{Plan, Trouble};
-pub use report::{Tally, Violation};
+pub use report::{Tally, Violation, trace};
 pub use run::run;
 pub use shrink::{caught, shrink};
 pub use workload::{Draft, Op, operations};

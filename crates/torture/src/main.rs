@@ -10,7 +10,7 @@ use std::{
 };
 
 use picaflor::Mode;
-use picaflor_torture::{Plan, Sabotage, Tally, Violation, caught, notice, operations, shrink};
+use picaflor_torture::{Plan, Sabotage, Tally, Violation, caught, notice, operations, shrink, trace};
 
 const HELP: &str = "\
 Runs a store on devices that crash, fail, lie and are damaged, and checks every answer.
@@ -182,10 +182,10 @@ fn tell(call: &Call, plan: &Plan, violation: &Violation) {
         && let Some((kept, shortest)) = shrink(plan, &operations(plan), TRIES)
     {
         println!("\nThe shortest run that fails has {} operations:", kept.len());
-        for (at, op) in kept.iter().enumerate() {
-            println!("  {at:3}: {op:?}");
-        }
-        println!("{shortest}");
+        trace(true);
+        let again = caught(plan, &kept, Sabotage::None);
+        trace(false);
+        println!("{}", again.err().unwrap_or(shortest));
     }
 }
 

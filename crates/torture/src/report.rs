@@ -2,6 +2,18 @@
 
 use std::fmt;
 use std::ops::AddAssign;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+static TRACING: AtomicBool = AtomicBool::new(false);
+
+/// Whether every run from now on prints each of its operations and openings.
+pub fn trace(on: bool) {
+    TRACING.store(on, Relaxed);
+}
+
+pub(crate) fn tracing() -> bool {
+    TRACING.load(Relaxed)
+}
 
 /// Something that the store must not do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::{
     oracle::Oracle,
     plan::{Plan, Trouble},
     plug::Plug,
-    report::{Tally, Violation},
+    report::{Tally, Violation, tracing},
     trouble,
     verbs::Stream,
     workload::{Op, STREAMS},
@@ -123,6 +123,9 @@ impl<'a> Run<'a> {
         for (at, op) in operations.iter().enumerate() {
             (self.at, self.op) = (at, Some(*op));
             self.tally.operations += 1;
+            if tracing() {
+                println!("  {at:3}: {op:?}");
+            }
             match *op {
                 Op::Crash => self.crash()?,
                 Op::Kill => self.kill()?,
@@ -202,6 +205,12 @@ impl<'a> Run<'a> {
             }
             let opened = Store::open(self.options());
             let crashed = self.media.iter().any(FaultyDevice::is_crashed);
+            if tracing() {
+                match &opened {
+                    Ok(store) => println!("       opened, crashed {crashed}: {}", store.receipt()),
+                    Err(error) => println!("       not opened, crashed {crashed}: {error}"),
+                }
+            }
             match opened {
                 Ok(store) if !crashed => {
                     self.store = Some(store);
@@ -273,6 +282,9 @@ impl<'a> Run<'a> {
             medium.revive().map_err(|error| self.violation("a device that comes back", error.to_string()))?;
         }
         self.tally.crashes += 1;
+        if tracing() {
+            println!("       power failure");
+        }
         self.oracle.crash();
         if self.plan.trouble == Trouble::Lying {
             self.oracle.distrust();

@@ -5,6 +5,7 @@
 //! dropped in its [`Receipt`].
 
 mod receipt;
+mod ring;
 mod scan;
 mod volume;
 

@@ -6,7 +6,10 @@
 //! each key counts → where the checkpoint has an entry that may be for the same key, its frame is read to
 //! know → deletes are applied to both.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use picaflor_format::{
     cluster::Row,
@@ -31,7 +34,10 @@ struct Sighting {
 }
 
 /// Deletes since the checkpoint: the largest generation of each key's hash.
-pub(super) type Deletes = HashMap<u128, u64>;
+pub(super) type Deletes = BTreeMap<u128, u64>;
+
+/// Clusters to look at, and which use of each the journal named last.
+pub(super) type Clusters = BTreeMap<u32, Option<u64>>;
 
 /// A scanned cluster whose table is intact but whose frames no sync vouched for.
 struct Doubtful {
@@ -43,7 +49,7 @@ struct Doubtful {
 /// Scans `clusters` and merges what is there into the volume's index.
 pub(super) fn merge(
     volume: &Arc<Volume>,
-    clusters: &[u32],
+    clusters: &Clusters,
     deletes: &Deletes,
     receipt: &mut VolumeReceipt,
 ) -> Result<()> {
@@ -81,7 +87,7 @@ pub(super) fn merge(
 }
 
 /// The newest frame of every key in these clusters.
-fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) -> Result<HashKeyed<Sighting>> {
+fn sight(volume: &Arc<Volume>, clusters: &Clusters, receipt: &mut VolumeReceipt) -> Result<HashKeyed<Sighting>> {
     let mut newest: HashKeyed<Sighting> = HashKeyed::default();
     let mut doubtful = Vec::new();
     // By epoch: what a later run synced says nothing of what an earlier one left torn.
@@ -93,9 +99,9 @@ fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) ->
             *known = sighting;
         }
     };
-    for &id in clusters {
+    for (&id, &seq) in clusters {
         receipt.scanned_clusters += 1;
-        match volume.contents(id)? {
+        match volume.contents(id, seq)? {
             Contents::Sealed(last, rows) => {
                 let known = durable.entry(last.durable >> EPOCH_SHIFT).or_default();
                 *known = last.durable.max(*known);
@@ -110,7 +116,6 @@ fn sight(volume: &Arc<Volume>, clusters: &[u32], receipt: &mut VolumeReceipt) ->
         }
     }
     for Doubtful { id, seal, mut rows } in doubtful {
-        rows.retain(|row| !row.dead);
         if durable.get(&(seal >> EPOCH_SHIFT)).is_none_or(|durable| seal > *durable) {
             receipt.verified_clusters += 1;
             let bytes = volume.read_at(id, 0, volume.cluster_len())?;
@@ -129,12 +134,12 @@ fn is_intact(cluster: &[u8], row: &Row) -> bool {
 }
 
 /// Clusters that may have been written since the checkpoint hold nothing that it knows.
-fn drop_overwritten(volume: &Volume, clusters: &[u32], receipt: &mut VolumeReceipt) {
+fn drop_overwritten(volume: &Volume, clusters: &Clusters, receipt: &mut VolumeReceipt) {
     if clusters.is_empty() {
         return;
     }
     let mut written = vec![false; volume.space.count() as usize];
-    clusters.iter().for_each(|id| written[*id as usize] = true);
+    clusters.keys().for_each(|id| written[*id as usize] = true);
     volume.index.update_all(|word| {
         let Location::OnDisk { grain } = word.location() else { return Word::EMPTY };
         match volume.cluster_of(grain) {

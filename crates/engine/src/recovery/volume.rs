@@ -19,12 +19,12 @@ use picaflor_format::{
     cluster::Content,
     frame::GRAIN,
     hot,
-    journal::{Page, Record, decode_page},
+    journal::{Page, Record},
     superblock::{CheckpointRef, Superblock},
     zone::{HOT_SLOT, Map},
 };
 
-use super::{EPOCH_SHIFT, Found, Identity, address_limit, receipt::VolumeReceipt, scan};
+use super::{EPOCH_SHIFT, Found, Identity, address_limit, receipt::VolumeReceipt, ring::Ring, scan};
 use crate::{
     Error, Mode, Options, Result,
     append::lanes,
@@ -125,9 +125,12 @@ pub(super) fn open(
     let volume = Arc::new(volume);
     if !shared.options.read_only {
         begin(&volume, identity)?;
-        clear_journal_ahead(&volume)?;
+        let next = volume.journal.lock().next_page();
+        recovered.ring.clear_from(&volume, next)?;
         if recovered.cold {
             volume.write_superblock(|block| (block.current, block.previous) = (None, None))?;
+            // The journal goes on after pages that mean nothing now: only a checkpoint can say where.
+            volume.checkpoint_now()?;
         }
     }
     Ok((volume, receipt))
@@ -227,12 +230,14 @@ fn begin(volume: &Volume, identity: &Identity) -> Result<()> {
 
 struct Recovered {
     journal: Journal,
+    ring: Ring,
     checkpointer: Checkpointer,
     clean: bool,
     cold: bool,
 }
 
 fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+    let ring = Ring::read(volume);
     let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();
     let mut loaded = None;
     for (name, reference) in refs.by_ref() {
@@ -250,19 +255,19 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
         }
     }
     if loaded.is_none() && block.current.is_some() {
-        return cold_start(volume, "neither checkpoint can be read", receipt);
+        return cold_start(volume, "neither checkpoint can be read", ring, receipt);
     }
     receipt.from_checkpoint = volume.index.objects();
     let start = loaded.as_ref().map_or(1, |(reference, _)| reference.journal_start);
     // Pages of the older checkpoint too: its clusters are still too young to be reclaimed.
     let older = block.previous.map_or(start, |previous| previous.journal_start).min(start);
-    let pages = match read_journal(volume, older) {
-        Ok(pages) => pages,
-        Err(why) => return cold_start(volume, &why, receipt),
+    let pages: Vec<Page> = match ring.log(older) {
+        Ok(pages) => pages.into_iter().cloned().collect(),
+        Err(why) => return cold_start(volume, &why, ring, receipt),
     };
     let next_page = pages.last().map_or(older, |page| page.seq + 1).max(start);
     let mut deletes = scan::Deletes::new();
-    let mut clusters = BTreeSet::new();
+    let mut clusters = scan::Clusters::new();
     let mut young = BTreeSet::new();
     let (directory, parts) = loaded.map_or_else(Default::default, |(reference, directory)| {
         let mut parts: Vec<u32> = directory.parts.iter().map(|part| part.0).collect();
@@ -273,10 +278,10 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
     for (since, record) in pages.iter().flat_map(|page| page.records.iter().map(|record| (page.seq >= start, *record)))
     {
         match record {
-            Record::Reserve { cluster } if cluster < volume.space.count() => {
+            Record::Reserve { cluster, seq } if cluster < volume.space.count() => {
                 young.insert(cluster);
                 if since {
-                    clusters.insert(cluster);
+                    clusters.insert(cluster, Some(seq));
                 }
             }
             Record::Delete { hash, generation } if since => {
@@ -287,26 +292,28 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
             _ => {}
         }
     }
-    clusters.extend(directory.open.iter().filter(|id| **id < volume.space.count()));
+    for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
+        clusters.entry(*id).or_insert(None);
+    }
     let previous = match (receipt.checkpoint, block.previous) {
         ("current", Some(previous)) => checkpoint_clusters(volume, previous),
         _ => Vec::new(),
     };
-    let clusters: Vec<u32> = clusters.into_iter().filter(|id| !parts.contains(id) && !previous.contains(id)).collect();
+    clusters.retain(|id, _| !parts.contains(id) && !previous.contains(id));
     scan::merge(volume, &clusters, &deletes, receipt)?;
     for id in parts.iter().chain(&previous) {
         volume.space.set(*id, State::Checkpoint);
     }
     volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
-    young.iter().chain(&clusters).for_each(|id| volume.space.renew(*id));
+    young.iter().chain(clusters.keys()).for_each(|id| volume.space.renew(*id));
     volume.space.set_cursor(directory.cursor);
     let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
     let clean = clusters.is_empty() && deletes.is_empty();
-    Ok(Recovered { journal, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
+    Ok(Recovered { journal, ring, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
 }
 
 /// Nothing can be trusted: a cache starts empty, a store is refused.
-fn cold_start(volume: &Arc<Volume>, why: &str, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+fn cold_start(volume: &Arc<Volume>, why: &str, ring: Ring, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     if volume.shared.options.mode == Mode::Store {
         return Err(Error::Damaged {
             place: volume.place.clone(),
@@ -319,10 +326,9 @@ fn cold_start(volume: &Arc<Volume>, why: &str, receipt: &mut VolumeReceipt) -> R
     receipt.checkpoint = "none";
     receipt.damage.push(why.into());
     // A later page number than any on the device, so that none of them is taken for new.
-    let last = (0..volume.map.journal_pages()).filter_map(|at| read_page(volume, at)).map(|page| page.seq).max();
-    let next = last.unwrap_or(0) + 1;
+    let next = ring.last() + 1;
     let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);
-    Ok(Recovered { journal, checkpointer: Checkpointer::default(), clean: false, cold: true })
+    Ok(Recovered { journal, ring, checkpointer: Checkpointer::default(), clean: false, cold: true })
 }
 
 fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, String> {
@@ -374,58 +380,6 @@ fn checkpoint_clusters(volume: &Volume, reference: CheckpointRef) -> Vec<u32> {
         |_| Vec::new(),
         |directory| directory.parts.iter().map(|part| part.0).chain([reference.directory]).collect(),
     )
-}
-
-fn read_page(volume: &Volume, seq: u64) -> Option<Page> {
-    let mut buf = volume.shared.pool.take(BLOCK);
-    volume.device.read(volume.map.journal_page(seq), &mut buf).ok()?;
-    decode_page(&buf).ok().filter(|page| page.store == volume.store_id())
-}
-
-/// The pages from `start` to the end of the log. An error says that pages that once were durable are gone.
-fn read_journal(volume: &Volume, start: u64) -> Result<Vec<Page>, String> {
-    let mut pages = Vec::new();
-    let end = start + volume.map.journal_pages();
-    for seq in start..end {
-        match read_page(volume, seq).filter(|page| page.seq == seq) {
-            Some(page) => pages.push(page),
-            None => {
-                // The end, unless a later page was written by a later commit: then this one was durable.
-                let after = (seq + 1..end).filter_map(|seq| read_page(volume, seq).filter(|page| page.seq == seq));
-                for page in after {
-                    if page.seq - u64::from(page.batch) > seq {
-                        return Err(format!("journal page {seq} is damaged"));
-                    }
-                }
-                break;
-            }
-        }
-    }
-    Ok(pages)
-}
-
-/// Wipes what a torn batch may have left just after the end of the log, lest a later page makes it part
-/// of the log.
-fn clear_journal_ahead(volume: &Volume) -> Result<()> {
-    let next = volume.journal.lock().next_page();
-    let zeros = volume.shared.pool.take(BLOCK);
-    let mut zeros = zeros;
-    zeros.fill(0);
-    let mut cleared = false;
-    for seq in next..next + volume.map.journal_pages() / 4 {
-        let stale = read_page(volume, seq).is_some_and(|page| page.seq >= next);
-        if stale {
-            volume
-                .device
-                .write(volume.map.journal_page(seq), &zeros)
-                .map_err(|error| Error::io(format!("{}: clearing the journal", volume.place), error))?;
-            cleared = true;
-        }
-    }
-    if cleared {
-        volume.device.sync().map_err(|error| Error::io(format!("{}: clearing the journal", volume.place), error))?;
-    }
-    Ok(())
 }
 
 /// The newer intact hot log: its number, and the places it names.

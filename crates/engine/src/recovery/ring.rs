@@ -1,0 +1,82 @@
+//! Reading the journal's ring: all of it, in large reads, once.
+//!
+//! Invariants: the log is the unbroken run of pages from the checkpoint's first one on; a hole that a later
+//! batch follows is damage, and then nothing that the journal should have told can be known.
+
+use std::collections::BTreeMap;
+
+use picaflor_format::{
+    BLOCK,
+    journal::{Page, decode_page},
+};
+
+use crate::{Error, Result, volume::Volume};
+
+/// The intact pages of this store that are on the ring, by sequence number.
+pub(super) struct Ring {
+    pages: BTreeMap<u64, Page>,
+}
+
+/// Bytes of one read.
+const READ: usize = 1 << 20;
+
+impl Ring {
+    /// Reads the ring. Pages that cannot be read or decoded are not there.
+    pub(super) fn read(volume: &Volume) -> Self {
+        let zone = volume.map.journal;
+        let mut pages = BTreeMap::new();
+        let mut at = zone.start;
+        while at < zone.end() {
+            let len = (READ as u64).min(zone.end() - at) as usize;
+            let mut buf = volume.shared.pool.take(len);
+            if volume.device.read(at, &mut buf).is_err() {
+                // Block by block, so that one bad block hides no other page.
+                buf.fill(0);
+                for (i, block) in buf.chunks_mut(BLOCK).enumerate() {
+                    if volume.device.read(at + (i * BLOCK) as u64, block).is_err() {
+                        block.fill(0);
+                    }
+                }
+            }
+            let own = buf.chunks(BLOCK).filter_map(|block| decode_page(block).ok());
+            pages.extend(own.filter(|page| page.store == volume.store_id()).map(|page| (page.seq, page)));
+            at += len as u64;
+        }
+        Self { pages }
+    }
+
+    /// The log from `start` on.
+    ///
+    /// # Errors
+    /// In words, if pages that once were durable are gone.
+    pub(super) fn log(&self, start: u64) -> Result<Vec<&Page>, String> {
+        let log: Vec<&Page> = (start..).map_while(|seq| self.pages.get(&seq)).collect();
+        let end = start + log.len() as u64;
+        // A page of the batch that the crash cut short may be there without those before it.
+        match self.pages.range(end..).find(|(seq, page)| *seq - u64::from(page.batch) > end) {
+            Some(_) => Err(format!("journal page {end} is damaged")),
+            None => Ok(log),
+        }
+    }
+
+    /// The last sequence number on the ring.
+    pub(super) fn last(&self) -> u64 {
+        self.pages.last_key_value().map_or(0, |(seq, _)| *seq)
+    }
+
+    /// Wipes what a torn batch left behind the end of the log, lest a later page make it part of the log.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the device.
+    pub(super) fn clear_from(&self, volume: &Volume, next: u64) -> Result<()> {
+        let mut zeros = volume.shared.pool.take(BLOCK);
+        zeros.fill(0);
+        let place = |error| Error::io(format!("{}: clearing the journal", volume.place), error);
+        let mut cleared = false;
+        for seq in self.pages.range(next..).map(|(seq, _)| *seq) {
+            volume.device.write(volume.map.journal_page(seq), &zeros).map_err(place)?;
+            cleared = true;
+        }
+        if cleared { volume.device.sync().map_err(place) } else { Ok(()) }
+    }
+}
