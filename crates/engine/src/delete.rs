@@ -71,14 +71,15 @@ impl Store {
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
-    /// the same place it loses an object, as by eviction. A store makes sure.
+    /// the same place it loses an object, as by eviction: one put in ten thousand does. A store makes sure, by
+    /// reading, and so does a cache whose listener is to hear of each object that leaves.
     pub(crate) fn own(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
         match self.mode() {
-            Mode::Cache => {
+            Mode::Cache if self.shared().options.eviction_listener.is_none() => {
                 let word = volume.index.candidates(hash.short()).last().copied();
                 Ok(word.map(|word| Own { word, manifest: None }))
             }
-            Mode::Store => self.verified(volume, hash, key, kind),
+            _ => self.verified(volume, hash, key, kind),
         }
     }
 

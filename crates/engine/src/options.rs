@@ -103,7 +103,8 @@ pub struct Options {
     pub default_ttl: Option<Duration>,
     /// Default: everything is admitted.
     pub admission: Option<Admission>,
-    /// Default: nobody is told.
+    /// Told of each object that leaves, but for those replaced or deleted. Called with locks held: it must not
+    /// call the store. With a listener a put that replaces an object reads it first. Default: nobody is told.
     pub eviction_listener: Option<EvictionListener>,
     /// Opens without writing a byte; puts are refused. Default false.
     pub read_only: bool,

@@ -81,8 +81,16 @@ impl Store {
             return stream.finish().map(|()| None);
         }
         let hash = self.hasher().key(key);
-        let parts =
-            Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, generation: 0, options, home: None };
+        let parts = Parts {
+            kind: Kind::Whole,
+            key,
+            metadata: &options.metadata,
+            body,
+            expires,
+            generation: 0,
+            options,
+            home: None,
+        };
         let volume = self.frame_in(hash, &parts)?;
         add(&self.shared().counters.puts, 1);
         Ok(self.settle_put(volume, options.group))

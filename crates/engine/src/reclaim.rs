@@ -66,8 +66,11 @@ enum Reclaimed {
 impl Volume {
     /// Clean clusters that the reclaimer keeps ahead of puts.
     fn clean_target(&self) -> u32 {
-        let ahead = 2 * self.lanes.len() as u32 + 16;
-        SPARE + self.checkpoint_reserve() + ahead.min(self.space.count() / 8)
+        SPARE + self.checkpoint_reserve() + self.clean_ahead()
+    }
+
+    fn clean_ahead(&self) -> u32 {
+        (2 * self.lanes.len() as u32 + 16).min(self.space.count() / 8)
     }
 
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
@@ -75,15 +78,23 @@ impl Volume {
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
         let shared = &self.shared;
         let index_high = shared.index_is_above(7) && self.index.is_loaded();
-        let low = self.space.available() < self.clean_target();
-        if shared.options.mode == Mode::Store || !(low || index_high) {
+        let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
+        if shared.options.mode == Mode::Store {
             return Ok(false);
         }
-        if low && self.space.available() + self.space.leaving() >= self.clean_target() {
-            self.commit_now()?;
-            return Ok(true);
+        if clean + leaving >= target && !index_high {
+            // One commit frees several clusters, so it waits for them, or for one that is made anyway.
+            let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
+            if due {
+                self.commit_now()?;
+            }
+            return Ok(due);
         }
-        self.make_space()
+        let emptied = {
+            let _turn = self.reclaimer.turn.lock();
+            self.reclaim_one()? == Reclaimed::One
+        };
+        if emptied { Ok(true) } else { self.make_space() }
     }
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.

@@ -261,6 +261,16 @@ impl Group {
         self.record(self.store.shared().groups.set_interval(self.id, interval));
     }
 
+    /// How memory treats the group.
+    pub fn temper(&self) -> Temper {
+        self.store.shared().groups.temper(self.id)
+    }
+
+    /// The group's own interval, as [`Group::set_checkpoint_interval`] was given it; `None` is the store's bound.
+    pub fn checkpoint_interval(&self) -> Option<Option<Duration>> {
+        self.store.shared().groups.interval(self.id)
+    }
+
     fn record(&self, group: picaflor_format::journal::Group) {
         for volume in self.store.volumes() {
             volume.record(Record::Group(group));

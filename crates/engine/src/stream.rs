@@ -13,7 +13,9 @@ use std::{
 use bytes::Bytes;
 use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 
-use crate::{Daemons, Error, PutOptions, Refusal, Result, hash::KeyHash, put::Parts, stats::add, store::Store, volume::Volume};
+use crate::{
+    Daemons, Error, PutOptions, Refusal, Result, hash::KeyHash, put::Parts, stats::add, store::Store, volume::Volume,
+};
 
 /// An object being put. Dropped without [`PutStream::finish`], it was never there.
 pub struct PutStream {

@@ -10,7 +10,13 @@ use std::sync::{
 
 use parking_lot::{Mutex, MutexGuard};
 use picaflor_device::{BufPool, Clock, Device};
-use picaflor_format::{cluster::Row, frame::{GRAIN, Header}, journal::Record, superblock::Superblock, zone::Map};
+use picaflor_format::{
+    cluster::Row,
+    frame::{GRAIN, Header},
+    journal::Record,
+    superblock::Superblock,
+    zone::Map,
+};
 
 use crate::{
     Departure, Error, Options, Result,
@@ -124,6 +130,10 @@ impl Shared {
 
     pub(crate) fn lock_key(&self, hash: u64) -> MutexGuard<'_, ()> {
         self.stripes[hash as usize % STRIPES].lock()
+    }
+
+    pub(crate) fn try_lock_key(&self, hash: u64) -> Option<MutexGuard<'_, ()>> {
+        self.stripes[hash as usize % STRIPES].try_lock()
     }
 
     pub(crate) fn next_generation(&self) -> u64 {

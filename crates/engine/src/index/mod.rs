@@ -238,7 +238,10 @@ mod tests {
         for i in 0..5_000u64 {
             let old = index.find(mix(i), Location::OnDisk { grain: i }).unwrap();
             match i % 3 {
-                0 => assert_eq!(index.put(mix(i), Location::OnDisk { grain: i + 9_000 }, 60, Some(old)), Entered::Replaced),
+                0 => assert_eq!(
+                    index.put(mix(i), Location::OnDisk { grain: i + 9_000 }, 60, Some(old)),
+                    Entered::Replaced
+                ),
                 1 => assert!(index.remove(mix(i), old).is_some()),
                 _ => {}
             }
