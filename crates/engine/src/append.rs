@@ -11,7 +11,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Options, Refusal, Result,
+    Mode, Options, Refusal, Result,
     buffers::{Draft, Open, Slot},
     index::{Entered, Location, Word},
     placement::Class,
@@ -97,6 +97,9 @@ impl Volume {
         }
         if let Some(old) = old {
             self.forget_live(old);
+        }
+        // In a cache an older version may be in memory though its entry went to another key of its place.
+        if old.is_some() || self.shared.options.mode == Mode::Cache {
             self.placer.drop_copies(draft.hash);
             self.shared.memory.remove(draft.hash);
         }

@@ -148,9 +148,8 @@ impl PutStream {
             metadata: &self.options.metadata,
             body: &body,
             expires: self.expires,
-            generation: 0,
+            volume: self.large.as_ref().map(|large| &large.volume),
             options: &self.options,
-            home: self.large.as_ref().map(|large| &large.volume),
         };
         let volume = store.frame_in(self.hash, &parts)?;
         if let Some(large) = &mut self.large {
@@ -176,7 +175,6 @@ impl PutStream {
 
     fn put_chunk(&mut self, body: &[u8]) -> Result<()> {
         let Some(large) = &mut self.large else { return Ok(()) };
-        let home = Arc::clone(&large.volume);
         let key = ChunkKey { parent: self.hash.0, id: large.manifest.id, number: large.written }.encode();
         let options = PutOptions { metadata: Bytes::new(), neighbour: None, ..self.options.clone() };
         let parts = Parts {
@@ -185,9 +183,8 @@ impl PutStream {
             metadata: &[],
             body,
             expires: self.expires,
-            generation: 0,
+            volume: Some(&large.volume),
             options: &options,
-            home: Some(&home),
         };
         large.written += 1;
         self.store.frame_in(self.store.hasher().chunk(&key), &parts)?;
@@ -207,7 +204,7 @@ impl Drop for PutStream {
         large.volume.streams_open.fetch_sub(1, Relaxed);
         if !large.owned {
             let total = u64::from(large.written) * u64::from(large.manifest.chunk);
-            self.store.drop_chunks(&large.volume, self.hash, Manifest { total, ..large.manifest });
+            self.store.drop_chunks(self.hash, Manifest { total, ..large.manifest });
         }
     }
 }
