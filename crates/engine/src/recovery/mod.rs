@@ -49,6 +49,8 @@ pub(crate) struct Opened {
 const CAPACITY_DEFAULT: u64 = 1 << 30;
 /// Least memory a store can work with, in clusters: open, in flight, and a little to read with.
 const MEMORY_CLUSTERS_MIN: u64 = 16;
+/// The same for each of several places: half of it is for buffers that are open or in flight.
+const MEMORY_CLUSTERS_EACH: u64 = 8;
 
 /// A place with its superblock, if it has one.
 struct Found {
@@ -169,7 +171,7 @@ fn check(options: &Options) -> Result<()> {
 
 fn check_memory(options: &Options) -> Result<()> {
     let places = options.places.len() as u64;
-    let least = u64::from(options.cluster) * MEMORY_CLUSTERS_MIN * places;
+    let least = u64::from(options.cluster) * MEMORY_CLUSTERS_MIN.max(MEMORY_CLUSTERS_EACH * places);
     if options.memory < least {
         let why = format!(
             "{} bytes; the least for clusters of {} bytes in {places} places is {least}",

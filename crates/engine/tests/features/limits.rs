@@ -106,9 +106,12 @@ fn expiry_is_explicit_or_the_default() {
     assert_eq!(store.stats().misses["expired"], 7);
 }
 
+/// What a listener was told, by key.
+type Gone = Arc<Mutex<HashMap<Vec<u8>, Vec<Departure>>>>;
+
 /// A store whose departures are written down.
-fn watched(options: Options) -> (Store, Arc<Mutex<HashMap<Vec<u8>, Vec<Departure>>>>) {
-    let gone: Arc<Mutex<HashMap<Vec<u8>, Vec<Departure>>>> = Arc::default();
+fn watched(options: Options) -> (Store, Gone) {
+    let gone = Gone::default();
     let told = gone.clone();
     let store = Store::open(options.with(|options| {
         options.eviction_listener =
