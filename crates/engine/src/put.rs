@@ -174,7 +174,6 @@ impl Store {
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             self.drop_chunks(hash, manifest);
                         }
-                        self.drop_elsewhere(&volume, hash, parts)?;
                         return Ok(volume);
                     }
                     // A buffer was retired, or a cluster read in, at this very moment.
@@ -254,20 +253,6 @@ impl Store {
             true => Class::Bypass,
             false => self.volumes()[0].placer.class(options.group, options.server),
         }
-    }
-
-    /// Of several volumes only one has the object: it may have been on another, when that one failed or
-    /// when the object was small.
-    fn drop_elsewhere(&self, home: &Arc<Volume>, hash: KeyHash, parts: &Parts<'_>) -> Result<()> {
-        for volume in self.volumes().iter().filter(|volume| !Arc::ptr_eq(volume, home)) {
-            while let Some(own) = self.own(volume, hash, parts.key, parts.kind)? {
-                volume.drop_entry(hash.short(), own.word);
-                if let Some(manifest) = own.manifest {
-                    self.drop_chunks(hash, manifest);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Sees to it that a put becomes durable in its time. Returns what the caller has to wait for.

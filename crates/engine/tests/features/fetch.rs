@@ -109,7 +109,10 @@ fn a_leader_that_panics_lets_the_others_know() {
                 // Without the hook's report, which would look like a failed test.
                 std::panic::resume_unwind(Box::new("the origin is on fire"));
             };
-            panicked.fetch_add(catch_unwind(AssertUnwindSafe(|| store.get_or_fetch(b"key", fetch))).is_err().into(), Relaxed);
+            panicked.fetch_add(
+                catch_unwind(AssertUnwindSafe(|| store.get_or_fetch(b"key", fetch))).is_err().into(),
+                Relaxed,
+            );
         });
         led.wait();
         let waited = store.get_or_fetch(b"key", || Ok::<_, String>(fetched(10)));

@@ -3,6 +3,8 @@
 
 mod common;
 mod counts;
+mod fetch;
 mod groups;
 mod limits;
+mod streams;
 mod volumes;
