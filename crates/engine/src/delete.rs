@@ -45,13 +45,12 @@ impl Store {
         {
             let _stripe = self.lock_key(hash);
             let generation = shared.next_generation();
-            for volume in self.volumes() {
-                if self.is_lost(volume) {
-                    continue;
-                }
-                if let Some(failure) = volume.commits.failure() {
-                    return Err(failure);
-                }
+            let volumes = || self.volumes().iter().filter(|volume| !self.is_lost(volume));
+            // Before anything is dropped: half a delete would let an older version be seen.
+            if let Some(failure) = volumes().find_map(|volume| volume.commits.failure()) {
+                return Err(failure);
+            }
+            for volume in volumes() {
                 while let Some(own) = self.verified(volume, hash, key, Kind::Whole)? {
                     found |= volume.drop_entry(hash.short(), own.word);
                     if let Some(manifest) = own.manifest {
