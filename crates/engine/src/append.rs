@@ -59,8 +59,7 @@ const QUEUE: u64 = 8;
 
 impl Volume {
     /// Frames an object into an open buffer and enters it in the index, in place of `old`.
-    /// The outer result is the device's; the inner one says whether there was room, and then whether `old` was
-    /// still where the caller had found it.
+    /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
     pub(crate) fn append(
         self: &Arc<Self>,
         draft: &Draft<'_>,
@@ -68,7 +67,7 @@ impl Volume {
         beside: Option<u64>,
         old: Option<Word>,
         purpose: Purpose,
-    ) -> Result<Result<bool, Blocked>> {
+    ) -> Result<Result<(), Blocked>> {
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
@@ -107,7 +106,7 @@ impl Volume {
         if self.shared.index_bytes.load(Relaxed) != before {
             self.shared.shrink_memory();
         }
-        Ok(Ok(replaced))
+        Ok(Ok(()))
     }
 
     /// Most bytes of buffers that are open or wait for the device.

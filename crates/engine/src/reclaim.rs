@@ -254,7 +254,7 @@ impl Volume {
                 }
                 let beside = self.placer.partners(row.hash).first().copied();
                 match self.append(&draft, class, beside, Some(word), Purpose::Survivor)? {
-                    Ok(_) => break,
+                    Ok(()) => break,
                     Err(blocked) => blocked,
                 }
             };

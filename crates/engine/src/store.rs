@@ -40,8 +40,13 @@ impl Store {
     /// Opens a store, making it first if its place is empty.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for options that cannot work, [`Error::Version`](crate::Error::Version) and [`Error::Damaged`](crate::Error::Damaged) for a
-    /// place that holds something else, [`Error::Io`](crate::Error::Io) for what the device says.
+    /// [`Error::Option`] for options that cannot work, [`Error::Version`] and [`Error::Damaged`] for a place that
+    /// holds something else, [`Error::Io`] for what the device says.
+    ///
+    /// [`Error::Option`]: crate::Error::Option
+    /// [`Error::Version`]: crate::Error::Version
+    /// [`Error::Damaged`]: crate::Error::Damaged
+    /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
         let threads = Threads::start(&opened.shared, &opened.volumes);
