@@ -29,6 +29,13 @@ pub(crate) struct Own {
     pub(crate) generation: u64,
 }
 
+/// What looking at all entries of a place came to.
+enum Looked {
+    At(Option<Own>),
+    /// One of them was no longer there.
+    Moved,
+}
+
 impl Store {
     /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
     /// brings it back.
@@ -94,6 +101,16 @@ impl Store {
 
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
+        // An entry may move while it is looked at, for instance into memory: then all are looked at again.
+        loop {
+            let found = self.verified_once(volume, hash, key, kind)?;
+            if let Looked::At(own) = found {
+                return Ok(own);
+            }
+        }
+    }
+
+    fn verified_once(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Looked> {
         let chunk = kind == Kind::Chunk;
         for word in volume.index.candidates(hash.short()) {
             let (mut manifest, mut generation) = (None, 0);
@@ -121,11 +138,14 @@ impl Store {
                     Err(error) => return Err(error),
                 },
             };
-            if is_own && volume.index.find(hash.short(), word.location()).is_some() {
-                return Ok(Some(Own { word, manifest, generation }));
+            if volume.index.find(hash.short(), word.location()).is_none() {
+                return Ok(Looked::Moved);
+            }
+            if is_own {
+                return Ok(Looked::At(Some(Own { word, manifest, generation })));
             }
         }
-        Ok(None)
+        Ok(Looked::At(None))
     }
 
     /// Drops the chunks of a large object that is gone.

@@ -5,8 +5,9 @@
 //! then syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it
 //! go.
 //!
-//! Steps of a commit: gather pieces of open buffers → drain the queue → write pieces and journal pages →
-//! sync → everything appended before the commit began is durable.
+//! Steps of a commit: gather pieces of open buffers → write them, if buffers are queued → drain the queue →
+//! write journal pages, and the pieces if nothing was queued → sync → everything appended before the commit began
+//! is durable.
 
 use std::{
     collections::VecDeque,
@@ -78,6 +79,12 @@ impl Writer {
     pub(crate) fn enqueue(&self, slot: u32) {
         self.state.lock().queue.push_back(slot);
         self.changed.notify_all();
+    }
+
+    /// Whether nothing is queued, in flight or just landed.
+    fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.queue.is_empty() && state.flying == 0 && state.landed.is_empty()
     }
 
     pub(crate) fn unwritten_bytes(&self) -> u64 {
@@ -308,22 +315,32 @@ impl Volume {
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
         let mut writes = self.gather_pieces()?;
-        self.pump(&turn, true);
+        if !self.writer.is_idle() {
+            // Some of these buffers may have been sealed since. Once the rest of one is written its objects are
+            // read from the device, so the piece has to be there first.
+            self.write_pieces(std::mem::take(&mut writes))?;
+            self.pump(&turn, true);
+        }
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
         // After the pieces: their clusters' reservations are among the records.
         let pages = self.journal.lock().take_pages(&self.shared.pool);
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
-        let written = self.write_all(writes);
-        let done = written.and_then(|()| {
-            add(&self.shared.counters.device_syncs, 1);
-            self.device.sync()
-        });
-        done.map_err(|error| Error::io(format!("{}: making puts durable", self.place), error))?;
+        self.write_pieces(writes)?;
+        add(&self.shared.counters.device_syncs, 1);
+        self.device.sync().map_err(|error| self.not_durable(error))?;
         self.durable_seal.fetch_max(sealed, Relaxed);
         add(&self.shared.counters.commits, 1);
         Ok(())
+    }
+
+    fn write_pieces(&self, writes: Vec<(u64, Bytes)>) -> Result<()> {
+        if writes.is_empty() { Ok(()) } else { self.write_all(writes).map_err(|error| self.not_durable(error)) }
+    }
+
+    fn not_durable(&self, error: io::Error) -> Error {
+        Error::io(format!("{}: making puts durable", self.place), error)
     }
 
     /// What is new in every open buffer, as device writes. Locking each lane in turn also makes sure that

@@ -6,5 +6,7 @@ mod counts;
 mod fetch;
 mod groups;
 mod limits;
+mod memory;
 mod streams;
+mod threads;
 mod volumes;
