@@ -290,6 +290,8 @@ impl Volume {
             lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
         }
         self.write_queued(true);
+        // What the journal still holds back goes before the checkpoint, not after: the next opening has nothing to scan.
+        self.commit_now()?;
         self.checkpoint_now()?;
         self.commits.fail(Error::Closed);
         Ok(())
