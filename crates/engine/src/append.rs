@@ -11,7 +11,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Refusal, Result,
+    Mode, Refusal, Result,
     buffers::{Draft, Open, Slot},
     index::{Location, Word},
     placement::Class,
@@ -87,10 +87,12 @@ impl Volume {
         let grains = (draft.header.frame_len() / GRAIN) as u32;
         // The lane is still locked, so the buffer cannot be sealed, written and retired before the index
         // names it.
-        if self.index.put(draft.hash, location, grains, old)
-            && let Some(old) = old
-        {
+        let replaced = self.index.put(draft.hash, location, grains, old);
+        if let (true, Some(old)) = (replaced, old) {
             self.forget_live(old);
+        }
+        // In a cache an older version may be in memory though its entry went to another key of its place.
+        if replaced || self.shared.options.mode == Mode::Cache {
             self.shared.memory.remove(draft.hash);
             self.placer.drop_copies(draft.hash);
         }
@@ -164,6 +166,7 @@ impl Volume {
             Ok(slot) => {
                 self.writer.add_unwritten(cluster_bytes);
                 self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed);
+                self.shared.shrink_memory();
                 Ok(Ok(slot))
             }
             Err(_) => {

@@ -47,7 +47,7 @@ impl Store {
                 while let Some(own) = self.verified(volume, hash, key, Kind::Whole)? {
                     found |= volume.drop_entry(hash.short(), own.word);
                     if let Some(manifest) = own.manifest {
-                        self.drop_chunks(volume, hash, manifest);
+                        self.drop_chunks(hash, manifest);
                     }
                 }
                 volume.record(Record::Delete { hash: hash.0, generation });
@@ -65,11 +65,16 @@ impl Store {
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
-    /// the same place it loses an object, as by eviction. A store makes sure.
+    /// the same place it loses an object, as by eviction; and it drops the others that recovery may have found
+    /// there, for one of them may be an older version of this key. A store makes sure.
     pub(crate) fn own(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
         match self.mode() {
             Mode::Cache => {
-                let word = volume.index.candidates(hash.short()).last().copied();
+                let mut candidates = volume.index.candidates(hash.short());
+                let word = candidates.pop();
+                for other in candidates {
+                    volume.drop_entry(hash.short(), other);
+                }
                 Ok(word.map(|word| Own { word, manifest: None }))
             }
             Mode::Store => self.verified(volume, hash, key, kind),
@@ -112,7 +117,11 @@ impl Store {
     }
 
     /// Drops the chunks of a large object that is gone.
-    pub(crate) fn drop_chunks(&self, volume: &Arc<Volume>, parent: KeyHash, manifest: Manifest) {
+    pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
+        self.volumes().iter().for_each(|volume| self.drop_chunks_of(volume, parent, manifest));
+    }
+
+    fn drop_chunks_of(&self, volume: &Arc<Volume>, parent: KeyHash, manifest: Manifest) {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
             let hash = self.hasher().chunk(&key);

@@ -32,7 +32,8 @@ pub(crate) struct Parts<'a> {
     pub(crate) metadata: &'a [u8],
     pub(crate) body: &'a [u8],
     pub(crate) expires: u64,
-    pub(crate) generation: u64,
+    /// Where it must go: a large object's chunks stay together.
+    pub(crate) volume: Option<&'a Arc<Volume>>,
     pub(crate) options: &'a PutOptions,
 }
 
@@ -79,8 +80,7 @@ impl Store {
             return stream.finish().map(|()| None);
         }
         let hash = self.hasher().key(key);
-        let parts =
-            Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, generation: 0, options };
+        let parts = Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
         let volume = self.frame_in(hash, &parts)?;
         add(&self.shared().counters.puts, 1);
         Ok(self.settle_put(volume, options.group))
@@ -133,16 +133,17 @@ impl Store {
         let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
         let clock = &shared.clock;
         let mut waited_since = None;
+        let mut rounds = 0;
         loop {
             let (volume, blocked) = {
                 let _stripe = self.lock_key(hash);
-                let (volume, class) = self.route(hash, parts.options);
+                let (volume, class) = match (self.route(hash, parts.options), parts.volume) {
+                    ((_, class), Some(given)) => (Arc::clone(given), class),
+                    (routed, None) => routed,
+                };
                 let own = self.own(&volume, hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
-                let generation = match parts.generation {
-                    0 => shared.next_generation(),
-                    given => given,
-                };
+                let generation = shared.next_generation();
                 let header = Header {
                     cluster_seq: 0,
                     generation,
@@ -168,7 +169,7 @@ impl Store {
                             volume.placer.hint(hash.short(), beside);
                         }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
-                            self.drop_chunks(&volume, hash, manifest);
+                            self.drop_chunks(hash, manifest);
                         }
                         return Ok(volume);
                     }
@@ -179,7 +180,10 @@ impl Store {
                 return Err(self.refuse(blocked.into()));
             }
             let since = *waited_since.get_or_insert_with(|| clock.now_nanos());
-            let patient = u128::from(clock.now_nanos() - since) < PATIENCE.as_nanos();
+            // Compacting each cluster twice without finding room is to find none.
+            rounds += u64::from(blocked == Blocked::Space && shared.options.daemons == Daemons::Manual);
+            let patient = u128::from(clock.now_nanos() - since) < PATIENCE.as_nanos()
+                && rounds <= 2 * u64::from(volume.space.count());
             if !self.make_room(&volume, blocked)? || !patient {
                 return Err(self.no_room(&volume, blocked, parts));
             }

@@ -8,7 +8,7 @@
 //! survivor is overwritten only after a commit that began after its reinsertion.
 
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{Arc, Weak, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -196,17 +196,21 @@ impl Volume {
             let body = frame.get(body..body + header.body_len as usize).unwrap_or_default();
             header.kind == Kind::Manifest && Manifest::decode(body).is_ok_and(|manifest| manifest.id == key.id)
         };
-        let is_owner = |word: Word| match word.location() {
+        let is_owner = |volume: &Self, word: Word| match word.location() {
             Location::Buffered { slot, offset } => {
-                let frame = self.buffers.read(slot, offset as usize * GRAIN, key.parent as u64, |_, _| true);
+                let frame = volume.buffers.read(slot, offset as usize * GRAIN, key.parent as u64, |_, _| true);
                 frame.is_some_and(|frame| owns(&frame.header, frame.bytes()))
             }
             // What cannot be read now may be an owner.
             Location::OnDisk { grain } => {
-                self.read_frame(grain, word.grains()).map_or(true, |(header, frame)| owns(&header, &frame))
+                volume.read_frame(grain, word.grains()).map_or(true, |(header, frame)| owns(&header, &frame))
             }
         };
-        self.streams_open.load(Relaxed) == 0 && !self.index.candidates(key.parent as u64).into_iter().any(is_owner)
+        let has_owner =
+            |volume: &Self| volume.index.candidates(key.parent as u64).into_iter().any(|word| is_owner(volume, word));
+        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
+        let elsewhere = || volumes.iter().filter_map(Weak::upgrade).any(|volume| has_owner(&volume));
+        self.streams_open.load(Relaxed) == 0 && !has_owner(self) && !elsewhere()
     }
 
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {

@@ -146,7 +146,7 @@ impl PutStream {
             metadata: &self.options.metadata,
             body: &body,
             expires: self.expires,
-            generation: 0,
+            volume: None,
             options: &self.options,
         };
         let volume = store.frame_in(self.hash, &parts)?;
@@ -180,7 +180,7 @@ impl PutStream {
             metadata: &[],
             body,
             expires: self.expires,
-            generation: 0,
+            volume: Some(&large.volume),
             options: &options,
         };
         large.written += 1;
@@ -201,7 +201,7 @@ impl Drop for PutStream {
         large.volume.streams_open.fetch_sub(1, Relaxed);
         if !large.owned {
             let total = u64::from(large.written) * u64::from(large.manifest.chunk);
-            self.store.drop_chunks(&large.volume, self.hash, Manifest { total, ..large.manifest });
+            self.store.drop_chunks(self.hash, Manifest { total, ..large.manifest });
         }
     }
 }

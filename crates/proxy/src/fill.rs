@@ -59,6 +59,8 @@ pub(crate) enum Verdict {
     Streaming(Arc<FillHead>),
     /// The stored response is confirmed; its fields with those of the 304 in place.
     Confirmed(Hit, Arc<HeaderMap>),
+    /// It was stored while this began: look again.
+    Stored,
     /// A response for the first request alone.
     Alone(NotStored),
     /// 500, 502, 503 or 504, for the first request alone if nothing stale may be served.

@@ -30,7 +30,11 @@ use crate::{
 /// Longest body that is put in one piece.
 pub(crate) const SMALL: u64 = 64 << 10;
 
-const STRIPES: usize = 256;
+/// Many, because an invalidation costs the fetches of its whole stripe their place in the store.
+const STRIPES: usize = 16 << 10;
+
+/// Locks of the indexes of variants.
+const INDEXES: usize = 256;
 
 /// See the head of this file.
 pub(crate) struct Epochs {
@@ -44,7 +48,7 @@ impl Epochs {
         Self {
             seed: rand::random(),
             stripes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
-            indexes: (0..STRIPES).map(|_| tokio::sync::Mutex::new(())).collect(),
+            indexes: (0..INDEXES).map(|_| tokio::sync::Mutex::new(())).collect(),
         }
     }
 
@@ -191,7 +195,7 @@ impl Keeper {
     pub(crate) async fn finish(self, fill: &Fill) -> Result<(), NotStored> {
         let Self { worker, url_key, epoch, head, variant, options, len, way } = self;
         let proxy = worker.proxy.clone();
-        let indexes = proxy.epochs.indexes[Epochs::stripe(&url_key)].lock().await;
+        let indexes = proxy.epochs.indexes[Epochs::stripe(&url_key) % INDEXES].lock().await;
         let old = lookup::index(&proxy.store, &url_key).await;
         let max = proxy.config.cache.max_variants;
         let (page, key) = (options.neighbour.clone(), head.key.clone());
@@ -305,7 +309,7 @@ pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, new:
 /// Says how many responses were there.
 pub(crate) async fn invalidate(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
     proxy.fills.forget(url_key);
-    let _indexes = proxy.epochs.indexes[Epochs::stripe(url_key)].lock().await;
+    let _indexes = proxy.epochs.indexes[Epochs::stripe(url_key) % INDEXES].lock().await;
     let found = lookup::object(&proxy.store, url_key).await;
     let index = lookup::index(&proxy.store, url_key).await;
     let mut epoch = proxy.epochs.stripes[Epochs::stripe(url_key)].lock();

@@ -94,7 +94,8 @@ impl Run<'_> {
             return self.missing(key, error.to_string());
         }
         // A large object may have lost a piece with the crash or the eviction that took the rest.
-        let piece_is_gone = matches!(error, Error::Damaged { .. });
+        let large = self.oracle.is_longer(key, self.plan.cluster as usize / 2);
+        let piece_is_gone = matches!(error, Error::Damaged { .. }) && large;
         if piece_is_gone || !self.plan.is_honest() {
             return Ok(());
         }
@@ -158,8 +159,9 @@ impl Run<'_> {
         if !promised || self.has_crashed() || !self.oracle.must_be_there(key, now, self.is_cache()) {
             return false;
         }
-        // The listener does not hear of the pieces of a large object.
-        let pieces_may_leave = self.evicted && self.oracle.is_longer(key, self.plan.cluster as usize / 2);
-        !self.is_cache() || !self.plan.twins[key] && !pieces_may_leave
+        // The listener does not hear of the pieces of a large object, and a cache does not look back for an older
+        // version if the newest has lost a piece to a crash.
+        let pieces_may_leave = self.oracle.is_longer(key, self.plan.cluster as usize / 2);
+        !self.is_cache() || !self.plan.twins[key] && !(pieces_may_leave && (self.evicted || self.tally.crashes > 0))
     }
 }

@@ -23,6 +23,7 @@ usage: picaflor-torture [options]
   --mode MODE      cache or store (default: as the seed says)
   --jobs N         threads (default: as many as there are processors)
   --keep-going     do not stop at the first violation
+  --trace          print every operation as it is run
   --canary         break the store on purpose; status 1 if every break is noticed
   -v, --verbose    the plan of each seed, and the shortest failing operations
   -h, --help       this
@@ -30,7 +31,7 @@ usage: picaflor-torture [options]
 Status: 0 if nothing was found, 1 for a violation, 2 for a mistake in the call.";
 
 /// A seed that takes longer hangs.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_secs(60);
 /// Runs in which a failing one is made shorter.
 const TRIES: u32 = 400;
 
@@ -82,6 +83,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
                 }
             }
             "--keep-going" => call.keep_going = true,
+            "--trace" => trace(true),
             "--canary" => call.canary = true,
             "-v" | "--verbose" => call.verbose = true,
             "-h" | "--help" => return Ok(None),

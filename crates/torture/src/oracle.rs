@@ -30,7 +30,7 @@ impl Value {
     /// The metadata that was put.
     #[must_use]
     pub(crate) fn metadata(&self) -> Vec<u8> {
-        metadata_of(self.id)
+        metadata_of(self.id, self.len)
     }
 
     fn is_expired(&self, now: u64) -> bool {
@@ -42,10 +42,10 @@ impl Value {
     }
 }
 
-/// The metadata of a version.
+/// The metadata of a version with a body of `body` bytes; the two together tell it from every other.
 #[must_use]
-pub(crate) fn metadata_of(id: u64) -> Vec<u8> {
-    let len = if id.is_multiple_of(3) { 0 } else { id as usize % 50 };
+pub(crate) fn metadata_of(id: u64, body: usize) -> Vec<u8> {
+    let len = if body >= 8 && id.is_multiple_of(3) { 0 } else { 8 + id as usize % 50 };
     bytes_of(!id, len)
 }
 
@@ -312,7 +312,7 @@ mod tests {
     }
 
     fn seen(id: u64) -> Seen {
-        Seen { body: bytes_of(id, 100), metadata: metadata_of(id) }
+        Seen { body: bytes_of(id, 100), metadata: metadata_of(id, 100) }
     }
 
     #[test]

@@ -133,6 +133,11 @@ impl<'a> Run<'a> {
                 Op::ArmCrash(after) => self.arm(after),
                 op => {
                     self.verb(op)?;
+                    if tracing()
+                        && let Some(store) = &self.store
+                    {
+                        println!("       {} objects", store.stats().objects);
+                    }
                     self.note_departures();
                     self.check_limits()?;
                 }
@@ -383,7 +388,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Never more memory than given; nothing damaged where nothing lies.
+    /// Never more memory than given.
     fn check_limits(&mut self) -> Outcome {
         let Some(store) = &self.store else { return Ok(()) };
         if !self.tally.operations.is_multiple_of(8) {
@@ -398,11 +403,6 @@ impl<'a> Run<'a> {
             return Err(self.violation(format!("at most {} bytes of memory", stats.memory_limit), found));
         }
         self.evicted |= stats.counts.evicted > 0;
-        let damaged = |(why, _): &(&String, &u64)| why.starts_with("checksum") || why.starts_with("key");
-        let lied = stats.counts.damaged + stats.misses.iter().filter(damaged).map(|(_, count)| count).sum::<u64>();
-        if self.plan.is_honest() && lied > 0 {
-            return Err(self.violation("nothing damaged: the device is honest", format!("{stats:?}")));
-        }
         Ok(())
     }
 

@@ -86,7 +86,7 @@ impl Run<'_> {
 
     fn put_options(&self, draft: &Draft) -> PutOptions {
         PutOptions {
-            metadata: metadata_of(draft.id).into(),
+            metadata: metadata_of(draft.id, draft.len).into(),
             expiry: match draft.expires_in {
                 None => Expiry::Default,
                 Some(0) => Expiry::Never,

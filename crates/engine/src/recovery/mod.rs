@@ -92,9 +92,22 @@ pub(crate) struct Identity {
     count: u32,
 }
 
+/// Whether nothing was ever made durable here: no checkpoint, and no page of the journal.
+fn is_unborn(found: &Found) -> bool {
+    let Some(block) = found.superblock else { return true };
+    let Some(map) = Map::new(block.capacity, block.cluster) else { return false };
+    let mut page = picaflor_device::AlignedBuf::zeroed(picaflor_format::BLOCK);
+    let blank = found.device.read(map.journal_page(1), &mut page).is_ok() && page.iter().all(|byte| *byte == 0);
+    block.epoch == 1 && block.current.is_none() && blank
+}
+
 /// Reads the identity off the superblocks there are, and puts the volumes in their order; or makes one.
 fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
     let count = found.len() as u32;
+    if found.iter().any(|found| found.superblock.is_none()) && found.iter().all(is_unborn) {
+        // A crash came while the store was being made.
+        found.iter_mut().for_each(|found| found.superblock = None);
+    }
     let known: Vec<Superblock> = found.iter().filter_map(|found| found.superblock).collect();
     let Some(first) = known.first().copied() else {
         let mut random = rand::rng();

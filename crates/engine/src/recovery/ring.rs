@@ -3,7 +3,7 @@
 //! Invariants: the log is the unbroken run of pages from the checkpoint's first one on; a hole that a later
 //! batch follows is damage, and then nothing that the journal should have told can be known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use picaflor_format::{
     BLOCK,
@@ -15,16 +15,20 @@ use crate::{Error, Result, volume::Volume};
 /// The intact pages of this store that are on the ring, by sequence number.
 pub(super) struct Ring {
     pages: BTreeMap<u64, Page>,
+    /// Places on the ring that could not be read.
+    unread: BTreeSet<u64>,
+    /// Places on the ring.
+    places: u64,
 }
 
 /// Bytes of one read.
 const READ: usize = 1 << 20;
 
 impl Ring {
-    /// Reads the ring. Pages that cannot be read or decoded are not there.
+    /// Reads the ring. Pages that cannot be decoded are not there.
     pub(super) fn read(volume: &Volume) -> Self {
         let zone = volume.map.journal;
-        let mut pages = BTreeMap::new();
+        let (mut pages, mut unread) = (BTreeMap::new(), BTreeSet::new());
         let mut at = zone.start;
         while at < zone.end() {
             let len = (READ as u64).min(zone.end() - at) as usize;
@@ -33,8 +37,10 @@ impl Ring {
                 // Block by block, so that one bad block hides no other page.
                 buf.fill(0);
                 for (i, block) in buf.chunks_mut(BLOCK).enumerate() {
-                    if volume.device.read(at + (i * BLOCK) as u64, block).is_err() {
+                    let start = at + (i * BLOCK) as u64;
+                    if volume.device.read(start, block).is_err() {
                         block.fill(0);
+                        unread.insert((start - zone.start) / BLOCK as u64);
                     }
                 }
             }
@@ -42,7 +48,7 @@ impl Ring {
             pages.extend(own.filter(|page| page.store == volume.store_id()).map(|page| (page.seq, page)));
             at += len as u64;
         }
-        Self { pages }
+        Self { pages, unread, places: volume.map.journal_pages() }
     }
 
     /// The log from `start` on.
@@ -52,6 +58,10 @@ impl Ring {
     pub(super) fn log(&self, start: u64) -> Result<Vec<&Page>, String> {
         let log: Vec<&Page> = (start..).map_while(|seq| self.pages.get(&seq)).collect();
         let end = start + log.len() as u64;
+        // The log may go on there.
+        if self.unread.contains(&(end % self.places)) {
+            return Err(format!("journal page {end} cannot be read"));
+        }
         // A page of the batch that the crash cut short may be there without those before it.
         match self.pages.range(end..).find(|(seq, page)| *seq - u64::from(page.batch) > end) {
             Some(_) => Err(format!("journal page {end} is damaged")),
@@ -59,9 +69,9 @@ impl Ring {
         }
     }
 
-    /// The last sequence number on the ring.
-    pub(super) fn last(&self) -> u64 {
-        self.pages.last_key_value().map_or(0, |(seq, _)| *seq)
+    /// A sequence number that no page on the ring has reached, read or not.
+    pub(super) fn beyond(&self) -> u64 {
+        self.pages.last_key_value().map_or(0, |(seq, _)| *seq) + self.places + 1
     }
 
     /// Wipes what a torn batch left behind the end of the log, lest a later page make it part of the log.

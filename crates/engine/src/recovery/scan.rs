@@ -13,12 +13,12 @@ use std::{
 
 use picaflor_format::{
     cluster::Row,
-    frame::{GRAIN, Header},
+    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
 };
 
 use super::{EPOCH_SHIFT, receipt::VolumeReceipt};
 use crate::{
-    Error, Result,
+    Error, Mode, Result,
     index::{Location, Word},
     memory::HashKeyed,
     rows::Contents,
@@ -53,8 +53,8 @@ pub(super) fn merge(
     deletes: &Deletes,
     receipt: &mut VolumeReceipt,
 ) -> Result<()> {
-    let sightings = sight(volume, clusters, receipt)?;
     drop_overwritten(volume, clusters, receipt);
+    let sightings = sight(volume, clusters, receipt)?;
     // By the short hash, as rows have it.
     let short: HashKeyed<u64> = deletes.iter().map(|(hash, generation)| (*hash as u64, *generation)).collect();
     for (hash, sighting) in &sightings {
@@ -92,7 +92,12 @@ fn sight(volume: &Arc<Volume>, clusters: &Clusters, receipt: &mut VolumeReceipt)
     let mut doubtful = Vec::new();
     // By epoch: what a later run synced says nothing of what an earlier one left torn.
     let mut durable: HashMap<u64, u64> = HashMap::new();
+    let mut manifests = Vec::new();
     let mut note = |cluster: u32, row: Row| {
+        if row.kind == Kind::Manifest {
+            manifests.push((cluster, row));
+            return;
+        }
         let sighting = Sighting { generation: row.generation, cluster, row };
         let known = newest.entry(row.hash).or_insert(sighting);
         if known.generation < row.generation {
@@ -125,7 +130,41 @@ fn sight(volume: &Arc<Volume>, clusters: &Clusters, receipt: &mut VolumeReceipt)
         }
         rows.into_iter().for_each(|row| note(id, row));
     }
+    for (cluster, row) in manifests {
+        let sighting = Sighting { generation: row.generation, cluster, row };
+        if !is_whole(volume, &sighting, &newest)? {
+            receipt.dropped.torn += 1;
+            continue;
+        }
+        let known = newest.entry(row.hash).or_insert(sighting);
+        if known.generation < row.generation {
+            *known = sighting;
+        }
+    }
     Ok(newest)
+}
+
+/// Whether all chunks of a large object are there. A store must not give up the version before for one that
+/// the crash left incomplete; in a cache the chunks may have been evicted, and then no older version may show.
+fn is_whole(volume: &Arc<Volume>, sighting: &Sighting, newest: &HashKeyed<Sighting>) -> Result<bool> {
+    let row = &sighting.row;
+    if volume.shared.options.mode == Mode::Cache {
+        return Ok(true);
+    }
+    let grain = volume.grain(sighting.cluster, row.offset);
+    let (header, frame) = match volume.read_frame(grain, row.len / GRAIN as u32) {
+        Ok(found) => found,
+        Err(Error::Damaged { .. }) => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    let body = header.body_start();
+    let body = frame.get(body..body + header.body_len as usize).unwrap_or_default();
+    let Ok(manifest) = Manifest::decode(body) else { return Ok(true) };
+    let parent = volume.hasher.key(header.key(&frame)).0;
+    Ok((0..manifest.chunks()).all(|number| {
+        let chunk = volume.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
+        newest.contains_key(&chunk) || !volume.index.candidates(chunk).is_empty()
+    }))
 }
 
 fn is_intact(cluster: &[u8], row: &Row) -> bool {
@@ -187,8 +226,8 @@ fn delete_from_checkpoint(
     Ok(())
 }
 
-/// The header of an entry's frame, if its key's hash is the one. An entry without an intact frame leads
-/// nowhere, whoever's it was, and is dropped: its cluster was written again and the crash took the note.
+/// The header of an entry's frame, if its key's hash is the one. An entry without an intact frame of a key
+/// that can have it leads nowhere and is dropped: its cluster was written again and the crash took the note.
 fn header_of(
     volume: &Arc<Volume>,
     hash: u64,
@@ -198,7 +237,15 @@ fn header_of(
 ) -> Result<Option<Header>> {
     let Location::OnDisk { grain } = word.location() else { return Ok(None) };
     match volume.read_frame(grain, word.grains()) {
-        Ok((header, frame)) => Ok(is_it(volume.hasher.frame(header.kind, header.key(&frame)).0).then_some(header)),
+        Ok((header, frame)) => {
+            let found = volume.hasher.frame(header.kind, header.key(&frame)).0;
+            let is_entry_of =
+                |word: Word| volume.index.find(found as u64, word.location()).is_some_and(|entry| entry.same(word));
+            if found as u64 != hash && !is_entry_of(word) {
+                receipt.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
+            }
+            Ok(is_it(found).then_some(header))
+        }
         Err(Error::Damaged { .. }) => {
             receipt.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
             Ok(None)

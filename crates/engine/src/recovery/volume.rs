@@ -311,7 +311,7 @@ fn cold_start(volume: &Arc<Volume>, why: &str, ring: Ring, receipt: &mut VolumeR
     receipt.checkpoint = "none";
     receipt.damage.push(why.into());
     // A later page number than any on the device, so that none of them is taken for new.
-    let next = ring.last() + 1;
+    let next = ring.beyond();
     let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::default(), clean: false, cold: true })
 }

@@ -28,7 +28,16 @@ impl Ask {
         let alone = private || self.headers.contains_key(header::AUTHORIZATION) || self.asked.directives.no_cache;
         if !alone {
             match proxy.fills.enter(&self.target.key, &key) {
-                Role::First(fill) => return self.first(fill, stale, fwd).await,
+                Role::First(fill) => {
+                    // Between our look into the store and this, another fetch may have ended.
+                    if let Some(hit) = self.look_again(stale.as_ref()).await {
+                        fill.decide(Verdict::Stored);
+                        proxy.fills.leave(&self.target.key, &fill);
+                        fill.abandon();
+                        return self.fresh(&hit);
+                    }
+                    return self.first(fill, stale, fwd).await;
+                }
                 Role::Waiter(fill) => {
                     let Some(reader) = fill.join(&proxy.store) else {
                         return self.late(&fill).await;
@@ -48,14 +57,19 @@ impl Ask {
     async fn late(self, fill: &Fill) -> Answer {
         if fill.is_nearly_over() {
             fill.over().await;
-            let found = lookup::find(&self.worker.proxy.store, &self.target.key, &self.headers).await;
-            if let Found::Hit(hit) = found
-                && hit.head.policy.reuse(&self.asked, unix_millis()) == Reuse::Fresh
-            {
+            if let Some(hit) = self.look_again(None).await {
                 return self.fresh(&hit);
             }
         }
         self.pass_empty(Bypass::CollapseLate).await
+    }
+
+    /// A fresh response in the store, other than the one that is known to be stale.
+    async fn look_again(&self, stale: Option<&Hit>) -> Option<Hit> {
+        let found = lookup::find(&self.worker.proxy.store, &self.target.key, &self.headers).await;
+        let Found::Hit(hit) = found else { return None };
+        let other = stale.is_none_or(|stale| stale.head.received != hit.head.received);
+        (other && hit.head.policy.reuse(&self.asked, unix_millis()) == Reuse::Fresh).then_some(hit)
     }
 
     fn job(&self, fill: &Arc<Fill>, stale: Option<Hit>) -> Job {
@@ -97,7 +111,7 @@ impl Ask {
                 _ => self.alone(response, fwd, "status").await,
             },
             Verdict::Failed(failure) => self.without_origin(stale.as_ref(), failure),
-            Verdict::Waiting => failed(OriginFailure::Protocol),
+            Verdict::Waiting | Verdict::Stored => failed(OriginFailure::Protocol),
         }
     }
 
@@ -122,6 +136,7 @@ impl Ask {
                 | OriginFailure::ResponseTimeout
                 | OriginFailure::Forbidden),
             ) => Some(self.without_origin(stale, failure)),
+            Verdict::Stored => self.look_again(stale).await.map(|hit| self.fresh(&hit)),
             Verdict::Failed(_) | Verdict::Alone(_) | Verdict::Waiting => None,
         }
     }

@@ -108,25 +108,85 @@ impl RequestDirectives {
 }
 
 impl ResponseDirectives {
-    /// Reads all lines; `CDN-Cache-Control`, where `targeted` allows it and it is there, instead of `Cache-Control`.
+    /// Reads all lines; `CDN-Cache-Control`, where `targeted` allows it and it is valid, instead of `Cache-Control`.
     pub(crate) fn parse(headers: &HeaderMap, targeted: bool) -> Self {
-        let targeted = targeted && headers.contains_key(&CDN_CACHE_CONTROL);
-        let mut found = Self { targeted, ..Self::default() };
-        let name = if targeted { &CDN_CACHE_CONTROL } else { &header::CACHE_CONTROL };
-        walk(headers, name, |name, argument| match name {
-            "no-store" => found.no_store = true,
-            "no-cache" => found.no_cache = true,
-            "private" => found.private = true,
-            "public" => found.public = true,
-            "must-revalidate" => found.must_revalidate = true,
-            "proxy-revalidate" => found.proxy_revalidate = true,
-            "must-understand" => found.must_understand = true,
-            "s-maxage" => shorter(&mut found.s_maxage, argument),
-            "max-age" => shorter(&mut found.max_age, argument),
-            "stale-while-revalidate" => shorter(&mut found.stale_while_revalidate, argument),
-            "stale-if-error" => shorter(&mut found.stale_if_error, argument),
-            _ => {}
-        });
+        if targeted && let Some(found) = Self::parse_targeted(headers) {
+            return found;
+        }
+        let mut found = Self::default();
+        walk(headers, &header::CACHE_CONTROL, |name, argument| found.note(name, argument));
         found
     }
+
+    fn note(&mut self, name: &str, argument: Option<&str>) {
+        match name {
+            "no-store" => self.no_store = true,
+            "no-cache" => self.no_cache = true,
+            "private" => self.private = true,
+            "public" => self.public = true,
+            "must-revalidate" => self.must_revalidate = true,
+            "proxy-revalidate" => self.proxy_revalidate = true,
+            "must-understand" => self.must_understand = true,
+            "s-maxage" => shorter(&mut self.s_maxage, argument),
+            "max-age" => shorter(&mut self.max_age, argument),
+            "stale-while-revalidate" => shorter(&mut self.stale_while_revalidate, argument),
+            "stale-if-error" => shorter(&mut self.stale_if_error, argument),
+            _ => {}
+        }
+    }
+
+    /// RFC 9213 2.1: a structured dictionary; the last of equal names counts; anything invalid, or a lifetime that is
+    /// no number, makes the whole field count for nothing.
+    fn parse_targeted(headers: &HeaderMap) -> Option<Self> {
+        let mut lines = headers.get_all(&CDN_CACHE_CONTROL).iter().peekable();
+        lines.peek()?;
+        let mut members = Vec::new();
+        for line in lines {
+            for part in split_list(line.to_str().ok()?) {
+                let (name, value) = member(part)?;
+                members.retain(|(known, _)| *known != name);
+                members.push((name, value));
+            }
+        }
+        let mut found = Self { targeted: true, ..Self::default() };
+        for (name, value) in members {
+            let is_time = matches!(name, "max-age" | "s-maxage" | "stale-while-revalidate" | "stale-if-error");
+            match value {
+                Item::Integer(n) if is_time => found.note(name, Some(n)),
+                _ if is_time => return None,
+                Item::False => {}
+                _ => found.note(name, None),
+            }
+        }
+        Some(found)
+    }
+}
+
+/// A value in a structured dictionary, as far as it matters here.
+enum Item<'a> {
+    Integer(&'a str),
+    False,
+    Other,
+}
+
+/// `name`, `name=value`, either with parameters that are not looked at (RFC 8941 3.2).
+fn member(text: &str) -> Option<(&str, Item<'_>)> {
+    let end = text.find(['=', ';']).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    let sound = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.' | b'*');
+    if !name.starts_with(|c: char| c.is_ascii_lowercase() || c == '*') || !name.bytes().all(sound) {
+        return None;
+    }
+    let Some(value) = rest.strip_prefix('=') else { return Some((name, Item::Other)) };
+    let value = if value.starts_with('"') { value } else { value.split(';').next()? };
+    let digits = value.strip_prefix('-').unwrap_or(value);
+    let item = match value {
+        "?0" => Item::False,
+        "?1" => Item::Other,
+        _ if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => Item::Integer(value),
+        _ if value.len() > 1 && value.starts_with('"') && value.contains('"') => Item::Other,
+        _ if value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '*') => Item::Other,
+        _ => return None,
+    };
+    Some((name, item))
 }

@@ -124,6 +124,12 @@ fn how_long_it_is_fresh() {
         (404, &["cache-control: max-age=60"], Some(60)),
         (200, &["cdn-cache-control: max-age=5", "cache-control: max-age=60"], Some(5)),
         (200, &["cdn-cache-control: max-age=5", "cache-control: no-store"], Some(5)),
+        (200, &["cdn-cache-control: foo, max-age=5;x=y", "cache-control: no-store"], Some(5)),
+        (200, &["cdn-cache-control: max-age=5", "cdn-cache-control: max-age=7"], Some(7)),
+        (200, &["cdn-cache-control: max-age=5, &&&&", "cache-control: max-age=60"], Some(60)),
+        (200, &["cdn-cache-control: max-age=\"5\"", "cache-control: max-age=60"], Some(60)),
+        (200, &["cdn-cache-control: MAX-AGE=5", "cache-control: max-age=60"], Some(60)),
+        (200, &["cdn-cache-control: max-age =5", "cache-control: max-age=60"], Some(60)),
     ];
     for (status, response, seconds) in rows {
         assert_eq!(lifetime(*status, response), *seconds, "{status} {response:?}");

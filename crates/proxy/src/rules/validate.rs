@@ -45,7 +45,7 @@ pub(crate) fn freshen(stored: &mut HeaderMap, not_modified: &HeaderMap) {
             header::TRANSFER_ENCODING,
             header::VIA,
         ];
-        if about_body.contains(name) {
+        if about_body.contains(name) || matches!(name.as_str(), "content-md5" | "content-digest") {
             continue;
         }
         stored.remove(name);
