@@ -89,6 +89,8 @@ impl Memory {
 pub(crate) struct Found {
     /// In the order of the command line; never empty.
     pub(crate) places: Vec<About>,
+    /// Their paths, which need not be text.
+    paths: Vec<PathBuf>,
 }
 
 impl Found {
@@ -112,11 +114,14 @@ pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
             Some(found) if found.places.iter().any(|known| known.number == about.number) => {
                 return Err(Failure::Usage(format!("{} is given twice, or is a copy of another", path.display())));
             }
-            Some(found) => found.places.push(about),
-            None => all.push(Found { places: vec![about] }),
+            Some(found) => {
+                found.places.push(about);
+                found.paths.push(path.clone());
+            }
+            None => all.push(Found { places: vec![about], paths: vec![path.clone()] }),
         }
     }
-    for Found { places } in &all {
+    for Found { places, .. } in &all {
         let (first, of) = (&places[0], places[0].number.1);
         if places.len() != of as usize {
             let (place, number) = (&first.place, first.number.0 + 1);
@@ -145,17 +150,18 @@ pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
 
 fn open(found: &Found, memory: &Memory, read_only: bool) -> Result<Store, Failure> {
     let first = &found.places[0];
-    let options = Options::new(&first.place).mode(first.mode).memory(memory.for_capacity(found.capacity())).with(|o| {
-        o.places = found.places.iter().map(|about| Place::Path(PathBuf::from(&about.place))).collect();
-        o.cluster = first.cluster;
-        o.read_only = read_only;
-        // A reader needs nobody who tidies up behind its back.
-        o.daemons = if read_only { Daemons::Manual } else { Daemons::Threads };
-    });
+    let options =
+        Options::new(&found.paths[0]).mode(first.mode).memory(memory.for_capacity(found.capacity())).with(|o| {
+            o.places = found.paths.iter().cloned().map(Place::Path).collect();
+            o.cluster = first.cluster;
+            o.read_only = read_only;
+            // A reader needs nobody who tidies up behind its back.
+            o.daemons = if read_only { Daemons::Manual } else { Daemons::Threads };
+        });
     let wait = output::waiting(format!("opening {}", found.name()));
     let opened = Store::open(options);
     wait.finish_and_clear();
-    opened.map_err(|e| failure(Path::new(&first.place), e))
+    opened.map_err(|e| failure(&found.paths[0], e))
 }
 
 fn look(path: &Path) -> Result<About, Failure> {
