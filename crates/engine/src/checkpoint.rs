@@ -290,7 +290,11 @@ impl Volume {
             lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
         }
         self.write_queued(true);
-        // What the journal still holds back goes before the checkpoint, not after: the next opening has nothing to scan.
+        // The last checkpoint is to cover all there is, so that the next opening has nothing to scan: what is under
+        // way began earlier, and what the journal still holds back would come after.
+        if self.checkpointer.lock().running.is_some() {
+            self.checkpoint_now()?;
+        }
         self.commit_now()?;
         self.checkpoint_now()?;
         self.commits.fail(Error::Closed);

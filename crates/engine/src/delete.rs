@@ -25,6 +25,8 @@ pub(crate) struct Own {
     pub(crate) word: Word,
     /// If the object is a large one and that is known.
     pub(crate) manifest: Option<Manifest>,
+    /// Its version; 0 where that is not known.
+    pub(crate) generation: u64,
 }
 
 impl Store {
@@ -51,7 +53,10 @@ impl Store {
                     }
                 }
                 volume.record(Record::Delete { hash: hash.0, generation });
+                volume.placer.drop_copies(hash.short());
             }
+            // In a cache it may be in memory though its entry went to another key of its place.
+            shared.memory.remove(hash.short());
         }
         add(&shared.counters.deletes, 1);
         for volume in self.volumes() {
@@ -75,7 +80,7 @@ impl Store {
                 for other in candidates {
                     volume.drop_entry(hash.short(), other);
                 }
-                Ok(word.map(|word| Own { word, manifest: None }))
+                Ok(word.map(|word| Own { word, manifest: None, generation: 0 }))
             }
             Mode::Store => self.verified(volume, hash, key, kind),
         }
@@ -85,9 +90,10 @@ impl Store {
     pub(crate) fn verified(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
         let chunk = kind == Kind::Chunk;
         for word in volume.index.candidates(hash.short()) {
-            let mut manifest = None;
+            let (mut manifest, mut generation) = (None, 0);
             let mut accept = |header: &Header, found: &[u8], body: Option<&[u8]>| {
                 let is_own = (header.kind == Kind::Chunk) == chunk && found == key;
+                generation = header.generation;
                 if is_own && header.kind == Kind::Manifest {
                     manifest = body.and_then(|body| Manifest::decode(body).ok());
                 }
@@ -110,7 +116,7 @@ impl Store {
                 },
             };
             if is_own && volume.index.find(hash.short(), word.location()).is_some() {
-                return Ok(Some(Own { word, manifest }));
+                return Ok(Some(Own { word, manifest, generation }));
             }
         }
         Ok(None)

@@ -143,6 +143,9 @@ impl Store {
 
     fn try_memory(&self, key: &[u8]) -> TryGet {
         let shared = self.shared();
+        if self.volumes().len() > 1 && self.settle_rivals(self.hasher().key(key), key, false).is_err() {
+            return TryGet::OnDevice;
+        }
         let Some(frame) = shared.memory.get(self.hasher().key(key).short(), key) else {
             return TryGet::OnDevice;
         };
@@ -167,6 +170,9 @@ impl Store {
 
     /// Finds a frame, waiting on this thread.
     pub(crate) fn run(&self, query: &mut Query) -> Result<Option<Arc<Frame>>> {
+        if !query.chunk {
+            self.settle_rivals(query.hash, &query.key, false)?;
+        }
         loop {
             match self.seek(query) {
                 Next::Found(frame) => return self.answer(query, Ok(frame)),

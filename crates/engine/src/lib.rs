@@ -47,6 +47,7 @@ mod put;
 mod reading;
 mod reclaim;
 mod recovery;
+mod rivals;
 mod rows;
 mod scrub;
 mod space;

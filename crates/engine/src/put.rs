@@ -168,6 +168,9 @@ impl Store {
                         if let Some(beside) = beside {
                             volume.placer.hint(hash.short(), beside);
                         }
+                        if parts.kind != Kind::Chunk {
+                            self.settle_rivals(hash, parts.key, true)?;
+                        }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             self.drop_chunks(hash, manifest);
                         }

@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
     frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
+    journal::Record,
 };
 
 use crate::{
@@ -24,6 +25,7 @@ use crate::{
     buffers::Draft,
     eviction::{Eviction, Resident},
     index::{Location, Word},
+    rows::Contents,
     space::{SPARE, State},
     stats::add,
     volume::Volume,
@@ -125,12 +127,7 @@ impl Volume {
     fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
         let eviction = self.eviction();
         let Some(victim) = self.space.victim(eviction.victim()) else { return Ok(Reclaimed::Nothing) };
-        let live: Vec<(Row, Word)> = self
-            .read_rows(victim)
-            .into_iter()
-            .filter_map(|row| Some((row, self.index.find(row.hash, self.home_of(victim, &row))?)))
-            .collect();
-        let survivors = match self.empty(victim, eviction, &live) {
+        let survivors = match self.empty(victim, eviction) {
             Ok(survivors) => survivors,
             Err(error) => {
                 self.space.set(victim, State::Sealed);
@@ -151,17 +148,31 @@ impl Volume {
     }
 
     /// Moves or evicts what is live in the victim; returns how many moved.
-    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction, live: &[(Row, Word)]) -> Result<usize> {
+    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction) -> Result<usize> {
+        let rows = match self.contents(victim, None) {
+            Ok(Contents::Sealed(_, rows) | Contents::Unsealed(rows)) => rows,
+            Ok(Contents::Other) => Vec::new(),
+            // A store loses nothing because of a read that may succeed the next time.
+            Err(error) if eviction == Eviction::Never => return Err(error),
+            Err(_) => Vec::new(),
+        };
+        let live: Vec<(Row, Word)> = rows
+            .into_iter()
+            .filter_map(|row| Some((row, self.index.find(row.hash, self.home_of(victim, &row))?)))
+            .collect();
         let used = |row: &Row, word: &Word| word.uses() > 0 || self.shared.memory.is_hot(row.hash);
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
         let bytes = (eviction == Eviction::Never
             || self.shared.options.eviction_listener.is_some()
             || self.shared.groups.any_loved()
             || live.iter().any(|(row, word)| used(row, word)))
-        .then(|| self.read_cluster(victim))
-        .flatten();
+        .then(|| self.read_at(victim, 0, self.cluster_len()));
+        let bytes = match bytes {
+            Some(Err(error)) if eviction == Eviction::Never => return Err(error),
+            bytes => bytes.and_then(Result::ok),
+        };
         let mut survivors = 0;
-        for (row, word) in live {
+        for (row, word) in &live {
             let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
             match Header::verify(frame) {
                 Ok(header) if header.generation == row.generation => {
@@ -263,6 +274,10 @@ impl Volume {
         let _stripe = self.shared.lock_key(row.hash);
         if !self.drop_entry(row.hash, word) {
             return;
+        }
+        if let (Mode::Store, Some((key, kind))) = (self.shared.options.mode, key) {
+            // A crash must not leave a checkpoint's entry that leads nowhere.
+            self.record(Record::Delete { hash: self.hasher.frame(kind, key).0, generation: row.generation });
         }
         let counters = &self.shared.counters;
         let counter = match why {

@@ -16,6 +16,8 @@ pub(crate) struct Value {
     pub(crate) id: u64,
     /// Bytes of body.
     pub(crate) len: usize,
+    /// Bytes of body that the metadata was chosen for.
+    pub(crate) planned: usize,
     /// Milliseconds since the epoch; 0 is never.
     pub(crate) expires: u64,
 }
@@ -30,7 +32,7 @@ impl Value {
     /// The metadata that was put.
     #[must_use]
     pub(crate) fn metadata(&self) -> Vec<u8> {
-        metadata_of(self.id, self.len)
+        metadata_of(self.id, self.planned)
     }
 
     fn is_expired(&self, now: u64) -> bool {
@@ -141,8 +143,8 @@ pub(crate) enum Verdict {
 pub(crate) struct Oracle {
     keys: Vec<History>,
     promises: Vec<Promise>,
-    /// Since the last crash a key's range may be wider than one version for that reason.
-    crashed: Vec<bool>,
+    /// How many versions of each key the last crash found, until a look decides: what of them is seen is durable.
+    crashed: Vec<usize>,
 }
 
 impl Oracle {
@@ -150,14 +152,14 @@ impl Oracle {
     #[must_use]
     pub(crate) fn new(keys: usize) -> Self {
         let histories = (0..keys).map(|_| History::new()).collect();
-        Self { keys: histories, promises: Vec::new(), crashed: vec![false; keys] }
+        Self { keys: histories, promises: Vec::new(), crashed: vec![0; keys] }
     }
 
     /// A put (or, without value, a delete) returned: it has happened if `certain`, else it may have. Returns the
     /// number of the version.
     pub(crate) fn happened(&mut self, key: usize, value: Option<Value>, certain: bool) -> usize {
         if certain {
-            self.crashed[key] = false;
+            self.crashed[key] = 0;
         }
         self.keys[key].push(value, certain)
     }
@@ -213,7 +215,7 @@ impl Oracle {
         for (history, crashed) in self.keys.iter_mut().zip(&mut self.crashed) {
             history.low = history.floor;
             history.high = history.versions.len() - 1;
-            *crashed = true;
+            *crashed = history.versions.len();
         }
     }
 
@@ -258,8 +260,8 @@ impl Oracle {
             .map(|(at, _)| at);
         if let (Some(at), None, true) = (absent.next(), absent.next(), final_word) {
             drop(absent);
-            history.settle(at, self.crashed[key]);
-            self.crashed[key] = false;
+            history.settle(at, at < self.crashed[key]);
+            self.crashed[key] = 0;
         }
     }
 
@@ -272,8 +274,8 @@ impl Oracle {
             if history.versions[at].value.is_some_and(|value| value.is_expired(now)) {
                 return Verdict::Wrong(format!("version {at}, which is past its expiry"));
             }
-            history.settle(at, self.crashed[key]);
-            self.crashed[key] = false;
+            history.settle(at, at < self.crashed[key]);
+            self.crashed[key] = 0;
             return Verdict::Right;
         }
         let (low, high, floor) = (history.low, history.high, history.floor);
@@ -308,7 +310,7 @@ mod tests {
     use super::*;
 
     fn value(id: u64) -> Option<Value> {
-        Some(Value { id, len: 100, expires: 0 })
+        Some(Value { id, len: 100, planned: 100, expires: 0 })
     }
 
     fn seen(id: u64) -> Seen {

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use crate::report::tracing;
 use picaflor_device::{AlignedBuf, Device, FaultyDevice, Op, Request};
 
 /// One life's connection to a device.
@@ -43,6 +44,15 @@ impl Plug {
     }
 }
 
+/// With tracing on, prints what was asked of the device and what it said.
+fn told(what: &str, offset: u64, len: usize, answer: io::Result<()>) -> io::Result<()> {
+    if tracing() {
+        let error = answer.as_ref().err().map_or_else(String::new, ToString::to_string);
+        println!("         {what} {len} at {offset} {error}");
+    }
+    answer
+}
+
 impl Device for Plug {
     fn capacity(&self) -> u64 {
         self.device.capacity()
@@ -54,17 +64,17 @@ impl Device for Plug {
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.pass()?;
-        self.device.read(offset, buf)
+        told("read", offset, buf.len(), self.device.read(offset, buf))
     }
 
     fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
         self.pass()?;
-        self.device.write(offset, buf)
+        told("write", offset, buf.len(), self.device.write(offset, buf))
     }
 
     fn sync(&self) -> io::Result<()> {
         self.pass()?;
-        if self.sync_lies { Ok(()) } else { self.device.sync() }
+        if self.sync_lies { Ok(()) } else { told("sync", 0, 0, self.device.sync()) }
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
@@ -78,6 +88,10 @@ impl Device for Plug {
             match (self.pass(), &request.op) {
                 (Err(error), _) => (request.done)(Err(error)),
                 (Ok(()), Op::Sync) if self.sync_lies => (request.done)(Ok(AlignedBuf::empty())),
+                (Ok(()), Op::Write(bytes)) => {
+                    let _ = told("submit write", request.offset, bytes.len(), Ok(()));
+                    through.push(request);
+                }
                 (Ok(()), _) => through.push(request),
             }
         }

@@ -104,7 +104,7 @@ impl Run<'_> {
         let default = self.plan.default_ttl.map(|ttl| ttl.as_millis() as u64);
         let expires_in = draft.expires_in.map_or(default, |millis| Some(millis).filter(|millis| *millis > 0));
         let expires = expires_in.map_or(0, |millis| self.now() + millis);
-        Value { id: draft.id, len: draft.len, expires }
+        Value { id: draft.id, len: draft.len, planned: draft.len, expires }
     }
 
     fn put(&mut self, draft: Draft) -> Outcome {
@@ -191,8 +191,9 @@ impl Run<'_> {
     }
 
     fn begin_stream(&mut self, slot: usize, draft: Draft, announce: bool) -> Outcome {
-        let value = self.value_of(&draft);
-        let options = self.put_options(&draft);
+        // It may be finished long before its end.
+        let value = Value { planned: 0, ..self.value_of(&draft) };
+        let options = PutOptions { metadata: metadata_of(draft.id, 0).into(), ..self.put_options(&draft) };
         let Some(store) = &self.store else { return Ok(()) };
         let len = announce.then_some(draft.len as u64);
         match store.put_stream(&self.plan.keys[draft.key], len, options) {

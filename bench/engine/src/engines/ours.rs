@@ -31,17 +31,31 @@ fn open_as(config: &Config, mode: Mode) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Picaflor { store: Store::open(options)?, how: PutOptions::default() }))
 }
 
+impl Picaflor {
+    /// The body in one piece, also of an object larger than a cluster.
+    async fn get_whole(&self, key: &[u8]) -> picaflor::Result<Option<Bytes>> {
+        let Some(object) = self.store.get_async(key).await? else { return Ok(None) };
+        if let Some(body) = object.body() {
+            return Ok(Some(body));
+        }
+        let mut whole = Vec::new();
+        let mut chunks = object.chunks(0..object.len());
+        while let Some(chunk) = chunks.next_async().await {
+            whole.extend_from_slice(&chunk?);
+        }
+        Ok(Some(whole.into()))
+    }
+}
+
 impl Engine for Picaflor {
     fn put(&self, key: &[u8], body: &[u8]) -> Result<()> {
         Ok(self.store.put(key, body, &self.how)?)
     }
 
     fn get(&self, key: &[u8], seen: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let found = self.store.get(key)?.and_then(|object| object.body());
-        if let Some(body) = &found {
-            seen(body);
-        }
-        Ok(found.is_some())
+        let Some(object) = self.store.get(key)? else { return Ok(false) };
+        seen(&object.bytes()?);
+        Ok(true)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
@@ -56,8 +70,7 @@ impl Engine for Picaflor {
     fn gets(&self, in_flight: usize, asker: &mut dyn Asker) -> Result<bool> {
         let get = |id: u64, key: crate::data::Key| async move {
             let begin = Instant::now();
-            let found = self.store.get_async(&key).await;
-            (id, begin, found)
+            (id, begin, self.get_whole(&key).await)
         };
         // The store needs no runtime: the smallest executor there is will do.
         futures_executor::block_on(async {
@@ -68,8 +81,7 @@ impl Engine for Picaflor {
                     running.push(get(id, key));
                 }
                 let Some((id, begin, found)) = running.next().await else { return Ok(true) };
-                let body: Option<Bytes> = found?.and_then(|object| object.body());
-                asker.answer(id, begin.elapsed(), body.as_deref());
+                asker.answer(id, begin.elapsed(), found?.as_deref());
             }
         })
     }

@@ -21,9 +21,8 @@ Examples:
       picaflor rm picaflor.store http://example.com/ http://example.com/logo.png
 
   All that `ls` finds:
-      picaflor ls -p http://old.example.com/ picaflor.store > keys
-      picaflor rm picaflor.store --stdin --escaped < keys
-      picaflor ls -0 -p http://old.example.com/ picaflor.store | picaflor rm picaflor.store --stdin -0
+      picaflor ls -p http://a.example.com/ picaflor.store | picaflor rm picaflor.store --stdin -e
+      picaflor ls -0 -p http://a.example.com/ picaflor.store | picaflor rm picaflor.store --stdin -0
 
   From a running server instead, which has the store locked:
       curl -H \"Authorization: Bearer $(cat picaflor.store.token)\" -X POST \\
@@ -63,10 +62,14 @@ struct Tally {
 impl Rm {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let keys = self.key.iter().map(|key| self.form.argument(key)).collect::<Result<Vec<_>, _>>();
-        let keys = keys.map_err(Failure::Usage)?;
+        let mut keys = keys.map_err(Failure::Usage)?;
+        // All of them first: where they come from may be `ls`, which has the store open until its end.
+        if self.stdin {
+            self.read(&mut keys)?;
+        }
         let store = self.store.write()?;
         let mut tally = Tally::default();
-        let removed = self.remove(&store, keys, &mut tally);
+        let removed = keys.iter().try_for_each(|key| self.one(&store, key, &mut tally));
         // Whatever went wrong on the way, what was removed is to stay so.
         let closed = store.close();
         removed?;
@@ -78,17 +81,12 @@ impl Rm {
         Ok(())
     }
 
-    fn remove(&self, store: &Store, keys: Vec<Vec<u8>>, tally: &mut Tally) -> Result<(), Failure> {
-        for key in keys {
-            self.one(store, &key, tally)?;
-        }
-        if self.stdin {
-            let end = if self.null { 0 } else { b'\n' };
-            for line in io::stdin().lock().split(end) {
-                let line = line.map_err(|e| Failure::Failed(format!("reading standard input: {e}")))?;
-                if !line.is_empty() {
-                    self.one(store, &self.form.read(&line).map_err(Failure::Usage)?, tally)?;
-                }
+    fn read(&self, keys: &mut Vec<Vec<u8>>) -> Result<(), Failure> {
+        let end = if self.null { 0 } else { b'\n' };
+        for line in io::stdin().lock().split(end) {
+            let line = line.map_err(|e| Failure::Failed(format!("reading standard input: {e}")))?;
+            if !line.is_empty() {
+                keys.push(self.form.read(&line).map_err(Failure::Usage)?);
             }
         }
         Ok(())

@@ -1,0 +1,40 @@
+//! One key, several volumes: after a crash, or after a volume failed, two of them may hold a version each.
+//!
+//! A delete is logged on every volume, and a put on one; a crash may keep the put and lose the delete elsewhere.
+//! Whoever asks for the key next compares the generations, and only the newest stays.
+//!
+//! Invariants: a store of one volume never gets here; what is dropped is logged as deleted on its volume.
+
+use std::sync::Arc;
+
+use picaflor_format::{frame::Kind, journal::Record};
+
+use crate::{Result, hash::KeyHash, store::Store, volume::Volume};
+
+impl Store {
+    /// Makes sure that at most one volume holds this key. `held`: the caller holds the key's lock.
+    pub(crate) fn settle_rivals(&self, hash: KeyHash, key: &[u8], held: bool) -> Result<()> {
+        let holding = |hash: KeyHash| {
+            let has = |volume: &&Arc<Volume>| !volume.index.candidates(hash.short()).is_empty();
+            self.volumes().iter().filter(has).count()
+        };
+        if self.volumes().len() < 2 || holding(hash) < 2 || self.shared().options.read_only {
+            return Ok(());
+        }
+        let _stripe = (!held).then(|| self.lock_key(hash));
+        let mut versions = Vec::new();
+        for volume in self.volumes() {
+            if let Some(own) = self.verified(volume, hash, key, Kind::Whole)? {
+                versions.push((own.generation, volume, own));
+            }
+        }
+        let newest = versions.iter().map(|(generation, ..)| *generation).max();
+        for (generation, volume, own) in versions {
+            if Some(generation) != newest {
+                volume.drop_entry(hash.short(), own.word);
+                volume.record(Record::Delete { hash: hash.0, generation });
+            }
+        }
+        Ok(())
+    }
+}
