@@ -57,7 +57,8 @@ const QUEUE: u64 = 8;
 
 impl Volume {
     /// Frames an object into an open buffer and enters it in the index, in place of `old`.
-    /// The inner result is the device's; the outer one says whether there was room.
+    /// The outer result is the device's; the inner one says whether there was room, and then whether `old` was
+    /// still where the caller had found it.
     pub(crate) fn append(
         self: &Arc<Self>,
         draft: &Draft<'_>,
@@ -65,7 +66,7 @@ impl Volume {
         beside: Option<u64>,
         old: Option<Word>,
         purpose: Purpose,
-    ) -> Result<Result<(), Blocked>> {
+    ) -> Result<Result<bool, Blocked>> {
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
@@ -96,7 +97,7 @@ impl Volume {
             self.shared.memory.remove(draft.hash);
             self.placer.drop_copies(draft.hash);
         }
-        Ok(Ok(()))
+        Ok(Ok(replaced))
     }
 
     /// Most bytes of buffers that are open or wait for the device.

@@ -161,7 +161,11 @@ impl Store {
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
                 let old = own.as_ref().map(|own| own.word);
                 match volume.append(&draft, class, beside, old, Purpose::Put)? {
-                    Ok(()) => {
+                    Ok(replaced) => {
+                        if old.is_some() && !replaced {
+                            // A buffer was retired or read in meanwhile, and the entry moved with it.
+                            self.drop_older(&volume, hash, parts, generation)?;
+                        }
                         let bytes = header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);

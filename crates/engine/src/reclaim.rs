@@ -243,7 +243,7 @@ impl Volume {
                 }
                 let beside = self.placer.partners(row.hash).first().copied();
                 match self.append(&draft, class, beside, Some(word), Purpose::Survivor)? {
-                    Ok(()) => break,
+                    Ok(_) => break,
                     Err(blocked) => blocked,
                 }
             };

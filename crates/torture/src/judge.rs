@@ -74,7 +74,10 @@ impl Run<'_> {
             seen.body.iter_mut().take(1).for_each(|byte| *byte ^= 1);
         }
         let expected = self.oracle.expected(key);
-        let lies = self.plan.trouble == Trouble::Lying || self.doubtful;
+        // A device that failed keeps what it had: when it comes back, so may a version that was replaced or
+        // deleted meanwhile on the others. Only a store of one device is held to more.
+        let left_behind = self.plan.trouble == Trouble::Failing && self.plan.volumes > 1;
+        let lies = self.plan.trouble == Trouble::Lying || self.doubtful || left_behind;
         match self.oracle.saw(key, &seen, now) {
             Verdict::Right => Ok(()),
             Verdict::Stale(_) if lies => {

@@ -119,6 +119,10 @@ impl<'a> Run<'a> {
     }
 
     fn all(&mut self, operations: &[Op]) -> Result<(), End> {
+        if tracing() {
+            let twins = self.plan.twins.iter().enumerate().filter(|(_, twin)| **twin);
+            println!("       twins: {:?}", twins.map(|(key, _)| key).collect::<Vec<_>>());
+        }
         self.begin()?;
         for (at, op) in operations.iter().enumerate() {
             (self.at, self.op) = (at, Some(*op));

@@ -65,7 +65,9 @@ pub(crate) fn damage(medium: &FaultyDevice, plan: &Plan, dice: &mut Dice) {
     ]);
     for _ in 0..dice.scaled(1, 60) {
         let at = zone.start + dice.below(zone.len);
-        match dice.below(6) {
+        // A place without any superblock is a new one, so both are never wiped.
+        let kinds = if zone.start < SUPERBLOCKS.end() { 4 } else { 6 };
+        match dice.below(kinds) {
             0..4 => flip(medium, at, 1 << dice.below(8)),
             4 => overwrite(medium, at, [0; 4096].into()),
             // A block of another place, as a misdirected write leaves it.
