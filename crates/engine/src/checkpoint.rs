@@ -289,13 +289,12 @@ impl Volume {
         for lane in &self.lanes {
             lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
         }
-        self.write_queued(true);
-        // The last checkpoint is to cover all there is, so that the next opening has nothing to scan: what is under
-        // way began earlier, and what the journal still holds back would come after.
+        // What is under way began earlier and does not cover all there is.
         if self.checkpointer.lock().running.is_some() {
             self.checkpoint_now()?;
         }
-        self.commit_now()?;
+        // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
+        self.wait_commit(self.commits.next())?;
         self.checkpoint_now()?;
         self.commits.fail(Error::Closed);
         Ok(())
