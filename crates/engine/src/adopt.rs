@@ -13,8 +13,9 @@ use picaflor_format::{
 };
 
 use crate::{
+    Mode,
     buffers::{Filled, Slot},
-    index::Location,
+    index::{Location, Word},
     memory::Resident,
     space::State,
     stats::add,
@@ -43,6 +44,7 @@ impl Volume {
             read_in: true,
             served: AtomicU32::new(1),
         };
+        let held = bytes.len() as u64 + filled.table_bytes();
         let Ok(slot) = self.buffers.occupy(Slot::Filled(filled)) else {
             self.space.shift(cluster, State::Busy, State::Sealed);
             return;
@@ -50,29 +52,49 @@ impl Volume {
         self.buffers.set_home(slot, cluster);
         let entered = rows.iter().filter(|row| self.enter(slot, cluster, row)).count();
         add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
-        self.shared.memory.retain(Resident { volume: self.number, slot, bytes: bytes.len() as u64 });
-        self.shared.shrink_memory();
+        let resident = Resident { volume: self.number, slot, bytes: held };
+        self.shared.take(held, || self.shared.memory.retain(resident));
     }
 
     /// Points the index at a row's frame in the buffer, if that frame is current.
     fn enter(&self, slot: u32, cluster: u32, row: &Row) -> bool {
         let grain = self.grain(cluster, row.offset);
-        let own = self.index.find(row.hash, Location::OnDisk { grain });
-        // With two candidates, one is another key's, and only reading would tell which.
-        let copied = || match self.index.candidates(row.hash)[..] {
-            [word] if matches!(word.location(), Location::OnDisk { .. }) => Some(word),
-            _ => None,
-        };
-        let is_copy = own.is_none() && self.placer.has_copy(row.hash, grain);
-        let Some(word) = own.or_else(|| if is_copy { copied() } else { None }) else { return false };
+        match self.index.find(row.hash, Location::OnDisk { grain }) {
+            Some(word) => self.move_into(slot, row, word).is_some(),
+            None => self.placer.has_copy(row.hash, grain) && self.enter_copy(slot, row, grain),
+        }
+    }
+
+    fn move_into(&self, slot: u32, row: &Row, word: Word) -> Option<Word> {
         let place = Location::Buffered { slot, offset: row.offset / GRAIN as u32 };
-        let Some(old) = self.index.change(row.hash, word, |word| word.at(place)) else { return false };
+        let old = self.index.change(row.hash, word, |word| word.at(place))?;
         self.forget_live(old);
-        if let (true, Location::OnDisk { grain: elsewhere }) = (is_copy, old.location()) {
+        Some(old)
+    }
+
+    /// Serves an object from its copy. A cache lets the index point at the copy from now on. A store does not:
+    /// recovery knows no copies, and nothing would keep reclaim from the original; it keeps the object as a
+    /// single one. The key's stripe makes sure that no put or delete makes the copy an old version meanwhile.
+    fn enter_copy(&self, slot: u32, row: &Row, grain: u64) -> bool {
+        let Some(_stripe) = self.shared.try_lock_key(row.hash) else { return false };
+        // With two candidates, one is another key's, and only reading would tell which.
+        let [word] = self.index.candidates(row.hash)[..] else { return false };
+        let Location::OnDisk { grain: elsewhere } = word.location() else { return false };
+        if !self.placer.has_copy(row.hash, grain) {
+            return false;
+        }
+        if self.shared.options.mode == Mode::Store {
+            let frame = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true);
+            let current = || self.index.find(row.hash, word.location()).is_some();
+            frame.is_some_and(|frame| {
+                self.shared.keep(&Arc::new(frame), current);
+                true
+            })
+        } else {
             // The entry will come back to this cluster; the frame it pointed to is now the copy.
             self.placer.add_copy(row.hash, elsewhere);
+            self.move_into(slot, row, word).is_some()
         }
-        true
     }
 }
 

@@ -11,9 +11,9 @@ use picaflor_format::{
 };
 
 use crate::{
-    Mode, Refusal, Result,
+    Mode, Options, Refusal, Result,
     buffers::{Draft, Open, Slot},
-    index::{Location, Word},
+    index::{Entered, Location, Word},
     placement::Class,
     space::{SPARE, State},
     stats::add,
@@ -27,12 +27,14 @@ pub(crate) enum Blocked {
     Buffers,
     /// No cluster can be promised.
     Space,
+    /// The entry to be replaced is not where it was: look again.
+    Moved,
 }
 
 impl From<Blocked> for Refusal {
     fn from(blocked: Blocked) -> Self {
         match blocked {
-            Blocked::Buffers => Self::Busy,
+            Blocked::Buffers | Blocked::Moved => Self::Busy,
             Blocked::Space => Self::NoCleanSpace,
         }
     }
@@ -57,8 +59,7 @@ const QUEUE: u64 = 8;
 
 impl Volume {
     /// Frames an object into an open buffer and enters it in the index, in place of `old`.
-    /// The outer result is the device's; the inner one says whether there was room, and then whether `old` was
-    /// still where the caller had found it.
+    /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
     pub(crate) fn append(
         self: &Arc<Self>,
         draft: &Draft<'_>,
@@ -66,7 +67,7 @@ impl Volume {
         beside: Option<u64>,
         old: Option<Word>,
         purpose: Purpose,
-    ) -> Result<Result<bool, Blocked>> {
+    ) -> Result<Result<(), Blocked>> {
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
@@ -88,21 +89,29 @@ impl Volume {
         let grains = (draft.header.frame_len() / GRAIN) as u32;
         // The lane is still locked, so the buffer cannot be sealed, written and retired before the index
         // names it.
-        let replaced = self.index.put(draft.hash, location, grains, old);
-        if let (true, Some(old)) = (replaced, old) {
+        let before = self.shared.index_bytes.load(Relaxed);
+        let entered = self.index.put(draft.hash, location, grains, old);
+        if entered == Entered::OldGone {
+            // The frame is dead where it lies; the caller looks again and frames another.
+            return Ok(Err(Blocked::Moved));
+        }
+        if let Some(old) = old {
             self.forget_live(old);
         }
         // In a cache an older version may be in memory though its entry went to another key of its place.
-        if replaced || self.shared.options.mode == Mode::Cache {
-            self.shared.memory.remove(draft.hash);
+        if old.is_some() || self.shared.options.mode == Mode::Cache {
             self.placer.drop_copies(draft.hash);
+            self.shared.memory.remove(draft.hash);
         }
-        Ok(Ok(replaced))
+        if self.shared.index_bytes.load(Relaxed) != before {
+            self.shared.shrink_memory();
+        }
+        Ok(Ok(()))
     }
 
     /// Most bytes of buffers that are open or wait for the device.
     pub(crate) fn unwritten_max(&self) -> u64 {
-        (2 * self.lanes.len() as u64 + QUEUE) * self.cluster_len() as u64
+        unwritten_max(&self.shared.options, self.lanes.len() as u64)
     }
 
     /// The lane whose open buffer holds this object and has room for `len` bytes more.
@@ -160,17 +169,17 @@ impl Volume {
         if !self.space.reserve(keep) {
             return Ok(Err(Blocked::Space));
         }
+        self.shared.take(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
         let seq = self.next_seq.fetch_add(1, Relaxed);
         let since = self.journal.lock().next_page();
         let open = Open::new(self.shared.pool.take(self.cluster_len()), seq, class, since);
         match self.buffers.occupy(Slot::Open(open)) {
             Ok(slot) => {
                 self.writer.add_unwritten(cluster_bytes);
-                self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed);
-                self.shared.shrink_memory();
                 Ok(Ok(slot))
             }
             Err(_) => {
+                self.shared.buffer_bytes.fetch_sub(cluster_bytes, Relaxed);
                 self.space.unreserve();
                 Ok(Err(Blocked::Buffers))
             }
@@ -242,6 +251,18 @@ impl Volume {
             add(&self.shared.counters.copies_placed, 1);
         }
     }
+}
+
+/// Lanes of a volume: their open buffers, two each, take at most a quarter of its memory.
+pub(crate) fn lanes(options: &Options) -> u64 {
+    let memory = options.memory / options.places.len() as u64;
+    (options.open_buffers as u64).min(memory / 8 / u64::from(options.cluster)).max(1)
+}
+
+/// Most bytes of a volume's buffers that are open or wait for the device: at most half of its memory.
+pub(crate) fn unwritten_max(options: &Options, lanes: u64) -> u64 {
+    let memory = options.memory / options.places.len() as u64;
+    ((2 * lanes + QUEUE) * u64::from(options.cluster)).min(memory / 2)
 }
 
 /// Longest payload that fits in one cluster of this many bytes.

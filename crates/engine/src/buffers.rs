@@ -74,6 +74,13 @@ pub(crate) struct Filled {
     pub(crate) served: AtomicU32,
 }
 
+impl Filled {
+    /// Memory that the rows take beside the cluster's bytes.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        (self.rows.len() * size_of::<Row>()) as u64
+    }
+}
+
 /// A part of an open buffer to be written now, so that what is in it becomes durable.
 pub(crate) struct Piece {
     /// Offset in the cluster.

@@ -289,7 +289,8 @@ impl Volume {
         for lane in &self.lanes {
             lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
         }
-        self.write_queued(true);
+        // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
+        self.wait_commit(self.commits.next())?;
         self.checkpoint_now()?;
         self.commits.fail(Error::Closed);
         Ok(())

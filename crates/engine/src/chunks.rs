@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use bytes::Bytes;
 use picaflor_format::frame::{ChunkKey, Manifest};
 
-use crate::{Error, Miss, Result, get::Query, object::Frame, store::Store};
+use crate::{Departure, Error, Miss, Result, get::Query, object::Frame, store::Store};
 
 /// The pieces of a range of an object's body, in order. An iterator for threads; [`Chunks::next_async`]
 /// for tasks.
@@ -104,7 +104,9 @@ impl Rest {
         self.range.end = self.range.start;
         self.store.shared().counters.missed(Miss::ChunkMissing);
         let key = self.manifest_frame.key();
-        let _ = self.store.delete(key);
+        if let Ok(true) = self.store.delete(key) {
+            self.store.shared().note_departure(key, Departure::Evicted);
+        }
         Err(Error::Damaged {
             place: format!("object {:?}", String::from_utf8_lossy(key)),
             why: Miss::ChunkMissing.to_string(),

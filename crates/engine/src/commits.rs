@@ -4,7 +4,10 @@
 //! that finds nobody at work becomes the leader and commits for all; the others sleep. A device that
 //! failed once is never asked again: what it holds since its last sync is unknown.
 
-use std::task::Waker;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    task::Waker,
+};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -14,6 +17,8 @@ use crate::{Error, Result};
 pub(crate) struct Commits {
     state: Mutex<State>,
     changed: Condvar,
+    /// The device failed; closing a store sets no more than `failed`.
+    broken: AtomicBool,
 }
 
 #[derive(Default)]
@@ -76,12 +81,13 @@ impl Commits {
 
     /// The leader's commit came to its end.
     pub(crate) fn complete(&self, number: u64, result: Result<()>) {
+        self.note(result.as_ref().err());
         let wakers = {
             let mut state = self.state.lock();
             state.leading = false;
             match result {
                 Ok(()) => state.completed = state.completed.max(number),
-                Err(error) => state.failed = Some(error),
+                Err(error) => drop(state.failed.get_or_insert(error)),
             }
             std::mem::take(&mut state.wakers)
         };
@@ -91,6 +97,7 @@ impl Commits {
 
     /// Stops the volume for writing.
     pub(crate) fn fail(&self, error: Error) {
+        self.note(Some(&error));
         let wakers = {
             let mut state = self.state.lock();
             state.failed.get_or_insert(error);
@@ -98,6 +105,17 @@ impl Commits {
         };
         self.changed.notify_all();
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    fn note(&self, error: Option<&Error>) {
+        if matches!(error, Some(Error::Io { .. })) {
+            self.broken.store(true, Relaxed);
+        }
+    }
+
+    /// Whether the device failed, without a lock.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Relaxed)
     }
 
     /// Why the volume stopped writing, if it did.

@@ -33,10 +33,12 @@ impl Threads {
     pub(crate) fn start(shared: &Shared, volumes: &[Arc<Volume>]) -> Self {
         let mut handles = Vec::new();
         if shared.options.daemons == Daemons::Threads {
+            let all: [(&str, Daemon); 3] = [("keeper", keeper), ("flusher", flusher), ("reclaimer", reclaimer)];
+            // Who may not write needs only the one that reads.
+            let daemons = if shared.options.read_only { &all[..1] } else { &all };
             for volume in volumes {
-                let daemons: [(&str, Daemon); 3] = [("flusher", flusher), ("reclaimer", reclaimer), ("keeper", keeper)];
                 for (name, run) in daemons {
-                    let volume = Arc::clone(volume);
+                    let (volume, run) = (Arc::clone(volume), *run);
                     let thread = std::thread::Builder::new().name(format!("picaflor-{name}"));
                     // Without threads the store still works: puts do the daemons' work themselves.
                     handles.extend(thread.spawn(move || run(&volume)));
@@ -67,6 +69,9 @@ impl Volume {
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
+        if self.shared.options.read_only {
+            return Ok(self.scrub_step());
+        }
         self.write_queued(true);
         let committed = self.commit_if_due()?;
         let reclaimed = self.reclaim_step()?;
@@ -90,9 +95,7 @@ fn running(volume: &Volume) -> bool {
 
 fn flusher(volume: &Arc<Volume>) {
     while running(volume) {
-        let now = volume.shared.clock.now_nanos();
-        let until_due = Duration::from_nanos(volume.writer.deadline().saturating_sub(now));
-        match volume.writer.rest(until_due.min(Duration::from_millis(100))) {
+        match volume.writer.rest(&volume.shared.clock, Duration::from_millis(100)) {
             Woken::Stop => return,
             Woken::Work => volume.write_queued(false),
             Woken::Time => {}
@@ -111,8 +114,8 @@ fn reclaimer(volume: &Arc<Volume>) {
 
 fn keeper(volume: &Arc<Volume>) {
     while running(volume) && !volume.writer.is_stopped() {
-        let worked = matches!(volume.checkpoint_step(), Ok(true));
         let shared = &volume.shared;
+        let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
         let quiet =
             shared.clock.now_nanos().saturating_sub(shared.last_read.load(Relaxed)) > POLITENESS.as_nanos() as u64;
         let more = !volume.scrubber.is_done() && (quiet || volume.scrubber.is_warming()) && volume.scrub_step();

@@ -45,7 +45,12 @@ impl Store {
         {
             let _stripe = self.lock_key(hash);
             let generation = shared.next_generation();
-            for volume in self.volumes() {
+            let volumes = || self.volumes().iter().filter(|volume| !self.is_lost(volume));
+            // Before anything is dropped: half a delete would let an older version be seen.
+            if let Some(failure) = volumes().find_map(|volume| volume.commits.failure()) {
+                return Err(failure);
+            }
+            for volume in volumes() {
                 while let Some(own) = self.verified(volume, hash, key, Kind::Whole)? {
                     found |= volume.drop_entry(hash.short(), own.word);
                     if let Some(manifest) = own.manifest {
@@ -59,7 +64,7 @@ impl Store {
             shared.memory.remove(hash.short());
         }
         add(&shared.counters.deletes, 1);
-        for volume in self.volumes() {
+        for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
             if volume.journal.lock().deletes >= shared.options.delete_count {
                 volume.commit_now()?;
             } else {
@@ -70,11 +75,12 @@ impl Store {
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
-    /// the same place it loses an object, as by eviction; and it drops the others that recovery may have found
-    /// there, for one of them may be an older version of this key. A store makes sure.
+    /// the same place it loses an object, as by eviction: one put in ten thousand does; and it drops the others
+    /// that recovery may have found there, for one of them may be an older version of this key. A store makes
+    /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves.
     pub(crate) fn own(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
         match self.mode() {
-            Mode::Cache => {
+            Mode::Cache if self.shared().options.eviction_listener.is_none() => {
                 let mut candidates = volume.index.candidates(hash.short());
                 let word = candidates.pop();
                 for other in candidates {
@@ -82,7 +88,7 @@ impl Store {
                 }
                 Ok(word.map(|word| Own { word, manifest: None, generation: 0 }))
             }
-            Mode::Store => self.verified(volume, hash, key, kind),
+            _ => self.verified(volume, hash, key, kind),
         }
     }
 
@@ -131,11 +137,8 @@ impl Store {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
             let hash = self.hasher().chunk(&key);
-            let own = match self.mode() {
-                Mode::Cache => self.own(volume, hash, &key, Kind::Chunk),
-                Mode::Store => self.verified(volume, hash, &key, Kind::Chunk),
-            };
-            if let Ok(Some(own)) = own {
+            // Until it is gone: an entry may move between the look and the drop.
+            while let Ok(Some(own)) = self.own(volume, hash, &key, Kind::Chunk) {
                 volume.drop_entry(hash.short(), own.word);
             }
         }

@@ -22,7 +22,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use picaflor_device::{Op, Request};
+use picaflor_device::{Clock, Op, Request};
 
 use crate::{
     Daemons, Error, Result, buffers::Slot, commits::Turn, memory::Resident, space::State, stats::add, volume::Volume,
@@ -91,7 +91,9 @@ impl Writer {
     /// A commit is due no later than this.
     pub(crate) fn due(&self, at_nanos: u64) {
         if self.deadline.fetch_min(at_nanos, Relaxed) > at_nanos {
-            // Only the first volatile thing since a commit gets here: the flusher's sleep is cut short.
+            // Only the first volatile thing since a commit gets here: the flusher's sleep is cut short. Under
+            // the lock, so that a flusher which has just read the old deadline is asleep, or reads the new one.
+            let _state = self.state.lock();
             self.changed.notify_all();
         }
     }
@@ -100,12 +102,13 @@ impl Writer {
         self.deadline.load(Relaxed)
     }
 
-    /// Sleeps until there is something to write, `time` has passed, or the store closes.
-    pub(crate) fn rest(&self, time: Duration) -> Woken {
+    /// Sleeps until there is something to write, the deadline or `most` has passed, or the store closes.
+    pub(crate) fn rest(&self, clock: &Clock, most: Duration) -> Woken {
         let mut state = self.state.lock();
         let ready = |state: &WriterState| !state.landed.is_empty() || (!state.queue.is_empty() && state.flying < DEPTH);
         if !ready(&state) && !state.stop {
-            self.changed.wait_for(&mut state, time);
+            let until_due = Duration::from_nanos(self.deadline().saturating_sub(clock.now_nanos()));
+            self.changed.wait_for(&mut state, until_due.min(most));
         }
         match () {
             () if state.stop => Woken::Stop,
@@ -125,9 +128,15 @@ impl Writer {
         self.unwritten_bytes() < limit
     }
 
-    /// As [`Writer::wait_for_change`] for a task.
-    pub(crate) fn wake_on_change(&self, waker: &Waker) {
-        self.state.lock().wakers.push(waker.clone());
+    /// As [`Writer::wait_for_change`] for a task: false if there is room already, else the waker is called
+    /// when there may be. Asked under the lock that [`Writer::wake`] takes, so that no wake-up is missed.
+    pub(crate) fn wake_on_change(&self, limit: u64, waker: &Waker) -> bool {
+        let mut state = self.state.lock();
+        let wait = !self.has_room(limit);
+        if wait {
+            state.wakers.push(waker.clone());
+        }
+        wait
     }
 
     pub(crate) fn stop(&self) {
@@ -140,8 +149,8 @@ impl Writer {
     }
 
     pub(crate) fn wake(&self) {
-        self.changed.notify_all();
         let wakers = std::mem::take(&mut self.state.lock().wakers);
+        self.changed.notify_all();
         wakers.into_iter().for_each(Waker::wake);
     }
 }
@@ -205,21 +214,26 @@ impl Volume {
             self.fail("writing a cluster", error);
             return;
         }
-        let keep = match &mut *self.buffers.slot(slot).write() {
+        let (keep, tables) = match &mut *self.buffers.slot(slot).write() {
             Slot::Filled(filled) => {
                 filled.written = true;
                 self.buffers.set_home(slot, filled.cluster);
-                !filled.bypass
+                (!filled.bypass, filled.table_bytes())
             }
             _ => return,
         };
         self.writer.unwritten.fetch_sub(bytes, Relaxed);
-        self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
+        let give_back = || self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
+        let resident = Resident { volume: self.number, slot, bytes: bytes + tables };
         if keep && self.has_room_for_residents() {
-            self.shared.memory.retain(Resident { volume: self.number, slot, bytes });
-            self.shared.shrink_memory();
+            let retain = || {
+                give_back();
+                self.shared.memory.retain(resident);
+            };
+            self.shared.take(resident.bytes, retain);
         } else {
-            self.retire(slot);
+            self.shared.let_go(vec![resident]);
+            give_back();
         }
         self.writer.wake();
     }
@@ -249,7 +263,7 @@ impl Volume {
                         self.space.settle(number);
                     }
                     self.commits.complete(number, result);
-                    self.writer.changed.notify_all();
+                    self.writer.wake();
                 }
             }
         }

@@ -45,8 +45,8 @@ pub(crate) struct Query {
     /// Why nothing was found so far.
     why: Miss,
     tries: u32,
-    /// Keep what is read out of the memory tier.
-    bypass: bool,
+    /// The entry whose bytes did not fit it: read once more before it is dropped.
+    doubted: Option<Word>,
 }
 
 /// Entries may move under a get's feet, by reclaim or a put; more often than this they do not.
@@ -90,7 +90,7 @@ impl Query {
     }
 
     fn new(hash: KeyHash, key: Bytes, chunk: bool) -> Self {
-        Self { hash, key, chunk, passed: Vec::new(), dropped: false, why: Miss::Absent, tries: 0, bypass: false }
+        Self { hash, key, chunk, passed: Vec::new(), dropped: false, why: Miss::Absent, tries: 0, doubted: None }
     }
 
     fn accepts(&self, header: &Header, key: &[u8]) -> bool {
@@ -159,6 +159,12 @@ impl Store {
         add(&shared.counters.gets, 1);
         add(&shared.counters.hits_memory, 1);
         TryGet::Hit(Object::whole(frame))
+    }
+
+    /// Whether a volume failed among others: a cache goes on without it and its objects. One that is alone,
+    /// and any of a store, is still read as long as it can be.
+    pub(crate) fn is_lost(&self, volume: &Volume) -> bool {
+        self.volumes().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
     }
 
     fn count_get(&self, missed: Option<Miss>) {
@@ -230,7 +236,7 @@ impl Store {
         }
         'again: while query.tries < TRIES {
             query.tries += 1;
-            for volume in self.volumes() {
+            for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
                 for word in volume.index.touch(hash) {
                     if query.passed.iter().any(|passed| passed.same(word)) {
                         continue;
@@ -243,7 +249,7 @@ impl Store {
                             if let Some(frame) = found {
                                 add(&shared.counters.hits_buffer, 1);
                                 volume.buffers.count_served(slot);
-                                return Next::Found(self.keep(volume, query, word, frame));
+                                return Next::Found(self.keep(volume, word, frame));
                             }
                             if volume.index.find(hash, word.location()).is_none() {
                                 continue 'again;
@@ -283,7 +289,7 @@ impl Store {
                 }
                 let frame = plan.lift(&bytes, at, &header);
                 let frame = Frame::new(hash, header, frame);
-                return Ok(Some(self.keep(volume, query, plan.word, frame)));
+                return Ok(Some(self.keep(volume, plan.word, frame)));
             }
             Ok(header) if volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
                 // Two keys share one place in the index: this entry is the other one's.
@@ -294,28 +300,30 @@ impl Store {
             Err(picaflor_format::Corrupt::Checksum) => Miss::Checksum,
             Err(_) => Miss::KeyMismatch,
         };
-        // Moved while it was read? Then the index has another entry by now, and the next look finds it.
+        // Moved while it was read? Then the index has another entry by now, and the next look finds it. Or its
+        // place was written anew, with this very key or under a read begun earlier: so look twice.
+        if !query.doubted.replace(plan.word).is_some_and(|doubted| doubted.same(plan.word)) {
+            return Ok(None);
+        }
         if volume.index.find(hash, plan.word.location()).is_some() {
             query.why = why;
+            query.passed.push(plan.word);
             query.dropped |= !self.shared().options.read_only && volume.drop_entry(hash, plan.word);
         }
         Ok(None)
     }
 
     /// Lets a found object stay in memory, if its group and the caller want that.
-    fn keep(&self, volume: &Volume, query: &Query, word: Word, frame: Frame) -> Arc<Frame> {
+    fn keep(&self, volume: &Volume, word: Word, frame: Frame) -> Arc<Frame> {
         let frame = Arc::new(frame);
         let shared = self.shared();
-        if !query.bypass {
-            // A cluster read moves the entry into memory; anything else that moved it made it another version.
-            let current = || {
-                volume.index.candidates(frame.hash).iter().any(|now| {
-                    now.same(word) || matches!(now.location(), Location::Buffered { .. }) && volume.holds(*now, &frame)
-                })
-            };
-            shared.memory.insert(&frame, shared.groups.temper(frame.header.group), current);
-            shared.shrink_memory();
-        }
+        // A cluster read moves the entry into memory; anything else that moved it made it another version.
+        let current = || {
+            volume.index.candidates(frame.hash).iter().any(|now| {
+                now.same(word) || matches!(now.location(), Location::Buffered { .. }) && volume.holds(*now, &frame)
+            })
+        };
+        shared.keep(&frame, current);
         frame
     }
 
@@ -332,12 +340,8 @@ impl Store {
         for volume in self.volumes() {
             volume.record(Record::Delete { hash: hash.0, generation });
         }
-        self.note_departure(&query.key, Departure::Damaged);
-    }
-
-    pub(crate) fn note_departure(&self, key: &[u8], why: Departure) {
-        if let Some(listener) = &self.shared().options.eviction_listener {
-            listener(key, why);
+        if !query.chunk {
+            self.shared().note_departure(&query.key, Departure::Damaged);
         }
     }
 }

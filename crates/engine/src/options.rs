@@ -73,7 +73,7 @@ pub type EvictionListener = Arc<dyn Fn(&[u8], Departure) + Send + Sync>;
 pub enum Departure {
     /// Its place was needed.
     Evicted,
-    /// It was past its expiry when its place was reclaimed or it was asked for.
+    /// It was past its expiry when its place was needed. Until then it is a miss, and still takes room.
     Expired,
     /// Its bytes no longer verify.
     Damaged,
@@ -95,7 +95,7 @@ pub struct Options {
     pub mode: Mode,
     /// Default: at most one second.
     pub durability: Durability,
-    /// Longest time a delete may stay volatile. Default 1 s.
+    /// Longest time a delete, or a change of a group's settings, may stay volatile. Default 1 s.
     pub delete_time: Duration,
     /// Most deletes that may be volatile at once; 1 makes every delete durable before it returns. Default 1,000.
     pub delete_count: u64,
@@ -103,7 +103,8 @@ pub struct Options {
     pub default_ttl: Option<Duration>,
     /// Default: everything is admitted.
     pub admission: Option<Admission>,
-    /// Default: nobody is told.
+    /// Told of each object that leaves, but for those replaced or deleted. Called with locks held: it must not
+    /// call the store. With a listener a put that replaces an object reads it first. Default: nobody is told.
     pub eviction_listener: Option<EvictionListener>,
     /// Opens without writing a byte; puts are refused. Default false.
     pub read_only: bool,

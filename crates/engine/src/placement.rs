@@ -6,8 +6,8 @@
 //! over the class. Hints that come too late for that are kept until a partner's cluster is sealed, and
 //! then a copy is laid beside it if there is room.
 //!
-//! Invariants: at most `lanes` open buffers; at most [`HINTS`] hints and [`COPIES`] copies are remembered,
-//! the oldest forgotten first.
+//! Invariants: at most `lanes` open buffers; hints and copies take a fixed share of the memory, the oldest are
+//! forgotten first.
 
 use std::collections::VecDeque;
 
@@ -45,11 +45,14 @@ impl Class {
     }
 }
 
-const HINTS: usize = 1 << 14;
-const COPIES: usize = 1 << 14;
+/// Most hints, and most copies, that are remembered however large the memory is.
+pub(crate) const PAIRS_MAX: usize = 1 << 14;
+/// Memory that a hint or a copy takes at most: a place in the map and in the order, and 32 numbers.
+pub(crate) const PAIR_BYTES: u64 = 352;
 
 pub(crate) struct Placer {
     placement: Placement,
+    pairs: usize,
     lanes: Mutex<Vec<LaneUse>>,
     hints: Mutex<Pairs>,
     copies: Mutex<Pairs>,
@@ -61,9 +64,10 @@ struct LaneUse {
 }
 
 impl Placer {
-    pub(crate) fn new(placement: Placement, lanes: usize) -> Self {
+    /// Remembers at most `pairs` hints and as many copies.
+    pub(crate) fn new(placement: Placement, lanes: usize, pairs: usize) -> Self {
         let lanes = (0..lanes).map(|_| LaneUse { class: None, used: 0 }).collect();
-        Self { placement, lanes: Mutex::new(lanes), hints: Mutex::default(), copies: Mutex::default() }
+        Self { placement, pairs, lanes: Mutex::new(lanes), hints: Mutex::default(), copies: Mutex::default() }
     }
 
     /// The class of an object.
@@ -92,8 +96,8 @@ impl Placer {
     pub(crate) fn hint(&self, a: u64, b: u64) {
         if a != b {
             let mut hints = self.hints.lock();
-            hints.add(a, b, HINTS);
-            hints.add(b, a, HINTS);
+            hints.add(a, b, self.pairs);
+            hints.add(b, a, self.pairs);
         }
     }
 
@@ -104,7 +108,7 @@ impl Placer {
 
     /// Remembers that a copy of this object lies at this grain.
     pub(crate) fn add_copy(&self, hash: u64, grain: u64) {
-        self.copies.lock().add(hash, grain, COPIES);
+        self.copies.lock().add(hash, grain, self.pairs);
     }
 
     /// Whether the copy at this grain is of the object's present version.
@@ -155,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_class_keeps_its_lane_and_the_least_used_lane_is_taken_over() {
-        let placer = Placer::new(Placement::Together, 2);
+        let placer = Placer::new(Placement::Together, 2, 100);
         let a = placer.lane(Class::Server(1), 1);
         let b = placer.lane(Class::Group(1), 2);
         assert_ne!(a, b);
@@ -166,14 +170,14 @@ mod tests {
 
     #[test]
     fn hints_are_mutual_and_bounded() {
-        let placer = Placer::new(Placement::Together, 1);
-        for i in 0..3 * HINTS as u64 {
+        let placer = Placer::new(Placement::Together, 1, 100);
+        for i in 0..300 {
             placer.hint(2 * i, 2 * i + 1);
         }
         let hints = placer.hints.lock();
-        assert!(hints.of.len() <= HINTS && hints.order.len() <= HINTS);
+        assert!(hints.of.len() == 100 && hints.order.len() == 100);
         drop(hints);
-        let last = 3 * HINTS as u64 - 1;
+        let last = 299;
         assert_eq!(placer.partners(2 * last), [2 * last + 1]);
         assert_eq!(placer.partners(2 * last + 1), [2 * last]);
         assert!(placer.partners(0).is_empty());

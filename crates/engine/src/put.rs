@@ -116,7 +116,7 @@ impl Store {
         if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
             return Err(self.refuse(Refusal::NotAdmitted));
         }
-        if shared.index_is_full() {
+        if shared.index_is_above(8) && self.volumes().iter().any(|volume| volume.index.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         Ok(expires)
@@ -137,9 +137,9 @@ impl Store {
         loop {
             let (volume, blocked) = {
                 let _stripe = self.lock_key(hash);
-                let (volume, class) = match (self.route(hash, parts.options), parts.volume) {
-                    ((_, class), Some(given)) => (Arc::clone(given), class),
-                    (routed, None) => routed,
+                let (volume, class) = match parts.volume {
+                    Some(given) => (Arc::clone(given), self.class(parts.options)),
+                    None => self.route(hash, parts.options),
                 };
                 let own = self.own(&volume, hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
@@ -161,11 +161,7 @@ impl Store {
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
                 let old = own.as_ref().map(|own| own.word);
                 match volume.append(&draft, class, beside, old, Purpose::Put)? {
-                    Ok(replaced) => {
-                        if old.is_some() && !replaced {
-                            // A buffer was retired or read in meanwhile, and the entry moved with it.
-                            self.drop_older(&volume, hash, parts, generation)?;
-                        }
+                    Ok(()) => {
                         let bytes = header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
@@ -180,6 +176,8 @@ impl Store {
                         }
                         return Ok(volume);
                     }
+                    // A buffer was retired, or a cluster read in, at this very moment.
+                    Err(Blocked::Moved) => continue,
                     Err(blocked) => (volume, blocked),
                 }
             };
@@ -200,6 +198,7 @@ impl Store {
     /// Does or awaits what a blocked put needs. False if there is nothing that would help.
     fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
         match (blocked, self.shared().options.daemons) {
+            (Blocked::Moved, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
                 volume.writer.wait_for_change(Duration::from_millis(20));
                 Ok(true)
@@ -230,14 +229,12 @@ impl Store {
     /// volume; a group or a server lives on one.
     pub(crate) fn route(&self, hash: KeyHash, options: &PutOptions) -> (Arc<Volume>, Class) {
         let volumes = self.volumes();
-        let class = match options.bypass_memory {
-            true => Class::Bypass,
-            false => volumes[0].placer.class(options.group, options.server),
-        };
+        let class = self.class(options);
         let home = if let [only] = volumes {
             only
         } else {
-            let healthy = |volume: &&Arc<Volume>| volume.commits.failure().is_none();
+            // A cache does without a failed volume; a store puts nothing elsewhere that is on one.
+            let healthy = |volume: &&Arc<Volume>| self.mode() == Mode::Store || volume.commits.failure().is_none();
             let has = |volume: &&Arc<Volume>| !volume.index.candidates(hash.short()).is_empty();
             let spread = match volumes[0].placer.class(options.group, options.server) {
                 Class::Group(id) | Class::Server(id) => u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
@@ -245,9 +242,17 @@ impl Store {
             };
             let at = |i: usize| &volumes[(spread as usize + i) % volumes.len()];
             let present = volumes.iter().filter(healthy).find(has);
-            present.or_else(|| (0..volumes.len()).map(at).find(healthy)).unwrap_or(&volumes[0])
+            let fit = |volume: &&Arc<Volume>| volume.commits.failure().is_none();
+            present.or_else(|| (0..volumes.len()).map(at).find(fit)).unwrap_or(&volumes[0])
         };
         (Arc::clone(home), class)
+    }
+
+    fn class(&self, options: &PutOptions) -> Class {
+        match options.bypass_memory {
+            true => Class::Bypass,
+            false => self.volumes()[0].placer.class(options.group, options.server),
+        }
     }
 
     /// Sees to it that a put becomes durable in its time. Returns what the caller has to wait for.

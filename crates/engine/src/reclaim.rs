@@ -68,24 +68,35 @@ enum Reclaimed {
 impl Volume {
     /// Clean clusters that the reclaimer keeps ahead of puts.
     fn clean_target(&self) -> u32 {
-        let ahead = 2 * self.lanes.len() as u32 + 16;
-        SPARE + self.checkpoint_reserve() + ahead.min(self.space.count() / 8)
+        SPARE + self.checkpoint_reserve() + self.clean_ahead()
+    }
+
+    fn clean_ahead(&self) -> u32 {
+        (2 * self.lanes.len() as u32 + 16).min(self.space.count() / 8)
     }
 
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
         let shared = &self.shared;
-        let index_high = shared.index_bytes.load(Relaxed) > shared.options.memory / 8 * 5;
-        let low = self.space.available() < self.clean_target();
-        if shared.options.mode == Mode::Store || !(low || index_high) {
+        let index_high = shared.index_is_above(7) && self.index.is_loaded();
+        let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
+        if shared.options.mode == Mode::Store {
             return Ok(false);
         }
-        if low && self.space.available() + self.space.leaving() >= self.clean_target() {
-            self.commit_now()?;
-            return Ok(true);
+        if clean + leaving >= target && !index_high {
+            // One commit frees several clusters, so it waits for them, or for one that is made anyway.
+            let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
+            if due {
+                self.commit_now()?;
+            }
+            return Ok(due);
         }
-        self.make_space()
+        let emptied = {
+            let _turn = self.reclaimer.turn.lock();
+            self.reclaim_one()? == Reclaimed::One
+        };
+        if emptied { Ok(true) } else { self.make_space() }
     }
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
@@ -117,7 +128,7 @@ impl Volume {
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
         for resident in self.shared.memory.release_clusters(budget) {
             if resident.volume == self.number {
-                self.retire(resident.slot);
+                self.shared.let_go(vec![resident]);
             } else {
                 self.shared.memory.retain(resident);
             }
@@ -243,11 +254,12 @@ impl Volume {
                 }
                 let beside = self.placer.partners(row.hash).first().copied();
                 match self.append(&draft, class, beside, Some(word), Purpose::Survivor)? {
-                    Ok(_) => break,
+                    Ok(()) => break,
                     Err(blocked) => blocked,
                 }
             };
             match blocked {
+                Blocked::Moved => {}
                 Blocked::Buffers => self.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => {
@@ -286,10 +298,10 @@ impl Volume {
             Departure::Damaged => &counters.damaged,
         };
         add(counter, 1);
-        if let (Some(listener), Some((key, kind))) = (&self.shared.options.eviction_listener, key)
+        if let Some((key, kind)) = key
             && kind != Kind::Chunk
         {
-            listener(key, why);
+            self.shared.note_departure(key, why);
         }
     }
 

@@ -1,6 +1,4 @@
-//! Two versions of one key, and only the newest stays.
-//!
-//! Several volumes: after a crash, or after a volume failed, two of them may hold a version each.
+//! One key, several volumes: after a crash, or after a volume failed, two of them may hold a version each.
 //!
 //! A delete is logged on every volume, and a put on one; a crash may keep the put and lose the delete elsewhere.
 //! Whoever asks for the key next compares the generations, and only the newest stays.
@@ -9,45 +7,11 @@
 
 use std::sync::Arc;
 
-use picaflor_format::{
-    frame::{GRAIN, Header, Kind},
-    journal::Record,
-};
+use picaflor_format::{frame::Kind, journal::Record};
 
-use crate::{Error, Result, hash::KeyHash, index::Location, put::Parts, store::Store, volume::Volume};
+use crate::{Result, hash::KeyHash, store::Store, volume::Volume};
 
 impl Store {
-    /// Drops every version of this key but the one just put; the caller holds the key's lock.
-    pub(crate) fn drop_older(
-        &self,
-        volume: &Arc<Volume>,
-        hash: KeyHash,
-        put: &Parts<'_>,
-        generation: u64,
-    ) -> Result<()> {
-        let is_older = |header: &Header, key: &[u8]| {
-            (header.kind == Kind::Chunk) == (put.kind == Kind::Chunk)
-                && key == put.key
-                && header.generation < generation
-        };
-        for word in volume.index.candidates(hash.short()) {
-            let older = match word.location() {
-                Location::Buffered { slot, offset } => {
-                    volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), is_older).is_some()
-                }
-                Location::OnDisk { grain } => match volume.read_frame(grain, word.grains()) {
-                    Ok((header, frame)) => is_older(&header, header.key(&frame)),
-                    Err(Error::Damaged { .. }) => false,
-                    Err(error) => return Err(error),
-                },
-            };
-            if older {
-                volume.drop_entry(hash.short(), word);
-            }
-        }
-        Ok(())
-    }
-
     /// Makes sure that at most one volume holds this key. `held`: the caller holds the key's lock.
     pub(crate) fn settle_rivals(&self, hash: KeyHash, key: &[u8], held: bool) -> Result<()> {
         let holding = |hash: KeyHash| {

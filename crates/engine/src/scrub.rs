@@ -98,10 +98,24 @@ impl Volume {
         let current = || self.index.find(hash, Location::OnDisk { grain }).is_some();
         let len = picaflor_format::frame::HEADER + header.payload_len();
         let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
-        let temper = shared.groups.temper(header.group);
-        frame.set_uses(u8::from(temper != Temper::Hated));
-        shared.memory.insert(&frame, temper, current);
-        shared.shrink_memory();
+        frame.set_uses(u8::from(shared.groups.temper(header.group) != Temper::Hated));
+        shared.keep(&frame, current);
+    }
+
+    /// A damaged object's header is intact: what it says is known to be gone.
+    fn drop_for_good(&self, header: &Header, frame: &[u8], expected: u64) {
+        let key = header.key(frame);
+        let hash = self.hasher.frame(header.kind, key);
+        // The key itself may be what is damaged.
+        if hash.short() != expected {
+            return;
+        }
+        if !self.shared.options.read_only {
+            self.record(Record::Delete { hash: hash.0, generation: header.generation });
+        }
+        if header.kind != Kind::Chunk {
+            self.shared.note_departure(key, Departure::Damaged);
+        }
     }
 
     fn verify_cluster(&self, cluster: u32) {
@@ -122,9 +136,10 @@ impl Volume {
             }
             if why == Departure::Damaged {
                 add(&self.shared.counters.damaged, 1);
-                if let Ok(header) = Header::decode(frame) {
-                    let hash = self.hasher.frame(header.kind, header.key(frame)).0;
-                    self.record(Record::Delete { hash, generation: header.generation });
+                if let Ok(header) = Header::decode(frame)
+                    && header.meta_start() <= frame.len()
+                {
+                    self.drop_for_good(&header, frame, row.hash);
                 }
             }
         }

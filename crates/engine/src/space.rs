@@ -70,6 +70,9 @@ struct Clusters {
 }
 
 impl Space {
+    /// Memory that a cluster's state, stamp and count of live grains take.
+    pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u32>() + size_of::<AtomicU32>()) as u64;
+
     pub(crate) fn new(layout: Layout, count: u32, cluster_grains: u32) -> Self {
         let clusters = Clusters {
             states: vec![State::Free; count as usize],

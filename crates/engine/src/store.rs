@@ -40,8 +40,13 @@ impl Store {
     /// Opens a store, making it first if its place is empty.
     ///
     /// # Errors
-    /// [`Error::Option`](crate::Error::Option) for options that cannot work, [`Error::Version`](crate::Error::Version) and [`Error::Damaged`](crate::Error::Damaged) for a
-    /// place that holds something else, [`Error::Io`](crate::Error::Io) for what the device says.
+    /// [`Error::Option`] for options that cannot work, [`Error::Version`] and [`Error::Damaged`] for a place that
+    /// holds something else, [`Error::Io`] for what the device says.
+    ///
+    /// [`Error::Option`]: crate::Error::Option
+    /// [`Error::Version`]: crate::Error::Version
+    /// [`Error::Damaged`]: crate::Error::Damaged
+    /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
         let threads = Threads::start(&opened.shared, &opened.volumes);
@@ -124,7 +129,12 @@ impl Store {
         if self.shared().options.read_only {
             return Ok(());
         }
-        self.volumes().iter().try_for_each(Volume::commit_now)
+        self.working().try_for_each(Volume::commit_now)
+    }
+
+    /// The volumes but for those that a cache has given up.
+    fn working(&self) -> impl Iterator<Item = &Arc<Volume>> {
+        self.volumes().iter().filter(|volume| !self.is_lost(volume))
     }
 
     /// As [`Store::flush`] for tasks.
@@ -133,7 +143,7 @@ impl Store {
     /// As [`Store::flush`].
     pub async fn flush_async(&self) -> Result<()> {
         if !self.shared().options.read_only {
-            for volume in self.volumes() {
+            for volume in self.working() {
                 let number = volume.commits.next();
                 Arc::clone(volume).commit_async(number).await?;
             }
@@ -157,7 +167,7 @@ impl Store {
     /// The failure that stopped a volume.
     pub fn step(&self) -> Result<bool> {
         let mut any = false;
-        for volume in self.volumes() {
+        for volume in self.working() {
             any |= volume.step_all()?;
         }
         Ok(any)
@@ -234,7 +244,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Keeps the group's objects in memory longest, and reinserts them before others.
+    /// Keeps the group's objects in memory longest, and reinserts them before others. Settings are durable
+    /// when deletes would be: see [`Options::delete_time`].
     pub fn love(&self) {
         self.set(Temper::Loved);
     }
@@ -255,9 +266,20 @@ impl Group {
         self.record(self.store.shared().groups.set_interval(self.id, interval));
     }
 
+    /// How memory treats the group.
+    pub fn temper(&self) -> Temper {
+        self.store.shared().groups.temper(self.id)
+    }
+
+    /// The group's own interval, as [`Group::set_checkpoint_interval`] was given it; `None` is the store's bound.
+    pub fn checkpoint_interval(&self) -> Option<Option<Duration>> {
+        self.store.shared().groups.interval(self.id)
+    }
+
     fn record(&self, group: picaflor_format::journal::Group) {
         for volume in self.store.volumes() {
             volume.record(Record::Group(group));
+            volume.due_within(self.store.shared().options.delete_time);
         }
     }
 }

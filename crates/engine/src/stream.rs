@@ -13,7 +13,9 @@ use std::{
 use bytes::Bytes;
 use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 
-use crate::{Error, PutOptions, Refusal, Result, hash::KeyHash, put::Parts, stats::add, store::Store, volume::Volume};
+use crate::{
+    Daemons, Error, PutOptions, Refusal, Result, hash::KeyHash, put::Parts, stats::add, store::Store, volume::Volume,
+};
 
 /// An object being put. Dropped without [`PutStream::finish`], it was never there.
 pub struct PutStream {
@@ -104,12 +106,12 @@ impl PutStream {
     pub async fn write_async(&mut self, data: Bytes) -> Result<()> {
         if let Some(large) = &self.large {
             let volume = Arc::clone(&large.volume);
+            let by_hand = self.store.shared().options.daemons == Daemons::Manual;
             poll_fn(|context| {
-                if volume.writer.has_room(volume.unwritten_max()) || volume.commits.failure().is_some() {
-                    return Poll::Ready(());
-                }
-                volume.writer.wake_on_change(context.waker());
-                Poll::Pending
+                let wait = !by_hand
+                    && volume.writer.wake_on_change(volume.unwritten_max(), context.waker())
+                    && volume.commits.failure().is_none();
+                if wait { Poll::Pending } else { Poll::Ready(()) }
             })
             .await;
         }
@@ -146,7 +148,7 @@ impl PutStream {
             metadata: &self.options.metadata,
             body: &body,
             expires: self.expires,
-            volume: None,
+            volume: self.large.as_ref().map(|large| &large.volume),
             options: &self.options,
         };
         let volume = store.frame_in(self.hash, &parts)?;
@@ -161,6 +163,7 @@ impl PutStream {
     }
 
     fn grow_large(&mut self) {
+        // All of it goes to one volume, or nobody could tell whose the chunks are.
         let (volume, _) = self.store.route(self.hash, &self.options);
         volume.streams_open.fetch_add(1, Relaxed);
         let id = self.store.shared().next_generation();

@@ -10,22 +10,29 @@ use std::sync::{
 
 use parking_lot::{Mutex, MutexGuard};
 use picaflor_device::{BufPool, Clock, Device};
-use picaflor_format::{cluster::Row, frame::GRAIN, journal::Record, superblock::Superblock, zone::Map};
+use picaflor_format::{
+    cluster::Row,
+    frame::{GRAIN, Header},
+    journal::Record,
+    superblock::Superblock,
+    zone::Map,
+};
 
 use crate::{
-    Error, Options, Result,
+    Departure, Error, Options, Result,
     append::Lane,
     buffers::Buffers,
     checkpoint::Checkpointer,
     commits::Commits,
     eviction::{Budget, Eviction},
     flush::Writer,
-    group::Groups,
+    group::{Groups, Temper},
     hash::Hasher,
     index::{Index, Location, Word},
     journal::Journal,
     memory::{Memory, Resident},
-    placement::Placer,
+    object::Frame,
+    placement::{PAIR_BYTES, PAIRS_MAX, Placer},
     preset::Preset,
     reading::Reader,
     reclaim::Reclaimer,
@@ -44,10 +51,14 @@ pub(crate) struct Shared {
     pub(crate) groups: Groups,
     pub(crate) pool: BufPool,
     pub(crate) budget: Budget,
-    /// Bytes of all indexes.
+    /// Bytes of all indexes, and of the tables that have a row for every cluster.
     pub(crate) index_bytes: Arc<AtomicU64>,
+    /// Most that `index_bytes` may be: what buffers and overhead leave.
+    pub(crate) index_max: u64,
     /// Bytes of buffers that are open or in flight.
     pub(crate) buffer_bytes: AtomicU64,
+    /// Bytes that somebody is about to take; see [`Shared::take`].
+    pub(crate) claimed: AtomicU64,
     /// Memory that everything but index, buffers and tier may take: idle buffers, hints, reads in flight.
     pub(crate) overhead: u64,
     /// The last generation given out.
@@ -65,31 +76,80 @@ pub(crate) const STRIPES: usize = 1024;
 impl Shared {
     /// Bytes that the memory tier may hold now.
     pub(crate) fn tier_budget(&self) -> u64 {
-        let taken = self.index_bytes.load(Relaxed) + self.buffer_bytes.load(Relaxed) + self.overhead;
-        self.options.memory.saturating_sub(taken)
+        let accounts = [&self.index_bytes, &self.buffer_bytes, &self.claimed];
+        let taken: u64 = accounts.iter().map(|account| account.load(Relaxed)).sum();
+        self.options.memory.saturating_sub(taken + self.overhead)
     }
 
     /// Brings the memory tier back under its budget.
     pub(crate) fn shrink_memory(&self) {
-        for Resident { volume, slot, .. } in self.memory.shrink(self.tier_budget()) {
-            let volumes = self.volumes.get().map_or(&[][..], |volumes| volumes);
-            if let Some(volume) = volumes.get(volume).and_then(Weak::upgrade) {
-                volume.retire(slot);
-            }
+        self.let_go(self.memory.shrink(self.tier_budget()));
+    }
+
+    /// Takes memory: room for these bytes is made first, so that the cap holds at every moment. `take` adds
+    /// them to their account.
+    pub(crate) fn take<T>(&self, bytes: u64, take: impl FnOnce() -> T) -> T {
+        self.claimed.fetch_add(bytes, Relaxed);
+        self.shrink_memory();
+        let taken = take();
+        self.claimed.fetch_sub(bytes, Relaxed);
+        taken
+    }
+
+    /// Lets an object stay in memory, if `current` says that it is the one to be found.
+    pub(crate) fn keep(&self, frame: &Arc<Frame>, current: impl FnOnce() -> bool) {
+        let charge = frame.charge();
+        // What is larger than a tenth of the tier would push out more than it is worth.
+        if charge <= self.tier_budget() / 10 {
+            let temper = self.groups.temper(frame.header.group);
+            self.take(charge, || self.memory.insert(frame, temper, current));
         }
+    }
+
+    /// Retires clusters that are to leave memory. Loved objects in them stay behind, one by one.
+    pub(crate) fn let_go(&self, mut clusters: Vec<Resident>) {
+        while let Some(Resident { volume, slot, .. }) = clusters.pop() {
+            let volumes = self.volumes.get().map_or(&[][..], |volumes| volumes);
+            let Some(volume) = volumes.get(volume).and_then(Weak::upgrade) else { continue };
+            for (row, frame) in volume.loved_in(slot) {
+                self.claimed.fetch_add(frame.charge(), Relaxed);
+                clusters.extend(self.memory.shrink(self.tier_budget()));
+                let current = || volume.entry_in_slot(slot, &row).is_some();
+                self.memory.insert(&frame, Temper::Loved, current);
+                self.claimed.fetch_sub(frame.charge(), Relaxed);
+            }
+            volume.retire(slot);
+        }
+    }
+
+    /// Hints, and copies, that each volume may remember: half of the overhead that is not idle buffers.
+    pub(crate) fn hints_max(&self) -> usize {
+        let each = self.options.memory / 32 / 2 / self.options.places.len() as u64 / 2 / PAIR_BYTES;
+        (each as usize).clamp(16, PAIRS_MAX)
     }
 
     pub(crate) fn lock_key(&self, hash: u64) -> MutexGuard<'_, ()> {
         self.stripes[hash as usize % STRIPES].lock()
     }
 
+    pub(crate) fn try_lock_key(&self, hash: u64) -> Option<MutexGuard<'_, ()>> {
+        self.stripes[hash as usize % STRIPES].try_lock()
+    }
+
     pub(crate) fn next_generation(&self) -> u64 {
         self.generation.fetch_add(1, Relaxed) + 1
     }
 
-    /// Whether the index has taken its share of the memory given.
-    pub(crate) fn index_is_full(&self) -> bool {
-        self.index_bytes.load(Relaxed) > self.options.memory / 4 * 3
+    /// Tells the listener, if there is one.
+    pub(crate) fn note_departure(&self, key: &[u8], why: Departure) {
+        if let Some(listener) = &self.options.eviction_listener {
+            listener(key, why);
+        }
+    }
+
+    /// Whether the index has taken this part of what it may, in eighths.
+    pub(crate) fn index_is_above(&self, eighths: u64) -> bool {
+        self.index_bytes.load(Relaxed) > self.index_max / 8 * eighths
     }
 }
 
@@ -166,8 +226,8 @@ impl Volume {
         let removed = self.index.remove(hash, word);
         if let Some(word) = removed {
             self.forget_live(word);
-            self.shared.memory.remove(hash);
             self.placer.drop_copies(hash);
+            self.shared.memory.remove(hash);
         }
         removed.is_some()
     }
@@ -175,6 +235,26 @@ impl Volume {
     /// The entry that a row of this slot has in the index, if it still has one.
     pub(crate) fn entry_in_slot(&self, slot: u32, row: &Row) -> Option<Word> {
         self.index.find(row.hash, Location::Buffered { slot, offset: row.offset / GRAIN as u32 })
+    }
+
+    /// Copies of the loved objects that live in this slot and in no other part of memory.
+    fn loved_in(&self, slot: u32) -> Vec<(Row, Arc<Frame>)> {
+        if !self.shared.groups.any_loved() {
+            return Vec::new();
+        }
+        let rows = match &*self.buffers.slot(slot).read() {
+            crate::buffers::Slot::Filled(filled) if !filled.bypass => filled.rows.clone(),
+            _ => return Vec::new(),
+        };
+        let most = self.shared.tier_budget() / 10;
+        let loved = |row: Row| {
+            self.entry_in_slot(slot, &row)?;
+            let is_loved = |header: &Header, _: &[u8]| self.shared.groups.temper(header.group) == Temper::Loved;
+            let frame = self.buffers.read(slot, row.offset as usize, row.hash, is_loved)?;
+            let new = frame.charge() <= most && self.shared.memory.peek(row.hash).is_none();
+            new.then(|| (row, Arc::new(frame)))
+        };
+        rows.into_iter().filter_map(loved).collect()
     }
 
     /// The buffer's cluster is on the device: index entries go from memory to there, and the slot is free.

@@ -49,7 +49,8 @@ pub struct Group {
     pub id: u32,
     /// 0 neither, 1 loved, 2 hated.
     pub temper: u8,
-    /// Longest time its puts may stay volatile, in milliseconds; 0 is the store's own bound, `u32::MAX` never synced for its sake.
+    /// Longest time its puts may stay volatile, in milliseconds; 0 is the store's own bound, `u32::MAX` never
+    /// synced for its sake.
     pub interval: u32,
 }
 

@@ -1,4 +1,5 @@
 //! `picaflor-torture`: runs seeds until one fails or all have passed.
+#![forbid(unsafe_code)]
 
 use std::{
     process::ExitCode,

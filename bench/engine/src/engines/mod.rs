@@ -47,10 +47,22 @@ pub(crate) trait Engine: Send + Sync {
     fn delete(&self, key: &[u8]) -> Result<()>;
     /// Returns when everything put so far is on the device.
     fn flush(&self) -> Result<()>;
+    /// Memory in use, where the engine says.
+    fn memory(&self) -> Option<OwnCount> {
+        None
+    }
     /// Keeps this many gets in flight from one thread until there are no more. Whether the engine can.
     fn gets(&self, _in_flight: usize, _asker: &mut dyn Asker) -> Result<bool> {
         Ok(false)
     }
+}
+
+/// Memory as an engine itself counts it, in bytes.
+pub(crate) struct OwnCount {
+    /// What it takes to find objects.
+    pub(crate) index: u64,
+    /// All that counts against the memory given.
+    pub(crate) all: u64,
 }
 
 /// Name of an engine, whether it evicts by itself, and how it is opened.

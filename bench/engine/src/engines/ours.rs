@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use picaflor::{Durability, Mode, Options, PutOptions, Store};
 
-use super::{Asker, Config, Engine};
+use super::{Asker, Config, Engine, OwnCount};
 
 struct Picaflor {
     store: Store,
@@ -65,6 +65,11 @@ impl Engine for Picaflor {
 
     fn flush(&self) -> Result<()> {
         Ok(self.store.flush()?)
+    }
+
+    fn memory(&self) -> Option<OwnCount> {
+        let stats = self.store.stats();
+        Some(OwnCount { index: stats.index_bytes, all: stats.memory_used })
     }
 
     fn gets(&self, in_flight: usize, asker: &mut dyn Asker) -> Result<bool> {

@@ -55,12 +55,17 @@ pub(super) fn reopen(open: impl Fn() -> Result<Box<dyn Engine>>, data: &Data, jo
     }
     let all = begin.elapsed();
     let never = PATIENCE + Duration::from_secs(1);
-    Ok(Figures::from([
+    let mut figures = Figures::from([
         ("1 first get ms".into(), opened.unwrap_or(never).as_secs_f64() * 1e3),
         ("2 all there ms".into(), if missing.is_empty() { all } else { never }.as_secs_f64() * 1e3),
         ("3 missing %".into(), 100.0 * missing.len() as f64 / SAMPLE.min(job.objects) as f64),
         (MEMORY.into(), anonymous_memory() as f64 / 1e6),
-    ]))
+    ]);
+    if let Some(memory) = engine.memory() {
+        figures.insert("6 index bytes/object, own count".into(), memory.index as f64 / job.objects as f64);
+        figures.insert("7 MB in use, own count".into(), memory.all as f64 / 1e6);
+    }
+    Ok(figures)
 }
 
 /// Name of the figure that [`idle`] and [`reopen`] share.

@@ -30,13 +30,30 @@ pub(crate) struct Index {
     bytes: Arc<AtomicU64>,
 }
 
+/// What became of [`Index::put`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// A new entry.
+    Added,
+    /// In place of the old one.
+    Replaced,
+    /// Not at all: the old one is not where it was.
+    OldGone,
+}
+
 /// Entries that may be for one key; nearly always none or one.
 pub(crate) type Candidates = smallvec::SmallVec<[Word; 4]>;
 
 impl Index {
-    /// log2 of the number of segments for a device of this size: about 4,096 objects of 2 KiB in each.
-    pub(crate) fn segment_bits(capacity: u64) -> u32 {
-        (capacity >> 23).clamp(4, 1 << 20).next_power_of_two().trailing_zeros()
+    /// log2 of the number of segments for a device of this size: about 4,096 objects of 2 KiB in each. A
+    /// segment is never smaller than 8 KiB: all together take at most an eighth of the memory.
+    pub(crate) fn segment_bits(capacity: u64, memory: u64) -> u32 {
+        (capacity >> 23).min(memory >> 17).clamp(4, 1 << 20).next_power_of_two().trailing_zeros()
+    }
+
+    /// Bytes of an index with at least one object in each segment.
+    pub(crate) fn least_bytes(bits: u32) -> u64 {
+        (segment::BYTES_MIN as u64) << bits
     }
 
     /// An empty index that adds its bytes of memory to `bytes`.
@@ -73,23 +90,25 @@ impl Index {
         segment.matching(place).map(touch).collect()
     }
 
-    /// Adds an entry, in place of `old` if that is given and still there. Returns whether it was.
-    pub(crate) fn put(&self, hash: u64, location: Location, grains: u32, old: Option<Word>) -> bool {
+    /// Adds an entry, or puts it in place of `old` if that is given. If `old` is no longer there, nothing
+    /// is changed: it may have moved, and then two entries would be of one key.
+    pub(crate) fn put(&self, hash: u64, location: Location, grains: u32, old: Option<Word>) -> Entered {
         let (segment, place) = self.spot(hash);
         let new = Word::new(place, location, grains);
         let mut segment = segment.write();
-        if let Some(old) = old
-            && let Some(slot) = segment.matching(place).find(|slot| Word(slot.load(Relaxed)).same(old))
-        {
+        if let Some(old) = old {
+            let Some(slot) = segment.matching(place).find(|slot| Word(slot.load(Relaxed)).same(old)) else {
+                return Entered::OldGone;
+            };
             let displaced = Word(slot.load(Relaxed)).is_displaced();
             slot.store(new.displaced(displaced).0, Relaxed);
-            return true;
+            return Entered::Replaced;
         }
         let before = segment.bytes();
         segment.insert(place, new);
         self.grew(segment.bytes() - before);
         self.objects.fetch_add(1, Relaxed);
-        false
+        Entered::Added
     }
 
     /// Changes `old` into what `change` makes of it, or removes it if that is empty. Returns the entry as
@@ -125,6 +144,11 @@ impl Index {
     fn grew(&self, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Relaxed);
         self.own_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Whether more entries mean more memory. After many have left, those that come find room.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.objects() * 10 > self.own_bytes.load(Relaxed)
     }
 
     /// Bytes of an image of all segments.
@@ -214,7 +238,10 @@ mod tests {
         for i in 0..5_000u64 {
             let old = index.find(mix(i), Location::OnDisk { grain: i }).unwrap();
             match i % 3 {
-                0 => assert!(index.put(mix(i), Location::OnDisk { grain: i + 9_000 }, 60, Some(old))),
+                0 => assert_eq!(
+                    index.put(mix(i), Location::OnDisk { grain: i + 9_000 }, 60, Some(old)),
+                    Entered::Replaced
+                ),
                 1 => assert!(index.remove(mix(i), old).is_some()),
                 _ => {}
             }

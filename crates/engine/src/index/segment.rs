@@ -14,6 +14,9 @@ const SLOTS: usize = 8;
 /// Buckets that an insertion pushes entries along before the segment grows instead.
 const REACH: usize = 16;
 
+/// Bytes of the smallest segment that is not empty.
+pub(super) const BYTES_MIN: usize = BUCKETS_MIN * size_of::<Bucket>();
+
 #[repr(align(64))]
 struct Bucket([AtomicU64; SLOTS]);
 

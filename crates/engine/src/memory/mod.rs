@@ -74,6 +74,38 @@ struct Queues {
     loved: VecDeque<Weak<Frame>>,
     hated: Vec<Weak<Frame>>,
     ghosts: Ghosts,
+    /// Entries at which those of objects that left by themselves are swept out.
+    sweep_at: usize,
+}
+
+/// Fewest entries worth sweeping.
+const SWEEP_MIN: usize = 1024;
+
+impl Queues {
+    fn len(&self) -> usize {
+        self.small.len() + self.main.len() + self.loved.len() + self.hated.len()
+    }
+
+    /// Drops entries whose objects were replaced or deleted, once they may be half of all: nothing else takes
+    /// them out while there is room.
+    fn sweep(&mut self) {
+        if self.len() < self.sweep_at {
+            return;
+        }
+        let mut dead = 0;
+        self.small.retain(|unit| match unit {
+            Unit::Object(weak, charge) if weak.strong_count() == 0 => {
+                dead += charge;
+                false
+            }
+            _ => true,
+        });
+        self.small_bytes -= dead;
+        self.main.retain(|weak| weak.strong_count() > 0);
+        self.loved.retain(|weak| weak.strong_count() > 0);
+        self.hated.retain(|weak| weak.strong_count() > 0);
+        self.sweep_at = self.len() * 2 + SWEEP_MIN;
+    }
 }
 
 enum Unit {
@@ -99,6 +131,7 @@ impl Memory {
             loved: VecDeque::new(),
             hated: Vec::new(),
             ghosts: Ghosts::new(room / 4096),
+            sweep_at: SWEEP_MIN,
         };
         Self {
             retention,
@@ -146,6 +179,7 @@ impl Memory {
         }
         let weak = Arc::downgrade(frame);
         let mut queues = self.queues.lock();
+        queues.sweep();
         match temper {
             Temper::Loved => queues.loved.push_back(weak),
             Temper::Hated => queues.hated.push(weak),

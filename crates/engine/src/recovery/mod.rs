@@ -28,6 +28,7 @@ pub use receipt::{Dropped, Receipt, VolumeReceipt};
 
 use crate::{
     Error, Mode, Options, Place, Result,
+    append::{lanes, unwritten_max},
     eviction::Budget,
     group::Groups,
     hash::Hasher,
@@ -48,6 +49,8 @@ pub(crate) struct Opened {
 const CAPACITY_DEFAULT: u64 = 1 << 30;
 /// Least memory a store can work with, in clusters: open, in flight, and a little to read with.
 const MEMORY_CLUSTERS_MIN: u64 = 16;
+/// The same for each of several places: half of it is for buffers that are open or in flight.
+const MEMORY_CLUSTERS_EACH: u64 = 8;
 
 /// A place with its superblock, if it has one.
 struct Found {
@@ -167,9 +170,13 @@ fn check(options: &Options) -> Result<()> {
 }
 
 fn check_memory(options: &Options) -> Result<()> {
-    let least = u64::from(options.cluster) * MEMORY_CLUSTERS_MIN;
+    let places = options.places.len() as u64;
+    let least = u64::from(options.cluster) * MEMORY_CLUSTERS_MIN.max(MEMORY_CLUSTERS_EACH * places);
     if options.memory < least {
-        let why = format!("{} bytes; the least for clusters of {} bytes is {least}", options.memory, options.cluster);
+        let why = format!(
+            "{} bytes; the least for clusters of {} bytes in {places} places is {least}",
+            options.memory, options.cluster
+        );
         return Err(Error::Option { name: "memory", why });
     }
     Ok(())
@@ -207,10 +214,14 @@ fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {
 
 fn shared(options: Options, epoch: u64) -> Shared {
     let idle = (options.memory / 16).clamp(u64::from(options.cluster) * 2, 64 << 20);
-    // Hints and copies: two maps of at most 16 K entries; see `placement.rs`.
+    // Idle buffers, then hints and copies (`placement.rs`) and reads in flight.
     let overhead = idle + (options.memory / 32).min(8 << 20);
     let room = options.memory.saturating_sub(overhead);
+    let buffers = unwritten_max(&options, lanes(&options)) * options.places.len() as u64;
+    let index_max = room.saturating_sub(buffers).min(options.memory / 4 * 3);
     Shared {
+        index_max,
+        claimed: AtomicU64::new(0),
         preset: options.preset,
         clock: options.clock.clone(),
         counters: Counters::default(),

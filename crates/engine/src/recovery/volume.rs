@@ -27,6 +27,7 @@ use picaflor_format::{
 use super::{EPOCH_SHIFT, Found, Identity, address_limit, receipt::VolumeReceipt, ring::Ring, scan};
 use crate::{
     Error, Mode, Options, Result,
+    append::lanes,
     buffers::Buffers,
     checkpoint::Checkpointer,
     commits::Commits,
@@ -145,7 +146,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         seed: identity.seed,
         capacity,
         cluster: identity.cluster,
-        segment_bits: Index::segment_bits(capacity),
+        segment_bits: Index::segment_bits(capacity, shared.options.memory / u64::from(identity.count)),
         volume: (number as u32, identity.count),
         epoch: 0,
         mode: shared.options.mode as u32,
@@ -171,11 +172,9 @@ fn build(
     let options = &shared.options;
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
-    // Open buffers, two to a lane, take at most a quarter of the memory and an eighth of the device.
-    let volumes = u64::from(identity.count);
-    let lanes =
-        (options.open_buffers as u64).min(options.memory / volumes / 4 / cluster).min(u64::from(count) / 8).max(1)
-            as usize;
+    // Open buffers, two to a lane, take at most a quarter of the device too.
+    let lanes = lanes(options).min(u64::from(count) / 8).max(1) as usize;
+    count_tables(options, shared, &found.place, superblock.segment_bits, count)?;
     let slots = ((options.memory / cluster) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let first = identity.epoch << EPOCH_SHIFT;
     Ok(Volume {
@@ -186,7 +185,7 @@ fn build(
         hasher: Hasher::new(superblock.seed),
         index: Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes)),
         space: Space::new(shared.preset.layout, count, map.cluster / GRAIN as u32),
-        placer: Placer::new(shared.preset.placement, lanes),
+        placer: Placer::new(shared.preset.placement, lanes, shared.hints_max()),
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
         buffers: Buffers::new(slots),
         journal: Mutex::new(Journal::new(map, superblock.store as u64, 1, 1, 1)),
@@ -206,6 +205,22 @@ fn build(
         superblock: Mutex::new(superblock),
         shared: Arc::clone(shared),
     })
+}
+
+/// Counts the memory of what has a row for every cluster. Refuses a device that is too large for the memory.
+fn count_tables(options: &Options, shared: &Shared, place: &str, segment_bits: u32, clusters: u32) -> Result<()> {
+    let tables = u64::from(clusters) * (Space::BYTES_PER_CLUSTER + size_of::<AtomicU16>() as u64);
+    let before = shared.index_bytes.fetch_add(tables, Relaxed);
+    let least = before + tables + Index::least_bytes(segment_bits);
+    if least > options.memory / 2 {
+        let why = format!(
+            "{} bytes; {place} needs {least} for its tables alone, and they may take half: give more, or make the store \
+             anew with larger clusters",
+            options.memory
+        );
+        return Err(Error::Option { name: "memory", why });
+    }
+    Ok(())
 }
 
 /// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.

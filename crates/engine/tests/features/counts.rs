@@ -1,0 +1,264 @@
+//! What operations cost, counted at the device's door.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use picaflor::{
+    Durability, Options, Store,
+    device::{CountedDevice, Device, MemoryDevice, Request},
+};
+
+use crate::common::{KIB, MIB, Zipf, body, by_hand, bypass, counted, key, plain, rng, web_len};
+
+#[test]
+fn a_sealed_cluster_is_one_write() {
+    let (device, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    let before = device.counts();
+    for i in 0..1000 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    store.step().unwrap();
+    let (counts, done) = (store.stats().counts, device.counts() - before);
+    let sealed = counts.clusters_sealed;
+    assert!((48..=50).contains(&sealed), "20 frames of 3,136 bytes in 64 KiB, and two buffers open: {sealed}");
+    assert_eq!((done.writes, done.write_bytes), (sealed, sealed * 64 * KIB));
+    assert_eq!((done.reads, done.syncs), (0, 0));
+    assert_eq!(
+        (counts.device_writes, counts.device_written),
+        (sealed + 1, done.write_bytes + 4096),
+        "and the superblock"
+    );
+}
+
+#[test]
+fn a_get_is_one_read_then_none() {
+    let (device, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    for i in 0..500 {
+        store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+    }
+    store.flush().unwrap();
+    for i in 500..600 {
+        store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+    }
+    store.step().unwrap();
+    let on_device = 480;
+    for i in 0..on_device {
+        for reads in [1, 0] {
+            let before = device.counts();
+            assert_eq!(store.get(&key(i)).unwrap().unwrap().body().unwrap(), body(i, 3000));
+            let done = device.counts() - before;
+            // A cluster read, which is tried now and then, leaves neighbours that need no read.
+            let brought_in = store.stats().counts.cluster_reads > 0;
+            assert!(done.reads == reads || done.reads == 0 && brought_in, "{i}: {} reads", done.reads);
+            assert_eq!((done.writes, done.syncs), (0, 0));
+        }
+    }
+    let counts = store.stats().counts;
+    assert_eq!(counts.hits_device, counts.object_reads + counts.cluster_reads);
+    assert!(counts.object_reads >= on_device * 6 / 10, "{counts:?}");
+}
+
+#[test]
+fn absent_keys_need_no_read() {
+    let (device, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    for i in 0..10_000 {
+        store.put(&key(i), &body(i, 700), &bypass()).unwrap();
+    }
+    store.flush().unwrap();
+    let before = device.counts();
+    for i in 0..20_000 {
+        assert!(store.get(&key(1_000_000 + i)).unwrap().is_none());
+        assert!(!store.contains(&key(2_000_000 + i)).unwrap());
+    }
+    // A tag of 17 bits among at most 16 entries takes another key for this one once in 8,000 times or more.
+    let reads = (device.counts() - before).reads;
+    assert!(reads <= 10, "{reads} reads for 40,000 absent keys");
+    assert_eq!(store.stats().misses["absent"], 40_000);
+}
+
+#[test]
+fn loading_web_objects_writes_five_percent_more_than_was_put() {
+    let (device, mut options) = counted(512 * MIB);
+    (options.cluster, options.memory) = (256 << 10, 32 * MIB);
+    options.durability = Durability::default();
+    let (clock, store) = (options.clock.clone(), Store::open(options).unwrap());
+    let mut rng = rng(1);
+    let before = device.counts();
+    for i in 0..20_000 {
+        let len = web_len(&mut rng);
+        store.put(&key(i), &body(i, len), &plain()).unwrap();
+        // 200 MB/s: a commit every second is one for 200 MB.
+        clock.advance(Duration::from_nanos(len as u64 * 5));
+        if i % 16 == 0 {
+            store.step().unwrap();
+        }
+    }
+    store.flush().unwrap();
+    let (put, written) = (store.stats().counts.put_bytes, (device.counts() - before).write_bytes);
+    let ratio = written as f64 / put as f64;
+    println!("loading: {ratio:.4} device bytes per byte put, of {put}");
+    assert!((1.0..=1.05).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn a_cache_that_evicts_writes_at_most_1_3_times_what_is_put() {
+    let (device, mut options) = counted(64 * MIB);
+    (options.cluster, options.memory) = (256 << 10, 8 * MIB);
+    options.durability = Durability::default();
+    let (clock, store) = (options.clock.clone(), Store::open(options).unwrap());
+    let (zipf, mut rng) = (Zipf::new(40_000, 0.9), rng(2));
+    let lens: Vec<usize> = (0..40_000).map(|_| web_len(&mut rng)).collect();
+    let mut steady = None;
+    let mut hits = 0u64;
+    let asked = 80_000;
+    for request in 0..asked {
+        let i = zipf.draw(&mut rng);
+        if store.get(&key(i)).unwrap().is_some() {
+            hits += 1;
+        } else {
+            store.put(&key(i), &body(i, lens[i as usize]), &plain()).unwrap();
+        }
+        clock.advance(Duration::from_micros(50));
+        if request % 8 == 0 {
+            store.step().unwrap();
+        }
+        if request == asked / 3 {
+            steady = Some((device.counts(), store.stats().counts.put_bytes));
+        }
+    }
+    let counts = store.stats().counts;
+    let (before, put_before) = steady.unwrap();
+    let written = (device.counts() - before).write_bytes;
+    let ratio = written as f64 / (counts.put_bytes - put_before) as f64;
+    println!("steady state: {ratio:.4} device bytes per byte put, {:.3} hits", hits as f64 / f64::from(asked));
+    assert!(counts.evicted > 5000 && counts.reinserted > 500, "{counts:?}");
+    assert!((1.0..=1.3).contains(&ratio), "{ratio} {counts:?}");
+}
+
+#[test]
+fn an_object_costs_twelve_bytes_of_index() {
+    const OBJECTS: u64 = 1_050_000;
+    // The device is as large as it would be for objects of 8 KB, and sparse, so that small ones will do.
+    let (_, mut options) = counted(8 << 30);
+    (options.memory, options.cluster) = (64 * MIB, 1 << 20);
+    let store = Store::open(options).unwrap();
+    for i in 0..OBJECTS {
+        store.put(&i.to_le_bytes(), &[], &bypass()).unwrap();
+    }
+    let stats = store.stats();
+    // One put in 10,000 meets another key's entry with its tag, and a cache takes its place.
+    assert!((OBJECTS - OBJECTS / 5000..=OBJECTS).contains(&stats.objects), "{}", stats.objects);
+    let each = stats.index_bytes as f64 / OBJECTS as f64;
+    println!("{each:.2} bytes of index per object, table slack included");
+    assert!((8.0..=12.0).contains(&each), "{each}");
+    let found = (0..OBJECTS).step_by(997).filter(|i| store.contains(&i.to_le_bytes()).unwrap()).count();
+    assert!(found >= 1050, "{found} of 1,054");
+}
+
+/// A device whose syncs take a while, as real ones do.
+struct SlowSync(MemoryDevice);
+
+impl Device for SlowSync {
+    fn capacity(&self) -> u64 {
+        self.0.capacity()
+    }
+
+    fn block_size(&self) -> usize {
+        self.0.block_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.0.write(offset, buf)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(3));
+        self.0.sync()
+    }
+
+    fn submit(&self, batch: Vec<Request>) {
+        self.0.submit(batch);
+    }
+
+    fn backend(&self) -> String {
+        "slow sync".into()
+    }
+}
+
+#[test]
+fn writers_share_one_sync() {
+    const PUTS: u64 = 30;
+    for writers in [1, 8] {
+        let device = CountedDevice::new(Arc::new(SlowSync(MemoryDevice::new(32 * MIB))));
+        let options = Options::on(Arc::new(device.clone())).memory(8 * MIB).durability(Durability::EveryPut);
+        let store = Store::open(options.with(|options| options.cluster = 64 << 10)).unwrap();
+        let (before, commits) = (device.counts(), store.stats().counts.commits);
+        let next = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..writers {
+                scope.spawn(|| {
+                    for _ in 0..PUTS {
+                        let i = next.fetch_add(1, Relaxed);
+                        store.put(&key(i), &body(i, 500), &plain()).unwrap();
+                    }
+                });
+            }
+        });
+        let (done, commits) = (device.counts() - before, store.stats().counts.commits - commits);
+        println!("{writers} writers: {} puts, {} syncs", writers * PUTS, done.syncs);
+        assert_eq!(done.syncs, commits, "one sync a commit");
+        match writers {
+            1 => assert_eq!(done.syncs, PUTS),
+            // The last to arrive at each commit may miss it: half of the writers a sync is the least.
+            _ => assert!(done.syncs <= PUTS * 2 + 2, "{} syncs for {} puts", done.syncs, writers * PUTS),
+        }
+    }
+}
+
+#[test]
+fn a_thousand_deletes_are_seven_pages_and_one_sync() {
+    let (device, mut options) = counted(64 * MIB);
+    options.delete_count = 10_000;
+    let store = Store::open(options).unwrap();
+    for i in 0..1000 {
+        store.put(&key(i), &body(i, 100), &plain()).unwrap();
+    }
+    store.flush().unwrap();
+    let before = device.counts();
+    for i in 0..1000 {
+        assert!(store.delete(&key(i)).unwrap());
+    }
+    assert_eq!(device.counts() - before, picaflor::device::Counts::default(), "nothing before it is due");
+    store.flush().unwrap();
+    let done = device.counts() - before;
+    assert_eq!((done.writes, done.write_bytes, done.syncs), (7, 7 * 4096, 1));
+}
+
+#[test]
+fn deletes_are_durable_by_their_count() {
+    let (device, mut options) = counted(64 * MIB);
+    options.delete_count = 100;
+    let store = Store::open(options).unwrap();
+    let before = device.counts();
+    for i in 0..1000 {
+        assert!(!store.delete(&key(i)).unwrap());
+    }
+    assert_eq!((device.counts() - before).syncs, 10);
+    let again = Store::open(by_hand(Arc::new(MemoryDevice::new(64 * MIB))).with(|o| o.delete_count = 1)).unwrap();
+    let before = again.stats().counts.device_syncs;
+    again.delete(b"gone").unwrap();
+    assert_eq!(again.stats().counts.device_syncs - before, 1);
+}

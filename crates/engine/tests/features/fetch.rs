@@ -1,0 +1,213 @@
+//! Get or fetch: one fetch for all who miss the same key, whatever becomes of it.
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use picaflor::{Daemons, Error, Fetched, Object, PutOptions, Store};
+
+use crate::common::{MIB, body, by_hand, counted, plain, read};
+
+fn store() -> Store {
+    let (_, options) = counted(32 * MIB);
+    Store::open(options.with(|options| options.daemons = Daemons::Threads)).unwrap()
+}
+
+fn fetched(len: usize) -> Fetched {
+    Fetched { body: body(1, len).into(), options: plain() }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future to its end; an executor of one task.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+const CALLERS: usize = 64;
+
+/// Lets 64 threads ask at once. `fetch` is run by those who lead.
+fn ask(store: &Store, fetch: &(impl Fn() -> Result<Fetched, String> + Sync)) -> Vec<picaflor::Result<Object>> {
+    let start = Barrier::new(CALLERS);
+    thread::scope(|scope| {
+        let call = || {
+            start.wait();
+            store.get_or_fetch(b"key", fetch)
+        };
+        let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(call)).collect();
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn sixty_four_threads_share_one_fetch() {
+    for len in [0, 3000, 300_000] {
+        let (store, fetches) = (store(), AtomicUsize::new(0));
+        let fetch = || {
+            fetches.fetch_add(1, Relaxed);
+            thread::sleep(Duration::from_millis(100));
+            Ok(fetched(len))
+        };
+        for found in ask(&store, &fetch) {
+            assert_eq!(found.unwrap().bytes().unwrap(), body(1, len));
+        }
+        assert_eq!(fetches.load(Relaxed), 1);
+        let counts = store.stats().counts;
+        assert_eq!(counts.fetches, 1);
+        assert!(counts.fetches_shared > 0, "{counts:?}");
+        assert!(ask(&store, &|| Err("not asked again".into())).iter().all(Result::is_ok));
+    }
+}
+
+#[test]
+fn a_failed_fetch_fails_those_who_waited_and_nobody_after() {
+    let (store, fetches) = (store(), AtomicUsize::new(0));
+    let fetch = || {
+        fetches.fetch_add(1, Relaxed);
+        thread::sleep(Duration::from_millis(200));
+        Err("no route to origin".to_owned())
+    };
+    for found in ask(&store, &fetch) {
+        assert!(matches!(&found, Err(Error::Fetch(why)) if why == "no route to origin"), "{found:?}");
+    }
+    // Who came when the first had failed fetched for themselves.
+    assert!(fetches.load(Relaxed) < CALLERS / 2, "{fetches:?}");
+    assert!(store.get_or_fetch(b"key", || Ok::<_, String>(fetched(10))).is_ok());
+}
+
+#[test]
+fn a_leader_that_panics_lets_the_others_know() {
+    let store = store();
+    let (led, panicked) = (Barrier::new(2), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let fetch = || -> Result<Fetched, String> {
+                led.wait();
+                thread::sleep(Duration::from_millis(100));
+                // Without the hook's report, which would look like a failed test.
+                std::panic::resume_unwind(Box::new("the origin is on fire"));
+            };
+            panicked.fetch_add(
+                catch_unwind(AssertUnwindSafe(|| store.get_or_fetch(b"key", fetch))).is_err().into(),
+                Relaxed,
+            );
+        });
+        led.wait();
+        let waited = store.get_or_fetch(b"key", || Ok::<_, String>(fetched(10)));
+        assert!(matches!(waited, Err(Error::Fetch(_))), "{waited:?}");
+    });
+    assert_eq!(panicked.load(Relaxed), 1);
+    assert!(store.get_or_fetch(b"key", || Ok::<_, String>(fetched(10))).is_ok());
+}
+
+/// Ready at the second poll, so that others find it running.
+async fn soon() {
+    let mut polled = false;
+    std::future::poll_fn(|context| {
+        context.waker().wake_by_ref();
+        if std::mem::replace(&mut polled, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+#[test]
+fn tasks_share_one_fetch_too() {
+    let (store, fetches) = (store(), AtomicUsize::new(0));
+    let fetch = || async {
+        fetches.fetch_add(1, Relaxed);
+        soon().await;
+        Ok::<_, String>(fetched(300_000))
+    };
+    let mut first = pin!(store.get_or_fetch_async(b"key", fetch()));
+    let mut second = pin!(store.get_or_fetch_async(b"key", fetch()));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert_eq!(block_on(first).unwrap().bytes().unwrap(), body(1, 300_000));
+    assert_eq!(block_on(second).unwrap().bytes().unwrap(), body(1, 300_000));
+    assert_eq!(fetches.load(Relaxed), 1);
+    assert_eq!(block_on(store.get_async(b"key")).unwrap().unwrap().len(), 300_000);
+    let again = block_on(store.get_or_fetch_async(b"key", async { Err::<Fetched, _>("not asked again") }));
+    assert_eq!(again.unwrap().len(), 300_000);
+    let failed = block_on(store.get_or_fetch_async(b"other", async { Err::<Fetched, _>("down") }));
+    assert!(matches!(failed, Err(Error::Fetch(why)) if why == "down"));
+}
+
+#[test]
+fn a_cancelled_leader_lets_the_others_know() {
+    let store = store();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut leader = Box::pin(store.get_or_fetch_async(b"key", std::future::pending::<Result<Fetched, String>>()));
+    assert!(leader.as_mut().poll(&mut context).is_pending());
+    let waiting = {
+        let store = store.clone();
+        thread::spawn(move || block_on(store.get_or_fetch_async(b"key", async { Err::<Fetched, _>("not led") })))
+    };
+    while store.stats().counts.fetches_shared == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(leader);
+    assert!(matches!(waiting.join().unwrap(), Err(Error::Fetch(why)) if why.contains("abandoned")));
+    let again = block_on(store.get_or_fetch_async(b"key", async { Ok::<_, String>(fetched(10)) }));
+    assert_eq!(again.unwrap().len(), 10);
+}
+
+#[test]
+fn what_the_store_refuses_is_returned_all_the_same() {
+    let (_, options) = counted(32 * MIB);
+    let metadata = bytes::Bytes::from_static(b"type: text");
+    let whole = Fetched { body: body(3, 9_000_000).into(), options: PutOptions { metadata, ..plain() } };
+    let store = Store::open(options).unwrap();
+    let object = store.get_or_fetch(b"too large", || Ok::<_, String>(whole.clone())).unwrap();
+    assert_eq!((object.key(), object.metadata(), object.len()), (&b"too large"[..], &b"type: text"[..], 9_000_000));
+    assert_eq!(object.body().unwrap(), whole.body);
+    assert!(store.get(b"too large").unwrap().is_none());
+    let closed = store.clone();
+    store.close().unwrap();
+    let object = closed.get_or_fetch(b"closed", || Ok::<_, String>(fetched(100))).unwrap();
+    assert_eq!(object.bytes().unwrap(), body(1, 100));
+    let (_, mut options) = counted(32 * MIB);
+    options.admission = Some(Arc::new(|_, _| false));
+    let store = Store::open(options).unwrap();
+    assert_eq!(store.get_or_fetch(b"a", || Ok::<_, String>(fetched(100))).unwrap().len(), 100);
+    assert!(read(&store, b"a").is_none());
+}
+
+#[test]
+fn every_put_can_be_awaited() {
+    for daemons in [Daemons::Threads, Daemons::Manual] {
+        let (device, options) = counted(32 * MIB);
+        let options = options.durability(picaflor::Durability::EveryPut).with(|options| options.daemons = daemons);
+        let store = Store::open(options).unwrap();
+        for i in 0..30u64 {
+            block_on(store.put_async(&i.to_le_bytes(), &body(i, 3000), &plain())).unwrap();
+            block_on(store.flush_async()).unwrap();
+        }
+        assert!(device.counts().syncs > 30);
+        std::mem::forget(store);
+        let store = Store::open(by_hand(Arc::new(device))).unwrap();
+        assert!((0..30u64).all(|i| read(&store, &i.to_le_bytes()) == Some(body(i, 3000))));
+    }
+}

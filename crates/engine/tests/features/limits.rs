@@ -1,0 +1,427 @@
+//! What is refused, forgotten or reported, each by its name: admission, expiry, departures, full stores,
+//! options, read-only and closed handles, listings and audits.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use picaflor::{
+    Daemons, Departure, Error, Expiry, Mode, Options, PutOptions, Refusal, Store,
+    device::{Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
+};
+
+use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read};
+
+#[test]
+fn the_admission_filter_sees_key_and_length_and_its_word_counts() {
+    let (_, mut options) = counted(32 * MIB);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let told = asked.clone();
+    options.admission = Some(Arc::new(move |key, len| {
+        told.lock().unwrap().push((key.to_vec(), len));
+        key != b"no" && len.is_none_or(|len| len < 1000)
+    }));
+    let store = Store::open(options).unwrap();
+    let refused = |result: picaflor::Result<()>| matches!(result, Err(Error::Refused(Refusal::NotAdmitted)));
+    assert!(refused(store.put(b"no", b"x", &plain())));
+    assert!(refused(store.put(b"yes", &[0; 1000], &plain())));
+    store.put(b"yes", &[0; 999], &plain()).unwrap();
+    assert!(refused(store.put_stream(b"large", Some(300_000), plain()).map(drop)));
+    let mut stream = store.put_stream(b"large", None, plain()).unwrap();
+    stream.write(&body(1, 300_000)).unwrap();
+    stream.finish().unwrap();
+    assert_eq!(read(&store, b"large").unwrap(), body(1, 300_000));
+    assert!(read(&store, b"no").is_none());
+    let expected: Vec<(Vec<u8>, Option<u64>)> = vec![
+        (b"no".to_vec(), Some(1)),
+        (b"yes".to_vec(), Some(1000)),
+        (b"yes".to_vec(), Some(999)),
+        (b"large".to_vec(), Some(300_000)),
+        (b"large".to_vec(), None),
+    ];
+    assert_eq!(*asked.lock().unwrap(), expected);
+    assert_eq!(store.stats().refusals["not admitted by the filter"], 3);
+}
+
+#[test]
+fn refusals_are_counted_by_name() {
+    let (_, options) = counted(32 * MIB);
+    let store = Store::open(options.clone()).unwrap();
+    let too_large = store.object_max() + 1;
+    assert_eq!(store.object_max() / MIB, 7, "a quarter of the device");
+    assert!(matches!(store.put_stream(b"a", Some(too_large), plain()), Err(Error::Refused(Refusal::TooLarge))));
+    let mut stream = store.put_stream(b"a", None, plain()).unwrap();
+    let outgrown = (0..200).map(|_| stream.write(&[7; 64 << 10])).find(Result::is_err);
+    assert!(matches!(outgrown, Some(Err(Error::Refused(Refusal::TooLarge)))));
+    drop(stream);
+    for expiry in [Expiry::At(0), Expiry::At(1), Expiry::At(1_000_000), Expiry::After(Duration::ZERO)] {
+        let put = store.put(b"a", b"x", &PutOptions { expiry, ..plain() });
+        assert!(matches!(put, Err(Error::Refused(Refusal::Expired))), "{expiry:?} {put:?}");
+    }
+    let no_wait = PutOptions { no_wait: true, ..plain() };
+    let busy = (0..2000).map(|i| store.put(&key(i), &body(i, 30_000), &no_wait)).find(Result::is_err);
+    assert!(matches!(busy, Some(Err(Error::Refused(Refusal::Busy)))), "{busy:?}");
+    for (what, result) in [
+        ("key", store.put(b"", b"x", &plain())),
+        ("key", store.put(&[1; 8193], b"x", &plain())),
+        ("metadata", store.put(b"a", b"x", &PutOptions { metadata: vec![0; 65_537].into(), ..plain() })),
+    ] {
+        assert!(matches!(&result, Err(Error::Limit { what: named, .. }) if *named == what), "{result:?}");
+    }
+    let refusals = store.stats().refusals;
+    let counts =
+        ["too large for this device", "already expired", "the device cannot keep up"].map(|name| refusals[name]);
+    assert_eq!(counts, [2, 4, 1], "{refusals:?}");
+    assert_eq!(refusals.values().sum::<u64>(), 7);
+}
+
+#[test]
+fn expiry_is_explicit_or_the_default() {
+    let (_, mut options) = counted(32 * MIB);
+    options.default_ttl = Some(Duration::from_secs(60));
+    let (clock, store) = (options.clock.clone(), Store::open(options.clone()).unwrap());
+    let with = |expiry| PutOptions { expiry, ..plain() };
+    store.put(b"default", b"x", &plain()).unwrap();
+    store.put(b"never", b"x", &with(Expiry::Never)).unwrap();
+    store.put(b"at", b"x", &with(Expiry::At(1_000_000 + 30_000))).unwrap();
+    store.put(b"after", b"x", &with(Expiry::After(Duration::from_secs(90)))).unwrap();
+    store.put(b"large", &body(1, 500_000), &with(Expiry::After(Duration::from_secs(30)))).unwrap();
+    assert_eq!(store.get(b"default").unwrap().unwrap().expires(), Some(1_060_000));
+    assert_eq!(store.get(b"never").unwrap().unwrap().expires(), None);
+    let there = |store: &Store| {
+        ["default", "never", "at", "after", "large"].map(|key| store.get(key.as_bytes()).unwrap().is_some())
+    };
+    clock.advance(Duration::from_millis(29_999));
+    assert_eq!(there(&store), [true; 5]);
+    clock.advance(Duration::from_millis(1));
+    assert_eq!(there(&store), [true, true, false, true, false]);
+    store.close().unwrap();
+    let store = Store::open(options).unwrap();
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(there(&store), [false, true, false, true, false]);
+    clock.advance(Duration::from_secs(31));
+    assert_eq!(there(&store), [false, true, false, false, false]);
+    assert_eq!(store.stats().misses["expired"], 7);
+}
+
+/// What a listener was told, by key.
+type Gone = Arc<Mutex<HashMap<Vec<u8>, Vec<Departure>>>>;
+
+/// A store whose departures are written down.
+fn watched(options: Options) -> (Store, Gone) {
+    let gone = Gone::default();
+    let told = gone.clone();
+    let store = Store::open(options.with(|options| {
+        options.eviction_listener =
+            Some(Arc::new(move |key, why| told.lock().unwrap().entry(key.to_vec()).or_default().push(why)));
+    }));
+    (store.unwrap(), gone)
+}
+
+#[test]
+fn each_departure_is_told_once_with_its_reason() {
+    let (_, options) = counted(16 * MIB);
+    let (clock, (store, gone)) = (options.clock.clone(), watched(options));
+    for i in 0..12_000u64 {
+        let expiry = if i % 3 == 0 { Expiry::After(Duration::from_secs(1)) } else { Expiry::Never };
+        store.put(&key(i), &body(i, 3000), &PutOptions { expiry, ..plain() }).unwrap();
+        if i % 1000 == 999 {
+            clock.advance(Duration::from_secs(2));
+            store.put(&key(1_000_000 + i), &body(i, 200_000), &plain()).unwrap();
+        }
+        if i % 7 == 0 {
+            assert!(store.delete(&key(i)).unwrap());
+        }
+        store.step().unwrap();
+    }
+    let gone = gone.lock().unwrap();
+    let counts = store.stats().counts;
+    for i in 0..12_000 {
+        let there = store.get(&key(i)).unwrap().is_some();
+        match gone.get(&key(i)).map(|all| &all[..]) {
+            None if i % 7 == 0 => assert!(!there, "deleted"),
+            None => assert!(there || i % 3 == 0, "{i} left unseen"),
+            Some([Departure::Evicted]) => assert!(!there && i % 7 != 0),
+            Some([Departure::Expired]) => assert!(!there && i % 3 == 0 && i % 7 != 0),
+            other => panic!("{i}: {other:?}"),
+        }
+    }
+    let large = (0..12).filter(|i| gone.get(&key(1_000_999 + i * 1000)) == Some(&vec![Departure::Evicted])).count();
+    assert!(large >= 6, "{large} large objects left, each told once");
+    let told = |why| gone.values().flatten().filter(|told| **told == why).count() as u64;
+    assert_eq!(told(Departure::Expired), counts.expired);
+    assert!(counts.expired > 1000 && counts.evicted > 3000, "{counts:?}");
+    assert!(gone.keys().all(|key| key.starts_with(b"http://")), "no chunk is told of");
+}
+
+#[test]
+fn damage_is_told_with_its_key_by_get_and_by_scrub() {
+    for scrub in [false, true] {
+        let disk = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 5);
+        let store = Store::open(by_hand(Arc::new(disk.clone()))).unwrap();
+        for i in 0..400 {
+            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        }
+        store.flush().unwrap();
+        // These say that the others were durable before them, so recovery need not look at those.
+        for i in 400..500 {
+            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        }
+        store.flush().unwrap();
+        if !scrub {
+            store.close().unwrap();
+        }
+        let places = find(&disk, 32 * MIB, &body(77, 3000)[..64]);
+        assert_eq!(places.len(), 1);
+        disk.damage(places[0] + 9, &[0xaa, 0x55]).unwrap();
+        // Without a close the scrubber goes over everything.
+        let (store, gone) = watched(by_hand(Arc::new(disk.clone())));
+        if scrub {
+            while store.step().unwrap() {}
+        } else {
+            assert_eq!(store.check(|_, _| ()).damaged.len(), 1);
+        }
+        assert!(store.get(&key(77)).unwrap().is_none());
+        assert_eq!(read(&store, &key(78)).unwrap(), body(78, 3000));
+        assert_eq!(*gone.lock().unwrap(), HashMap::from([(key(77), vec![Departure::Damaged])]), "scrub: {scrub}");
+        assert_eq!(store.stats().counts.damaged, 1);
+    }
+}
+
+/// Where these bytes lie on the device.
+fn find(device: &FaultyDevice, len: u64, bytes: &[u8]) -> Vec<u64> {
+    let all = device.pristine(0, len as usize).unwrap();
+    let starts = (0..all.len() - bytes.len()).filter(|at| all[*at] == bytes[0] && all[*at..].starts_with(bytes));
+    starts.map(|at| at as u64).collect()
+}
+
+#[test]
+fn an_audit_names_the_place_of_planted_damage() {
+    let disk = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 5);
+    let options = || by_hand(Arc::new(disk.clone())).mode(Mode::Store);
+    let store = Store::open(options()).unwrap();
+    for i in 0..400 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    store.close().unwrap();
+    let audit = |disk: &FaultyDevice| {
+        let store =
+            Store::open(by_hand(Arc::new(disk.clone())).mode(Mode::Store).with(|o| o.read_only = true)).unwrap();
+        let mut last = (0, 0);
+        let report = store.check(|done, total| last = (done, total));
+        assert_eq!(last.0, last.1);
+        assert!(last.1 > 400, "{last:?}");
+        report
+    };
+    let report = audit(&disk);
+    assert!(report.is_clean(), "{report:?}");
+    assert_eq!((report.entries, report.intact), (400, 400));
+    let place = find(&disk, 32 * MIB, &body(123, 3000)[..64])[0];
+    disk.damage(place + 1000, &[1, 2, 3]).unwrap();
+    let report = audit(&disk);
+    assert!(!report.is_clean(), "{report:?}");
+    let [damage] = &report.damaged[..] else { panic!("{report:?}") };
+    let frame = place - 64 - key(123).len() as u64;
+    assert!(damage.contains(std::str::from_utf8(&key(123)).unwrap()), "{damage}");
+    assert!(damage.contains(&format!("at {frame}")), "{damage} does not name {frame}");
+    // A whole cluster gone: what was in it is missed, and the cluster is named.
+    let cluster = frame / (64 * KIB) * (64 * KIB);
+    disk.damage(cluster, &[0; 4096]).unwrap();
+    let report = audit(&disk);
+    assert_eq!(report.unreadable_clusters.len(), 1, "{report:?}");
+    assert_eq!(report.lost, 20, "{report:?}");
+    let store = Store::open(options()).unwrap();
+    assert!(matches!(store.get(&key(123)), Err(Error::Damaged { .. })), "a store does not say that it is not there");
+}
+
+#[test]
+fn a_full_store_says_so_and_loses_nothing() {
+    let (_, options) = counted(16 * MIB);
+    let store = Store::open(options.clone().mode(Mode::Store)).unwrap();
+    let mut last = 0;
+    let full = (0..).map(|i| (i, store.put(&key(i), &body(i, 3000), &plain()))).find(|(i, put)| {
+        last = *i;
+        put.is_err()
+    });
+    let Some((_, Err(Error::Full { needed, free }))) = full else { panic!("{full:?}") };
+    assert!(needed > 3000 && last > 4000, "{needed} {free} {last}");
+    assert!(matches!(store.put(b"large", &body(1, 900_000), &plain()), Err(Error::Full { .. })));
+    assert!(matches!(store.put(&key(1), &body(2, 3000), &plain()), Err(Error::Full { .. }) | Ok(())));
+    for i in 2..last {
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000), "{i} of {last}");
+    }
+    store.close().unwrap();
+    let why = Store::open(options.clone()).unwrap_err().to_string();
+    assert!(why.contains("mode") && why.contains("open it in store mode"), "{why}");
+    let store = Store::open(options.mode(Mode::Store)).unwrap();
+    for i in 2..last {
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000), "{i} of {last}");
+    }
+    for i in 0..last / 4 {
+        assert!(store.delete(&key(i * 4)).unwrap());
+    }
+    for i in 0..last / 8 {
+        store.put(&key(100_000 + i), &body(i, 3000), &plain()).unwrap();
+    }
+}
+
+#[test]
+fn options_that_cannot_work_are_named_with_the_mend() {
+    type Change = fn(&mut Options);
+    let cases: [(Change, &str, &str); 8] = [
+        (|o| o.places.clear(), "places", "at least one"),
+        (|o| o.cluster = 100_000, "cluster", "power of two from 64 KiB to 4 MiB"),
+        (|o| o.cluster = 8 << 20, "cluster", "power of two from 64 KiB to 4 MiB"),
+        (|o| o.open_buffers = 0, "open_buffers", "at least one"),
+        (|o| o.capacity = 100_000, "capacity", "the least for this cluster size is"),
+        (|o| o.memory = 1 << 19, "memory", "the least for clusters of 65536 bytes"),
+        (
+            |o| o.places = vec![picaflor::Place::Device(Arc::new(MemoryDevice::new(1 << 20)))],
+            "capacity",
+            "are the least",
+        ),
+        (
+            |o| (o.places, o.memory) = (vec![picaflor::Place::Device(Arc::new(MemoryDevice::new(1 << 40)))], 4 << 20),
+            "memory",
+            "larger clusters",
+        ),
+    ];
+    for (change, name, mend) in cases {
+        let (_, options) = counted(32 * MIB);
+        let error = Store::open(options.with(change)).unwrap_err();
+        let said = error.to_string();
+        assert!(matches!(error, Error::Option { name: named, .. } if named == name), "{said}");
+        assert!(said.contains(mend), "{said}");
+    }
+    let error = Options::preset("humingbird", "x").unwrap_err().to_string();
+    assert!(error.contains("there are: picaflor"), "{error}");
+}
+
+#[test]
+fn read_only_writes_nothing() {
+    let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 * MIB));
+    let store = Store::open(by_hand(memory.clone())).unwrap();
+    for i in 0..9000 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.step().unwrap();
+    }
+    store.flush().unwrap();
+    let held: Vec<u64> = (0..9000).filter(|i| store.contains(&key(*i)).unwrap()).collect();
+    // Not closed: recovery has work to do, and clean space is as low as it gets.
+    std::mem::forget(store);
+    for daemons in [Daemons::Manual, Daemons::Threads] {
+        let device = CountedDevice::new(memory.clone());
+        let options = by_hand(Arc::new(device.clone()));
+        let store = Store::open(options.with(|options| {
+            (options.read_only, options.daemons) = (true, daemons);
+            options.clock = Clock::real();
+        }))
+        .unwrap();
+        for i in &held {
+            assert_eq!(read(&store, &key(*i)).unwrap(), body(*i, 3000));
+        }
+        assert!(matches!(store.put(b"a", b"x", &plain()), Err(Error::Refused(Refusal::ReadOnly))));
+        assert!(matches!(store.delete(&key(held[0])), Err(Error::Refused(Refusal::ReadOnly))));
+        assert!(store.settle(Duration::from_secs(10)) || daemons == Daemons::Manual);
+        while store.step().unwrap() {}
+        store.flush().unwrap();
+        for i in &held {
+            assert!(store.contains(&key(*i)).unwrap(), "{daemons:?}: nothing leaves");
+        }
+        store.close().unwrap();
+        let counts = device.counts();
+        assert_eq!((counts.writes, counts.syncs, counts.discards), (0, 0, 0), "{daemons:?}");
+        assert!(counts.reads > 0);
+    }
+}
+
+#[test]
+fn a_closed_store_reads_and_refuses_the_rest() {
+    let (device, options) = counted(32 * MIB);
+    let store = Store::open(options).unwrap();
+    store.put(b"a", b"x", &plain()).unwrap();
+    let other = store.clone();
+    store.close().unwrap();
+    let before = device.counts();
+    assert!(matches!(other.put(b"b", b"x", &plain()), Err(Error::Closed)));
+    assert!(matches!(other.delete(b"a"), Err(Error::Closed)));
+    assert!(matches!(other.flush(), Err(Error::Closed)));
+    assert!(matches!(other.step(), Err(Error::Closed)));
+    let mut stream = other.put_stream(b"c", None, plain()).unwrap();
+    let result = stream.write(&body(1, 200_000)).and_then(|()| stream.finish());
+    assert!(matches!(result, Err(Error::Closed)));
+    assert_eq!(read(&other, b"a").unwrap(), b"x");
+    other.close().unwrap();
+    assert_eq!((device.counts() - before).writes, 0);
+}
+
+#[test]
+fn a_listing_has_every_object_once_and_says_how_far_it_is() {
+    let (_, options) = counted(32 * MIB);
+    let store = Store::open(options.mode(Mode::Store)).unwrap();
+    for i in 0..3000 {
+        store.put(&key(i), &body(i, 500 + i as usize), &PutOptions { group: i as u32 % 5, ..bypass() }).unwrap();
+    }
+    store.put(&key(3000), &body(1, 400_000), &plain()).unwrap();
+    for i in (0..3000).step_by(10) {
+        store.delete(&key(i)).unwrap();
+        store.put(&key(i + 1), &body(i, 50), &plain()).unwrap();
+    }
+    let mut keys = store.keys();
+    let (mut seen, mut before) = (HashMap::new(), (0, 0));
+    while let Some(entry) = keys.next() {
+        let now = keys.progress();
+        assert!(now.0 >= before.0 && now.0 <= now.1);
+        before = now;
+        assert!(seen.insert(entry.key.to_vec(), entry).is_none());
+    }
+    assert_eq!(keys.progress().0, before.1);
+    assert_eq!(seen.len(), 3001 - 300);
+    for i in 0..3000u64 {
+        let expected = match i % 10 {
+            0 => None,
+            1 => Some((50, 0)),
+            _ => Some((500 + i, i as u32 % 5)),
+        };
+        assert_eq!(seen.get(&key(i)).map(|entry| (entry.len, entry.group)), expected, "{i}");
+    }
+    assert_eq!(seen[&key(3000)].len, 400_000);
+    let listed = serde_json::to_value(&seen[&key(3000)]).unwrap();
+    assert_eq!(listed["key"], String::from_utf8(key(3000)).unwrap());
+}
+
+#[test]
+fn statistics_are_json() {
+    let (_, options) = counted(32 * MIB);
+    let store = Store::open(options).unwrap();
+    store.put(b"a", b"x", &plain()).unwrap();
+    store.get(b"a").unwrap();
+    store.get(b"b").unwrap();
+    let stats: serde_json::Value = serde_json::from_str(&serde_json::to_string(&store.stats()).unwrap()).unwrap();
+    assert_eq!(stats["counts"]["puts"], 1);
+    assert_eq!(stats["counts"]["gets"], 2);
+    assert_eq!(stats["misses"]["absent"], 1);
+    assert_eq!(stats["refusals"]["no clean space"], 0);
+    assert_eq!(stats["volumes"][0]["backend"], "memory");
+    assert_eq!(serde_json::to_value(store.receipt()).unwrap()["volumes"][0]["created"], true);
+    assert!(serde_json::to_value(store.check(|_, _| ())).unwrap()["damaged"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn rot_on_the_way_is_read_again() {
+    let disk = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 6);
+    let store = Store::open(by_hand(Arc::new(disk.clone()))).unwrap();
+    for i in 0..200 {
+        store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+    }
+    store.flush().unwrap();
+    store.step().unwrap();
+    for i in 0..100 {
+        disk.add(Rule::nth(Fault::Flicker, 1));
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000), "{i}");
+        disk.clear_rules();
+    }
+    assert_eq!(store.stats().counts.damaged, 0);
+}

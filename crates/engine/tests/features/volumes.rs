@@ -1,0 +1,195 @@
+//! Several devices as one: who lives where, in which order they may be given, and one of them failing.
+
+use std::{collections::HashSet, sync::Arc};
+
+use picaflor::{
+    Durability, Error, Mode, Options, Place, PutOptions, Store,
+    device::{Device, Fault, FaultyDevice, MemoryDevice, Rule},
+};
+
+use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
+
+fn devices(count: u64) -> Vec<Arc<FaultyDevice>> {
+    (0..count).map(|i| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), i))).collect()
+}
+
+fn places(devices: &[Arc<FaultyDevice>]) -> Options {
+    let places = devices.iter().map(|device| Place::Device(device.clone() as Arc<dyn Device>)).collect();
+    by_hand(Arc::new(MemoryDevice::new(0))).with(|options| options.places = places)
+}
+
+/// Volumes that hold objects, by live bytes on them.
+fn in_use(store: &Store) -> Vec<u64> {
+    store.stats().volumes.iter().map(|volume| volume.live_bytes).collect()
+}
+
+#[test]
+fn a_group_lives_on_one_device_and_the_rest_is_spread() {
+    let devices = devices(3);
+    let store = Store::open(places(&devices)).unwrap();
+    let mut homes = HashSet::new();
+    for group in 1..=12 {
+        let before = in_use(&store);
+        for i in 0..100 {
+            let put = PutOptions { group, bypass_memory: true, ..PutOptions::default() };
+            store.put(&key(u64::from(group) * 1000 + i), &body(i, 3000), &put).unwrap();
+        }
+        store.step().unwrap();
+        let grown: Vec<usize> = (0..3).filter(|i| in_use(&store)[*i] > before[*i]).collect();
+        assert!(grown.len() <= 1, "group {group} is on {grown:?}");
+        homes.extend(grown);
+    }
+    assert_eq!(homes.len(), 3, "groups are spread");
+    let before = in_use(&store);
+    for i in 0..1500 {
+        store.put(&key(100_000 + i), &body(i, 3000), &bypass()).unwrap();
+    }
+    store.step().unwrap();
+    let grown: Vec<u64> = in_use(&store).iter().zip(before).map(|(now, before)| now - before).collect();
+    assert!(grown.iter().all(|bytes| *bytes > MIB), "{grown:?}");
+}
+
+#[test]
+fn places_may_come_in_any_order_but_all_of_them() {
+    let devices = devices(3);
+    for mode in [Mode::Cache, Mode::Store] {
+        let devices: Vec<_> =
+            devices.iter().map(|_| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 0))).collect();
+        let store = Store::open(places(&devices).mode(mode)).unwrap();
+        for i in 0..900 {
+            store.put(&key(i), &body(i, 2000), &in_group(i as u32 % 7)).unwrap();
+        }
+        store.put(b"large", &body(1, 900_000), &plain()).unwrap();
+        store.close().unwrap();
+        let [a, b, c] = &devices[..] else { unreachable!() };
+        for order in [[c, a, b], [b, c, a], [c, b, a]] {
+            let order: Vec<_> = order.into_iter().cloned().collect();
+            let store = Store::open(places(&order).mode(mode)).unwrap();
+            for i in 0..900 {
+                assert_eq!(read(&store, &key(i)).unwrap(), body(i, 2000));
+            }
+            assert_eq!(read(&store, b"large").unwrap(), body(1, 900_000));
+            store.close().unwrap();
+        }
+        let why = Store::open(places(&devices[..2]).mode(mode)).unwrap_err().to_string();
+        assert!(why.contains("places") && why.contains("one of 3 places, 2 were given"), "{why}");
+        let blank = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 9));
+        let why = Store::open(places(&[a.clone(), b.clone(), blank]).mode(mode)).unwrap_err().to_string();
+        assert!(why.contains("is empty") && why.contains("give all of its 3 places"), "{why}");
+    }
+}
+
+#[test]
+fn the_pieces_of_a_large_object_stay_on_its_device() {
+    let devices = devices(3);
+    let store = Store::open(places(&devices).mode(Mode::Store)).unwrap();
+    for i in 0..12 {
+        store.put(&key(i), &body(i, 1_000_000), &plain()).unwrap();
+    }
+    // Compaction and scrubbing take a chunk without its manifest on the same volume for an orphan.
+    for i in 100..6000 {
+        match store.put(&key(i), &body(i, 5000), &plain()) {
+            Ok(()) => {}
+            Err(Error::Full { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+        if i % 2 == 0 {
+            store.delete(&key(i)).unwrap();
+        }
+    }
+    let check = |store: &Store| {
+        for i in 0..12 {
+            assert_eq!(read(store, &key(i)).unwrap(), body(i, 1_000_000));
+        }
+    };
+    check(&store);
+    store.flush().unwrap();
+    std::mem::forget(store);
+    let store = Store::open(places(&devices).mode(Mode::Store)).unwrap();
+    while store.step().unwrap() {}
+    check(&store);
+    assert_eq!(store.check(|_, _| ()).orphans, 0);
+    for i in 0..12 {
+        assert!(store.delete(&key(i)).unwrap());
+    }
+    let left = store.keys().count() as u64;
+    assert_eq!(store.stats().objects, left, "all chunks left with their objects");
+}
+
+/// A store of two devices with 600 objects, and which of them are on the first.
+fn filled(devices: &[Arc<FaultyDevice>], mode: Mode) -> (Store, Vec<bool>) {
+    let store = Store::open(places(devices).mode(mode).durability(Durability::None)).unwrap();
+    for i in 0..600 {
+        store.put(&key(i), &body(i, 2000), &bypass()).unwrap();
+    }
+    store.flush().unwrap();
+    let alone: Vec<bool> = (0..600)
+        .map(|i| {
+            devices[0].add(Rule::rate(Fault::ReadError, 1.0));
+            let missing = !matches!(store.get(&key(i)), Ok(Some(_)));
+            devices[0].clear_rules();
+            missing
+        })
+        .collect();
+    (store, alone)
+}
+
+#[test]
+fn a_device_that_cannot_be_read_costs_its_objects_only() {
+    let devices = devices(2);
+    let (store, first) = filled(&devices, Mode::Cache);
+    let lost = first.iter().filter(|first| **first).count();
+    assert!((100..500).contains(&lost), "{lost}");
+    assert!(store.stats().misses["read error"] >= lost as u64);
+    for i in 0..600 {
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i, 2000), "and they are back with it");
+    }
+}
+
+#[test]
+fn a_cache_goes_on_without_a_device_that_cannot_be_written() {
+    let devices = devices(2);
+    let (store, first) = filled(&devices, Mode::Cache);
+    devices[0].add(Rule::rate(Fault::WriteError, 1.0));
+    for i in 600..1200 {
+        store.put(&key(i), &body(i, 2000), &bypass()).unwrap();
+    }
+    assert!(store.flush().is_err(), "who asked for durability is told");
+    assert!(store.stats().volumes[0].failed.is_some() && store.stats().volumes[1].failed.is_none());
+    for (i, first) in first.iter().enumerate() {
+        assert_eq!(store.get(&key(i as u64)).unwrap().is_none(), *first, "{i}");
+    }
+    for i in 0..600 {
+        store.put(&key(i), &body(i + 1, 3000), &plain()).unwrap();
+        assert!(store.delete(&key(600 + i)).is_ok());
+    }
+    store.flush().unwrap();
+    while store.step().unwrap() {}
+    devices[0].clear_rules();
+    for i in 0..600 {
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i + 1, 3000), "never the version on the lost device");
+        assert!(read(&store, &key(600 + i)).is_none());
+    }
+    assert!(store.close().is_err());
+}
+
+#[test]
+fn a_store_loses_nothing_when_a_device_cannot_be_written() {
+    let devices = devices(2);
+    let (store, first) = filled(&devices, Mode::Store);
+    devices[0].add(Rule::rate(Fault::WriteError, 1.0));
+    for i in 600..700 {
+        store.put(&key(i), &body(i, 2000), &bypass()).unwrap();
+    }
+    assert!(store.flush().is_err());
+    for (i, first) in first.iter().enumerate() {
+        let i = i as u64;
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i, 2000), "still read");
+        let put = store.put(&key(i), &body(i, 2100), &plain());
+        // Those in open buffers of the first volume were not missed when it could not be read.
+        assert!(put.is_err() || !first, "{i}: not to be replaced while nobody can write that it was");
+    }
+    for i in 2000..2100 {
+        store.put(&key(i), &body(i, 2000), &plain()).unwrap();
+    }
+}
