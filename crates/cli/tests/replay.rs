@@ -198,8 +198,9 @@ fn replay(serve: &Serve, trace: &Trace, asked: &[Asked], killed: &AtomicBool) ->
 fn curl(serve: &Serve, folder: &Path, name: &str) -> (String, Vec<u8>) {
     let (out, head) = (folder.join("curl.body"), folder.join("curl.head"));
     let url = format!("http://{}/docs/{name}", serve.address);
-    let done = Command::new("curl").args(["-sS", "-m", "60", "-H", "Host: site.test", &url, "-o"]).arg(&out).arg("-D");
-    assert!(done.arg(&head).status().unwrap().success());
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "-m", "60", "-H", "Host: site.test", &url, "-o"]).arg(&out).arg("-D").arg(&head);
+    assert!(curl.status().unwrap().success());
     let head = fs::read_to_string(head).unwrap();
     let status = head.lines().find_map(|line| line.strip_prefix("cache-status: ")).unwrap_or_default();
     (status.to_owned(), fs::read(out).unwrap_or_default())
