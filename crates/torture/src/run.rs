@@ -248,7 +248,9 @@ impl<'a> Run<'a> {
 
     /// The store does not open. An honest device gives it no reason to; a damaged one must be named as such.
     fn refused(&mut self, error: &Error) -> Result<(), End> {
-        let named = matches!(error, Error::Damaged { .. } | Error::Version { .. });
+        // Of several places one whose superblocks were never written looks new.
+        let looks_new = matches!(error, Error::Option { name: "places", .. });
+        let named = matches!(error, Error::Damaged { .. } | Error::Version { .. }) || looks_new;
         match self.plan.trouble {
             Trouble::Lying if named => Err(End::Refused),
             Trouble::Damage if named && self.damaged => {
