@@ -257,8 +257,9 @@ impl<'a> Run<'a> {
                 if !trouble::heal(&self.media) {
                     return Err(End::Refused);
                 }
-                // Refusing changes nothing: everything must be there now.
-                self.damaged = self.scarred;
+                // Refusing changes nothing, so everything must be there now. Of several volumes one may have been
+                // opened, with its damage, before the other was refused.
+                self.damaged = self.scarred || self.plan.volumes > 1;
                 self.tally.refused_to_open += 1;
                 Ok(())
             }
