@@ -26,6 +26,9 @@ const CRASHES_IN_A_ROW: u32 = 6;
 /// Refused operations after which a failed store is taken down and opened again.
 const PATIENCE: u32 = 12;
 
+/// What the listener heard.
+type Departures = Vec<(Vec<u8>, Departure)>;
+
 pub(crate) type Outcome<T = ()> = Result<T, Violation>;
 
 /// A run under way.
@@ -39,7 +42,7 @@ pub(crate) struct Run<'a> {
     pub(crate) store: Option<Store>,
     pub(crate) streams: [Option<Stream>; STREAMS],
     pub(crate) oracle: Oracle,
-    left: Arc<Mutex<Vec<(Vec<u8>, Departure)>>>,
+    left: Arc<Mutex<Departures>>,
     pub(crate) groups: crate::verbs::GroupBounds,
     /// Decides what happens between lives.
     pub(crate) dice: Dice,
