@@ -43,7 +43,8 @@ struct Trace {
 
 impl Trace {
     fn read() -> Self {
-        let file = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/semicomplete.csv.gz")).unwrap();
+        let file =
+            fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/semicomplete.csv.gz")).unwrap();
         let mut lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "time,obj_id,size,client,server,url,referer");
         let (mut asked, mut sizes, mut ids) = (Vec::new(), HashMap::new(), HashMap::new());
@@ -151,7 +152,8 @@ impl Client {
 
     /// The `Cache-Status` and the body; `None` if the server is gone.
     fn get(&mut self, asked: &Asked) -> Option<(String, Vec<u8>)> {
-        let referer = asked.referer.map(|id| format!("Referer: http://site.test/{id}/object.bin\r\n")).unwrap_or_default();
+        let referer =
+            asked.referer.map(|id| format!("Referer: http://site.test/{id}/object.bin\r\n")).unwrap_or_default();
         let request = format!("GET /{}/object.bin HTTP/1.1\r\nHost: site.test\r\n{referer}\r\n", asked.id);
         self.reader.get_mut().write_all(request.as_bytes()).ok()?;
         let (mut status, mut len, mut line) = (String::new(), None, String::new());
@@ -196,8 +198,9 @@ fn replay(serve: &Serve, trace: &Trace, asked: &[Asked], killed: &AtomicBool) ->
 fn curl(serve: &Serve, folder: &Path, name: &str) -> (String, Vec<u8>) {
     let (out, head) = (folder.join("curl.body"), folder.join("curl.head"));
     let url = format!("http://{}/docs/{name}", serve.address);
-    let done = Command::new("curl").args(["-sS", "-m", "60", "-H", "Host: site.test", &url, "-o"]).arg(&out).arg("-D");
-    assert!(done.arg(&head).status().unwrap().success());
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "-m", "60", "-H", "Host: site.test", &url, "-o"]).arg(&out).arg("-D").arg(&head);
+    assert!(curl.status().unwrap().success());
     let head = fs::read_to_string(head).unwrap();
     let status = head.lines().find_map(|line| line.strip_prefix("cache-status: ")).unwrap_or_default();
     (status.to_owned(), fs::read(out).unwrap_or_default())

@@ -1,0 +1,150 @@
+//! One image of every record kind, byte for byte: format version 1 never changes.
+//!
+//! `golden/v1/*.hex` hold the bytes, rows of zeros left out. `PICAFLOR_GOLDEN=write cargo test -p picaflor-format
+//! --test golden` makes them anew; that is right only for a new version, in a folder of its own.
+#![allow(clippy::unwrap_used, reason = "a failing helper is a failing test")]
+
+use std::{fmt::Write, path::PathBuf};
+
+use picaflor_format::{
+    BLOCK,
+    checkpoint::{self, Directory},
+    cluster::{self, Content, Row, Table, Trailer},
+    frame::{self, ChunkKey, Kind, Manifest},
+    hot,
+    journal::{self, Group, Record},
+    superblock::{CheckpointRef, Superblock},
+    zone::HOT_SLOT,
+};
+
+const ROW: usize = 32;
+
+fn dump(bytes: &[u8]) -> String {
+    let mut text = format!("length {}\n", bytes.len());
+    for (at, row) in bytes.chunks(ROW).enumerate().filter(|(_, row)| row.iter().any(|byte| *byte != 0)) {
+        let hex = row.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        let _ = writeln!(text, "{:08x} {hex}", at * ROW);
+    }
+    text
+}
+
+fn check(name: &str, bytes: &[u8]) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1").join(format!("{name}.hex"));
+    if std::env::var("PICAFLOR_GOLDEN").is_ok_and(|what| what == "write") {
+        std::fs::write(&path, dump(bytes)).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    assert!(golden == dump(bytes), "{name} is encoded otherwise than version 1 was");
+}
+
+#[test]
+fn superblock() {
+    let block = Superblock {
+        seq: 5,
+        store: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
+        seed: 0xfeed_beef_0000_0001,
+        capacity: 1 << 30,
+        cluster: 256 << 10,
+        segment_bits: 7,
+        volume: (1, 3),
+        epoch: 9,
+        mode: 1,
+        current: Some(CheckpointRef { directory: 17, seq: 99, journal_start: 1234 }),
+        previous: None,
+    };
+    let mut bytes = vec![0xaa; BLOCK];
+    block.encode(&mut bytes);
+    assert_eq!(Superblock::decode(&bytes), Ok(block));
+    check("superblock", &bytes);
+}
+
+fn header() -> frame::Header {
+    frame::Header {
+        cluster_seq: 0x77,
+        generation: 0x0102_0304_0506,
+        expires: 1_700_000_000_000,
+        body_len: 11,
+        meta_len: 4,
+        key_len: 3,
+        kind: Kind::Whole,
+        group: 8,
+        server: 0xdead_beef,
+        payload_crc: frame::payload_crc(b"key", b"meta", b"hello world"),
+    }
+}
+
+#[test]
+fn object_frame() {
+    let mut bytes = vec![0; header().frame_len()];
+    header().encode(&mut bytes);
+    bytes[frame::HEADER..frame::HEADER + 18].copy_from_slice(b"keymetahello world");
+    assert_eq!(frame::Header::verify(&bytes), Ok(header()));
+    check("frame", &bytes);
+}
+
+#[test]
+fn manifest_and_chunk_key() {
+    let manifest = Manifest { id: 0xabc, total: 5_000_000, chunk: 65_000 };
+    assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
+    check("manifest", &manifest.encode());
+    let key = ChunkKey { parent: 0x1122_3344_5566_7788_99aa_bbcc_ddee_ff00, id: 0xabc, number: 76 };
+    assert_eq!(ChunkKey::decode(&key.encode()), Ok(key));
+    check("chunk-key", &key.encode());
+}
+
+#[test]
+fn cluster_header_and_table() {
+    let header = cluster::Header { seq: 0x77, store: 0x99, id: 12, content: Content::Objects, class: 0x1234 };
+    let mut bytes = vec![0; 64 << 10];
+    header.encode(&mut bytes);
+    assert_eq!(cluster::Header::decode(&bytes), Ok(header));
+    let row = |i: u32, kind| Row { hash: u64::from(i) << 40, generation: i.into(), offset: 64 * i, len: 128, kind };
+    let rows = vec![row(1, Kind::Whole), row(3, Kind::Manifest), row(5, Kind::Chunk), row(7, Kind::Copy)];
+    let last = Trailer { seq: 0x77, seal: 41, durable: 40 };
+    cluster::encode_table(&mut bytes, last, &rows);
+    assert_eq!(cluster::decode_table(&bytes), Ok(Table::Rows(last, rows)));
+    check("cluster", &bytes);
+}
+
+#[test]
+fn journal_page() {
+    let records = [
+        Record::Delete { hash: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff, generation: 7 },
+        Record::Reserve { cluster: 21, seq: 0x0505 },
+        Record::Group(Group { id: 4, temper: 2, interval: 250 }),
+    ];
+    let mut bytes = vec![0xaa; BLOCK];
+    assert_eq!(journal::encode_page(&mut bytes, 300, 2, 0x99, &records), 3);
+    let page = journal::decode_page(&bytes).unwrap();
+    assert_eq!((page.seq, page.batch, page.store), (300, 2, 0x99));
+    assert_eq!(page.records, records);
+    check("journal", &bytes);
+}
+
+#[test]
+fn checkpoint_part_and_directory() {
+    let header = cluster::Header { seq: 0x78, store: 0x99, id: 13, content: Content::CheckpointPart, class: 0 };
+    let mut payload = Vec::new();
+    checkpoint::push_piece(&mut payload, 2, 5, 1, &[0, 1 << 50, 3]);
+    let mut bytes = vec![0xaa; 64 << 10];
+    checkpoint::encode_cluster(&mut bytes, &header, &payload);
+    assert_eq!(checkpoint::decode_cluster(&bytes), Ok((header, &payload[..])));
+    check("checkpoint-part", &bytes);
+}
+
+#[test]
+fn hot_log() {
+    let mut bytes = vec![0xaa; HOT_SLOT as usize];
+    hot::encode(&mut bytes, 6, 0x99, &[1, 1 << 47, u64::MAX]);
+    assert_eq!(hot::decode(&bytes), Ok((6, 0x99, vec![1, 1 << 47, u64::MAX])));
+    check("hot", &bytes);
+}
+
+#[test]
+fn an_empty_directory_is_read_back() {
+    let directory = Directory::default();
+    assert_eq!(Directory::decode(&directory.encode()), Ok(directory));
+}

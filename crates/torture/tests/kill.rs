@@ -1,0 +1,184 @@
+//! `kill -9` of real processes under load, on real files: what was acknowledged as durable is there afterwards.
+//!
+//! The test binary starts itself as a child, which writes to a store and acknowledges on its standard output;
+//! the parent kills it at some moment, opens the store and compares every key.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use picaflor::{Durability, Error, Mode, Options, PutOptions, Store};
+use picaflor_torture::{Dice, bytes_of};
+
+const CHILD: &str = "PICAFLOR_TORTURE_CHILD";
+const KEYS: u64 = 300;
+const ROUNDS: u64 = 50;
+
+fn options(path: &Path, mode: Mode, durability: Durability) -> Options {
+    let mut options = Options::new(path).capacity(32 << 20).memory(4 << 20).mode(mode).durability(durability);
+    options.cluster = 64 << 10;
+    options
+}
+
+fn durabilities() -> [Durability; 4] {
+    let bounded = Durability::Bounded { time: Duration::from_millis(5), puts: 20 };
+    [Durability::EveryPut, bounded, Durability::default(), Durability::None]
+}
+
+fn key(key: u64) -> Vec<u8> {
+    format!("http://example.org/{key}").into_bytes()
+}
+
+fn body(id: u64) -> Vec<u8> {
+    let mut body = id.to_le_bytes().to_vec();
+    let len = Dice::new(id, 9).scaled(1, 30_000) as usize;
+    body.extend(bytes_of(id, len));
+    body
+}
+
+/// The child: puts, deletes and flushes until it is killed. One line for each thing done, `f` for a flush.
+#[test]
+fn child() {
+    let Ok(what) = std::env::var(CHILD) else { return };
+    let parts: Vec<&str> = what.split(' ').collect();
+    let (mode, durability) = mode_of(parts[1].parse().unwrap());
+    let first: u64 = parts[2].parse().unwrap();
+    let store = open(Path::new(parts[0]), mode, durability);
+    let mut out = std::io::stdout().lock();
+    let mut dice = Dice::new(first, 1);
+    // Apart from what the test harness writes before it.
+    writeln!(out).unwrap();
+    for id in first.. {
+        let at = dice.below(KEYS);
+        let line = match dice.below(20) {
+            0 => {
+                store.flush().unwrap();
+                "f".to_owned()
+            }
+            1 | 2 => {
+                writeln!(out, "< d {at} {id}").unwrap();
+                store.delete(&key(at)).unwrap();
+                format!("> d {at} {id}")
+            }
+            _ => {
+                writeln!(out, "< p {at} {id}").unwrap();
+                store.put(&key(at), &body(id), &PutOptions::default()).unwrap();
+                format!("> p {at} {id}")
+            }
+        };
+        writeln!(out, "{line}").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+fn mode_of(round: u64) -> (Mode, Durability) {
+    let mode = if round.is_multiple_of(2) { Mode::Store } else { Mode::Cache };
+    (mode, durabilities()[(round / 2 % 4) as usize])
+}
+
+fn start(path: &Path, round: u64, first: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child", "--nocapture", "--test-threads=1"])
+        .env(CHILD, format!("{} {round} {first}", path.display()))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Opens the store once the kernel has let go of what the killed process had open.
+fn open(path: &Path, mode: Mode, durability: Durability) -> Store {
+    for _ in 0..500 {
+        match Store::open(options(path, mode, durability)) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            opened => return opened.unwrap(),
+        }
+    }
+    panic!("the file of a killed process stays locked");
+}
+
+/// What a key may hold: the versions begun since the newest durable one, that one first. 0 is nothing.
+type Truth = HashMap<u64, Vec<u64>>;
+
+/// Reads what the child said, and what that means for each key.
+fn listen(child: &mut Child, until: Duration, durability: Durability, truth: &mut Truth) -> u64 {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (tell, told) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+    let mut all = Vec::new();
+    // The clock starts with the first word: before that it was opening.
+    while let Ok(line) = told.recv_timeout(Duration::from_secs(20)) {
+        let begun = line.starts_with('<') || line == "f";
+        all.push(line);
+        if begun {
+            std::thread::sleep(until);
+            break;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    all.extend(told.iter());
+    let mut last = 0;
+    for line in all {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["f"] => truth.values_mut().for_each(|versions| drop(versions.drain(..versions.len() - 1))),
+            ["<", what, at, id] => {
+                last = id.parse().unwrap();
+                let value = if what == "p" { last } else { 0 };
+                truth.entry(at.parse().unwrap()).or_insert_with(|| vec![0]).push(value);
+            }
+            [">", "p", at, _] if durability == Durability::EveryPut => {
+                let versions = truth.get_mut(&at.parse().unwrap()).unwrap();
+                versions.drain(..versions.len() - 1);
+            }
+            _ => {}
+        }
+    }
+    last
+}
+
+#[test]
+fn fifty_processes_are_killed_and_lose_nothing_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ids = 1;
+    let mut truths: HashMap<bool, Truth> = HashMap::new();
+    for round in 0..ROUNDS {
+        let (mode, durability) = mode_of(round);
+        let path = folder.path().join(format!("{mode:?}"));
+        let truth = truths.entry(mode == Mode::Store).or_default();
+        let mut child = start(&path, round, ids);
+        let until = Duration::from_millis(10 + round * 37 % 190);
+        ids = listen(&mut child, until, durability, truth).max(ids) + 1;
+        let store = open(&path, mode, durability);
+        for (at, versions) in truth.iter_mut() {
+            let seen = store.get(&key(*at)).unwrap().map(|object| object.bytes().unwrap());
+            let id = seen.as_ref().map_or(0, |body| u64::from_le_bytes(body[..8].try_into().unwrap()));
+            if let Some(seen) = &seen {
+                assert!(*seen == body(id), "round {round}: key {at} has other bytes than were put");
+            }
+            let may_be_gone = mode == Mode::Cache && id == 0;
+            let receipt = store.receipt();
+            assert!(
+                versions.contains(&id) || may_be_gone,
+                "round {round}: key {at} is {id}, not {versions:?}\n{receipt}"
+            );
+            if !may_be_gone {
+                *versions = vec![id];
+            }
+        }
+        // Every other time the store is left as a crash would leave it.
+        if round % 4 < 2 {
+            store.close().unwrap();
+        }
+    }
+    assert!(ids > 1000, "the children did something: {ids}");
+}
