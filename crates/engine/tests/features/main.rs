@@ -7,6 +7,7 @@ mod fetch;
 mod groups;
 mod limits;
 mod memory;
+mod placement;
 mod streams;
 mod threads;
 mod volumes;
