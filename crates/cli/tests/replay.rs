@@ -43,7 +43,8 @@ struct Trace {
 
 impl Trace {
     fn read() -> Self {
-        let file = fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/semicomplete.csv.gz")).unwrap();
+        let file =
+            fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/semicomplete.csv.gz")).unwrap();
         let mut lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "time,obj_id,size,client,server,url,referer");
         let (mut asked, mut sizes, mut ids) = (Vec::new(), HashMap::new(), HashMap::new());
@@ -151,7 +152,8 @@ impl Client {
 
     /// The `Cache-Status` and the body; `None` if the server is gone.
     fn get(&mut self, asked: &Asked) -> Option<(String, Vec<u8>)> {
-        let referer = asked.referer.map(|id| format!("Referer: http://site.test/{id}/object.bin\r\n")).unwrap_or_default();
+        let referer =
+            asked.referer.map(|id| format!("Referer: http://site.test/{id}/object.bin\r\n")).unwrap_or_default();
         let request = format!("GET /{}/object.bin HTTP/1.1\r\nHost: site.test\r\n{referer}\r\n", asked.id);
         self.reader.get_mut().write_all(request.as_bytes()).ok()?;
         let (mut status, mut len, mut line) = (String::new(), None, String::new());
