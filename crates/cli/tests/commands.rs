@@ -109,6 +109,10 @@ fn serve_says_what_it_chose_and_stops_on_term() {
     signal(&serve.child, "TERM");
     assert_eq!(serve.child.wait().unwrap().code(), Some(0));
     assert!(begun.elapsed() < Duration::from_secs(5));
+    let mut again = self::serve(folder.path());
+    assert!(again.printed.contains("closed cleanly"), "{}", again.printed);
+    signal(&again.child, "TERM");
+    again.child.wait().unwrap();
 }
 
 #[test]

@@ -301,6 +301,10 @@ impl Volume {
         for lane in &self.lanes {
             lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
         }
+        // What is under way began earlier and does not cover all there is.
+        if self.checkpointer.lock().running.is_some() {
+            self.checkpoint_now()?;
+        }
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
         self.wait_commit(self.commits.next())?;
         self.checkpoint_now()?;

@@ -65,6 +65,10 @@ impl Store {
         }
         add(&shared.counters.deletes, 1);
         for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
+            // What a volume that stopped writing is told, it forgets with the next crash.
+            if let Some(failure) = volume.commits.failure() {
+                return Err(failure);
+            }
             if volume.journal.lock().deletes >= shared.options.delete_count {
                 volume.commit_now()?;
             } else {

@@ -168,16 +168,17 @@ impl Pieces {
     }
 }
 
-/// An origin's body with a limit on silence.
+/// An origin's body with a limit on silence: on how long we wait for it, not on how long the client takes.
 pub(crate) struct Passed {
     incoming: Incoming,
     limit: Duration,
     silence: Pin<Box<Sleep>>,
+    waiting: bool,
 }
 
 impl Passed {
     pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
-        Self { incoming, limit, silence: Box::pin(tokio::time::sleep(limit)) }
+        Self { incoming, limit, silence: Box::pin(tokio::time::sleep(limit)), waiting: false }
     }
 
     /// The next piece of data; trailers are dropped.
@@ -185,8 +186,8 @@ impl Passed {
         loop {
             match http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx) {
                 Poll::Ready(Some(Ok(frame))) => {
+                    self.waiting = false;
                     if let Ok(bytes) = frame.into_data() {
-                        self.silence.as_mut().reset(tokio::time::Instant::now() + self.limit);
                         worker.counters.origin_bytes.add(bytes.len() as u64);
                         return Poll::Ready(Some(Ok(bytes)));
                     }
@@ -197,6 +198,9 @@ impl Passed {
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Pending => {
+                    if !std::mem::replace(&mut self.waiting, true) {
+                        self.silence.as_mut().reset(tokio::time::Instant::now() + self.limit);
+                    }
                     ready!(self.silence.as_mut().poll(cx));
                     worker.counters.failures.one(OriginFailure::BodyTimeout);
                     return Poll::Ready(Some(Err(Broken::Origin)));

@@ -198,7 +198,7 @@ impl Keeper {
         let indexes = proxy.epochs.indexes[Epochs::stripe(&url_key) % INDEXES].lock().await;
         let old = lookup::index(&proxy.store, &url_key).await;
         let max = proxy.config.cache.max_variants;
-        let (page, key) = (options.neighbour.clone(), head.key.clone());
+        let key = head.key.clone();
         match way {
             Way::Off(why) => return Err(why),
             Way::Gathering => {
@@ -224,9 +224,6 @@ impl Keeper {
             .unwrap_or(Err(NotStored::StoreFailed))?,
         }
         drop(indexes);
-        if let Some(page) = page {
-            proxy.store.collocate(&page, &key);
-        }
         proxy.forget_private(&fill.key);
         worker.counters.stored.add(1);
         worker.counters.stored_bytes.add(len);

@@ -27,8 +27,8 @@ pub(crate) enum Side {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadKey;
 
-/// Longest key; longer URLs are passed through.
-pub(crate) const MAX: usize = 4096;
+/// Longest key of a URL: the store takes 8 KiB, and a variant or a newer head adds to it.
+pub(crate) const MAX: usize = (8 << 10) - 64;
 
 /// Appends `authority` in its normal form, or says that it is none.
 pub(crate) fn host(out: &mut Vec<u8>, authority: &[u8]) -> Result<(), BadKey> {

@@ -6,7 +6,10 @@ use std::{
     future::Future,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -27,10 +30,11 @@ use crate::{
     target::{Target, Trust},
 };
 
-/// A request body: none, or a client's, passed on.
+/// A request body: none, or a client's, passed on. Each piece counts, so that a long upload is not taken for an
+/// origin that does not answer.
 pub(crate) enum Payload {
     None,
-    Client(Incoming),
+    Client { body: Incoming, pieces: Arc<AtomicU64> },
 }
 
 impl http_body::Body for Payload {
@@ -40,21 +44,25 @@ impl http_body::Body for Payload {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match self.get_mut() {
             Self::None => Poll::Ready(None),
-            Self::Client(body) => Pin::new(body).poll_frame(cx),
+            Self::Client { body, pieces } => {
+                let polled = Pin::new(body).poll_frame(cx);
+                pieces.fetch_add(u64::from(polled.is_ready()), Relaxed);
+                polled
+            }
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::None => true,
-            Self::Client(body) => body.is_end_stream(),
+            Self::Client { body, .. } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::None => SizeHint::with_exact(0),
-            Self::Client(body) => body.size_hint(),
+            Self::Client { body, .. } => body.size_hint(),
         }
     }
 }
@@ -200,10 +208,20 @@ impl Pools {
             Trust::LocalClient => &self.local_client,
             Trust::RemoteClient => &self.remote_client,
         };
-        match tokio::time::timeout(self.limit, pool.request(request)).await {
-            Ok(Ok(response)) => Ok(response),
-            Ok(Err(e)) => Err(failure(&e)),
-            Err(_) => Err(OriginFailure::ResponseTimeout),
+        let pieces = match request.body() {
+            Payload::None => None,
+            Payload::Client { pieces, .. } => Some(pieces.clone()),
+        };
+        let sent = || pieces.as_ref().map_or(0, |pieces| pieces.load(Relaxed));
+        let mut response = std::pin::pin!(pool.request(request));
+        loop {
+            let before = sent();
+            match tokio::time::timeout(self.limit, response.as_mut()).await {
+                Ok(Ok(response)) => return Ok(response),
+                Ok(Err(e)) => return Err(failure(&e)),
+                Err(_) if sent() == before => return Err(OriginFailure::ResponseTimeout),
+                Err(_) => {}
+            }
         }
     }
 

@@ -118,6 +118,8 @@ reasons! {
         BadHost => "bad-host",
         /// The request target is not one we serve.
         BadTarget => "bad-target",
+        /// The URL is longer than 8,000 bytes.
+        UrlTooLong => "url-too-long",
         /// Both `Content-Length` and `Transfer-Encoding`, or several lengths.
         AmbiguousLength => "ambiguous-length",
         /// This client may not use the proxy to go elsewhere.

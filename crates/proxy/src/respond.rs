@@ -164,6 +164,7 @@ pub(crate) fn denied(why: Denied) -> Answer {
     let (status, mend) = match why {
         Denied::BadHost | Denied::AmbiguousLength => (StatusCode::BAD_REQUEST, "the request is malformed"),
         Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
+        Denied::UrlTooLong => (StatusCode::URI_TOO_LONG, "the limit is 8,000 bytes"),
         Denied::ForwardClient => (StatusCode::FORBIDDEN, "the operator can add your network to forward.clients"),
         Denied::ForwardOff => (StatusCode::FORBIDDEN, "forward.enabled is false"),
         Denied::ConnectPort => (StatusCode::FORBIDDEN, "the operator can add the port to forward.connect_ports"),

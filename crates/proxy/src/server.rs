@@ -200,6 +200,7 @@ pub struct Server {
 impl Server {
     /// Opens the store, listens, and serves.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        raise_descriptors();
         let store = open_store(&config)?;
         let log = Log::open(&config.log).map_err(|e| StartError::File(config.log.to.clone(), e))?;
         let (token, token_file) = admin::token(&config.admin)?;
@@ -282,6 +283,13 @@ impl Server {
 
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new().name(name).spawn(run).map_err(StartError::Thread)
+}
+
+/// As many descriptors as the system lets us have: the usual soft limit of 1,024 is for programs that use `select`.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 fn open_store(config: &Config) -> Result<Store, StartError> {

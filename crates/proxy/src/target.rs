@@ -120,6 +120,9 @@ impl Target {
         } else {
             (Side::Reverse, origins.of(&key).ok_or(Denied::NoOrigin)?.clone())
         };
+        if key.len() + path.as_str().len() + 16 > key::MAX {
+            return Err(Denied::UrlTooLong);
+        }
         let host_field = HeaderValue::from_bytes(authority).map_err(|_| Denied::BadHost)?;
         let host = key::url(&mut key, side, authority, path.as_str().as_bytes()).map_err(|_| Denied::BadTarget)?;
         Ok(Self { side, key, host, upstream: Arc::new(upstream), path, host_field })

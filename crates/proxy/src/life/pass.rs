@@ -26,7 +26,8 @@ impl Ask {
     /// With the client's body.
     pub(crate) async fn pass(self, body: Incoming, why: Bypass) -> Answer {
         self.worker.counters.bypasses.one(why);
-        let request = match origin::request(&self.target, &self.method, self.outgoing(), Payload::Client(body)) {
+        let payload = Payload::Client { body, pieces: Arc::default() };
+        let request = match origin::request(&self.target, &self.method, self.outgoing(), payload) {
             Ok(request) => request,
             Err(failure) => return failed(failure),
         };

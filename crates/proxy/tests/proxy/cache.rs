@@ -318,3 +318,28 @@ fn a_purge_during_a_fetch_wins() {
     assert!(proxy.get("/").is_hit());
     assert_eq!(proxy.stats()["proxy"]["not_stored"]["invalidated"], 1);
 }
+
+#[test]
+fn a_store_that_loses_its_bytes_fails_no_request() {
+    let origin = Origin::start(|request, stream| {
+        let body = request.path().repeat(8_000);
+        ok(stream, "cache-control: max-age=60", body.as_bytes())
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut client = proxy.client();
+    let all = |client: &mut crate::kit::Client| {
+        for n in 0..2_000 {
+            let path = format!("/{n:04}");
+            let reply = client.get(&path);
+            assert!(reply.status() == 200 && reply.text() == path.repeat(8_000), "{path}: {}", reply.cache());
+        }
+    };
+    all(&mut client);
+    sleep(1500);
+    let file = std::fs::OpenOptions::new().write(true).open(proxy.folder.path().join("store")).unwrap();
+    let len = file.metadata().unwrap().len();
+    file.set_len(len / 2).unwrap();
+    all(&mut client);
+    file.set_len(0).unwrap();
+    all(&mut client);
+}

@@ -187,3 +187,86 @@ fn the_access_log_has_every_request() {
     assert_eq!(column("url")[1], "http://test.example/stored");
     assert!(lines[0]["bytes"].as_u64() > Some(0) && lines[1]["bytes"] == lines[0]["bytes"]);
 }
+
+#[test]
+fn requests_cut_anywhere_are_answered_alike() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    for _ in 0..30 {
+        let mut text = Vec::new();
+        let mut wanted = Vec::new();
+        for n in 0..1 + random(12) {
+            let body = "x".repeat(random(300));
+            let extra =
+                ["", "Range: bytes=0-2\r\n", "Cache-Control: max-age=60\r\n", "X-Long: yyyyyyyyyyyyy\r\n"][random(4)];
+            let (method, path) = [("GET", "/stored"), ("GET", "/passed"), ("POST", "/p"), ("DELETE", "/d")][random(4)];
+            let length = if method == "POST" { format!("Content-Length: {}\r\n", body.len()) } else { String::new() };
+            let body = if method == "POST" { body } else { String::new() };
+            text.extend(format!("{method} {path}{} HTTP/1.1\r\nHost: h\r\n{extra}{length}\r\n{body}", n % 3).bytes());
+            let whole = format!("{method} {path}{} HTTP/1.1 {body}", n % 3);
+            let part = extra.starts_with("Range") && method == "GET" && path == "/stored";
+            wanted.push(if part { whole[..3].to_owned() } else { whole });
+        }
+        let mut client = proxy.client();
+        let mut writer = client.stream.try_clone().unwrap();
+        let mut cuts: Vec<usize> = (0..random(20)).map(|_| random(text.len())).chain([0, text.len()]).collect();
+        cuts.sort_unstable();
+        let thread = std::thread::spawn(move || {
+            for cut in cuts.windows(2) {
+                writer.write_all(&text[cut[0]..cut[1]]).unwrap();
+                sleep(1);
+            }
+        });
+        for expected in wanted {
+            assert_eq!(client.read("GET").unwrap().text(), expected);
+        }
+        thread.join().unwrap();
+    }
+    assert!(proxy.stats()["proxy"]["requests"]["hit-fast"].as_u64() > Some(5));
+}
+
+#[test]
+fn a_slow_upload_outlives_the_wait_for_an_answer() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "[limits]\nresponse_timeout = \"500ms\"\n");
+    let mut client = proxy.client();
+    client.stream.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n").unwrap();
+    for byte in b"hello" {
+        sleep(300);
+        client.stream.write_all(&[*byte]).unwrap();
+    }
+    assert_eq!(client.read("POST").unwrap().text(), "POST / HTTP/1.1 hello");
+    let silent = Origin::start(|_, _| {
+        sleep(3000);
+        false
+    });
+    let proxy = Proxy::before(&silent.url(), "[limits]\nresponse_timeout = \"300ms\"\n");
+    let reply = proxy.get("/");
+    assert_eq!((reply.status(), reply.cache()), (504, "picaflor; detail=response-timeout"));
+}
+
+#[test]
+fn a_slow_client_is_no_silent_origin() {
+    let origin = Origin::start(|_, stream| ok(stream, "cache-control: no-store", &vec![7; 20 << 20]));
+    let proxy = Proxy::before(&origin.url(), "[limits]\nbody_timeout = \"300ms\"\n");
+    let mut client = proxy.client();
+    client.write("GET", "/", &[], b"");
+    sleep(1000);
+    assert_eq!(client.read("GET").unwrap().body.len(), 20 << 20);
+}
+
+#[test]
+fn a_url_has_its_limit() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "");
+    let long = format!("/stored?{}", "q".repeat(7_900));
+    assert!(!proxy.get(&long).is_hit() && proxy.get(&long).is_hit());
+    assert_eq!(proxy.get(&format!("/{}", "q".repeat(9_000))).status(), 414);
+}
