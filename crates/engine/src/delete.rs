@@ -29,13 +29,6 @@ pub(crate) struct Own {
     pub(crate) generation: u64,
 }
 
-/// What looking at all entries of a place came to.
-enum Looked {
-    At(Option<Own>),
-    /// One of them was no longer there.
-    Moved,
-}
-
 impl Store {
     /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
     /// brings it back.
@@ -105,18 +98,9 @@ impl Store {
 
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
-        // An entry may move while it is looked at, for instance into memory: then all are looked at again.
-        loop {
-            let found = self.verified_once(volume, hash, key, kind)?;
-            if let Looked::At(own) = found {
-                return Ok(own);
-            }
-        }
-    }
-
-    fn verified_once(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Looked> {
         let chunk = kind == Kind::Chunk;
-        for word in volume.index.candidates(hash.short()) {
+        let mut candidates = volume.index.candidates(hash.short());
+        while let Some(word) = candidates.pop() {
             let (mut manifest, mut generation) = (None, 0);
             let mut accept = |header: &Header, found: &[u8], body: Option<&[u8]>| {
                 let is_own = (header.kind == Kind::Chunk) == chunk && found == key;
@@ -143,13 +127,13 @@ impl Store {
                 },
             };
             if volume.index.find(hash.short(), word.location()).is_none() {
-                return Ok(Looked::Moved);
-            }
-            if is_own {
-                return Ok(Looked::At(Some(Own { word, manifest, generation })));
+                // It moved while it was looked at: a buffer was retired, or a cluster read in.
+                candidates = volume.index.candidates(hash.short());
+            } else if is_own {
+                return Ok(Some(Own { word, manifest, generation }));
             }
         }
-        Ok(Looked::At(None))
+        Ok(None)
     }
 
     /// Drops the chunks of a large object that is gone.

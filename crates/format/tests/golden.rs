@@ -63,7 +63,7 @@ fn superblock() {
 
 fn header() -> frame::Header {
     frame::Header {
-        cluster_seq: 0x77,
+        mark: 0x77,
         generation: 0x0102_0304_0506,
         expires: 1_700_000_000_000,
         body_len: 11,
