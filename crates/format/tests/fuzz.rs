@@ -94,7 +94,10 @@ proptest! {
         let record = |(kind, hash, number): (u8, u128, u64)| match kind {
             0 => Record::Delete { hash, generation: number },
             1 => Record::Reserve { cluster: hash as u32, seq: number },
-            _ => Record::Group(journal::Group { id: hash as u32, temper: number as u8, interval: (number >> 8) as u32 }),
+            _ => {
+                let (id, temper, interval) = (hash as u32, number as u8, (number >> 8) as u32);
+                Record::Group(journal::Group { id, temper, interval })
+            }
         };
         let records: Vec<Record> = kinds.into_iter().map(record).collect();
         let mut page = vec![0; BLOCK];

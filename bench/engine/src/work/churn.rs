@@ -1,7 +1,7 @@
-//! Churn: delete one, put one in a scattered order, until the live bytes were replaced a few times. What an engine
-//! saved while loading, it pays here.
+//! Churn: delete one, put one in a scattered order, until the live bytes were replaced a few times, or twelve times the
+//! time of a measurement is over. What an engine saved while loading, it pays here.
 
-use std::{fs, os::unix::fs::MetadataExt, path::Path};
+use std::{fs, os::unix::fs::MetadataExt, path::Path, time::Instant};
 
 use anyhow::Result;
 use bench_common::usage::Usage;
@@ -16,7 +16,8 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, age: f64) -> Resu
     let live = data.total(job.objects) as f64;
     let before = Usage::now();
     let (mut bytes, mut puts) = (0.0, 0_u64);
-    while bytes < age * live {
+    let end = Instant::now() + job.time * 12;
+    while bytes < age * live && Instant::now() < end {
         // The prime of `Chooser`: each object in turn, in no order that the engine could like.
         let id = puts.wrapping_mul(2_147_483_647) % job.objects;
         let body = data.body(id, 1 + (puts / job.objects) as u32);
@@ -28,6 +29,7 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, age: f64) -> Resu
     engine.flush()?;
     let used = before.until_now();
     Ok(Figures::from([
+        ("0 age".into(), bytes / live),
         ("1 replaced/s".into(), puts as f64 / used.seconds),
         ("2 CPU us/op".into(), used.cpu * 1e6 / puts as f64),
         ("3 bytes written/byte put".into(), used.written / bytes),

@@ -276,34 +276,13 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
         Err(why) => return cold_start(volume, &why, ring, receipt),
     };
     let next_page = pages.last().map_or(older, |page| page.seq + 1).max(start);
-    let mut deletes = scan::Deletes::new();
-    let mut clusters = scan::Clusters::new();
-    let mut young = BTreeSet::new();
     let (directory, parts) = loaded.map_or_else(Default::default, |(reference, directory)| {
         let mut parts: Vec<u32> = directory.parts.iter().map(|part| part.0).collect();
         parts.push(reference.directory);
         (directory, parts)
     });
     directory.groups.iter().for_each(|group| volume.shared.groups.restore(*group));
-    for (since, record) in pages.iter().flat_map(|page| page.records.iter().map(|record| (page.seq >= start, *record)))
-    {
-        match record {
-            Record::Reserve { cluster, seq } if cluster < volume.space.count() => {
-                young.insert(cluster);
-                if since {
-                    clusters.insert(cluster, Some(seq));
-                }
-            }
-            // The earlier ones too: a slow buffer of this time may hold what was deleted before. Generations
-            // keep them from taking more.
-            Record::Delete { hash, generation } => {
-                let known = deletes.entry(hash).or_insert(generation);
-                *known = generation.max(*known);
-            }
-            Record::Group(group) if since => volume.shared.groups.restore(group),
-            _ => {}
-        }
-    }
+    let Told { deletes, mut clusters, young } = told(volume, &pages, start);
     for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
         clusters.entry(*id).or_insert(None);
     }
@@ -328,13 +307,49 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
     volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
     let all = if all_young { 0..volume.space.count() } else { 0..0 };
     let open = previous_directory.iter().flat_map(|directory| directory.open.iter().copied());
-    let told = young.into_iter().chain(clusters.keys().copied()).chain(open).chain(all);
-    told.filter(|id| *id < volume.space.count()).for_each(|id| volume.space.told(id, next_page));
+    let scanned = young.into_iter().chain(clusters.keys().copied()).chain(open).chain(all);
+    scanned.filter(|id| *id < volume.space.count()).for_each(|id| volume.space.told(id, next_page));
     volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
     let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
     let clean = clusters.is_empty() && receipt.deletes == 0;
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
+}
+
+/// What the journal tells.
+struct Told {
+    deletes: scan::Deletes,
+    /// Clusters that may have been written since the checkpoint.
+    clusters: scan::Clusters,
+    /// Those that may have been written since the one before it.
+    young: BTreeSet<u32>,
+}
+
+/// Reads the records; `start` is the checkpoint's first page.
+fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
+    let mut deletes = scan::Deletes::new();
+    let mut clusters = scan::Clusters::new();
+    let mut young = BTreeSet::new();
+    for (since, record) in pages.iter().flat_map(|page| page.records.iter().map(|record| (page.seq >= start, *record)))
+    {
+        match record {
+            Record::Reserve { cluster, seq } if cluster < volume.space.count() => {
+                young.insert(cluster);
+                if since {
+                    clusters.insert(cluster, Some(seq));
+                }
+            }
+            // The earlier ones too: a slow buffer of this time may hold what was deleted before. Generations
+            // keep them from taking more.
+            Record::Delete { hash, generation } => {
+                let known = deletes.entry(hash).or_insert(generation);
+                *known = generation.max(*known);
+            }
+            Record::Group(group) if since => volume.shared.groups.restore(group),
+            _ => {}
+        }
+    }
+    Told { deletes, clusters, young }
 }
 
 /// Nothing can be trusted: a cache starts empty, a store is refused.
