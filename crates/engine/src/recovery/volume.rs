@@ -122,7 +122,8 @@ pub(super) fn open(
     receipt.objects = volume.index.objects();
     receipt.clean = recovered.clean;
     let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
-    volume.scrubber = Scrubber::new(hot, !recovered.clean);
+    // Who may not write is told of damage by those who find it, and drops nothing beforehand.
+    volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
     *volume.journal.get_mut() = recovered.journal;
     *volume.checkpointer.get_mut() = recovered.checkpointer;
     volume.set_hot_seq(hot_seq);

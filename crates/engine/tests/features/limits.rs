@@ -226,6 +226,19 @@ fn an_audit_names_the_place_of_planted_damage() {
     let frame = place - 64 - key(123).len() as u64;
     assert!(damage.contains(std::str::from_utf8(&key(123)).unwrap()), "{damage}");
     assert!(damage.contains(&format!("at {frame}")), "{damage} does not name {frame}");
+    // The same on a store that was not closed: nobody drops what is damaged before the audit sees it.
+    let crashed = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 5);
+    let store = Store::open(by_hand(Arc::new(crashed.clone())).mode(Mode::Store)).unwrap();
+    for round in 0..3 {
+        (0..400).for_each(|i| store.put(&key(round * 400 + i), &body(i, 3000), &plain()).unwrap());
+        store.flush().unwrap();
+    }
+    std::mem::forget(store);
+    crashed.damage(find(&crashed, 32 * MIB, &body(123, 3000)[..64])[0] + 1000, &[1, 2, 3]).unwrap();
+    let options_ = by_hand(Arc::new(crashed.clone())).mode(Mode::Store).with(|o| o.read_only = true);
+    let store = Store::open(options_).unwrap();
+    while store.step().unwrap() {}
+    assert_eq!(store.check(|_, _| ()).damaged.len(), 1);
     // A whole cluster gone: what was in it is missed, and the cluster is named.
     let cluster = frame / (64 * KIB) * (64 * KIB);
     disk.damage(cluster, &[0; 4096]).unwrap();

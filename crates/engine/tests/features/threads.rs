@@ -96,9 +96,20 @@ impl Run {
         }
     }
 
+    /// Stops the writers however it is left, so that a failure is not a test that never ends.
+    fn at_the_end(&self) -> impl Drop + '_ {
+        struct Stop<'a>(&'a AtomicBool);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Relaxed);
+            }
+        }
+        Stop(&self.stop)
+    }
+
     /// Looks on: memory within its cap, and everybody getting on.
     fn watch(&self, time: Duration) {
-        let began = Instant::now();
+        let (began, _stop) = (Instant::now(), self.at_the_end());
         let mut last: Vec<u64> = vec![0; THREADS as usize];
         let mut stuck = 0;
         while began.elapsed() < time {
@@ -114,7 +125,6 @@ impl Run {
             assert!(stuck < 100, "stuck: {last:?} {now:?} {:?}", self.store.stats());
             last = now;
         }
-        self.stop.store(true, Relaxed);
     }
 }
 
