@@ -1,17 +1,29 @@
 //! The `picaflor` command. Each subcommand is one file in `commands`; this one only chooses.
 //!
+//! What the subcommands share: `open` finds stores and opens them as they were made, `key` shows keys and reads them
+//! back, `human` writes numbers for people, `output` is standard output and the progress bars.
+//!
 //! Exit codes: 0 done, 1 failed, 2 the command line or a configuration is wrong, 3 the store is damaged.
 #![forbid(unsafe_code)]
 
 mod commands;
+mod human;
+mod key;
+mod open;
+mod output;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+const CODES: &str = "\
+Exit codes: 0 done, 1 failed, 2 the command line or a configuration is wrong, 3 the store is damaged.
+`picaflor COMMAND --help` has examples.";
+
 /// A crash-safe store for web objects, and a caching HTTP proxy on it.
 #[derive(Parser)]
-#[command(name = "picaflor", version, about, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "picaflor", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(after_help = CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -21,18 +33,29 @@ struct Cli {
 enum Command {
     Serve(Box<commands::serve::Serve>),
     CheckConfig(commands::check_config::CheckConfig),
+    Check(commands::check::Check),
+    Stats(commands::stats::Stats),
+    Ls(commands::ls::Ls),
+    Get(commands::get::Get),
+    Put(commands::put::Put),
+    Rm(commands::rm::Rm),
+    Completions(commands::completions::Completions),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::CheckConfig(check) => check.run(),
+        Command::Check(check) => check.run(),
+        Command::Stats(stats) => stats.run(),
+        Command::Ls(ls) => ls.run(),
+        Command::Get(get) => get.run(),
+        Command::Put(put) => put.run(),
+        Command::Rm(rm) => rm.run(),
+        Command::Completions(completions) => completions.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("picaflor: {failure}");
-            failure.code()
-        }
+        Err(failure) => failure.report(),
     }
 }

@@ -31,7 +31,7 @@ pub use faulty::FaultyDevice;
 pub use file::FileDevice;
 pub use medium::Survivors;
 pub use memory::MemoryDevice;
-pub use open::{Backend, OpenOptions, Preallocate};
+pub use open::{Backend, OpenOptions, Preallocate, lock};
 
 /// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`].
 ///

@@ -25,6 +25,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -202,14 +204,24 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<(File, Result<(),
     }
 }
 
-/// One writer, or any number of readers, across processes. The lock goes when the file is closed, also
-/// by `kill -9`.
-fn lock(path: &Path, file: &File, shared: bool) -> io::Result<()> {
-    let outcome = if shared { file.try_lock_shared() } else { file.try_lock() };
-    match outcome {
-        Ok(()) => Ok(()),
-        Err(fs::TryLockError::WouldBlock) => Err(in_use(path)),
-        Err(fs::TryLockError::Error(error)) => Err(named(path, "lock", None, error)),
+/// How long another's lock is waited out: the kernel lets go of the files of an `io_uring` a moment after the
+/// process that was killed is gone, and whoever restarts it at once must not be told that it still runs.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// One writer, or any number of readers (`shared`), across processes. The lock goes when the file is closed,
+/// also by `kill -9`.
+///
+/// # Errors
+/// [`io::ErrorKind::ResourceBusy`] if another holds it for longer than a second.
+pub fn lock(path: &Path, file: &File, shared: bool) -> io::Result<()> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match if shared { file.try_lock_shared() } else { file.try_lock() } {
+            Ok(()) => return Ok(()),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(Duration::from_millis(2)),
+            Err(fs::TryLockError::WouldBlock) => return Err(in_use(path)),
+            Err(fs::TryLockError::Error(error)) => return Err(named(path, "lock", None, error)),
+        }
     }
 }
 

@@ -31,7 +31,8 @@ impl Volume {
         if last.seq != header.seq || !self.space.shift(cluster, State::Sealed, State::Busy) {
             return;
         }
-        let rows: Vec<Row> = rows.into_iter().filter(|row| is_intact(bytes, row, header.seq)).collect();
+        let mark = self.hasher.mark(header.seq);
+        let rows: Vec<Row> = rows.into_iter().filter(|row| is_intact(bytes, row, mark)).collect();
         let filled = Filled {
             bytes: bytes.clone(),
             rows: rows.clone(),
@@ -98,7 +99,7 @@ impl Volume {
     }
 }
 
-fn is_intact(cluster: &[u8], row: &Row, seq: u64) -> bool {
+fn is_intact(cluster: &[u8], row: &Row, mark: u64) -> bool {
     let frame = cluster.get(row.offset as usize..).unwrap_or_default();
-    Header::verify(frame).is_ok_and(|header| header.cluster_seq == seq && header.generation == row.generation)
+    Header::verify(frame).is_ok_and(|header| header.mark == mark && header.generation == row.generation)
 }

@@ -172,7 +172,7 @@ impl Volume {
         self.shared.take(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
         let seq = self.next_seq.fetch_add(1, Relaxed);
         let since = self.journal.lock().next_page();
-        let open = Open::new(self.shared.pool.take(self.cluster_len()), seq, class, since);
+        let open = Open::new(self.shared.pool.take(self.cluster_len()), (seq, self.hasher.mark(seq)), class, since);
         match self.buffers.occupy(Slot::Open(open)) {
             Ok(slot) => {
                 self.writer.add_unwritten(cluster_bytes);

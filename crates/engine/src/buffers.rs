@@ -46,6 +46,8 @@ pub(crate) struct Open {
     used: usize,
     rows: Vec<Row>,
     pub(crate) seq: u64,
+    /// What its frames carry for it.
+    mark: u64,
     pub(crate) class: Class,
     /// Granted at the first write, at the latest when it is sealed.
     pub(crate) cluster: Option<u32>,
@@ -89,10 +91,10 @@ pub(crate) struct Piece {
 }
 
 impl Open {
-    pub(crate) fn new(mut bytes: AlignedBuf, seq: u64, class: Class, since: u64) -> Self {
+    pub(crate) fn new(mut bytes: AlignedBuf, (seq, mark): (u64, u64), class: Class, since: u64) -> Self {
         bytes[..cluster::HEADER].fill(0);
         let rows = Vec::with_capacity(64);
-        Self { bytes, used: cluster::HEADER, rows, seq, class, cluster: None, since, flushed: 0 }
+        Self { bytes, used: cluster::HEADER, rows, seq, mark, class, cluster: None, since, flushed: 0 }
     }
 
     /// Bytes of the longest frame that still fits.
@@ -112,7 +114,7 @@ impl Open {
 
     /// Frames an object; the caller has asked [`Open::fits`]. Returns its offset in bytes.
     pub(crate) fn push(&mut self, draft: &Draft<'_>) -> usize {
-        let header = frame::Header { cluster_seq: self.seq, ..draft.header };
+        let header = frame::Header { mark: self.mark, ..draft.header };
         let offset = self.used;
         let len = header.frame_len();
         let frame = &mut self.bytes[offset..offset + len];

@@ -49,7 +49,6 @@ impl Checkpointer {
 }
 
 struct Running {
-    stamp: u32,
     granted: u64,
     journal_start: u64,
     open: Vec<u32>,
@@ -109,7 +108,8 @@ impl Volume {
     }
 
     fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
-        let stamp = self.space.begin_checkpoint();
+        // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
+        self.wait_commit(self.commits.next())?;
         let next_page = self.journal.lock().next_page();
         // Whoever was granted a cluster before that page has it noted in its buffer once its lane has been
         // free. Buffers that the checkpoint before found open are sealed, lest the journal grow with their age.
@@ -125,9 +125,8 @@ impl Volume {
         // An object in a buffer that a crash may find on the device must not outlive its delete.
         let journal_start = self.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
         let open = self.buffers.unfinished();
-        open.iter().for_each(|cluster| self.space.renew(*cluster));
+        open.iter().for_each(|cluster| self.space.told(*cluster, next_page));
         state.running = Some(Running {
-            stamp,
             granted: self.space.granted(),
             journal_start,
             open,
@@ -143,13 +142,22 @@ impl Volume {
         let Some(mut running) = state.running.take() else { return Ok(()) };
         match self.advance(&mut running) {
             Ok(false) => state.running = Some(running),
-            Ok(true) => self.finish_checkpoint(state, running)?,
+            Ok(true) => self.finish_checkpoint(state, running).inspect_err(|error| self.stop_if_broken(error))?,
             Err(error) => {
+                self.stop_if_broken(&error);
                 running.clusters.iter().for_each(|cluster| self.space.set(*cluster, State::Free));
                 return Err(error);
             }
         }
         Ok(())
+    }
+
+    /// A device that failed a checkpoint's write or sync is not trusted with another; want of room is no failure.
+    fn stop_if_broken(&self, error: &Error) {
+        if matches!(error, Error::Io { source, .. } if source.kind() != std::io::ErrorKind::StorageFull) {
+            self.commits.fail(error.clone());
+            self.writer.wake();
+        }
     }
 
     /// Copies a slice of segments. True when all are copied.
@@ -235,8 +243,12 @@ impl Volume {
         }
         self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         state.granted = running.granted;
-        self.space.commit_checkpoint(running.stamp);
-        self.journal.lock().checkpointed(running.journal_start);
+        let floor = {
+            let mut journal = self.journal.lock();
+            journal.checkpointed(running.journal_start);
+            journal.start()
+        };
+        self.space.set_floor(floor);
         add(&self.shared.counters.checkpoints, 1);
         self.write_hot_log(state)
     }
@@ -288,6 +300,10 @@ impl Volume {
         }
         for lane in &self.lanes {
             lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
+        }
+        // What is under way began earlier and does not cover all there is.
+        if self.checkpointer.lock().running.is_some() {
+            self.checkpoint_now()?;
         }
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
         self.wait_commit(self.commits.next())?;

@@ -65,6 +65,10 @@ impl Store {
         }
         add(&shared.counters.deletes, 1);
         for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
+            // What a volume that stopped writing is told, it forgets with the next crash.
+            if let Some(failure) = volume.commits.failure() {
+                return Err(failure);
+            }
             if volume.journal.lock().deletes >= shared.options.delete_count {
                 volume.commit_now()?;
             } else {
@@ -95,7 +99,8 @@ impl Store {
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
         let chunk = kind == Kind::Chunk;
-        for word in volume.index.candidates(hash.short()) {
+        let mut candidates = volume.index.candidates(hash.short());
+        while let Some(word) = candidates.pop() {
             let (mut manifest, mut generation) = (None, 0);
             let mut accept = |header: &Header, found: &[u8], body: Option<&[u8]>| {
                 let is_own = (header.kind == Kind::Chunk) == chunk && found == key;
@@ -121,7 +126,10 @@ impl Store {
                     Err(error) => return Err(error),
                 },
             };
-            if is_own && volume.index.find(hash.short(), word.location()).is_some() {
+            if volume.index.find(hash.short(), word.location()).is_none() {
+                // It moved while it was looked at: a buffer was retired, or a cluster read in.
+                candidates = volume.index.candidates(hash.short());
+            } else if is_own {
                 return Ok(Some(Own { word, manifest, generation }));
             }
         }

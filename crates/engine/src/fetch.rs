@@ -166,7 +166,7 @@ impl Store {
     fn detached(&self, key: &[u8], fetched: &Fetched) -> Object {
         let metadata = &fetched.options.metadata;
         let header = Header {
-            cluster_seq: 0,
+            mark: 0,
             generation: 0,
             expires: 0,
             body_len: fetched.body.len() as u32,

@@ -5,8 +5,8 @@
 //! then syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it
 //! go.
 //!
-//! Steps of a commit: gather pieces of open buffers → drain the queue → write pieces and journal pages →
-//! sync → everything appended before the commit began is durable.
+//! Steps of a commit: gather pieces of open buffers → write them and the journal's pages → drain what was
+//! queued → sync → everything appended before the commit began is durable.
 
 use std::{
     collections::VecDeque,
@@ -48,11 +48,18 @@ pub(crate) struct Writer {
 #[derive(Default)]
 struct WriterState {
     queue: VecDeque<u32>,
-    flying: usize,
+    flying: Vec<u32>,
     landed: Vec<(u32, io::Result<()>)>,
     stop: bool,
     /// Tasks that wait for a buffer.
     wakers: Vec<Waker>,
+}
+
+impl WriterState {
+    /// Slots whose writes have not come to their end.
+    fn unlanded(&self) -> impl Iterator<Item = u32> {
+        self.queue.iter().chain(&self.flying).copied().chain(self.landed.iter().map(|(slot, _)| *slot))
+    }
 }
 
 /// What [`Writer::rest`] was woken by.
@@ -105,7 +112,8 @@ impl Writer {
     /// Sleeps until there is something to write, the deadline or `most` has passed, or the store closes.
     pub(crate) fn rest(&self, clock: &Clock, most: Duration) -> Woken {
         let mut state = self.state.lock();
-        let ready = |state: &WriterState| !state.landed.is_empty() || (!state.queue.is_empty() && state.flying < DEPTH);
+        let ready =
+            |state: &WriterState| !state.landed.is_empty() || (!state.queue.is_empty() && state.flying.len() < DEPTH);
         if !ready(&state) && !state.stop {
             let until_due = Duration::from_nanos(self.deadline().saturating_sub(clock.now_nanos()));
             self.changed.wait_for(&mut state, until_due.min(most));
@@ -156,22 +164,27 @@ impl Writer {
 }
 
 impl Volume {
-    /// Writes what is queued. With `drain`, returns only when nothing is queued or in flight.
+    /// Writes what is queued. With `drain`, returns only when what was queued at the call is on the device.
     pub(crate) fn write_queued(self: &Arc<Self>, drain: bool) {
         let turn = self.writer.turn.lock();
         self.pump(&turn, drain);
     }
 
     fn pump(self: &Arc<Self>, _turn: &MutexGuard<'_, ()>, drain: bool) {
+        // Not what is queued meanwhile: puts may fill buffers as fast as they are written, for ever.
+        let mut awaited: Vec<u32> = match drain {
+            true => self.writer.state.lock().unlanded().collect(),
+            false => Vec::new(),
+        };
         loop {
             let (landed, start) = {
                 let mut state = self.writer.state.lock();
                 let landed = std::mem::take(&mut state.landed);
-                let room = DEPTH.saturating_sub(state.flying).min(state.queue.len());
+                let room = DEPTH.saturating_sub(state.flying.len()).min(state.queue.len());
                 let start: Vec<u32> = state.queue.drain(..room).collect();
-                state.flying += start.len();
+                state.flying.extend(&start);
                 if landed.is_empty() && start.is_empty() {
-                    if !drain || state.flying == 0 {
+                    if awaited.is_empty() {
                         return;
                     }
                     self.writer.changed.wait(&mut state);
@@ -183,7 +196,11 @@ impl Volume {
                 self.device.submit(start.into_iter().filter_map(|slot| self.write_request(slot)).collect());
             }
             for (slot, outcome) in landed {
+                awaited.retain(|awaited| *awaited != slot);
                 self.landed(slot, outcome);
+            }
+            if drain && awaited.is_empty() {
+                return;
             }
         }
     }
@@ -198,7 +215,7 @@ impl Volume {
         let volume = Arc::clone(self);
         let done = Box::new(move |outcome: io::Result<_>| {
             let mut state = volume.writer.state.lock();
-            state.flying -= 1;
+            state.flying.retain(|flying| *flying != slot);
             state.landed.push((slot, outcome.map(drop)));
             drop(state);
             volume.writer.changed.notify_all();
@@ -308,14 +325,15 @@ impl Volume {
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
         let mut writes = self.gather_pieces()?;
+        // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
+        // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.
+        let pages = self.journal.lock().take_pages(&self.shared.pool);
+        writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
+        let written = if writes.is_empty() { Ok(()) } else { self.write_all(writes) };
         self.pump(&turn, true);
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
-        // After the pieces: their clusters' reservations are among the records.
-        let pages = self.journal.lock().take_pages(&self.shared.pool);
-        writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
-        let written = self.write_all(writes);
         let done = written.and_then(|()| {
             add(&self.shared.counters.device_syncs, 1);
             self.device.sync()

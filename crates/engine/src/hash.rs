@@ -23,6 +23,7 @@ impl KeyHash {
 }
 
 const CHUNK_DOMAIN: u64 = 0x9e37_79b9_7f4a_7c15;
+const MARK_DOMAIN: u64 = 0xc2b2_ae3d_27d4_eb4f;
 
 impl Hasher {
     pub(crate) fn new(seed: u64) -> Self {
@@ -31,6 +32,12 @@ impl Hasher {
 
     pub(crate) fn key(self, key: &[u8]) -> KeyHash {
         KeyHash(xxh3_128_with_seed(key, self.seed))
+    }
+
+    /// What marks the frames of one use of a cluster. Keyed, so that no body can hold the image of a frame that a
+    /// scan after a crash would believe.
+    pub(crate) fn mark(self, cluster_seq: u64) -> u64 {
+        xxh3_128_with_seed(&cluster_seq.to_le_bytes(), self.seed ^ MARK_DOMAIN) as u64
     }
 
     pub(crate) fn chunk(self, chunk_key: &[u8]) -> KeyHash {

@@ -39,6 +39,16 @@ impl Journal {
         self.pending.push(record);
     }
 
+    /// The page, or a later one, that will tell of the last record pushed.
+    pub(crate) fn page_of_last(&self) -> u64 {
+        self.next_page + self.pending.len() as u64 / 128
+    }
+
+    /// First page that any recovery reads.
+    pub(crate) fn start(&self) -> u64 {
+        self.previous_start
+    }
+
     pub(crate) fn next_page(&self) -> u64 {
         self.next_page
     }

@@ -35,6 +35,7 @@ mod get;
 mod group;
 mod hash;
 mod index;
+mod inspect;
 mod journal;
 mod keys;
 mod memory;
@@ -61,6 +62,7 @@ pub use error::{Error, Miss, Refusal, Result};
 pub use fetch::Fetched;
 pub use get::TryGet;
 pub use group::Temper;
+pub use inspect::{About, Inspection, inspect};
 pub use keys::{Entry, Keys};
 pub use object::Object;
 pub use options::{

@@ -4,6 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use picaflor_device::{Clock, Device};
+use serde::Serialize;
 
 use crate::{
     Result,
@@ -11,7 +12,8 @@ use crate::{
 };
 
 /// What happens when the device is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// The oldest objects that nobody used make room: a put is never refused for space.
     #[default]

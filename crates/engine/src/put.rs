@@ -145,7 +145,7 @@ impl Store {
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
                 let header = Header {
-                    cluster_seq: 0,
+                    mark: 0,
                     generation,
                     expires: parts.expires,
                     body_len: parts.body.len() as u32,

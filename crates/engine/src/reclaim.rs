@@ -103,8 +103,9 @@ impl Volume {
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
         let _turn = self.reclaimer.turn.lock();
         let before = self.space.available();
-        // A checkpoint or two makes young clusters old enough to be victims.
-        for _ in 0..3 {
+        // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
+        // until no recovery reads what the journal told of them.
+        for _ in 0..5 {
             if self.reclaim_one()? == Reclaimed::One {
                 if self.space.leaving() > 0 && self.space.available() <= before {
                     self.commit_now()?;

@@ -84,11 +84,12 @@ impl Volume {
     /// The intact frames of one use of an unsealed cluster, in order. A gap up to the next block is where
     /// a commit padded; anything else that is no frame is the end.
     fn frames(&self, bytes: &[u8], seq: u64) -> Vec<Row> {
+        let mark = self.hasher.mark(seq);
         let mut rows = Vec::new();
         let mut at = cluster::HEADER;
         while at < bytes.len() {
             match Header::verify(&bytes[at..]) {
-                Ok(header) if header.cluster_seq == seq => {
+                Ok(header) if header.mark == mark => {
                     let len = header.frame_len();
                     rows.push(Row {
                         hash: self.hasher.frame(header.kind, header.key(&bytes[at..])).short(),

@@ -52,13 +52,10 @@ pub(crate) struct Space {
 
 struct Clusters {
     states: Vec<State>,
-    /// The checkpoint after which each cluster was last granted; see [`Space::victim`].
-    stamps: Vec<u32>,
-    stamp: u32,
-    /// The stamp with which the newest committed checkpoint began.
-    current_stamp: u32,
-    /// The same of the one before it: what was granted earlier is not scanned by any recovery.
-    floor: u32,
+    /// Journal page, or a later one, that told last of each cluster; see [`Space::victim`].
+    pages: Vec<u64>,
+    /// First journal page that any recovery reads: it scans no cluster of which only earlier ones told.
+    floor: u64,
     /// Where the next grant looks first.
     cursor: u32,
     /// Where the next search for the oldest victim begins.
@@ -70,16 +67,14 @@ struct Clusters {
 }
 
 impl Space {
-    /// Memory that a cluster's state, stamp and count of live grains take.
-    pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u32>() + size_of::<AtomicU32>()) as u64;
+    /// Memory that a cluster's state, page and count of live grains take.
+    pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u64>() + size_of::<AtomicU32>()) as u64;
 
     pub(crate) fn new(layout: Layout, count: u32, cluster_grains: u32) -> Self {
         let clusters = Clusters {
             states: vec![State::Free; count as usize],
-            stamps: vec![0; count as usize],
-            stamp: 1,
-            current_stamp: 1,
-            floor: 1,
+            pages: vec![0; count as usize],
+            floor: 0,
             cursor: 0,
             hand: 0,
             free: count,
@@ -112,7 +107,7 @@ impl Space {
         self.clusters.lock().reserved -= 1;
     }
 
-    /// The cluster that an earlier [`Space::reserve`] promised.
+    /// The cluster that an earlier [`Space::reserve`] promised. No victim until [`Space::told`] of.
     pub(crate) fn grant(&self, state: State) -> Option<u32> {
         let mut clusters = self.clusters.lock();
         let count = clusters.states.len() as u32;
@@ -121,7 +116,7 @@ impl Space {
             Layout::Ring => (start..count).chain(0..start).find(|id| clusters.states[*id as usize] == State::Free),
         }?;
         clusters.states[found as usize] = state;
-        clusters.stamps[found as usize] = clusters.stamp;
+        clusters.pages[found as usize] = u64::MAX;
         clusters.cursor = (found + 1) % count;
         clusters.free -= 1;
         clusters.reserved = clusters.reserved.saturating_sub(1);
@@ -156,14 +151,13 @@ impl Space {
         }
     }
 
-    /// Picks a cluster to empty and marks it as leaving. Never one that was granted after the checkpoint
-    /// before last: recovery may scan it, and what reclaim drops from it must not bring back an older
-    /// version (`docs/FORMAT.md`, "Reclaim and the scan").
+    /// Picks a cluster to empty and marks it as leaving. Never one that a recovery may scan: what reclaim
+    /// drops from it must not bring back an older version (`docs/FORMAT.md`, "Reclaim and the scan").
     pub(crate) fn victim(&self, which: Victim) -> Option<u32> {
         let mut clusters = self.clusters.lock();
         let count = self.count();
         let old = |clusters: &Clusters, id: u32| {
-            clusters.states[id as usize] == State::Sealed && clusters.stamps[id as usize] < clusters.floor
+            clusters.states[id as usize] == State::Sealed && clusters.pages[id as usize] < clusters.floor
         };
         let found = match which {
             Victim::Oldest => {
@@ -180,24 +174,14 @@ impl Space {
         Some(found)
     }
 
-    /// A checkpoint has begun: clusters granted from now on are younger than it. Returns its stamp.
-    pub(crate) fn begin_checkpoint(&self) -> u32 {
-        let mut clusters = self.clusters.lock();
-        clusters.stamp += 1;
-        clusters.stamp
+    /// No recovery reads journal pages before this one any more.
+    pub(crate) fn set_floor(&self, page: u64) {
+        self.clusters.lock().floor = page;
     }
 
-    /// The checkpoint that began with this stamp is committed.
-    pub(crate) fn commit_checkpoint(&self, stamp: u32) {
-        let mut clusters = self.clusters.lock();
-        clusters.floor = clusters.current_stamp;
-        clusters.current_stamp = stamp;
-    }
-
-    /// Marks a cluster as written to, or to be looked at, since the last checkpoint began.
-    pub(crate) fn renew(&self, id: u32) {
-        let mut clusters = self.clusters.lock();
-        clusters.stamps[id as usize] = clusters.stamp;
+    /// Journal pages up to this one may make a recovery look at the cluster.
+    pub(crate) fn told(&self, id: u32, page: u64) {
+        self.clusters.lock().pages[id as usize] = page;
     }
 
     pub(crate) fn cursor(&self) -> u32 {
@@ -284,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn victims_are_sealed_and_older_than_two_checkpoints() {
+    fn victims_are_sealed_and_no_recovery_scans_them() {
         let space = ring();
         for _ in 0..4 {
             let id = space.grant(State::Busy).unwrap();
@@ -292,11 +276,10 @@ mod tests {
             space.add_live(id, 100 - id);
         }
         assert_eq!(space.victim(Victim::Oldest), None);
-        for _ in 0..2 {
-            assert_eq!(space.victim(Victim::Oldest), None);
-            let stamp = space.begin_checkpoint();
-            space.commit_checkpoint(stamp);
-        }
+        (0..4).for_each(|id| space.told(id, 7));
+        space.set_floor(7);
+        assert_eq!(space.victim(Victim::Oldest), None);
+        space.set_floor(8);
         assert_eq!(space.victim(Victim::Oldest), Some(0));
         assert_eq!(space.victim(Victim::Emptiest), Some(3));
         assert_eq!(space.leaving(), 2);

@@ -297,7 +297,9 @@ impl Volume {
             why: "a reserved cluster is not there".into(),
             mend: "this is a defect in picaflor: please report it".into(),
         })?;
-        self.record(Record::Reserve { cluster, seq });
+        let mut journal = self.journal.lock();
+        journal.push(Record::Reserve { cluster, seq });
+        self.space.told(cluster, journal.page_of_last());
         Ok(cluster)
     }
 

@@ -56,6 +56,7 @@ fn a_closed_store_opens_with_everything() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
     for round in 0..4u64 {
         let store = Store::open(options(&device)).unwrap();
+        assert_eq!(store.receipt().volumes[0].clean, round > 0, "{}", store.receipt());
         for i in 0..round * 500 {
             let found = store.get(&key(i)).unwrap().unwrap_or_else(|| panic!("{i} in round {round}"));
             assert_eq!(found.body().unwrap(), body(i, 3000));
@@ -65,6 +66,27 @@ fn a_closed_store_opens_with_everything() {
         }
         store.close().unwrap();
     }
+}
+
+#[test]
+fn a_store_closed_in_the_middle_of_a_checkpoint_has_nothing_to_scan() {
+    let folder = tempfile::tempdir().unwrap();
+    // Large enough that its index takes two slices of a checkpoint.
+    let options =
+        || Options::new(folder.path().join("a")).capacity(1 << 30).memory(8 << 20).with(|o| o.cluster = 64 << 10);
+    let store = Store::open(options().with(|o| o.daemons = Daemons::Manual)).unwrap();
+    for i in 0..3000 {
+        store.put(&key(i), &body(i, 3000), &PutOptions::default()).unwrap();
+    }
+    store.step().unwrap();
+    assert_eq!(store.stats().counts.checkpoints, 0, "one slice, not all");
+    for i in 3000..3100 {
+        store.put(&key(i), &body(i, 3000), &PutOptions::default()).unwrap();
+    }
+    store.close().unwrap();
+    let store = Store::open(options()).unwrap();
+    assert!(store.receipt().volumes[0].clean, "{}", store.receipt());
+    assert_eq!(store.receipt().objects, 3100);
 }
 
 #[test]

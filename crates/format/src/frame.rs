@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! 0      4    8            16          24       32        36        40       42    43     44     48      52           56     64
-//! magic  crc  cluster seq  generation  expires  body len  meta len  key len  kind  zero  group  server  payload crc  zero   key, metadata, body, zeros
+//! magic  crc  mark         generation  expires  body len  meta len  key len  kind  zero  group  server  payload crc  zero   key, metadata, body, zeros
 //! ```
 //!
 //! Invariants: the header's checksum covers the header, hence the payload's checksum, hence every byte
-//! of key, metadata and body; a frame starts at a [`GRAIN`] and is padded with zeros to one; the cluster
-//! sequence number ties it to one use of its place, so a frame of an earlier use is never taken for new.
+//! of key, metadata and body; a frame starts at a [`GRAIN`] and is padded with zeros to one; the mark
+//! ties it to one use of its place, so a frame of an earlier use is never taken for new, and neither is a body that
+//! looks like one.
 
 use crate::{
     Corrupt,
@@ -54,8 +55,8 @@ impl Kind {
 /// The fixed part of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Sequence number of the cluster use this frame belongs to.
-    pub cluster_seq: u64,
+    /// Mark of the cluster use this frame belongs to: a keyed hash of its sequence number.
+    pub mark: u64,
     /// Grows with every put and delete of the store; the larger of two versions is the newer.
     pub generation: u64,
     /// Milliseconds since the Unix epoch; 0 is never.
@@ -91,7 +92,7 @@ impl Header {
     pub fn encode(&self, out: &mut [u8]) {
         let out = &mut out[..HEADER];
         out.fill(0);
-        put(out, 8, self.cluster_seq.to_le_bytes());
+        put(out, 8, self.mark.to_le_bytes());
         put(out, 16, self.generation.to_le_bytes());
         put(out, 24, self.expires.to_le_bytes());
         put(out, 32, self.body_len.to_le_bytes());
@@ -112,7 +113,7 @@ impl Header {
         let bytes = bytes.get(..HEADER).ok_or(Corrupt::Short)?;
         check(bytes, MAGIC)?;
         let header = Self {
-            cluster_seq: u64_at(bytes, 8),
+            mark: u64_at(bytes, 8),
             generation: u64_at(bytes, 16),
             expires: u64_at(bytes, 24),
             body_len: u32_at(bytes, 32),

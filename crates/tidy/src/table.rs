@@ -47,7 +47,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[(
             "volume",
         ],
         // The verbs of a store.
-        &["check", "chunks", "delete", "fetch", "get", "keys", "put", "rivals", "store", "stream"],
+        &["check", "chunks", "delete", "fetch", "get", "inspect", "keys", "put", "rivals", "store", "stream"],
     ],
 )];
 

@@ -26,6 +26,9 @@ const CRASHES_IN_A_ROW: u32 = 6;
 /// Refused operations after which a failed store is taken down and opened again.
 const PATIENCE: u32 = 12;
 
+/// What the listener heard.
+type Departures = Vec<(Vec<u8>, Departure)>;
+
 pub(crate) type Outcome<T = ()> = Result<T, Violation>;
 
 /// A run under way.
@@ -39,7 +42,7 @@ pub(crate) struct Run<'a> {
     pub(crate) store: Option<Store>,
     pub(crate) streams: [Option<Stream>; STREAMS],
     pub(crate) oracle: Oracle,
-    left: Arc<Mutex<Vec<(Vec<u8>, Departure)>>>,
+    left: Arc<Mutex<Departures>>,
     pub(crate) groups: crate::verbs::GroupBounds,
     /// Decides what happens between lives.
     pub(crate) dice: Dice,
@@ -257,8 +260,9 @@ impl<'a> Run<'a> {
                 if !trouble::heal(&self.media) {
                     return Err(End::Refused);
                 }
-                // Refusing changes nothing: everything must be there now.
-                self.damaged = self.scarred;
+                // Refusing changes nothing, so everything must be there now. Of several volumes one may have been
+                // opened, with its damage, before the other was refused.
+                self.damaged = self.scarred || self.plan.volumes > 1;
                 self.tally.refused_to_open += 1;
                 Ok(())
             }

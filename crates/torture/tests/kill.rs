@@ -2,6 +2,7 @@
 //!
 //! The test binary starts itself as a child, which writes to a store and acknowledges on its standard output;
 //! the parent kills it at some moment, opens the store and compares every key.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
 use std::{
     collections::HashMap,

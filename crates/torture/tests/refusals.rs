@@ -1,4 +1,5 @@
 //! Stores that cannot be opened as asked, or cannot be written: a clear word, and never a wrong byte.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
 use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc};
 

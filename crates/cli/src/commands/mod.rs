@@ -1,11 +1,29 @@
 //! The subcommands, and how they fail.
 
+pub(crate) mod check;
 pub(crate) mod check_config;
+pub(crate) mod completions;
+pub(crate) mod get;
+pub(crate) mod ls;
+pub(crate) mod put;
+pub(crate) mod rm;
 pub(crate) mod serve;
+pub(crate) mod stats;
 
 use std::{fmt, process::ExitCode};
 
+use clap::ValueEnum;
 use picaflor_proxy::{ConfigError, StartError};
+
+/// How a command prints what it found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs: one JSON value a line
+    Json,
+}
 
 /// Why a command failed; each kind has its exit code.
 #[derive(Debug)]
@@ -16,11 +34,18 @@ pub(crate) enum Failure {
     Usage(String),
     /// 3.
     Damaged(String),
+    /// 0: whoever read our output has had enough of it.
+    ReaderGone,
 }
 
 impl Failure {
-    pub(crate) fn code(&self) -> ExitCode {
+    /// Says it on standard error and gives the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        if !matches!(self, Self::ReaderGone) {
+            eprintln!("picaflor: {self}");
+        }
         ExitCode::from(match self {
+            Self::ReaderGone => 0,
             Self::Failed(_) => 1,
             Self::Usage(_) => 2,
             Self::Damaged(_) => 3,
@@ -32,6 +57,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(why) | Self::Usage(why) | Self::Damaged(why) => f.write_str(why),
+            Self::ReaderGone => Ok(()),
         }
     }
 }
@@ -46,6 +72,16 @@ impl From<StartError> for Failure {
     fn from(e: StartError) -> Self {
         match e {
             StartError::Damaged(..) => Self::Damaged(e.to_string()),
+            _ => Self::Failed(e.to_string()),
+        }
+    }
+}
+
+impl From<picaflor::Error> for Failure {
+    fn from(e: picaflor::Error) -> Self {
+        match e {
+            picaflor::Error::Damaged { .. } => Self::Damaged(e.to_string()),
+            picaflor::Error::Option { .. } | picaflor::Error::Limit { .. } => Self::Usage(e.to_string()),
             _ => Self::Failed(e.to_string()),
         }
     }

@@ -56,28 +56,32 @@ pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Option
     }
     let mut newest: Option<Superblock> = None;
     let mut blank = true;
+    let mut unread = None;
     let mut why = Corrupt::Magic;
     for slot in 0..2 {
         let mut block = options_buf(BLOCK);
-        device
-            .read(Map::superblock(slot), &mut block)
-            .map_err(|error| Error::io(format!("{place}: reading the superblock"), error))?;
+        if let Err(error) = device.read(Map::superblock(slot), &mut block) {
+            unread = Some(Error::io(format!("{place}: reading the superblock"), error));
+            continue;
+        }
         blank &= block.iter().all(|byte| *byte == 0);
         match Superblock::decode(&block) {
             Ok(found) if newest.is_none_or(|known| known.seq < found.seq) => newest = Some(found),
             Ok(_) => {}
-            Err(Corrupt::Version(found)) => {
-                return Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION });
-            }
             Err(found) => why = found,
         }
     }
+    // One of the two is enough, whatever became of the other.
     match newest {
         Some(found) if found.capacity > device.capacity() => Err(damaged(
             format!("it was made with {} bytes and now has {}", found.capacity, device.capacity()),
             "restore the file's length, or remove it to start empty",
         )),
         Some(found) => Ok(Some(found)),
+        None if unread.is_some() => Err(unread.unwrap_or(Error::Closed)),
+        None if let Corrupt::Version(found) = why => {
+            Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION })
+        }
         None if blank && options.read_only => {
             Err(damaged("there is no store here".into(), "open it for writing once to make one"))
         }
@@ -127,6 +131,10 @@ pub(super) fn open(
         begin(&volume, identity)?;
         let next = volume.journal.lock().next_page();
         recovered.ring.clear_from(&volume, next)?;
+        if receipt.checkpoint == "previous" {
+            // Or the next checkpoint would keep the damaged one beside itself, and free this.
+            volume.write_superblock(|block| (block.current, block.previous) = (block.previous, None))?;
+        }
         if recovered.cold {
             volume.write_superblock(|block| (block.current, block.previous) = (None, None))?;
             // The journal goes on after pages that mean nothing now: only a checkpoint can say where.
@@ -261,6 +269,8 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
     let start = loaded.as_ref().map_or(1, |(reference, _)| reference.journal_start);
     // Pages of the older checkpoint too: its clusters are still too young to be reclaimed.
     let older = block.previous.map_or(start, |previous| previous.journal_start).min(start);
+    // If only those are gone, as behind a superblock that is not the newest, every cluster counts as young.
+    let (older, all_young) = if ring.log(older).is_ok() { (older, false) } else { (start, true) };
     let pages: Vec<Page> = match ring.log(older) {
         Ok(pages) => pages.into_iter().cloned().collect(),
         Err(why) => return cold_start(volume, &why, ring, receipt),
@@ -284,7 +294,9 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
                     clusters.insert(cluster, Some(seq));
                 }
             }
-            Record::Delete { hash, generation } if since => {
+            // The earlier ones too: a slow buffer of this time may hold what was deleted before. Generations
+            // keep them from taking more.
+            Record::Delete { hash, generation } => {
                 let known = deletes.entry(hash).or_insert(generation);
                 *known = generation.max(*known);
             }
@@ -295,20 +307,33 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
     for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
         clusters.entry(*id).or_insert(None);
     }
-    let previous = match (receipt.checkpoint, block.previous) {
-        ("current", Some(previous)) => checkpoint_clusters(volume, previous),
+    let previous_directory = match (receipt.checkpoint, block.previous) {
+        ("current", Some(previous)) => load_directory(volume, previous).ok(),
+        _ => None,
+    };
+    let previous: Vec<u32> = match (&previous_directory, block.previous) {
+        (Some(kept), Some(reference)) => kept.parts.iter().map(|part| part.0).chain([reference.directory]).collect(),
         _ => Vec::new(),
     };
     clusters.retain(|id, _| !parts.contains(id) && !previous.contains(id));
-    scan::merge(volume, &clusters, &deletes, receipt)?;
+    match scan::merge(volume, &clusters, &deletes, receipt) {
+        Err(Error::Io { place, source }) if volume.shared.options.mode == Mode::Cache => {
+            return cold_start(volume, &format!("{place}: {source}"), ring, receipt);
+        }
+        merged => merged?,
+    }
     for id in parts.iter().chain(&previous) {
         volume.space.set(*id, State::Checkpoint);
     }
     volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
-    young.iter().chain(clusters.keys()).for_each(|id| volume.space.renew(*id));
+    let all = if all_young { 0..volume.space.count() } else { 0..0 };
+    let open = previous_directory.iter().flat_map(|directory| directory.open.iter().copied());
+    let told = young.into_iter().chain(clusters.keys().copied()).chain(open).chain(all);
+    told.filter(|id| *id < volume.space.count()).for_each(|id| volume.space.told(id, next_page));
+    volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
     let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
-    let clean = clusters.is_empty() && deletes.is_empty();
+    let clean = clusters.is_empty() && receipt.deletes == 0;
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
 }
 
@@ -372,14 +397,6 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<Director
         }
     }
     Ok(directory)
-}
-
-/// Clusters of a checkpoint that is kept but not used; those of a damaged one are not kept.
-fn checkpoint_clusters(volume: &Volume, reference: CheckpointRef) -> Vec<u32> {
-    load_directory(volume, reference).map_or_else(
-        |_| Vec::new(),
-        |directory| directory.parts.iter().map(|part| part.0).chain([reference.directory]).collect(),
-    )
 }
 
 /// The newer intact hot log: its number, and the places it names.

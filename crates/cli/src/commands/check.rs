@@ -1,0 +1,140 @@
+//! `picaflor check STORE...`: opens each store for reading, says what recovery found, and verifies every object.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use picaflor::{CheckReport, Mode, Receipt};
+use serde::Serialize;
+
+use super::{Failure, Format};
+use crate::{
+    human, key,
+    open::{self, Found, Memory},
+    output::{self, Output},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  Is everything there, and does every byte verify?
+      picaflor check picaflor.store
+
+  A store on two devices, and another one:
+      picaflor check /dev/nvme1n1 /dev/nvme2n1 images.store
+
+  In a script:
+      picaflor check --format json picaflor.store > report.json
+      [ $? -ne 3 ] || mail -s 'damaged store' ops < report.json
+
+Nothing is written: what recovery would do is worked out in memory and printed. Objects that a crash took, within the \
+bound that the store was asked for, are no damage. Exit codes: 0 sound, 3 damaged, 1 it could not be checked.";
+
+/// Verifies stores from end to end, without writing to them
+///
+/// Reads every object that the index promises, checks its checksum, and says what opening the store kept and dropped.
+/// Nobody else may have the store open for writing.
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES, after_help = "`picaflor check --help` has examples.")]
+pub(crate) struct Check {
+    /// Stores: files or raw block devices; those of one store are put together
+    #[arg(required = true)]
+    store: Vec<PathBuf>,
+    /// How to print what was found
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
+    format: Format,
+    #[command(flatten)]
+    memory: Memory,
+}
+
+/// Damaged objects that are named to people; programs get them all.
+const NAMED: usize = 20;
+
+#[derive(Serialize)]
+struct Verdict<'a> {
+    places: &'a [picaflor::About],
+    sound: bool,
+    receipt: &'a Receipt,
+    report: &'a CheckReport,
+}
+
+impl Check {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mut out = Output::new();
+        let mut damaged = Vec::new();
+        for found in open::find(&self.store)? {
+            if !self.one(&found, &mut out)? {
+                damaged.push(found.name());
+            }
+        }
+        match damaged.as_slice() {
+            [] => Ok(()),
+            names => Err(Failure::Damaged(format!("damaged: {}", names.join(", ")))),
+        }
+    }
+
+    /// Whether the store is sound.
+    fn one(&self, found: &Found, out: &mut Output) -> Result<bool, Failure> {
+        let store = open::read(found, &self.memory)?;
+        let bar = output::steps(format!("checking {}", found.name()));
+        let report = store.check(|done, all| {
+            bar.set_length(all);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let receipt = store.receipt();
+        let sound = report.is_clean() && receipt.volumes.iter().all(|volume| volume.damage.is_empty());
+        match self.format {
+            Format::Json => out.json(&Verdict { places: &found.places, sound, receipt, report: &report })?,
+            Format::Text => print(found, receipt, &report, sound, out)?,
+        }
+        out.flush()?;
+        Ok(sound)
+    }
+}
+
+fn print(found: &Found, receipt: &Receipt, report: &CheckReport, sound: bool, out: &mut Output) -> Result<(), Failure> {
+    let mode = found.places[0].mode;
+    let kind = if mode == Mode::Store { "store" } else { "cache" };
+    out.line(format!("{}: a {kind} of {}", found.name(), human::size(found.capacity())))?;
+    let mut rows = Vec::new();
+    for volume in &receipt.volumes {
+        rows.push(("opening".to_owned(), key::harmless(&volume.to_string())));
+    }
+    let intact = format!(
+        "{} of {} intact, {}",
+        human::count(report.intact),
+        human::count(report.entries),
+        human::size(report.intact_bytes)
+    );
+    rows.push(("entries".into(), intact));
+    rows.push(("clusters".into(), format!("{} looked at", human::count(report.clusters))));
+    if report.orphans > 0 {
+        let orphans = human::counted(report.orphans, "chunk", "chunks");
+        rows.push(("left over".into(), format!("{orphans} of large objects that are gone; the next run removes them")));
+    }
+    for damage in report.damaged.iter().take(NAMED) {
+        rows.push(("damaged".into(), key::shown(damage.as_bytes())));
+    }
+    if report.damaged.len() > NAMED {
+        let more = human::count((report.damaged.len() - NAMED) as u64);
+        rows.push(("damaged".into(), format!("and {more} more; `--format json` names them all")));
+    }
+    if report.lost > 0 {
+        let lost = human::counted(report.lost, "entry leads", "entries lead");
+        rows.push(("lost".into(), format!("{lost} to no object")));
+    }
+    if !report.unreadable_clusters.is_empty() {
+        let clusters: Vec<_> = report.unreadable_clusters.iter().take(NAMED).map(u32::to_string).collect();
+        let more = if report.unreadable_clusters.len() > NAMED { " ..." } else { "" };
+        rows.push(("unreadable".into(), format!("clusters {}{more}", clusters.join(", "))));
+    }
+    rows.push(("verdict".into(), verdict(sound, mode).into()));
+    out.bytes(human::table(&rows).as_bytes())
+}
+
+fn verdict(sound: bool, mode: Mode) -> &'static str {
+    match (sound, mode) {
+        (true, _) => "sound",
+        (false, Mode::Cache) => "DAMAGED; what does not verify is never served: a get drops it, and it is fetched anew",
+        (false, Mode::Store) => "DAMAGED; what does not verify is never returned: put it again, or restore a copy",
+    }
+}

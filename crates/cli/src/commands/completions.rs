@@ -1,0 +1,34 @@
+//! `picaflor completions SHELL`: a script that makes a shell complete our command line.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::Failure;
+use crate::{Cli, output::Output};
+
+const EXAMPLES: &str = "\
+Examples:
+  picaflor completions bash > ~/.local/share/bash-completion/completions/picaflor
+  picaflor completions fish > ~/.config/fish/completions/picaflor.fish
+  picaflor completions zsh > ~/.zfunc/_picaflor
+
+For zsh, `fpath+=~/.zfunc` goes before `compinit` in ~/.zshrc.";
+
+/// Prints a completion script for a shell
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "picaflor", &mut script);
+        let mut out = Output::new();
+        out.bytes(&script)?;
+        out.flush()
+    }
+}

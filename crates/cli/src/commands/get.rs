@@ -1,0 +1,224 @@
+//! `picaflor get STORE KEY`: a body, or a part of it, piece by piece to standard output or a file.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Write},
+    ops::Range,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use bytes::Bytes;
+use clap::Args;
+use picaflor::{Error, Miss, Object, Store};
+
+use super::Failure;
+use crate::{
+    human,
+    key::{KeyForm, shown},
+    open::OneStore,
+    output::{self, Output},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  To look at, and into a file:
+      picaflor get picaflor.store http://example.com/
+      picaflor get picaflor.store http://example.com/logo.png -o logo.png
+
+  The first kilobyte; the last one:
+      picaflor get picaflor.store http://example.com/film.mp4 --range 0-1023 | file -
+      picaflor get picaflor.store http://example.com/film.mp4 --range=-1024 | xxd
+
+  A key as `ls` shows it:
+      picaflor get picaflor.store --escaped 'a\\x00b'
+
+Every piece is verified before it is written. A file appears under its name only when it is whole. Exit codes: 0 done, \
+1 not there, or it could not be read, 3 it is there and does not verify.";
+
+/// Writes an object's body to standard output or to a file
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES, after_help = "`picaflor get --help` has examples.")]
+pub(crate) struct Get {
+    #[command(flatten)]
+    store: OneStore,
+    /// The key
+    key: OsString,
+    /// Write to a file; - is standard output, even if that is a terminal and the body is no text
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Only these bytes, counted from 0, both ends included: A-B, A- to the end, -N for the last N
+    #[arg(short, long, value_name = "A-B", allow_hyphen_values = true)]
+    range: Option<Span>,
+    /// The metadata instead of the body
+    #[arg(short, long, conflicts_with = "range")]
+    metadata: bool,
+    #[command(flatten)]
+    form: KeyForm,
+}
+
+/// A range of bytes as written: from a first one, or so many last ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Span {
+    From(u64, Option<u64>),
+    Last(u64),
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is not a range such as 0-1023, 1024- or -100");
+        let number = |text: &str| {
+            let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+            digits.then(|| text.parse::<u64>().ok()).flatten().ok_or_else(bad)
+        };
+        match text.split_once('-').ok_or_else(bad)? {
+            ("", last) => Ok(Self::Last(number(last)?)),
+            (first, "") => Ok(Self::From(number(first)?, None)),
+            (first, last) => match (number(first)?, number(last)?) {
+                (first, last) if first <= last => Ok(Self::From(first, Some(last))),
+                _ => Err(format!("`{text}` ends before it begins")),
+            },
+        }
+    }
+}
+
+impl Span {
+    /// The bytes of a body of this length; `None` if it has none of them.
+    fn of(self, len: u64) -> Option<Range<u64>> {
+        let range = match self {
+            Self::From(first, last) => first..last.map_or(len, |last| last.saturating_add(1).min(len)),
+            Self::Last(count) => len.saturating_sub(count)..len,
+        };
+        (!range.is_empty()).then_some(range)
+    }
+}
+
+impl Get {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let key = self.form.argument(&self.key).map_err(Failure::Usage)?;
+        let store = self.store.read()?;
+        let object = store.get(&key)?.ok_or_else(|| self.nothing(&store, &key))?;
+        if self.metadata {
+            let metadata = Bytes::copy_from_slice(object.metadata());
+            return self.write(metadata.len() as u64, std::iter::once(Ok(metadata)));
+        }
+        let range = self.range(&object)?;
+        let piece = |piece: picaflor::Result<Bytes>| piece.map_err(|e| self.broken(&key, e));
+        self.write(range.end - range.start, object.chunks(range).map(piece))
+    }
+
+    /// Why a piece of a large object is missing.
+    fn broken(&self, key: &[u8], e: Error) -> Failure {
+        match e {
+            Error::Damaged { .. } => Failure::Damaged(format!(
+                "{}: a piece of {} is gone or does not verify; what was written is not whole",
+                self.store.name(),
+                shown(key)
+            )),
+            e => e.into(),
+        }
+    }
+
+    fn range(&self, object: &Object) -> Result<Range<u64>, Failure> {
+        let len = object.len();
+        match self.range {
+            None => Ok(0..len),
+            Some(span) => {
+                let have = human::counted(len, "byte", "bytes");
+                span.of(len)
+                    .ok_or_else(|| Failure::Failed(format!("the object has {have}, none of them in that range")))
+            }
+        }
+    }
+
+    /// Why there is no such object, by the one miss that this store has counted.
+    fn nothing(&self, store: &Store, key: &[u8]) -> Failure {
+        let misses = store.stats().misses;
+        let missed = |why: Miss| misses.get(&why.to_string()).is_some_and(|count| *count > 0);
+        let (name, key) = (self.store.name(), shown(key));
+        if missed(Miss::Checksum) {
+            Failure::Damaged(format!(
+                "{name}: {key} is there, but its bytes fail their checksum; `picaflor check` says more"
+            ))
+        } else if missed(Miss::ReadError) {
+            Failure::Failed(format!("{name}: {key} is there, but the device cannot read it"))
+        } else if missed(Miss::Expired) {
+            Failure::Failed(format!("{name}: {key} is past its expiry"))
+        } else {
+            Failure::Failed(format!("{name}: {key} is not there"))
+        }
+    }
+
+    fn write(&self, len: u64, pieces: impl Iterator<Item = Result<Bytes, Failure>>) -> Result<(), Failure> {
+        match self.output.as_deref() {
+            None => to_stdout(pieces, output::to_terminal()),
+            Some(path) if path == Path::new("-") => to_stdout(pieces, false),
+            Some(path) => to_file(path, len, pieces),
+        }
+    }
+}
+
+fn to_stdout(pieces: impl Iterator<Item = Result<Bytes, Failure>>, guarded: bool) -> Result<(), Failure> {
+    let mut out = Output::new();
+    for piece in pieces {
+        let piece = piece?;
+        if guarded && piece.contains(&0) {
+            out.flush()?;
+            return Err(Failure::Failed(
+                "not text, and this is a terminal; use -o FILE, or -o - to have it here".into(),
+            ));
+        }
+        out.bytes(&piece)?;
+    }
+    out.flush()
+}
+
+fn to_file(path: &Path, len: u64, pieces: impl Iterator<Item = Result<Bytes, Failure>>) -> Result<(), Failure> {
+    let fail = |e: io::Error| Failure::Failed(format!("writing {}: {e}", path.display()));
+    let bar = output::bytes(path.display().to_string(), Some(len));
+    let copy = |mut file: &File| {
+        for piece in pieces {
+            let piece = piece?;
+            file.write_all(&piece).map_err(fail)?;
+            bar.inc(piece.len() as u64);
+        }
+        bar.finish_and_clear();
+        Ok(())
+    };
+    // A device or a pipe is written to; a file is replaced when the new one is whole.
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return copy(&File::options().write(true).open(path).map_err(fail)?);
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mode = std::fs::Permissions::from_mode(0o666);
+    let whole = tempfile::Builder::new().prefix(".picaflor-").permissions(mode).tempfile_in(folder).map_err(fail)?;
+    copy(whole.as_file())?;
+    whole.persist(path).map_err(|e| fail(e.error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        let of = |text: &str, len| text.parse::<Span>().unwrap().of(len);
+        assert_eq!(of("0-9", 100), Some(0..10));
+        assert_eq!(of("90-200", 100), Some(90..100));
+        assert_eq!(of("0-18446744073709551615", 100), Some(0..100));
+        assert_eq!(of("50-", 100), Some(50..100));
+        assert_eq!(of("-10", 100), Some(90..100));
+        assert_eq!(of("-1000", 100), Some(0..100));
+        for (none, len) in [("100-", 100), ("0-", 0), ("-0", 100)] {
+            assert_eq!(of(none, len), None, "{none}");
+        }
+        for bad in ["", "-", "5", "9-1", "a-b", "+1-2", "1--2", "99999999999999999999-"] {
+            assert!(bad.parse::<Span>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! `picaflor put STORE KEY [FILE]`: streams a body in; when the command returns, it is durable.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, Read},
+    path::PathBuf,
+};
+
+use clap::Args;
+use picaflor::{Error, Expiry, Mode, Options, PutOptions, Refusal, Store};
+use picaflor_proxy::config::{Size, Span};
+
+use super::Failure;
+use crate::{
+    human,
+    key::KeyForm,
+    open::{Found, OneStore},
+    output,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  A file, into a store that is made for it: one that never drops anything by itself
+      picaflor put my.store 2026/report.pdf report.pdf --create --capacity 10GiB --store-mode
+
+  What a program writes, of any length, for one hour:
+      tar cz src | picaflor put my.store src.tgz --ttl 1h
+
+  Beside its metadata:
+      picaflor put my.store logo logo.png --metadata logo.json
+
+An older object with the key is replaced when the new one is whole, not before. When the command returns with 0 the \
+object is durable. A cache makes room by dropping what was not used; a store refuses when it is full.";
+
+/// Puts an object, from a file or from standard input
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES, after_help = "`picaflor put --help` has examples.")]
+pub(crate) struct Put {
+    #[command(flatten)]
+    store: OneStore,
+    /// The key, 1 byte to 8 KiB
+    key: OsString,
+    /// The body; - is standard input
+    #[arg(default_value = "-")]
+    file: PathBuf,
+    /// A file with metadata to keep with the object, up to 64 KiB
+    #[arg(short, long, value_name = "FILE")]
+    metadata: Option<PathBuf>,
+    /// How long it is worth returning, such as 90s, 5min, 1h, 7d [default: for ever]
+    #[arg(short, long, value_name = "TIME")]
+    ttl: Option<Span>,
+    /// Group of objects to lay it among; 0 is none
+    #[arg(short, long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    group: u32,
+    /// Make the store if it is not there
+    #[arg(long)]
+    create: bool,
+    /// Bytes of a new store [default: 1GiB]
+    #[arg(long, value_name = "SIZE", requires = "create")]
+    capacity: Option<Size>,
+    /// A new store never drops an object to make room, but says that it is full
+    #[arg(long, requires = "create")]
+    store_mode: bool,
+    #[command(flatten)]
+    form: KeyForm,
+}
+
+/// Bytes read at once.
+const PIECE: usize = 256 << 10;
+
+impl Put {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let key = self.form.argument(&self.key).map_err(Failure::Usage)?;
+        let options = self.options()?;
+        // Before the store is made or locked: what cannot be read cannot be put.
+        let (mut body, len) = self.body()?;
+        let store = self.open()?;
+        let put = stream(&store, &key, options, &mut body, len, self.file.display().to_string());
+        let largest = store.object_max();
+        let closed = store.close();
+        put.map_err(|e| advise(e, largest))?;
+        Ok(closed?)
+    }
+
+    fn options(&self) -> Result<PutOptions, Failure> {
+        let mut options = PutOptions { group: self.group, ..PutOptions::default() };
+        // Nobody here will ask for it again, unless the group's placement is wanted, which goes through memory.
+        options.bypass_memory = self.group == 0;
+        if let Some(path) = &self.metadata {
+            options.metadata = std::fs::read(path).map_err(|e| reading(path, &e))?.into();
+        }
+        if let Some(ttl) = self.ttl {
+            options.expiry = Expiry::After(ttl.0);
+        }
+        Ok(options)
+    }
+
+    fn body(&self) -> Result<(Box<dyn Read>, Option<u64>), Failure> {
+        if self.file.as_os_str() == "-" {
+            return Ok((Box::new(io::stdin().lock()), None));
+        }
+        let fail = |e| reading(&self.file, &e);
+        let file = File::open(&self.file).map_err(fail)?;
+        let found = file.metadata().map_err(fail)?;
+        if found.is_dir() {
+            return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
+        }
+        Ok((Box::new(file), found.is_file().then_some(found.len())))
+    }
+
+    fn open(&self) -> Result<Store, Failure> {
+        if !self.create {
+            return self.store.write();
+        }
+        let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
+        let capacity = self.capacity.map_or(0, |size| size.0);
+        let (store, found) = self.store.write_or_create(Options::new("").mode(mode).capacity(capacity))?;
+        if let Some(found) = &found {
+            self.compare(found)?;
+        }
+        Ok(store)
+    }
+
+    /// What `--create` asked for must not quietly differ from what is there.
+    fn compare(&self, found: &Found) -> Result<(), Failure> {
+        let (name, have) = (found.name(), found.capacity());
+        if self.store_mode && found.places[0].mode == Mode::Cache {
+            return Err(Failure::Failed(format!(
+                "{name} is there already, and was made as a cache; leave out --store-mode"
+            )));
+        }
+        // The engine rounds down to its blocks.
+        if let Some(want) = self.capacity.filter(|want| have > want.0 || want.0 - have > 1 << 20) {
+            eprintln!(
+                "picaflor: {name} is there already, with {}; --capacity {want} is for a new one",
+                human::size(have)
+            );
+        }
+        Ok(())
+    }
+}
+
+fn reading(path: &std::path::Path, e: &io::Error) -> Failure {
+    Failure::Failed(format!("reading {}: {e}", path.display()))
+}
+
+/// What can go wrong while a body is put.
+enum Trouble {
+    Source(Failure),
+    Store(Error),
+}
+
+fn stream(
+    store: &Store,
+    key: &[u8],
+    options: PutOptions,
+    body: &mut dyn Read,
+    len: Option<u64>,
+    name: String,
+) -> Result<(), Trouble> {
+    let mut put = store.put_stream(key, len, options).map_err(Trouble::Store)?;
+    let bar = output::bytes(&name, len);
+    let mut piece = vec![0; PIECE];
+    loop {
+        match body.read(&mut piece) {
+            Ok(0) => break,
+            Ok(n) => {
+                put.write(&piece[..n]).map_err(Trouble::Store)?;
+                bar.inc(n as u64);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(Trouble::Source(Failure::Failed(format!("reading {name}: {e}")))),
+        }
+    }
+    bar.finish_and_clear();
+    put.finish().map_err(Trouble::Store)
+}
+
+/// Adds the mend that this command has for an error.
+fn advise(trouble: Trouble, largest: u64) -> Failure {
+    match trouble {
+        Trouble::Source(failure) => failure,
+        Trouble::Store(Error::Refused(Refusal::TooLarge)) => Failure::Failed(format!(
+            "too large for this store: it takes objects of up to {}, a quarter of its capacity",
+            human::size(largest)
+        )),
+        Trouble::Store(Error::Refused(Refusal::IndexFull)) => {
+            Failure::Failed("the index has used its memory; give more with --memory".into())
+        }
+        Trouble::Store(e) => e.into(),
+    }
+}

@@ -1,0 +1,256 @@
+//! `picaflor stats`: what a store holds, read from its device; or what a running server holds and did, asked of its
+//! admin listener.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use clap::{ArgGroup, Args};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::{Request, Uri, header};
+use hyper_util::rt::TokioIo;
+use picaflor::Receipt;
+use serde_json::{Value, json};
+
+use super::{Failure, Format};
+use crate::{
+    human, key,
+    open::{self, Found, Memory},
+    output::Output,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  A store that nobody is using:
+      picaflor stats picaflor.store
+
+  A running server, whose store is locked; in the folder where it was started, or with its token file named:
+      picaflor stats --admin http://127.0.0.1:3129
+      picaflor stats --admin http://127.0.0.1:3129 --token-file /srv/picaflor.store.token
+
+  In a script:
+      picaflor stats --admin http://127.0.0.1:3129 --format json | jq .proxy.hit_ratio
+      picaflor stats --format json picaflor.store | jq .store.objects
+
+JSON is one object for each store, or the server's own /stats. Counts of what was done are a server's: a store that was \
+just opened has done nothing.";
+
+/// Says what a store holds, or what a running server holds and did
+#[derive(Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["store", "admin"]))]
+#[command(after_long_help = EXAMPLES, after_help = "`picaflor stats --help` has examples.")]
+pub(crate) struct Stats {
+    /// Stores: files or raw block devices; those of one store are put together
+    store: Vec<PathBuf>,
+    /// Ask a running server at the address of its admin listener
+    #[arg(long, value_name = "http://IP:PORT")]
+    admin: Option<Uri>,
+    /// File with the server's admin token
+    #[arg(long, value_name = "FILE", default_value = "picaflor.store.token", requires = "admin")]
+    token_file: PathBuf,
+    /// The server's admin token itself; wins over the file
+    #[arg(long, value_name = "TOKEN", env = "PICAFLOR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
+    format: Format,
+    #[command(flatten)]
+    memory: Memory,
+}
+
+/// Longest that a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most bytes of an answer that we take.
+const ANSWER_MAX: usize = 16 << 20;
+
+impl Stats {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mut out = Output::new();
+        if let Some(admin) = &self.admin {
+            let stats = self.ask(admin)?;
+            match self.format {
+                Format::Json => out.json(&stats)?,
+                Format::Text => out.bytes(of_server(admin, &stats).as_bytes())?,
+            }
+            return out.flush();
+        }
+        for found in open::find(&self.store)? {
+            let store = open::read(&found, &self.memory)?;
+            let (stats, receipt) = (value(&store.stats())?, value(store.receipt())?);
+            match self.format {
+                Format::Json => out.json(&json!({"places": found.places, "store": stats, "receipt": receipt}))?,
+                Format::Text => out.bytes(of_store(&found, &stats, store.receipt()).as_bytes())?,
+            }
+        }
+        out.flush()
+    }
+
+    fn token(&self) -> Result<String, Failure> {
+        if let Some(token) = &self.token {
+            return Ok(token.clone());
+        }
+        let path = &self.token_file;
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            let mend = "name the server's with --token-file; `picaflor serve` prints where it is";
+            Failure::Failed(format!("reading the token file {}: {e}; {mend}", path.display()))
+        })?;
+        Ok(text.trim().to_owned())
+    }
+
+    fn ask(&self, admin: &Uri) -> Result<Value, Failure> {
+        let (Some("http"), Some(authority)) = (admin.scheme_str(), admin.authority()) else {
+            return Err(Failure::Usage(format!("--admin {admin}: expected http://IP:PORT")));
+        };
+        let address = match authority.port_u16() {
+            Some(_) => authority.to_string(),
+            None => format!("{authority}:80"),
+        };
+        let token = self.token()?;
+        let fail = |why: String| Failure::Failed(format!("asking {admin}: {why}"));
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| fail(e.to_string()))?;
+        let asked = runtime.block_on(async { tokio::time::timeout(PATIENCE, fetch(&address, &token)).await });
+        match asked {
+            Err(_) => Err(fail(format!("no answer for {} s", PATIENCE.as_secs()))),
+            Ok(Err(why)) => Err(fail(why)),
+            Ok(Ok((200, body))) => serde_json::from_slice(&body)
+                .map_err(|e| fail(format!("the answer is not JSON ({e}); is this the address of the admin listener?"))),
+            Ok(Ok((401, _))) if self.token.is_some() => Err(fail("it refused the token that was given".into())),
+            Ok(Ok((401, _))) => Err(fail(format!("it refused the token of {}", Path::display(&self.token_file)))),
+            Ok(Ok((status, _))) => Err(fail(format!("status {status}; is this the address of the admin listener?"))),
+        }
+    }
+}
+
+/// Asks for `/stats`; gives status and body.
+async fn fetch(address: &str, token: &str) -> Result<(u16, Vec<u8>), String> {
+    let stream = tokio::net::TcpStream::connect(address)
+        .await
+        .map_err(|e| format!("{e}; is `picaflor serve` running, and is this its admin address?"))?;
+    let text = |e: hyper::Error| e.to_string();
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(text)?;
+    tokio::spawn(connection);
+    let request = Request::get("/stats")
+        .header(header::HOST, address)
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .body(Empty::<bytes::Bytes>::new())
+        .map_err(|e| e.to_string())?;
+    let answer = sender.send_request(request).await.map_err(text)?;
+    let status = answer.status().as_u16();
+    let body = Limited::new(answer.into_body(), ANSWER_MAX).collect().await.map_err(|e| e.to_string())?;
+    Ok((status, body.to_bytes().to_vec()))
+}
+
+fn value(of: &impl serde::Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(of).map_err(|e| Failure::Failed(format!("writing JSON: {e}")))
+}
+
+type Rows = Vec<(String, String)>;
+
+fn number(value: &Value, at: &str) -> u64 {
+    value.pointer(at).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn of_store(found: &Found, stats: &Value, receipt: &Receipt) -> String {
+    let first = &found.places[0];
+    let mode = match first.mode {
+        picaflor::Mode::Cache => "cache: makes room by dropping what was not used",
+        picaflor::Mode::Store => "store: drops nothing by itself",
+    };
+    let openings = human::counted(first.openings, "time", "times");
+    let mut rows: Rows = vec![
+        ("mode".into(), mode.into()),
+        ("made with".into(), format!("clusters of {}, format {}", human::size(first.cluster.into()), first.version)),
+        ("opened".into(), format!("{openings} for writing")),
+    ];
+    rows.extend(held(stats));
+    rows.push((
+        "receipt".into(),
+        format!("{} entries ready in {:.3} s", human::count(receipt.objects), receipt.seconds),
+    ));
+    rows.extend(receipt.volumes.iter().map(|volume| (String::new(), key::harmless(&volume.to_string()))));
+    format!("{}\n{}", found.name(), human::table(&rows))
+}
+
+/// What the store holds.
+fn held(stats: &Value) -> Rows {
+    let size = |value: &Value, at: &str| human::size(number(value, at));
+    let index = size(stats, "/index_bytes");
+    let mut rows: Rows = vec![
+        ("capacity".into(), size(stats, "/capacity")),
+        (
+            "entries".into(),
+            format!("{} (of a large object one a piece), index {index}", human::count(number(stats, "/objects"))),
+        ),
+    ];
+    for volume in stats.get("volumes").and_then(Value::as_array).into_iter().flatten() {
+        let of = |name: &str| volume.get(name).and_then(Value::as_str).map(key::harmless).unwrap_or_default();
+        let (free, all) = (number(volume, "/clusters_free"), number(volume, "/clusters"));
+        let clusters =
+            format!("{} of {} clusters free ({})", human::count(free), human::count(all), human::share(free, all));
+        let (journal, ring) = (number(volume, "/journal_pages/0"), number(volume, "/journal_pages/1"));
+        let live = size(volume, "/live_bytes");
+        rows.push(("place".into(), format!("{}, {}", of("place"), of("backend"))));
+        rows.push(("".into(), format!("{live} live, {clusters}, journal {journal} of {ring} pages")));
+        if let Some(why) = volume.get("failed").and_then(Value::as_str) {
+            rows.push(("FAILED".into(), format!("it takes no more writes: {}", key::harmless(why))));
+        }
+    }
+    rows
+}
+
+fn of_server(admin: &Uri, stats: &Value) -> String {
+    let none = Value::Null;
+    let part = |name: &str| stats.get(name).unwrap_or(&none);
+    let (proxy, store) = (part("proxy"), part("store"));
+    let version = part("version").as_str().map(key::harmless).unwrap_or_default();
+    let up = human::span(number(stats, "/uptime_seconds"));
+    let mut text = format!("{admin}: picaflor {version}, up {up}\n\nproxy\n{}", human::table(&of_proxy(proxy)));
+    let mut rows = held(store);
+    let (used, limit) = (number(store, "/memory_used"), number(store, "/memory_limit"));
+    rows.push(("memory".into(), format!("{} of {}", human::size(used), human::size(limit))));
+    text += &format!("\nstore\n{}", human::table(&rows));
+    for (title, name) in [("since it was opened", "counts"), ("misses", "misses"), ("refused puts", "refusals")] {
+        let rows = nonzero(store.get(name).unwrap_or(&none));
+        if !rows.is_empty() {
+            text += &format!("\n{title}\n{}", human::table(&rows));
+        }
+    }
+    text
+}
+
+fn of_proxy(proxy: &Value) -> Rows {
+    let empty = Value::Null;
+    let outcomes = nonzero(proxy.get("requests").unwrap_or(&empty));
+    let all: u64 =
+        proxy.get("requests").and_then(Value::as_object).into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
+    let ratio = proxy.get("hit_ratio").and_then(Value::as_f64).unwrap_or(0.0) * 100.0;
+    let mut rows: Rows = vec![("requests".into(), human::count(all)), ("hit ratio".into(), format!("{ratio:.1}%"))];
+    rows.extend(outcomes.into_iter().map(|(name, n)| (format!("  {name}"), n)));
+    let groups = [
+        ("not stored", "not_stored"),
+        ("passed by", "bypasses"),
+        ("denied", "denied"),
+        ("origin failed", "origin_failures"),
+    ];
+    for (title, name) in groups {
+        for (reason, n) in nonzero(proxy.get(name).unwrap_or(&empty)) {
+            rows.push((format!("{title}: {reason}"), n));
+        }
+    }
+    let open = number(proxy, "/connections").saturating_sub(number(proxy, "/connections_closed"));
+    rows.push(("connections open".into(), human::count(open)));
+    rows.extend(nonzero(proxy));
+    rows
+}
+
+/// The counters of an object that are not zero, in words; those of bytes as sizes.
+fn nonzero(counts: &Value) -> Rows {
+    let numbers = counts.as_object().into_iter().flatten().filter_map(|(name, n)| Some((name, n.as_u64()?)));
+    let row = |(name, n): (&String, u64)| {
+        let is_bytes = name.ends_with("bytes") || matches!(name.as_str(), "device_written" | "device_read");
+        (name.replace('_', " "), if is_bytes { human::size(n) } else { human::count(n) })
+    };
+    numbers.filter(|(_, n)| *n > 0).map(row).collect()
+}

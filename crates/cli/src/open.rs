@@ -1,0 +1,197 @@
+//! From paths to an open store: which places belong together, how the store was made, and how much memory to open it
+//! with. A store is always opened in the mode that it was made in.
+
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use picaflor::{About, Daemons, Error, Inspection, Options, Place, Store, inspect};
+use picaflor_proxy::config::Size;
+
+use crate::{commands::Failure, output};
+
+/// Memory that a tool takes beside the index.
+const MEMORY: u64 = 64 << 20;
+
+/// For the commands that take several paths.
+#[derive(Args)]
+pub(crate) struct Memory {
+    /// Most memory to use [default: 64MiB and, for the index, 1/256 of the store's capacity]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+}
+
+/// For the commands about one store and its keys.
+#[derive(Args)]
+pub(crate) struct OneStore {
+    /// The store: a file or a raw block device
+    store: PathBuf,
+    /// Another device of the same store, repeatable
+    #[arg(long, value_name = "PATH")]
+    place: Vec<PathBuf>,
+    #[command(flatten)]
+    memory: Memory,
+}
+
+impl OneStore {
+    /// What to call it in messages.
+    pub(crate) fn name(&self) -> String {
+        self.store.display().to_string()
+    }
+
+    fn paths(&self) -> Vec<PathBuf> {
+        [&self.store].into_iter().chain(&self.place).cloned().collect()
+    }
+
+    /// Opens it for reading.
+    pub(crate) fn read(&self) -> Result<Store, Failure> {
+        read(&one(&self.paths())?, &self.memory)
+    }
+
+    /// Opens it for writing.
+    pub(crate) fn write(&self) -> Result<Store, Failure> {
+        open(&one(&self.paths())?, &self.memory, false)
+    }
+
+    /// Opens it for writing as `new` says, if there is none yet; also says how it was made before.
+    pub(crate) fn write_or_create(&self, new: Options) -> Result<(Store, Option<Found>), Failure> {
+        let paths = self.paths();
+        let blank = |path: &PathBuf| match inspect(path) {
+            Ok(Inspection::Blank) => Ok(true),
+            Ok(_) => Ok(false),
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(true),
+            Err(e) => Err(failure(path, e)),
+        };
+        // Some blank and some not is for the engine to refuse, with its reasons.
+        if !paths.iter().map(blank).collect::<Result<Vec<_>, _>>()?.contains(&true) {
+            let found = one(&paths)?;
+            return Ok((open(&found, &self.memory, false)?, Some(found)));
+        }
+        let capacity = if new.capacity == 0 { 1 << 30 } else { new.capacity };
+        let memory = self.memory.for_capacity(capacity);
+        let options = new.memory(memory).with(|o| o.places = paths.iter().cloned().map(Place::Path).collect());
+        let wait = output::waiting(format!("making {}", self.name()));
+        let made = Store::open(options).map_err(|e| failure(&self.store, e));
+        wait.finish_and_clear();
+        Ok((made?, None))
+    }
+}
+
+impl Memory {
+    fn for_capacity(&self, capacity: u64) -> u64 {
+        self.memory.map_or(MEMORY + capacity / 256, |size| size.0)
+    }
+}
+
+/// A store with all its places, not yet open.
+pub(crate) struct Found {
+    /// In the order of the command line; never empty.
+    pub(crate) places: Vec<About>,
+    /// Their paths, which need not be text.
+    paths: Vec<PathBuf>,
+}
+
+impl Found {
+    /// The places' paths.
+    pub(crate) fn name(&self) -> String {
+        self.places.iter().map(|about| about.place.as_str()).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// Device bytes over all places.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.places.iter().map(|about| about.capacity).sum()
+    }
+}
+
+/// Looks at the places and puts those of one store together.
+pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+    let mut all: Vec<Found> = Vec::new();
+    for path in paths {
+        let about = look(path)?;
+        match all.iter_mut().find(|found| found.places[0].store == about.store) {
+            Some(found) if found.places.iter().any(|known| known.number == about.number) => {
+                return Err(Failure::Usage(format!("{} is given twice, or is a copy of another", path.display())));
+            }
+            Some(found) => {
+                found.places.push(about);
+                found.paths.push(path.clone());
+            }
+            None => all.push(Found { places: vec![about], paths: vec![path.clone()] }),
+        }
+    }
+    for Found { places, .. } in &all {
+        let (first, of) = (&places[0], places[0].number.1);
+        if places.len() != of as usize {
+            let (place, number) = (&first.place, first.number.0 + 1);
+            return Err(Failure::Usage(format!("{place} is place {number} of the {of} of its store; give them all")));
+        }
+    }
+    Ok(all)
+}
+
+/// As [`find`], when all the places have to be of one store.
+pub(crate) fn one(paths: &[PathBuf]) -> Result<Found, Failure> {
+    let mut all = find(paths)?;
+    match (all.pop(), all.pop()) {
+        (Some(found), None) => Ok(found),
+        (last, before) => {
+            let names: Vec<_> = before.iter().chain(&last).map(Found::name).collect();
+            Err(Failure::Usage(format!("{} are different stores; name one", names.join(" and "))))
+        }
+    }
+}
+
+/// Opens a store for reading: not a byte of it is written.
+pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
+    open(found, memory, true)
+}
+
+fn open(found: &Found, memory: &Memory, read_only: bool) -> Result<Store, Failure> {
+    let first = &found.places[0];
+    let options =
+        Options::new(&found.paths[0]).mode(first.mode).memory(memory.for_capacity(found.capacity())).with(|o| {
+            o.places = found.paths.iter().cloned().map(Place::Path).collect();
+            o.cluster = first.cluster;
+            o.read_only = read_only;
+            // A reader needs nobody who tidies up behind its back.
+            o.daemons = if read_only { Daemons::Manual } else { Daemons::Threads };
+        });
+    let wait = output::waiting(format!("opening {}", found.name()));
+    let opened = Store::open(options);
+    wait.finish_and_clear();
+    opened.map_err(|e| failure(&found.paths[0], e))
+}
+
+fn look(path: &Path) -> Result<About, Failure> {
+    let name = path.display();
+    match inspect(path) {
+        Ok(Inspection::Store(about)) => Ok(about),
+        Ok(Inspection::Blank) => {
+            let mend = "`picaflor put --create` or `picaflor serve` makes one";
+            Err(Failure::Failed(format!("{name} is blank: there is no store in it yet; {mend}")))
+        }
+        Ok(Inspection::Foreign) => Err(Failure::Failed(format!(
+            "{name} is not a picaflor store: it holds something else, or its beginning was overwritten"
+        ))),
+        Err(e) => Err(failure(path, e)),
+    }
+}
+
+/// Says what a user can do about the errors of opening.
+fn failure(path: &Path, e: Error) -> Failure {
+    let name = path.display();
+    let Error::Io { source, .. } = &e else { return e.into() };
+    Failure::Failed(match source.kind() {
+        ErrorKind::NotFound => {
+            format!("{name}: no such file; `picaflor put --create` or `picaflor serve` makes a store")
+        }
+        ErrorKind::ResourceBusy => format!(
+            "{name} is in use by another process (it is locked); if that is `picaflor serve`, stop it first, or ask it: \
+             `picaflor stats --admin http://127.0.0.1:3129`"
+        ),
+        ErrorKind::PermissionDenied => format!("{name}: permission denied; run as its owner"),
+        _ => e.to_string(),
+    })
+}
