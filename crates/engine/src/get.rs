@@ -284,6 +284,7 @@ impl Store {
         let why = match Header::verify(frame) {
             Ok(header) if query.accepts(&header, header.key(frame)) => {
                 add(&self.shared().counters.hits_device, 1);
+                volume.learn_class(plan.grain, &header);
                 if plan.extent == Extent::Cluster {
                     volume.adopt(plan.grain, &bytes);
                 }
@@ -421,6 +422,14 @@ impl Plan {
 }
 
 impl Volume {
+    /// What the objects of a cluster have in common is forgotten at closing; the first that is read tells it.
+    fn learn_class(&self, grain: u64, header: &Header) {
+        let known = self.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
+        if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
+            class.store(self.placer.class(header.group, header.server).short(), Relaxed);
+        }
+    }
+
     /// Whether an index entry at this grain can belong to this frame.
     fn is_entry_of(&self, word: Word, grain: u64, header: &Header, frame: &[u8]) -> bool {
         let hash = self.hasher.frame(header.kind, header.key(frame)).short();

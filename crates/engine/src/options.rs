@@ -91,7 +91,8 @@ pub struct Options {
     /// Hard cap of device bytes, divided evenly among the places; 0 takes each existing file's or
     /// device's own size. Default 1 GiB for a new file.
     pub capacity: u64,
-    /// Hard cap of memory in bytes: index, buffers and memory tier together. Default 256 MiB.
+    /// Hard cap of memory in bytes: index, buffers and memory tier together, at every moment. An object that has
+    /// left the tier while a handle is held counts as the holder's, for nothing here could free it. Default 256 MiB.
     pub memory: u64,
     /// Default [`Mode::Cache`].
     pub mode: Mode,

@@ -24,6 +24,8 @@ pub(crate) struct Index {
     segments: Box<[RwLock<Segment>]>,
     bits: u32,
     objects: AtomicU64,
+    /// Objects when a segment last grew.
+    grown_at: AtomicU64,
     /// Bytes of the segments.
     own_bytes: AtomicU64,
     /// Bytes of the indexes of all volumes of the store.
@@ -45,10 +47,11 @@ pub(crate) enum Entered {
 pub(crate) type Candidates = smallvec::SmallVec<[Word; 4]>;
 
 impl Index {
-    /// log2 of the number of segments for a device of this size: about 4,096 objects of 2 KiB in each. A
-    /// segment is never smaller than 8 KiB: all together take at most an eighth of the memory.
+    /// log2 of the number of segments for a device of this size: one to two thousand objects of 8 KiB in each. A
+    /// segment is never smaller than 8 KiB, and all together take at most a quarter of the memory; with more than
+    /// five thousand entries it fills less well.
     pub(crate) fn segment_bits(capacity: u64, memory: u64) -> u32 {
-        (capacity >> 23).min(memory >> 17).clamp(4, 1 << 20).next_power_of_two().trailing_zeros()
+        (capacity >> 24).min(memory >> 16).clamp(4, 1 << 20).next_power_of_two().trailing_zeros()
     }
 
     /// Bytes of an index with at least one object in each segment.
@@ -60,7 +63,14 @@ impl Index {
     pub(crate) fn new(bits: u32, bytes: Arc<AtomicU64>) -> Self {
         let segments = (0..1usize << bits).map(|_| RwLock::new(Segment::default())).collect::<Box<[_]>>();
         bytes.fetch_add(size_of_val(&*segments) as u64, Relaxed);
-        Self { segments, bits, objects: AtomicU64::new(0), own_bytes: AtomicU64::new(0), bytes }
+        Self {
+            segments,
+            bits,
+            objects: AtomicU64::new(0),
+            grown_at: AtomicU64::new(0),
+            own_bytes: AtomicU64::new(0),
+            bytes,
+        }
     }
 
     fn spot(&self, hash: u64) -> (&RwLock<Segment>, u32) {
@@ -142,13 +152,17 @@ impl Index {
     }
 
     fn grew(&self, bytes: usize) {
+        if bytes == 0 {
+            return;
+        }
+        self.grown_at.store(self.objects(), Relaxed);
         self.bytes.fetch_add(bytes as u64, Relaxed);
         self.own_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Whether more entries mean more memory. After many have left, those that come find room.
+    /// Whether more entries mean more memory. After a tenth has left, those that come find room.
     pub(crate) fn is_loaded(&self) -> bool {
-        self.objects() * 10 > self.own_bytes.load(Relaxed)
+        self.objects() * 10 >= self.grown_at.load(Relaxed) * 9
     }
 
     /// Bytes of an image of all segments.

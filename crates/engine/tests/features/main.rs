@@ -6,5 +6,8 @@ mod counts;
 mod fetch;
 mod groups;
 mod limits;
+mod memory;
+mod placement;
 mod streams;
+mod threads;
 mod volumes;
