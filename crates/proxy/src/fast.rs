@@ -2,9 +2,9 @@
 //!
 //! hyper reads and writes through a [`FastIo`]. When hyper is between two requests and the next head is complete in
 //! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store is answered right
-//! here, with one vectored write of stored head, three fields, and the body where it lies; from memory at once, from the
-//! device after one read. hyper never sees it. Everything else is handed to hyper, one request at a time, byte by byte
-//! as it came.
+//! here, with one vectored write of stored head, three fields, and the body where it lies; from memory at once, from
+//! the device after one read. hyper never sees it. Everything else is handed to hyper, one request at a time, byte by
+//! byte as it came.
 //!
 //! Invariants:
 //! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper.
