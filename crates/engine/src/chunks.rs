@@ -104,7 +104,8 @@ impl Rest {
         self.range.end = self.range.start;
         self.store.shared().counters.missed(Miss::ChunkMissing);
         let key = self.manifest_frame.key();
-        if let Ok(true) = self.store.delete(key) {
+        // This version only: the chunks of an object that was put again meanwhile are gone, and it is not.
+        if let Ok(true) = self.store.delete_version(key, self.manifest_frame.header.generation) {
             self.store.shared().note_departure(key, Departure::Evicted);
         }
         Err(Error::Damaged {

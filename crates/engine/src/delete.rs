@@ -78,6 +78,26 @@ impl Store {
         Ok(found)
     }
 
+    /// Deletes an object if it is this version still. Returns whether it was.
+    pub(crate) fn delete_version(&self, key: &[u8], generation: u64) -> Result<bool> {
+        if self.shared().options.read_only {
+            return Ok(false);
+        }
+        let hash = self.hasher().key(key);
+        let _stripe = self.lock_key(hash);
+        for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
+            let own = self.verified(volume, hash, key, Kind::Whole)?;
+            let Some(own) = own.filter(|own| own.generation == generation) else { continue };
+            if volume.drop_entry(hash.short(), own.word) {
+                volume.record(Record::Delete { hash: hash.0, generation });
+                volume.due_within(self.shared().options.delete_time);
+                own.manifest.into_iter().for_each(|manifest| self.drop_chunks(hash, manifest));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
     /// the same place it loses an object, as by eviction: one put in ten thousand does; and it drops the others
     /// that recovery may have found there, for one of them may be an older version of this key. A store makes

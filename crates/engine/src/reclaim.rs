@@ -222,9 +222,9 @@ impl Volume {
         let is_owner = |volume: &Self, word: Word| match word.location() {
             Location::Buffered { slot, offset } => {
                 let frame = volume.buffers.read(slot, offset as usize * GRAIN, key.parent as u64, |_, _| true);
-                frame.is_some_and(|frame| owns(&frame.header, frame.bytes()))
+                frame.is_none_or(|frame| owns(&frame.header, frame.bytes()))
             }
-            // What cannot be read now may be an owner.
+            // What cannot be read now, or has just moved, may be an owner.
             Location::OnDisk { grain } => {
                 volume.read_frame(grain, word.grains()).map_or(true, |(header, frame)| owns(&header, &frame))
             }

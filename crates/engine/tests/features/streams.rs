@@ -222,3 +222,20 @@ fn a_task_writes_a_stream_with_and_without_threads() {
         assert!(read(&store, b"a").unwrap() == whole);
     }
 }
+
+#[test]
+fn who_reads_an_old_version_does_not_delete_the_new_one() {
+    for mode in [Mode::Cache, Mode::Store] {
+        let (_, options) = counted(32 * MIB);
+        let store = Store::open(options.mode(mode)).unwrap();
+        for new in [100, 700_000] {
+            store.put(b"a", &body(1, 600_000), &bypass()).unwrap();
+            let old = store.get(b"a").unwrap().unwrap();
+            store.put(b"a", &body(2, new), &bypass()).unwrap();
+            // In a store the old version's chunks left with it; in a cache they may still be there.
+            let read_old: Result<Vec<_>, _> = old.chunks(0..600_000).collect();
+            assert!(mode == Mode::Cache || matches!(read_old, Err(Error::Damaged { .. })));
+            assert!(read(&store, b"a").unwrap() == body(2, new));
+        }
+    }
+}

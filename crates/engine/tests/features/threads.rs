@@ -88,7 +88,10 @@ impl Run {
         let found = found.and_then(|object| object.bytes().ok()).map(|bytes| check(owner, i, &bytes));
         match (found, self.mode) {
             (Some(found), _) => assert_eq!(found, version, "{owner} {i}"),
-            (None, Mode::Store) => assert_eq!(version, 0, "{owner} {i} is lost"),
+            (None, Mode::Store) => {
+                let again = self.store.get(&key(owner, i)).map(|found| found.is_some());
+                assert_eq!(version, 0, "{owner} {i} is lost; there now: {again:?}; {:?}", self.store.stats());
+            }
             (None, Mode::Cache) => {}
         }
     }
@@ -135,6 +138,8 @@ fn hammer(mode: Mode, durability: Durability, time: Duration) {
         "{mode:?} {durability:?}: {} puts, {} reclaimed, {} checkpoints, {} syncs",
         counts.puts, counts.reclaimed_clusters, counts.checkpoints, counts.device_syncs
     );
+    // Nothing on this device is damaged: an entry that leads nowhere is a defect.
+    assert_eq!((counts.damaged, run.store.stats().misses["key mismatch"]), (0, 0), "{:?}", run.store.stats());
     let Run { store, .. } = run;
     store.close().unwrap();
     let store = Store::open(options.with(|options| options.read_only = true)).unwrap();
