@@ -1,9 +1,10 @@
 //! The socket under hyper, and the fast path in it.
 //!
 //! hyper reads and writes through a [`FastIo`]. When hyper is between two requests and the next head is complete in
-//! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store's memory is
-//! answered right here, with one vectored write of stored head, three fields, and the body where it lies. hyper never
-//! sees it. Everything else is handed to hyper, one request at a time, byte by byte as it came.
+//! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store is answered right
+//! here, with one vectored write of stored head, three fields, and the body where it lies; from memory at once, from
+//! the device after one read. hyper never sees it. Everything else is handed to hyper, one request at a time, byte by
+//! byte as it came.
 //!
 //! Invariants:
 //! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper.
@@ -16,6 +17,9 @@
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 
 use picaflor::{Object, TryGet};
+mod hit;
+mod seen;
+
 use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
@@ -31,6 +35,10 @@ use tokio::{
     net::TcpStream,
 };
 
+use self::{
+    hit::FastHit,
+    seen::{NotPlain, Seen},
+};
 use crate::{
     conn::{Conn, Phase},
     head::{Head, Stored, decode},
@@ -63,6 +71,8 @@ enum Step {
     Answered(usize),
     /// The head is not complete.
     Partial,
+    /// Perhaps the device has the answer.
+    Reading,
     /// That many bytes, those to come included, are one request for hyper.
     ForHyper(u64),
     /// hyper is to have everything from here on.
@@ -92,6 +102,21 @@ impl Out {
     }
 }
 
+/// A read of the device for the head at `start`.
+struct Reading {
+    object: Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>,
+    /// Length of the head.
+    len: usize,
+    head_only: bool,
+}
+
+/// What the store's memory says.
+enum Found {
+    Hit(FastHit),
+    OnDevice,
+    Nothing,
+}
+
 /// See the head of this file.
 pub(crate) struct FastIo {
     io: TcpStream,
@@ -105,6 +130,7 @@ pub(crate) struct FastIo {
     eof: bool,
     out: Out,
     key: Vec<u8>,
+    reading: Option<Reading>,
 }
 
 impl FastIo {
@@ -121,6 +147,7 @@ impl FastIo {
             eof: false,
             out: Out::default(),
             key: Vec::with_capacity(256),
+            reading: None,
         }
     }
 
@@ -132,6 +159,9 @@ impl FastIo {
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
+            if self.buffer.len() > BUFFER {
+                self.buffer = vec![0; BUFFER];
+            }
         } else if self.end == self.buffer.len() {
             if self.start > 0 {
                 self.buffer.copy_within(self.start..self.end, 0);
@@ -199,22 +229,57 @@ impl FastIo {
         if method == "CONNECT" {
             return Step::ForHyperForGood;
         }
-        if seen.plain
-            && (get || head)
-            && let Some(host) = seen.host
-            && let Some(hit) = self.find(path, host, request.headers)
-        {
-            self.answer(&hit, head);
-            if self.worker.proxy.log.on() {
-                self.log(&hit, method, path, host, request.headers);
+        let for_hyper = Step::ForHyper(len as u64 + seen.content_length);
+        let Some(host) = seen.host.filter(|_| seen.plain && (get || head)) else { return for_hyper };
+        match self.find(path, host, request.headers) {
+            Found::Hit(hit) => {
+                self.answer(&hit, head, Outcome::HitFast, &bytes[..len]);
+                Step::Answered(len)
             }
-            return Step::Answered(len);
+            Found::OnDevice => {
+                let object = Box::pin(self.worker.proxy.store.get_async(&self.key));
+                self.reading = Some(Reading { object, len, head_only: head });
+                Step::Reading
+            }
+            Found::Nothing => for_hyper,
         }
-        Step::ForHyper(len as u64 + seen.content_length)
     }
 
     /// What is in memory, fresh, and all there.
-    fn find(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Option<FastHit> {
+    fn find(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Found {
+        if self.make_key(target, host).is_none() {
+            return Found::Nothing;
+        }
+        let (store, now) = (&self.worker.proxy.store, self.worker.clock.millis());
+        let object = match store.try_get(&self.key) {
+            TryGet::Hit(object) => object,
+            TryGet::OnDevice => return Found::OnDevice,
+            TryGet::Absent(_) => return Found::Nothing,
+        };
+        let hit = match &*object.decoded(decode) {
+            Stored::Response(head) => FastHit::new(&object, head, now),
+            Stored::Unreadable => None,
+            Stored::Vary(index) => {
+                let value = |name: &String| {
+                    let lines = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+                    vary::selecting(name, lines.map(|field| field.value))
+                };
+                let values: Vec<_> = index.names.iter().map(value).collect();
+                let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
+                match store.try_get(&key::variant(&self.key, hash)) {
+                    TryGet::Hit(object) => match &*object.decoded(decode) {
+                        Stored::Response(head) => FastHit::new(&object, head, now),
+                        _ => None,
+                    },
+                    _ => None,
+                }
+            }
+        };
+        hit.map_or(Found::Nothing, Found::Hit)
+    }
+
+    /// The key of a request that may be answered here.
+    fn make_key(&mut self, target: &str, host: &[u8]) -> Option<()> {
         let proxy = &*self.worker.proxy;
         let (authority, path, absolute) = match target.as_bytes() {
             target @ [b'/', ..] => (host, target, false),
@@ -229,52 +294,46 @@ impl FastIo {
         let named = &self.key[at];
         if absolute {
             // For its own hosts a server accepts the absolute form; the slow path sorts that out.
-            if !self.conn.may_forward || !proxy.config.forward.enabled || proxy.origins.names(named) {
-                return None;
-            }
+            let allowed = self.conn.may_forward && proxy.config.forward.enabled;
+            (allowed && !proxy.origins.names(named)).then_some(())
         } else {
-            proxy.origins.of(named)?;
-        }
-        let now = self.worker.clock.millis();
-        let TryGet::Hit(object) = proxy.store.try_get(&self.key) else { return None };
-        match &*object.decoded(decode) {
-            Stored::Response(head) => FastHit::new(&object, head, now),
-            Stored::Unreadable => None,
-            Stored::Vary(index) => {
-                let value = |name: &String| {
-                    let lines = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
-                    vary::selecting(name, lines.map(|field| field.value))
-                };
-                let values: Vec<_> = index.names.iter().map(value).collect();
-                let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
-                let TryGet::Hit(object) = proxy.store.try_get(&key::variant(&self.key, hash)) else { return None };
-                match &*object.decoded(decode) {
-                    Stored::Response(head) => FastHit::new(&object, head, now),
-                    _ => None,
-                }
-            }
+            proxy.origins.of(named).map(|_| ())
         }
     }
 
+    /// Answers from what the device had, or leaves the request to hyper.
+    fn poll_reading(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(reading) = &mut self.reading else { return Poll::Ready(()) };
+        let object = ready!(reading.object.as_mut().poll(cx));
+        let (len, head_only) = (reading.len, reading.head_only);
+        self.reading = None;
+        let hit = object.ok().flatten().and_then(|object| match &*object.decoded(decode) {
+            Stored::Response(head) => FastHit::new(&object, head, self.worker.clock.millis()),
+            _ => None,
+        });
+        match hit {
+            Some(hit) => {
+                let buffer = std::mem::take(&mut self.buffer);
+                self.answer(&hit, head_only, Outcome::HitDevice, &buffer[self.start..self.start + len]);
+                self.buffer = buffer;
+                self.start += len;
+            }
+            None => self.hand_over(len as u64, Turn::Hyper),
+        }
+        Poll::Ready(())
+    }
+
     /// Queues the answer and writes what the socket takes at once.
-    fn answer(&mut self, hit: &FastHit, head_only: bool) {
+    fn answer(&mut self, hit: &FastHit, head_only: bool, outcome: Outcome, request: &[u8]) {
         let out = &mut self.out;
-        out.head.clear();
-        out.head.extend_from_slice(Head::wire(hit.object.metadata()));
-        out.head.extend_from_slice(b"content-length: ");
-        push_number(&mut out.head, hit.body.len() as u64);
-        out.head.extend_from_slice(b"\r\nage: ");
-        push_number(&mut out.head, hit.age / 1000);
-        out.head.extend_from_slice(b"\r\ncache-status: picaflor; hit; ttl=");
-        push_number(&mut out.head, hit.ttl / 1000);
-        out.head.extend_from_slice(b"\r\n\r\n");
+        hit.write_head(&mut out.head);
         out.body = if head_only { Bytes::new() } else { hit.body.clone() };
         out.at = 0;
         if let Ok(n) = self.io.try_write_vectored(&out.slices()) {
             out.at = n;
         }
         let counters = &self.worker.counters;
-        counters.outcomes.one(Outcome::HitFast);
+        counters.outcomes.one(outcome);
         counters.sent_bytes.add(out.len() as u64);
         if out.is_empty() {
             out.body = Bytes::new();
@@ -284,18 +343,23 @@ impl FastIo {
         } else {
             self.conn.enter(Phase::Sending, self.worker.clock.tick());
         }
+        if self.worker.proxy.log.on() {
+            self.log(hit, outcome, request);
+        }
     }
 
-    fn log(&self, hit: &FastHit, method: &str, path: &str, host: &[u8], fields: &[Header<'_>]) {
+    fn log(&self, hit: &FastHit, outcome: Outcome, bytes: &[u8]) {
+        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
+        let mut request = httparse::Request::new(&mut []);
+        if request.parse_with_uninit_headers(bytes, &mut fields).is_err() {
+            return;
+        }
+        let (method, path) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
         let field = |name: &str| {
-            let value = fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map_or(&b""[..], |f| f.value);
-            String::from_utf8_lossy(value).into_owned()
+            let found = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
+            String::from_utf8_lossy(found.map_or(&b""[..], |field| field.value)).into_owned()
         };
-        let url = if path.starts_with('/') {
-            format!("http://{}{path}", String::from_utf8_lossy(host))
-        } else {
-            path.to_owned()
-        };
+        let url = if path.starts_with('/') { format!("http://{}{path}", field("host")) } else { path.to_owned() };
         let stored = Head::fields(hit.object.metadata());
         let kind = stored.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         self.worker.log(&Line {
@@ -306,11 +370,11 @@ impl FastIo {
             target: path,
             url: &url,
             status: hit.status,
-            bytes: hit.body.len() as u64,
+            bytes: if method == "HEAD" { 0 } else { hit.body.len() as u64 },
             referer: &field("referer"),
             agent: &field("user-agent"),
             content_type: kind.unwrap_or_default(),
-            outcome: Outcome::HitFast,
+            outcome,
             detail: "",
         });
     }
@@ -335,6 +399,7 @@ impl FastIo {
                 self.conn.enter_once(Phase::Head, self.tick());
                 return false;
             }
+            Step::Reading => self.conn.enter(Phase::Busy, self.tick()),
             Step::ForHyper(n) => self.hand_over(n, Turn::Hyper),
             Step::ForHyperForGood => {
                 self.conn.leave_to_hyper();
@@ -361,99 +426,6 @@ impl FastIo {
     }
 }
 
-/// A response that can go out at once.
-struct FastHit {
-    object: Object,
-    body: Bytes,
-    status: u16,
-    age: u64,
-    ttl: u64,
-}
-
-impl FastHit {
-    fn new(object: &Object, head: &Head, now: u64) -> Option<Self> {
-        if now >= head.fast_until {
-            return None;
-        }
-        let body = object.body()?;
-        let age = head.policy.age(now);
-        let ttl = head.fast_until - now;
-        Some(Self { object: object.clone(), body, status: head.status.as_u16(), age, ttl })
-    }
-}
-
-/// What the fields say that matters here.
-struct Seen<'a> {
-    host: Option<&'a [u8]>,
-    content_length: u64,
-    /// No condition, range, directive, or body: the fast path may answer.
-    plain: bool,
-}
-
-/// The framing of the connection might change.
-struct NotPlain {
-    /// Two lengths, or a length and a coding. hyper would take the coding and forget the length; we refuse.
-    ambiguous: bool,
-}
-
-impl<'a> Seen<'a> {
-    #[inline]
-    fn of(fields: &[Header<'a>]) -> Result<Self, NotPlain> {
-        let mut seen = Self { host: None, content_length: 0, plain: true };
-        let (mut lengths, mut codings, mut special) = (0, 0, false);
-        for field in fields {
-            let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-            match field.name.len() {
-                4 if is("host") => {
-                    seen.plain &= seen.host.is_none();
-                    seen.host = Some(field.value);
-                }
-                5 if is("range") => seen.plain = false,
-                6 if is("expect") => special = true,
-                6 if is("pragma") => seen.plain = false,
-                7 if is("upgrade") => special = true,
-                8 if is("if-match") || is("if-range") => seen.plain = false,
-                10 if is("connection") => seen.plain &= field.value.eq_ignore_ascii_case(b"keep-alive"),
-                13 if is("cache-control") || is("if-none-match") => seen.plain = false,
-                14 if is("content-length") => {
-                    lengths += 1;
-                    seen.content_length = length(field.value).ok_or(NotPlain { ambiguous: false })?;
-                    seen.plain = false;
-                }
-                17 if is("transfer-encoding") => codings += 1,
-                17 if is("if-modified-since") => seen.plain = false,
-                19 if is("if-unmodified-since") => seen.plain = false,
-                _ => {}
-            }
-        }
-        if lengths + codings > 1 {
-            return Err(NotPlain { ambiguous: true });
-        }
-        if codings > 0 || special { Err(NotPlain { ambiguous: false }) } else { Ok(seen) }
-    }
-}
-
-/// Digits only, and not so large that adding a head's length could overflow.
-fn length(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?;
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    digits.then(|| text.parse().ok())?.filter(|n| *n < 1 << 62)
-}
-
-fn push_number(out: &mut Vec<u8>, mut n: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
 impl hyper::rt::Read for FastIo {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -465,6 +437,7 @@ impl hyper::rt::Read for FastIo {
             if !this.out.is_empty() {
                 ready!(this.poll_out(cx))?;
             }
+            ready!(this.poll_reading(cx));
             let unread = this.end - this.start;
             if unread > 0 && this.granted > 0 {
                 let n = unread.min(to.remaining()).min(usize::try_from(this.granted).unwrap_or(usize::MAX));
@@ -515,6 +488,8 @@ impl hyper::rt::Write for FastIo {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        // A stop finds hyper idle although an answer is being read.
+        ready!(this.poll_reading(cx));
         ready!(this.poll_out_if_any(cx))?;
         Pin::new(&mut this.io).poll_shutdown(cx)
     }

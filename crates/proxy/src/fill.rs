@@ -102,7 +102,7 @@ pub(crate) struct Fill {
     verdict: watch::Sender<Verdict>,
     over: watch::Sender<bool>,
     state: Mutex<State>,
-    buffered: Arc<AtomicU64>,
+    budget: Arc<Budget>,
     window: u64,
 }
 
@@ -115,12 +115,17 @@ pub(crate) struct Readers {
     pub(crate) dropped: usize,
 }
 
-/// When many fetches together hold this much, each keeps only a small window.
-const BUFFERED_MAX: u64 = 256 << 20;
+/// What each fetch keeps when all together hold more than their budget.
 const SMALL_WINDOW: u64 = 64 << 10;
 
+/// How much all fetches may hold, and how much they do.
+pub(crate) struct Budget {
+    max: u64,
+    used: AtomicU64,
+}
+
 impl Fill {
-    pub(crate) fn new(key: Vec<u8>, window: u64, buffered: Arc<AtomicU64>) -> Arc<Self> {
+    fn new(key: Vec<u8>, window: u64, budget: Arc<Budget>) -> Arc<Self> {
         let state = State {
             chunks: VecDeque::new(),
             base: 0,
@@ -131,7 +136,7 @@ impl Fill {
             filler: None,
         };
         let verdict = watch::Sender::new(Verdict::Waiting);
-        Arc::new(Self { key, verdict, over: watch::Sender::new(false), state: Mutex::new(state), buffered, window })
+        Arc::new(Self { key, verdict, over: watch::Sender::new(false), state: Mutex::new(state), budget, window })
     }
 
     /// Says what the head means; once, before the body.
@@ -188,7 +193,7 @@ impl Fill {
             let mut state = self.state.lock();
             let at = state.end;
             state.end += bytes.len() as u64;
-            self.buffered.fetch_add(bytes.len() as u64, Relaxed);
+            self.budget.used.fetch_add(bytes.len() as u64, Relaxed);
             state.chunks.push_back((at, bytes));
             state.wake_readers();
         }
@@ -207,7 +212,7 @@ impl Fill {
     }
 
     fn limit(&self) -> u64 {
-        if self.buffered.load(Relaxed) > BUFFERED_MAX { SMALL_WINDOW.min(self.window) } else { self.window }
+        if self.budget.used.load(Relaxed) > self.budget.max { SMALL_WINDOW.min(self.window) } else { self.window }
     }
 
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
@@ -222,7 +227,7 @@ impl Fill {
             }
             state.chunks.pop_front();
             state.base = next;
-            self.buffered.fetch_sub(len, Relaxed);
+            self.budget.used.fetch_sub(len, Relaxed);
         }
         state.filler = None;
         Poll::Ready(())
@@ -292,7 +297,7 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        self.buffered.fetch_sub(state.end - state.base, Relaxed);
+        self.budget.used.fetch_sub(state.end - state.base, Relaxed);
     }
 }
 
@@ -451,7 +456,7 @@ impl Drop for Reader {
 /// The fetches in progress, by key.
 pub(crate) struct Fills {
     shards: [Mutex<HashMap<Vec<u8>, Arc<Fill>>>; 16],
-    buffered: Arc<AtomicU64>,
+    budget: Arc<Budget>,
     window: u64,
 }
 
@@ -464,8 +469,10 @@ pub(crate) enum Role {
 }
 
 impl Fills {
-    pub(crate) fn new(window: u64) -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), buffered: Arc::default(), window }
+    /// Each keeps `window` bytes as long as all keep no more than `max`.
+    pub(crate) fn new(window: u64, max: u64) -> Self {
+        let budget = Arc::new(Budget { max, used: AtomicU64::new(0) });
+        Self { shards: std::array::from_fn(|_| Mutex::default()), budget, window }
     }
 
     fn shard(&self, url_key: &[u8]) -> &Mutex<HashMap<Vec<u8>, Arc<Fill>>> {
@@ -485,7 +492,7 @@ impl Fills {
 
     /// A fetch that nobody can join.
     pub(crate) fn alone(&self, key: &[u8]) -> Arc<Fill> {
-        Fill::new(key.to_vec(), self.window, self.buffered.clone())
+        Fill::new(key.to_vec(), self.window, self.budget.clone())
     }
 
     /// Ends joining of this fetch.
@@ -504,6 +511,6 @@ impl Fills {
 
     /// Bytes held by all fetches.
     pub(crate) fn buffered(&self) -> u64 {
-        self.buffered.load(Relaxed)
+        self.budget.used.load(Relaxed)
     }
 }

@@ -283,7 +283,7 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
         (directory, parts)
     });
     directory.groups.iter().for_each(|group| volume.shared.groups.restore(*group));
-    let Told { deletes, mut clusters, young } = told(volume, &pages, start);
+    let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start);
     for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
         clusters.entry(*id).or_insert(None);
     }
@@ -313,7 +313,7 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
     volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
     let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
-    let clean = clusters.is_empty() && receipt.deletes == 0;
+    let clean = clusters.is_empty() && !deleted;
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
 }
 
@@ -324,6 +324,8 @@ struct Told {
     clusters: scan::Clusters,
     /// Those that may have been written since the one before it.
     young: BTreeSet<u32>,
+    /// Whether something was deleted since the checkpoint.
+    deleted: bool,
 }
 
 /// Reads the records; `start` is the checkpoint's first page.
@@ -331,6 +333,7 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
     let mut deletes = scan::Deletes::new();
     let mut clusters = scan::Clusters::new();
     let mut young = BTreeSet::new();
+    let mut deleted = false;
     for (since, record) in pages.iter().flat_map(|page| page.records.iter().map(|record| (page.seq >= start, *record)))
     {
         match record {
@@ -343,6 +346,7 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
             // The earlier ones too: a slow buffer of this time may hold what was deleted before. Generations
             // keep them from taking more.
             Record::Delete { hash, generation } => {
+                deleted |= since;
                 let known = deletes.entry(hash).or_insert(generation);
                 *known = generation.max(*known);
             }
@@ -350,7 +354,7 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
             _ => {}
         }
     }
-    Told { deletes, clusters, young }
+    Told { deletes, clusters, young, deleted }
 }
 
 /// Nothing can be trusted: a cache starts empty, a store is refused.

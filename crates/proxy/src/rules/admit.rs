@@ -28,7 +28,7 @@ pub(crate) fn admit(exchange: &Exchange<'_>, config: &CacheConfig) -> Result<Pol
     if **method != Method::GET {
         return Err(NotStored::Method);
     }
-    if *status == StatusCode::PARTIAL_CONTENT || response.contains_key(header::CONTENT_RANGE) {
+    if *status == StatusCode::PARTIAL_CONTENT {
         return Err(NotStored::Partial);
     }
     if status.is_informational() || *status == StatusCode::NOT_MODIFIED {
