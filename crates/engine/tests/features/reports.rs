@@ -1,0 +1,59 @@
+//! What a store says of itself: listings and statistics.
+
+use std::collections::HashMap;
+
+use picaflor::{Mode, PutOptions, Store};
+
+use crate::common::{MIB, body, bypass, counted, key, plain};
+
+#[test]
+fn a_listing_has_every_object_once_and_says_how_far_it_is() {
+    let (_, options) = counted(32 * MIB);
+    let store = Store::open(options.mode(Mode::Store)).unwrap();
+    for i in 0..3000 {
+        store.put(&key(i), &body(i, 500 + i as usize), &PutOptions { group: i as u32 % 5, ..bypass() }).unwrap();
+    }
+    store.put(&key(3000), &body(1, 400_000), &plain()).unwrap();
+    for i in (0..3000).step_by(10) {
+        store.delete(&key(i)).unwrap();
+        store.put(&key(i + 1), &body(i, 50), &plain()).unwrap();
+    }
+    let mut keys = store.keys();
+    let (mut seen, mut before) = (HashMap::new(), (0, 0));
+    while let Some(entry) = keys.next() {
+        let now = keys.progress();
+        assert!(now.0 >= before.0 && now.0 <= now.1);
+        before = now;
+        assert!(seen.insert(entry.key.to_vec(), entry).is_none());
+    }
+    assert_eq!(keys.progress().0, before.1);
+    assert_eq!(seen.len(), 3001 - 300);
+    for i in 0..3000u64 {
+        let expected = match i % 10 {
+            0 => None,
+            1 => Some((50, 0)),
+            _ => Some((500 + i, i as u32 % 5)),
+        };
+        assert_eq!(seen.get(&key(i)).map(|entry| (entry.len, entry.group)), expected, "{i}");
+    }
+    assert_eq!(seen[&key(3000)].len, 400_000);
+    let listed = serde_json::to_value(&seen[&key(3000)]).unwrap();
+    assert_eq!(listed["key"], String::from_utf8(key(3000)).unwrap());
+}
+
+#[test]
+fn statistics_are_json() {
+    let (_, options) = counted(32 * MIB);
+    let store = Store::open(options).unwrap();
+    store.put(b"a", b"x", &plain()).unwrap();
+    store.get(b"a").unwrap();
+    store.get(b"b").unwrap();
+    let stats: serde_json::Value = serde_json::from_str(&serde_json::to_string(&store.stats()).unwrap()).unwrap();
+    assert_eq!(stats["counts"]["puts"], 1);
+    assert_eq!(stats["counts"]["gets"], 2);
+    assert_eq!(stats["misses"]["absent"], 1);
+    assert_eq!(stats["refusals"]["no clean space"], 0);
+    assert_eq!(stats["volumes"][0]["backend"], "memory");
+    assert_eq!(serde_json::to_value(store.receipt()).unwrap()["volumes"][0]["created"], true);
+    assert!(serde_json::to_value(store.check(|_, _| ())).unwrap()["damaged"].as_array().unwrap().is_empty());
+}
