@@ -267,6 +267,7 @@ impl Volume {
     pub(crate) fn fail(&self, doing: &str, error: io::Error) {
         self.commits.fail(Error::io(format!("{}: {doing}", self.place), error));
         self.writer.wake();
+        self.tell_others();
     }
 
     /// Returns when everything done before the call is durable.
@@ -276,10 +277,14 @@ impl Volume {
                 Turn::Durable => return Ok(()),
                 Turn::Lead(number) => {
                     let result = self.commit(number);
-                    if let Ok(()) = result {
+                    let failed = result.is_err();
+                    if !failed {
                         self.space.settle(number);
                     }
                     self.commits.complete(number, result);
+                    if failed {
+                        self.tell_others();
+                    }
                     self.writer.wake();
                 }
             }
@@ -324,10 +329,12 @@ impl Volume {
         self.writer.deadline.store(u64::MAX, Relaxed);
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
+        self.note_losses()?;
+        let begun = self.journal.lock().pending();
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
         // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.
-        let pages = self.journal.lock().take_pages(&self.shared.pool);
+        let pages = self.journal.lock().take_pages(begun, &self.shared.pool);
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
         let written = if writes.is_empty() { Ok(()) } else { self.write_all(writes) };
         self.pump(&turn, true);

@@ -3,9 +3,12 @@
 //! Lock order, outermost first: key stripe → writer's turn (`flush.rs`) → lane → slot →
 //! index segment → space, journal. Nobody waits for a device while holding a lane or anything below.
 
-use std::sync::{
-    Arc, OnceLock, Weak,
-    atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -19,7 +22,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Departure, Error, Options, Result,
+    Departure, Error, Mode, Options, Result,
     append::Lane,
     buffers::Buffers,
     checkpoint::Checkpointer,
@@ -288,6 +291,26 @@ impl Volume {
     /// Remembers a fact in the journal, durable with the next commit.
     pub(crate) fn record(&self, record: Record) {
         self.journal.lock().push(record);
+    }
+
+    /// Before a commit vouches for what the store did without a failed volume, its superblock says so: that volume
+    /// may be back at the next opening, and knows neither what was deleted since nor what was replaced.
+    pub(crate) fn note_losses(&self) -> Result<()> {
+        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
+        if volumes.len() < 2 || self.shared.options.mode == Mode::Store {
+            return Ok(());
+        }
+        let broken = volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.commits.is_broken());
+        let lost = broken.fold(0, |lost, volume| lost | 1 << volume.number);
+        let known = self.superblock.lock().lost;
+        if lost & !known == 0 { Ok(()) } else { self.write_superblock(|block| block.lost |= lost) }
+    }
+
+    /// This volume failed: the others commit soon, and with that note it.
+    pub(crate) fn tell_others(&self) {
+        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
+        let others = volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.number != self.number);
+        others.for_each(|volume| volume.due_within(Duration::ZERO));
     }
 
     /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.

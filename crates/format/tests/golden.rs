@@ -54,6 +54,7 @@ fn superblock() {
         mode: 1,
         current: Some(CheckpointRef { directory: 17, seq: 99, journal_start: 1234 }),
         previous: None,
+        lost: 0b101,
     };
     let mut bytes = vec![0xaa; BLOCK];
     block.encode(&mut bytes);

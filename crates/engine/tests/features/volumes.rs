@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use picaflor::{
     Durability, Error, Mode, Options, Place, PutOptions, Store,
-    device::{Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
 };
 
 use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
@@ -171,6 +171,50 @@ fn a_cache_goes_on_without_a_device_that_cannot_be_written() {
         assert!(read(&store, &key(600 + i)).is_none());
     }
     assert!(store.close().is_err());
+}
+
+#[test]
+fn a_device_that_failed_and_is_back_brings_no_old_version() {
+    let devices = devices(2);
+    let (store, first) = filled(&devices, Mode::Cache);
+    devices[0].add(Rule::rate(Fault::WriteError, 1.0));
+    (5000..5020).for_each(|i| store.put(&key(i), &body(i, 100), &plain()).unwrap());
+    assert!(store.flush().is_err());
+    for i in 0..300 {
+        store.delete(&key(i)).unwrap();
+        store.put(&key(300 + i), &body(i, 1000), &plain()).unwrap();
+        // Not the versions on the lost device, which these replaced.
+        store.delete(&key(300 + i)).unwrap();
+    }
+    store.flush().unwrap();
+    // As `kill -9` leaves it.
+    std::mem::forget(store);
+    devices[0].clear_rules();
+    let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
+    let receipt = store.receipt().to_string();
+    assert!(receipt.contains("failed while the others went on"), "{receipt}");
+    for i in 0..600 {
+        assert!(read(&store, &key(i)).is_none(), "{i} is back; on the lost device: {}", first[i as usize]);
+    }
+    store.put(b"new", b"body", &plain()).unwrap();
+    store.close().unwrap();
+    let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
+    assert!(!store.receipt().to_string().contains("failed"), "it is forgiven once it is empty");
+    assert_eq!(read(&store, b"new").unwrap(), b"body");
+}
+
+#[test]
+fn a_refused_opening_writes_to_no_volume() {
+    let devices = devices(2);
+    let (store, _) = filled(&devices, Mode::Store);
+    store.close().unwrap();
+    let counted: Vec<_> = devices.iter().map(|device| Arc::new(CountedDevice::new(device.clone()))).collect();
+    // The second volume's journal cannot be read: a store is refused.
+    devices[1].add(Rule::rate(Fault::ReadError, 1.0).within(8192..32 * MIB));
+    let places = counted.iter().map(|device| Place::Device(device.clone() as Arc<dyn Device>)).collect();
+    let options = by_hand(Arc::new(MemoryDevice::new(0))).with(|options| options.places = places).mode(Mode::Store);
+    assert!(Store::open(options).is_err());
+    assert!(counted.iter().all(|device| device.counts().writes == 0));
 }
 
 #[test]
