@@ -30,7 +30,7 @@ use crate::{
     eviction::{Budget, Eviction},
     flush::Writer,
     group::{Groups, Temper},
-    hash::Hasher,
+    hash::{Hasher, KeyHash},
     index::{Index, Location, Word},
     journal::Journal,
     memory::{Memory, Resident},
@@ -306,11 +306,26 @@ impl Volume {
         if lost & !known == 0 { Ok(()) } else { self.write_superblock(|block| block.lost |= lost) }
     }
 
+    /// The other volumes of this store.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Arc<Self>> {
+        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
+        volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.number != self.number)
+    }
+
     /// This volume failed: the others commit soon, and with that note it.
     pub(crate) fn tell_others(&self) {
-        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
-        let others = volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.number != self.number);
-        others.for_each(|volume| volume.due_within(Duration::ZERO));
+        self.others().for_each(|volume| volume.due_within(Duration::ZERO));
+    }
+
+    /// A version leaves this volume that was the newest of its key. Another volume, or its checkpoint, may know an
+    /// older one, which must not come up in its place.
+    pub(crate) fn forget_elsewhere(&self, hash: KeyHash, generation: u64) {
+        for other in self.others() {
+            for word in other.index.candidates(hash.short()) {
+                other.drop_entry(hash.short(), word);
+            }
+            other.record(Record::Delete { hash: hash.0, generation });
+        }
     }
 
     /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.

@@ -1,6 +1,12 @@
 //! Several devices as one: who lives where, in which order they may be given, and one of them failing.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
 
 use picaflor::{
     Durability, Error, Mode, Options, Place, PutOptions, Store,
@@ -201,6 +207,50 @@ fn a_device_that_failed_and_is_back_brings_no_old_version() {
     let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
     assert!(!store.receipt().to_string().contains("failed"), "it is forgiven once it is empty");
     assert_eq!(read(&store, b"new").unwrap(), b"body");
+}
+
+#[test]
+fn what_was_evicted_on_one_device_does_not_come_up_for_what_is_evicted_on_another() {
+    let devices = devices(2);
+    let gone = Arc::new(AtomicU32::new(0));
+    let left = gone.clone();
+    let mut options = places(&devices).mode(Mode::Cache);
+    options.eviction_listener = Some(Arc::new(move |key: &[u8], _| {
+        left.fetch_add(u32::from(key == b"page"), Relaxed);
+    }));
+    let store = Store::open(options).unwrap();
+    // A group for each device.
+    let mut groups = [0; 2];
+    for group in 1..=20 {
+        let before = in_use(&store);
+        let put = PutOptions { group, bypass_memory: true, ..PutOptions::default() };
+        (0..100).for_each(|i| store.put(&key(u64::from(group) * 1000 + i), &body(i, 3000), &put).unwrap());
+        store.step().unwrap();
+        let grown = usize::from(in_use(&store)[1] > before[1]);
+        groups[grown] = group;
+    }
+    let mut next = 100_000;
+    let mut evict = |group: u32| {
+        let put = PutOptions { group, bypass_memory: true, ..PutOptions::default() };
+        store.put(b"page", format!("version in {group}").as_bytes(), &put).unwrap();
+        let before = gone.load(Relaxed);
+        while gone.load(Relaxed) == before {
+            next += 1;
+            assert!(next < 200_000, "nothing is evicted");
+            store.put(&key(next), &body(next, 20_000), &put).unwrap();
+            store.step().unwrap();
+        }
+    };
+    groups.into_iter().for_each(&mut evict);
+    // Until no checkpoint of its device knows the second version.
+    let put = PutOptions { group: groups[1], bypass_memory: true, ..PutOptions::default() };
+    for i in 0..3000 {
+        store.put(&key(300_000 + i), &body(i, 20_000), &put).unwrap();
+        store.step().unwrap();
+    }
+    std::mem::forget(store);
+    let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
+    assert_eq!(read(&store, b"page"), None, "replaced by a version that was evicted later");
 }
 
 #[test]
