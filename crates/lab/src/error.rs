@@ -52,3 +52,11 @@ pub enum Error {
         why: String,
     },
 }
+
+impl Error {
+    /// An error of a file, to be given its cause.
+    pub(crate) fn file(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::File { what, path, source }
+    }
+}
