@@ -8,7 +8,12 @@
 //! Everything is a function of its seed: the same experiment gives the same bytes.
 #![forbid(unsafe_code)]
 
+pub mod draw;
 mod error;
+pub mod lru;
+pub mod method;
+pub mod stat;
+pub mod synth;
 pub mod trace;
 
 pub use error::{Error, Result};
