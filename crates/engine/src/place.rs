@@ -233,9 +233,8 @@ impl Volume {
         self.in_place.as_ref()?.pending(start, len)
     }
 
-    /// Bytes of body of the pieces into which an object would have to be cut to find room, though none does for all
-    /// of it; `None` if that would not help, or if it has not come to that: a cache first lets others leave, and what is
-    /// leaving is waited for.
+    /// Bytes of body of the pieces into which an object has to be cut to find room; `None` if that would not help, or
+    /// if it has not come to that: what is leaving is waited for, and a cache first lets others leave.
     pub(crate) fn cut_for(&self, payload: usize, rounds: u32) -> Option<usize> {
         const ROUNDS: u32 = 4;
         let extents = &self.in_place.as_ref()?.extents;

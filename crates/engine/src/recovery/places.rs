@@ -160,7 +160,7 @@ fn resolve(
     Ok(kept)
 }
 
-/// Enters the newest claim that holds; `rivals` keeps the older ones. Returns how it is cut, if nobody vouches for that.
+/// Enters the newest claim that holds; `rivals` keeps the older ones. Returns how it is cut, if no sync vouches.
 fn newest(
     volume: &Arc<Volume>,
     rivals: &mut Vec<Claim>,
