@@ -10,7 +10,7 @@
 use picaflor_device::{AlignedBuf, BufPool};
 use picaflor_format::{
     BLOCK,
-    journal::{Record, encode_page},
+    journal::{RECORDS_MIN, Record, encode_page},
     zone::Map,
 };
 
@@ -42,7 +42,7 @@ impl Journal {
 
     /// The page, or a later one, that will tell of the last record pushed.
     pub(crate) fn page_of_last(&self) -> u64 {
-        self.next_page + self.pending.len() as u64 / 128
+        self.next_page + self.pending.len() as u64 / RECORDS_MIN as u64
     }
 
     /// First page that any recovery reads.
@@ -54,7 +54,7 @@ impl Journal {
         self.next_page
     }
 
-    /// How many records are pending: what a commit that begins now has to write.
+    /// Records that no page has taken yet: what a commit that begins now has to write.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
@@ -63,7 +63,7 @@ impl Journal {
     /// grants only: a delete that came later may be of an object in a buffer that this commit has passed by, and
     /// goes with the grant of its cluster or after it.
     pub(crate) fn take_pages(&mut self, begun: usize, pool: &BufPool) -> Pages {
-        let mut later = self.pending.split_off(begun);
+        let mut later = self.pending.split_off(begun.min(self.pending.len()));
         self.pending.extend(later.extract_if(.., |record| !matches!(record, Record::Delete { .. })));
         let mut pages: Pages = Vec::new();
         let mut rest = &self.pending[..];
@@ -93,7 +93,7 @@ impl Journal {
 
     /// Whether the next commit might overwrite a page that is needed, so that checkpoints come first.
     pub(crate) fn is_tight(&self) -> bool {
-        let most_next = self.pending.len() as u64 / 128 + 1;
+        let most_next = self.pending.len() as u64 / RECORDS_MIN as u64 + 1;
         self.next_page - self.previous_start + most_next > self.map.journal_pages() * 3 / 4
     }
 

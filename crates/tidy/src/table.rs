@@ -29,7 +29,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         "crates/engine",
         &[
             // Parts that know none of the others.
-            &["commits", "error", "group", "hash", "index", "journal", "reading", "space", "stats"],
+            &["commits", "error", "group", "hash", "index", "journal", "packet", "reading", "space", "stats"],
             // What lives in memory, and who leaves it.
             &["buffers", "eviction", "memory", "object", "placement"],
             // One volume and what is done to it; the options it is opened with.
@@ -39,7 +39,9 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "checkpoint",
                 "daemons",
                 "flush",
+                "leave",
                 "options",
+                "place",
                 "preset",
                 "reclaim",
                 "recovery",
