@@ -95,7 +95,10 @@ impl Volume {
         let before = self.shared.index_bytes.load(Relaxed);
         let entered = self.index.put(draft.hash, location, grains, old);
         if entered == Entered::OldGone {
-            // The frame is dead where it lies; the caller looks again and frames another.
+            // The caller looks again; if that ends in a refusal, no crash may bring up what was refused.
+            if let Slot::Open(open) = &mut *self.buffers.slot(slot).write() {
+                open.take_back();
+            }
             return Ok(Err(Blocked::Moved));
         }
         if let Some(old) = old {

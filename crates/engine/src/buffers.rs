@@ -135,6 +135,13 @@ impl Open {
         offset
     }
 
+    /// Takes back the frame that was pushed last; the lane has been locked since, so nothing of it is written.
+    pub(crate) fn take_back(&mut self) {
+        if let Some(row) = self.rows.pop() {
+            self.used = row.offset as usize;
+        }
+    }
+
     pub(crate) fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -303,5 +310,43 @@ impl Buffers {
             return None;
         }
         Some(Frame::new(hash, header, Bytes::copy_from_slice(bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use frame::{Header, Kind};
+
+    use super::*;
+
+    fn draft(generation: u64, body: &[u8]) -> Draft<'_> {
+        let header = Header {
+            mark: 0,
+            generation,
+            expires: 0,
+            body_len: body.len() as u32,
+            meta_len: 0,
+            key_len: 3,
+            kind: Kind::Whole,
+            group: 0,
+            server: 0,
+            payload_crc: frame::payload_crc(b"key", b"", body),
+        };
+        Draft { hash: 5, header, key: b"key", metadata: b"", body }
+    }
+
+    #[test]
+    fn a_frame_that_is_taken_back_is_in_no_piece_and_no_table() {
+        let pool = BufPool::new(1 << 20);
+        let mut open = Open::new(pool.take(64 << 10), (1, 77), Class::Rest, 1);
+        open.push(&draft(1, b"stays"));
+        let room = open.room();
+        open.push(&draft(2, &[9; 6000]));
+        open.take_back();
+        assert_eq!((open.rows().len(), open.room()), (1, room));
+        let piece = open.take_piece(3, 0, &pool).expect("there is room");
+        assert_eq!(piece.bytes.len(), BLOCK, "header and one small frame");
+        let used = cluster::HEADER + open.rows()[0].len as usize;
+        assert!(piece.bytes[used..].iter().all(|byte| *byte == 0));
     }
 }

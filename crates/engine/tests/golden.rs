@@ -1,0 +1,135 @@
+//! One whole store of each layout and format version, as a crash left it, beside a list of what is in it. A build
+//! must open every version that it says it opens, and find exactly that.
+//!
+//! `PICAFLOR_GOLDEN=write` makes the images of the present version anew: a change of the format, and of the version.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use picaflor::{
+    Daemons, Durability, Expiry, Mode, Options, PutOptions, Store, Temper,
+    device::{AlignedBuf, Clock, Device, MemoryDevice},
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+const SIZE: u64 = 3 << 20;
+const NOW: u64 = 1_700_000_000_000;
+
+fn options(preset: &str, device: Arc<MemoryDevice>) -> Options {
+    let options = Options::on(device).memory(4 << 20).mode(Mode::Store).durability(Durability::None);
+    options.as_preset(preset).unwrap().with(|options| {
+        options.cluster = 64 << 10;
+        options.seed = Some(7);
+        options.daemons = Daemons::Manual;
+        options.clock = Clock::virtual_at(NOW);
+    })
+}
+
+/// Something of everything that is written: whole and large objects, metadata, expiry, groups, copies, deletes and
+/// replacements before and after a checkpoint, and a tail that was never sealed.
+fn fill(store: &Store) -> picaflor::Result<()> {
+    let key = |i: u32| format!("http://example.org/{i}").into_bytes();
+    let body = |i: u32, len: u32| -> Vec<u8> { (0..len).map(|at| (at / 7 + i * 31) as u8).collect() };
+    store.group(3).love();
+    store.group(4).set_checkpoint_interval(Some(Duration::from_secs(9)));
+    for i in 0..60 {
+        let options = PutOptions {
+            metadata: body(i, i % 5 * 10).into(),
+            group: i % 6,
+            server: i % 4,
+            neighbour: (i > 10).then(|| key(i - 10).into()),
+            expiry: if i % 9 == 0 { Expiry::At(NOW + 1_000_000) } else { Expiry::Default },
+            ..PutOptions::default()
+        };
+        store.put(&key(i), &body(i, i * 97 % 3000), &options)?;
+    }
+    store.put(b"large", &body(1, 200_000), &PutOptions::default())?;
+    (0..60).step_by(7).try_for_each(|i| store.delete(&key(i)).map(drop))?;
+    store.flush()?;
+    while store.step()? {}
+    for i in (0..60).step_by(4) {
+        store.put(&key(i), &body(i + 1, 500), &PutOptions::default())?;
+    }
+    store.delete(&key(9))?;
+    store.flush()
+}
+
+/// Every object, a line each.
+fn list(store: &Store) -> String {
+    let mut lines: Vec<String> = store
+        .keys()
+        .map(|entry| {
+            let key = entry.key;
+            let object = store.get(&key).unwrap().expect("a key that is listed is there");
+            let (body, metadata) = (object.bytes().unwrap(), object.metadata());
+            format!(
+                "{} group {} expires {:?} metadata {:016x} body {} {:016x}\n",
+                String::from_utf8_lossy(&key),
+                object.group(),
+                object.expires(),
+                xxh3_64(metadata),
+                body.len(),
+                xxh3_64(&body)
+            )
+        })
+        .collect();
+    lines.sort();
+    lines.concat()
+}
+
+fn image_of(device: &MemoryDevice) -> Vec<u8> {
+    let mut bytes = AlignedBuf::zeroed(SIZE as usize);
+    device.read(0, &mut bytes).unwrap();
+    bytes.to_vec()
+}
+
+fn opens(version: &str, preset: &str) {
+    let path = |end: &str| {
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(version).join(format!("{preset}.{end}"))
+    };
+    if std::env::var("PICAFLOR_GOLDEN").is_ok_and(|what| what == "write") {
+        let device = Arc::new(MemoryDevice::new(SIZE));
+        let store = Store::open(options(preset, device.clone())).unwrap();
+        fill(&store).unwrap();
+        fs::write(path("list"), list(&store)).unwrap();
+        // As `kill -9` leaves it.
+        let mut gzip = GzEncoder::new(fs::File::create(path("store.gz")).unwrap(), Compression::best());
+        gzip.write_all(&image_of(&device)).unwrap();
+        gzip.finish().unwrap();
+        std::mem::forget(store);
+    }
+    let mut image = Vec::new();
+    GzDecoder::new(fs::File::open(path("store.gz")).unwrap()).read_to_end(&mut image).unwrap();
+    let device = Arc::new(MemoryDevice::new(SIZE));
+    let mut bytes = AlignedBuf::zeroed(image.len());
+    bytes.copy_from_slice(&image);
+    device.write(0, &bytes).unwrap();
+    let listed = fs::read_to_string(path("list")).unwrap();
+    assert!(listed.lines().count() > 40, "the list is not empty");
+    let store = Store::open(options(preset, device)).unwrap();
+    assert_eq!(list(&store), listed);
+    assert_eq!(store.group(3).temper(), Temper::Loved);
+    assert_eq!(store.group(4).checkpoint_interval(), Some(Some(Duration::from_secs(9))));
+    assert!(!store.receipt().volumes[0].created && store.receipt().volumes[0].damage.is_empty());
+}
+
+#[test]
+fn version_1_ring() {
+    opens("v1", "picaflor");
+}
+
+#[test]
+fn version_1_slots() {
+    opens("v1", "buddy");
+}
+
+#[test]
+fn version_1_next_fit() {
+    opens("v1", "stream");
+}
