@@ -1,11 +1,11 @@
-//! Puts `picaflor serve` beside other caching proxies: one core for the server, another for wrk, the same origin, all
-//! answers true hits, in alternating rounds of one run. `bench/README.md` says how to read the report.
+//! Puts `picaflor serve` beside other caching proxies: one core for the server, another for the load, the same origin,
+//! all answers true hits, in alternating rounds of one run. `bench/README.md` says how to read the report.
 
 mod client;
+mod load;
 mod origin;
 mod plan;
 mod servers;
-mod wrk;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -36,9 +36,9 @@ pub(crate) struct Arguments {
     /// Core of the servers
     #[arg(long, default_value = "0")]
     core: String,
-    /// Core of wrk
-    #[arg(long, default_value = "1")]
-    load_core: String,
+    /// Core of the load
+    #[arg(long, default_value_t = 1)]
+    load_core: usize,
     /// Where the servers' files go; on the device to be measured
     #[arg(long, default_value = "bench-data")]
     folder: PathBuf,

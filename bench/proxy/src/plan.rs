@@ -16,10 +16,9 @@ use bench_common::{
 };
 
 use crate::{
-    Arguments, client,
+    Arguments, client, load,
     origin::Origin,
     servers::{Running, SERVERS, Server, Setup},
-    wrk,
 };
 
 const OURS: &str = "picaflor";
@@ -56,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         machine: machine::describe(&folder),
         notes: vec![
             format!("{} rounds of {} s, medians shown.", arguments.rounds, arguments.seconds),
-            format!("Server on core {}, wrk with 64 connections on core {}.", arguments.core, arguments.load_core),
+            format!("Server on core {}, the load with 64 connections on core {}.", arguments.core, arguments.load_core),
             "Every body is compared once with the origin's before the load; under load the origin is asked nothing."
                 .into(),
         ],
@@ -170,9 +169,10 @@ impl Bench<'_> {
     }
 
     fn measure(&mut self, server: &Server, running: &Running, setup: &Setup, work: &Work, round: usize) -> Result<()> {
+        eprintln!("  {}", work.name);
         let (asked, cpu) = (self.origin.asked(), running.cpu());
         let time = Duration::from_secs(self.arguments.seconds);
-        let load = wrk::run(setup.listen, &work.paths, time, &setup.folder, &self.arguments.load_core)?;
+        let load = load::run(setup.listen, &work.paths, time, self.arguments.load_core)?;
         let cpu = running.cpu() - cpu;
         let misses = self.origin.asked() - asked;
         ensure!(misses == 0, "{misses} of {} answers were no hits", load.requests);

@@ -22,7 +22,7 @@ Exit codes: 0 done, 1 failed, 2 the command line or a configuration is wrong, 3 
 
 /// A crash-safe store for web objects, and a caching HTTP proxy on it.
 #[derive(Parser)]
-#[command(name = "picaflor", version, subcommand_required = true, arg_required_else_help = true)]
+#[command(name = "picaflor", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = CODES)]
 struct Cli {
     #[command(subcommand)]

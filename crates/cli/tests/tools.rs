@@ -238,6 +238,12 @@ fn damage_has_its_own_exit_code() {
     (bad_blocks[100], bad_blocks[4096 + 100]) = (1, 1);
     fs::write(&path, &bad_blocks).unwrap();
     folder.bad(&["check", "a.store"], 3, &["neither superblock verifies"]);
+    bad_blocks[..8192].fill(0);
+    fs::write(&path, &bad_blocks).unwrap();
+    let serve = ["serve", "--store", "a.store", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    for command in [&["check", "a.store"][..], &["put", "a.store", "k", "--create"], &serve] {
+        folder.bad(command, 3, &["both superblocks are blank", "remove the file or clear its first 256 KiB"]);
+    }
 }
 
 #[test]
@@ -260,7 +266,11 @@ fn what_is_no_store_is_named_with_the_mend() {
     let mut file = fs::read(folder.path("a.store")).unwrap();
     (file[8], file[4096 + 8]) = (77, 77);
     fs::write(folder.path("a.store"), file).unwrap();
-    folder.bad(&["check", "a.store"], 1, &["format version 77, this build reads 1"]);
+    for command in
+        [&["check", "a.store"][..], &["ls", "a.store"], &["serve", "--store", "a.store", "--capacity", "1GiB"]]
+    {
+        folder.bad(command, 1, &["format version 77, this build reads 1"]);
+    }
 }
 
 #[test]
@@ -336,7 +346,14 @@ fn help_teaches_and_shells_complete() {
     for command in ["check", "stats", "ls", "get", "put", "rm", "completions"] {
         let help = text(&folder.good(&[command, "--help"]));
         assert!(help.contains("Examples:") && help.contains(&format!("picaflor {command} ")), "{help}");
-        assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+    }
+    for command in ["serve", "check-config", "check", "stats", "ls", "get", "put", "rm", "completions"] {
+        for flag in ["-h", "--help"] {
+            let help = text(&good(folder.command(&[command, flag]).env("COLUMNS", "300").output().unwrap()));
+            assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+            let wrapped = |line: &str| line.starts_with(|c: char| c.is_ascii_lowercase()) && line.ends_with(':');
+            assert!(!help.lines().any(wrapped), "a line of the examples was wrapped: {help}");
+        }
     }
     for shell in ["bash", "zsh", "fish"] {
         let script = text(&folder.good(&["completions", shell]));

@@ -186,10 +186,19 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<(File, Result<(),
             .truncate(false)
             .custom_flags(flags.bits().cast_signed())
             .open(path)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::ResourceBusy => in_use(path),
-                _ => named(path, "open", None, error),
-            })
+    };
+    // A block device is busy for a process that was just killed as a file is locked for it.
+    let with = |flags: OFlags| {
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match with(flags) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy && Instant::now() < deadline => {
+                    thread::sleep(LOCK_PAUSE);
+                }
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(in_use(path)),
+                opened => return opened.map_err(|error| named(path, "open", None, error)),
+            }
+        }
     };
     if !options.direct {
         return Ok((with(flags)?, Err("as asked")));
@@ -205,20 +214,22 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<(File, Result<(),
 }
 
 /// How long another's lock is waited out: the kernel lets go of the files of an `io_uring` a moment after the
-/// process that was killed is gone, and whoever restarts it at once must not be told that it still runs.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// process that was killed is gone, on a busy machine a second later, and whoever restarts it at once must not be
+/// told that it still runs.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// One writer, or any number of readers (`shared`), across processes. The lock goes when the file is closed,
 /// also by `kill -9`.
 ///
 /// # Errors
-/// [`io::ErrorKind::ResourceBusy`] if another holds it for longer than a second.
+/// [`io::ErrorKind::ResourceBusy`] if another holds it for longer than three seconds.
 pub fn lock(path: &Path, file: &File, shared: bool) -> io::Result<()> {
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
         match if shared { file.try_lock_shared() } else { file.try_lock() } {
             Ok(()) => return Ok(()),
-            Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(Duration::from_millis(2)),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(LOCK_PAUSE),
             Err(fs::TryLockError::WouldBlock) => return Err(in_use(path)),
             Err(fs::TryLockError::Error(error)) => return Err(named(path, "lock", None, error)),
         }

@@ -1,6 +1,6 @@
 //! What is at a place, without opening it: so that a tool can open a store as it was made.
 //!
-//! Reads the two superblocks and nothing else, under the lock that readers share; never writes.
+//! Reads the two superblocks, and what tells blank from lost ones, under the lock that readers share; never writes.
 
 use std::{
     fs::File,
@@ -10,13 +10,13 @@ use std::{
 };
 
 use picaflor_format::{
-    BLOCK, Corrupt, VERSION,
+    Corrupt, VERSION, has_remains,
     superblock::Superblock,
-    zone::{Map, SUPERBLOCKS},
+    zone::{BEGINNING, Map, SUPERBLOCKS},
 };
 use serde::Serialize;
 
-use crate::{Error, Mode, Result};
+use crate::{Error, Mode, Result, recovery::lost_superblocks};
 
 /// What [`inspect`] found.
 #[derive(Debug, Clone)]
@@ -92,7 +92,13 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
             openings: found.epoch,
             version: VERSION,
         })),
-        None if bytes.iter().all(|byte| *byte == 0) => Ok(Inspection::Blank),
+        None if bytes.iter().take(SUPERBLOCKS.len as usize).all(|byte| *byte == 0) => {
+            if has_remains(&bytes) {
+                Err(lost_superblocks(&place))
+            } else {
+                Ok(Inspection::Blank)
+            }
+        }
         None if why == Corrupt::Magic => Ok(Inspection::Foreign),
         None => Err(Error::Damaged {
             place,
@@ -102,7 +108,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     }
 }
 
-/// The bytes of the superblocks, as far as there are any, and the length of the whole.
+/// The bytes of the beginning, as far as there are any, and the length of the whole.
 fn read(path: &Path) -> io::Result<(Vec<u8>, u64)> {
     let kind = path.metadata()?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
@@ -111,16 +117,18 @@ fn read(path: &Path) -> io::Result<(Vec<u8>, u64)> {
     let mut file = File::open(path)?;
     picaflor_device::lock(path, &file, true)?;
     let len = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(SUPERBLOCKS.start))?;
-    let mut bytes = Vec::with_capacity(2 * BLOCK);
-    file.take(SUPERBLOCKS.len).read_to_end(&mut bytes)?;
+    file.seek(SeekFrom::Start(BEGINNING.start))?;
+    let mut bytes = Vec::with_capacity(BEGINNING.len as usize);
+    file.take(BEGINNING.len).read_to_end(&mut bytes)?;
     Ok((bytes, len))
 }
 
 #[cfg(test)]
 mod tests {
+    use picaflor_format::BLOCK;
+
     use super::*;
-    use crate::{Options, Store};
+    use crate::{Durability, Options, PutOptions, Store};
 
     fn about(path: &Path) -> About {
         match inspect(path) {
@@ -168,9 +176,35 @@ mod tests {
         bad[BLOCK + 100] = whole[BLOCK + 100];
         put(&bad);
         assert_eq!(about(&path).capacity, 16 << 20, "one copy is enough");
-        let mut other = whole;
+        let mut other = whole.clone();
         (other[8], other[BLOCK + 8]) = (9, 9);
         put(&other);
         assert!(matches!(inspect(&path), Err(Error::Version { found: 9, .. })));
+    }
+
+    #[test]
+    fn a_store_whose_superblocks_are_zeroed_is_not_made_anew() {
+        for durability in [Durability::None, Durability::default(), Durability::EveryPut] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a");
+            let options = Options::new(&path).capacity(16 << 20).durability(durability);
+            let store = Store::open(options.clone()).unwrap();
+            store.put(b"key", &[1; 5000], &PutOptions::default()).unwrap();
+            store.close().unwrap();
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[..SUPERBLOCKS.len as usize].fill(0);
+            std::fs::write(&path, &bytes).unwrap();
+            for refused in [inspect(&path).map(|_| ()), Store::open(options.clone()).map(|_| ())] {
+                let Err(Error::Damaged { mend, .. }) = refused else { panic!("{durability:?}: {refused:?}") };
+                assert!(mend.contains("remove the file or clear its first 256 KiB"), "{mend}");
+            }
+            assert!(std::fs::read(&path).unwrap() == bytes, "not a byte of it was changed");
+            bytes[..BEGINNING.len as usize].fill(0);
+            std::fs::write(&path, &bytes).unwrap();
+            assert!(matches!(inspect(&path), Ok(Inspection::Blank)), "as the message says");
+            let store = Store::open(options).unwrap();
+            assert!(store.get(b"key").unwrap().is_none());
+            store.close().unwrap();
+        }
     }
 }

@@ -14,8 +14,11 @@ mod codec;
 pub mod frame;
 pub mod hot;
 pub mod journal;
+mod remains;
 pub mod superblock;
 pub mod zone;
+
+pub use remains::has_remains;
 
 /// Version of the format that this build writes and reads.
 pub const VERSION: u32 = 1;

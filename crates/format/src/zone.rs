@@ -35,6 +35,10 @@ pub const HOT_SLOT: u64 = 64 << 10;
 /// First byte of the journal ring.
 pub const JOURNAL_START: u64 = HOT.end();
 
+/// What a place must be cleared of to start empty: superblocks, hot logs and the first journal pages. Where only the
+/// superblocks are blank, [`crate::has_remains`] sees by the rest that a store was here.
+pub const BEGINNING: Zone = Zone { start: 0, len: 256 << 10 };
+
 /// Bytes of a slot, the unit in which objects are placed one by one: the paper's block of 512 bytes.
 pub const SLOT: u64 = 512;
 /// Largest capacity with objects placed one by one: slots are counted in 32 bits.
@@ -52,6 +56,8 @@ const _: () = {
     assert!(HOT.start.is_multiple_of(BLOCK as u64));
     assert!(HOT_SLOT.is_multiple_of(BLOCK as u64));
     assert!(JOURNAL_START.is_multiple_of(BLOCK as u64));
+    // The first page of a store is number 1, so it stands here until the ring has gone round.
+    assert!(BEGINNING.end() >= JOURNAL_START + 2 * BLOCK as u64);
     assert!(CLUSTER_MIN.is_power_of_two() && CLUSTER_MAX.is_power_of_two());
     assert!(CLUSTER_MAX as u64 / crate::frame::GRAIN as u64 <= 1 << 16);
 };

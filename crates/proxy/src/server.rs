@@ -305,21 +305,9 @@ fn open_store(config: &Config) -> Result<Store, StartError> {
             Err(_) => Durability::default(),
         },
     };
-    // The kernel closes the files of a killed process a moment after it has gone, when they were in a ring.
-    let patience = Instant::now() + Duration::from_secs(3);
-    let opened = loop {
-        match Store::open(options.clone()) {
-            Err(picaflor::Error::Io { source, .. })
-                if source.kind() == io::ErrorKind::ResourceBusy && Instant::now() < patience =>
-            {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            opened => break opened,
-        }
-    };
-    opened.map_err(|e| {
+    Store::open(options).map_err(|e| {
         let path = config.store.path.display().to_string();
-        if matches!(e, picaflor::Error::Damaged { .. } | picaflor::Error::Version { .. }) {
+        if matches!(e, picaflor::Error::Damaged { .. }) {
             StartError::Damaged(path, e.to_string())
         } else {
             StartError::Store(path, e.to_string())

@@ -23,7 +23,7 @@ Examples:
       picaflor ls --format json picaflor.store | jq -s 'sort_by(-.size)[:10]'
 
   Remove what belongs to a host, whatever is in its keys:
-      picaflor ls -0 -p http://old.example.com/ picaflor.store | picaflor rm picaflor.store --stdin -0
+      picaflor ls -0 -p http://old.example/ picaflor.store | picaflor rm picaflor.store --stdin -0
 
 Keys are shown escaped, one a line: \\\\, \\n, \\r, \\t and \\xNN stand for bytes; `get`, `put` and `rm` read that back \
 with --escaped. With -0 they are printed as they are, each followed by a zero byte.

@@ -18,14 +18,14 @@ const EXAMPLES: &str = "\
 Examples:
   A forward proxy for this machine, everything chosen:
       picaflor serve
-      curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # miss
-      curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # Cache-Status: picaflor; hit
+      curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # a miss
+      curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # a hit: see Cache-Status
 
   In front of a web server:
       picaflor serve --origin http://127.0.0.1:8080 --listen 0.0.0.0:80
 
   In front of two, by host:
-      picaflor serve --origin www.example.com=http://10.0.0.1:80 --origin img.example.com=http://10.0.0.2:80
+      picaflor serve --origin www.example=http://10.0.0.1:80 --origin img.example=http://10.0.0.2:80
 
   On a disk of its own, with its own sizes:
       picaflor serve --store /dev/nvme1n1 --memory 8GiB
@@ -36,8 +36,9 @@ Examples:
            'http://127.0.0.1:3129/purge?url=http://example.com/'
 
 Signals:
-  TERM, INT  stop: no new connections, requests in progress finish (limits.drain), the store writes its checkpoint;
-             a second one exits at once, which costs what a crash costs: at most store.durability
+  TERM, INT  stop: no new connections, requests in progress finish (limits.drain), the store writes
+             its checkpoint; a second one exits at once, which costs what a crash costs: at most
+             store.durability
   USR1       open the access log anew, after rotation
   HUP        ignored: a new configuration is taken by a restart, which is warm at once";
 

@@ -25,7 +25,7 @@ Examples:
   A store that nobody is using:
       picaflor stats picaflor.store
 
-  A running server, whose store is locked; in the folder where it was started, or with its token file named:
+  A running server, whose store is locked; from its folder, or with its token file named:
       picaflor stats --admin http://127.0.0.1:3129
       picaflor stats --admin http://127.0.0.1:3129 --token-file /srv/picaflor.store.token
 

@@ -10,6 +10,8 @@ mod ring;
 mod scan;
 mod volume;
 
+pub(crate) use volume::lost_superblocks;
+
 use std::{
     path::Path,
     sync::{

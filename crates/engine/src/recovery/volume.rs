@@ -18,10 +18,10 @@ use picaflor_format::{
     checkpoint::{Directory, PlaceRow, decode_cluster, next_piece},
     cluster::Content,
     frame::GRAIN,
-    hot,
+    has_remains, hot,
     journal::{Page, Record},
     superblock::{self, CheckpointRef, Superblock},
-    zone::{HOT_SLOT, IN_PLACE_MAX, Map},
+    zone::{BEGINNING, HOT_SLOT, IN_PLACE_MAX, Map},
 };
 
 use super::{EPOCH_SHIFT, Found, Identity, address_limit, places, receipt::VolumeReceipt, ring::Ring, scan};
@@ -43,7 +43,7 @@ use crate::{
     volume::{Shared, Volume},
 };
 
-/// Reads the newer intact superblock; `None` if the place is blank.
+/// Reads the newer intact superblock; `None` if the place is blank and was no store before.
 pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Options) -> Result<Option<Superblock>> {
     let damaged = |why: String, mend: &str| Error::Damaged { place: place.into(), why, mend: mend.into() };
     if device.block_size() > BLOCK {
@@ -83,14 +83,34 @@ pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Option
         None if let Corrupt::Version(found) = why => {
             Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION })
         }
-        None if blank && options.read_only => {
-            Err(damaged("there is no store here".into(), "open it for writing once to make one"))
+        None if blank => {
+            // No place is so small that this is more than all of it.
+            let mut beginning = options_buf(BEGINNING.len as usize);
+            device
+                .read(0, &mut beginning)
+                .map_err(|error| Error::io(format!("{place}: reading its beginning"), error))?;
+            if has_remains(&beginning) {
+                Err(lost_superblocks(place))
+            } else if options.read_only {
+                Err(damaged("there is no store here".into(), "open it for writing once to make one"))
+            } else {
+                Ok(None)
+            }
         }
-        None if blank => Ok(None),
         None => Err(damaged(
             format!("no superblock could be read ({why}), and it is not blank"),
-            "it may hold something else: choose another place, or clear its first 8 KiB to start empty",
+            "it may hold something else: choose another place, or clear its first 256 KiB to start empty",
         )),
+    }
+}
+
+/// The superblocks are blank, and there was a store.
+pub(crate) fn lost_superblocks(place: &str) -> Error {
+    Error::Damaged {
+        place: place.into(),
+        why: "both superblocks are blank, and behind them are the remains of a store".into(),
+        mend: "restore it from a copy; to give up what is in it and start empty, remove the file or clear its first 256 KiB"
+            .into(),
     }
 }
 

@@ -235,6 +235,8 @@ fn must_revalidate_is_never_stale() {
     sleep(1100);
     status.store(503, SeqCst);
     assert_eq!(proxy.get("/").status(), 503);
+    status.store(0, SeqCst);
+    assert_eq!(proxy.get("/").status(), 502, "nor when the origin hangs up");
 }
 
 #[test]
