@@ -15,8 +15,7 @@
 mod ghost;
 
 use std::{
-    collections::{HashMap, VecDeque},
-    hash::{BuildHasherDefault, Hasher},
+    collections::VecDeque,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -26,6 +25,7 @@ use std::{
 use ghost::Ghosts;
 use parking_lot::{Mutex, RwLock};
 
+pub(crate) use crate::hash::HashKeyed;
 use crate::{group::Temper, object::Frame};
 
 /// The preset's answer.
@@ -34,25 +34,6 @@ pub(crate) enum Retention {
     /// S3-FIFO over objects and clusters.
     S3Fifo,
 }
-
-/// Keys are hashes already.
-#[derive(Default)]
-pub(crate) struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {}
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
-
-/// A map whose keys are hashes.
-pub(crate) type HashKeyed<V> = HashMap<u64, V, BuildHasherDefault<Identity>>;
 
 const SHARDS: usize = 64;
 
