@@ -24,7 +24,7 @@ use picaflor_format::{
     zone::{HOT_SLOT, Map},
 };
 
-use super::{EPOCH_SHIFT, Found, Identity, address_limit, receipt::VolumeReceipt, ring::Ring, scan};
+use super::{EPOCH_SHIFT, Found, Identity, address_limit, ahead, receipt::VolumeReceipt, ring::Ring, scan};
 use crate::{
     Error, Mode, Options, Result,
     append::lanes,
@@ -397,12 +397,18 @@ fn load_directory(volume: &Volume, reference: CheckpointRef) -> Result<Directory
 fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<Directory, String> {
     let directory = load_directory(volume, reference)?;
     let mut image: Vec<u64> = Vec::new();
-    for &(id, seq) in &directory.parts {
+    let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, String> {
         let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
-        let mut rest = &payload[..];
+        let (mut rest, mut pieces) = (&payload[..], Vec::new());
         while !rest.is_empty() {
             let (piece, after) = next_piece(rest).map_err(|why| format!("cluster {id}: {why}"))?;
             rest = after;
+            pieces.push(piece);
+        }
+        Ok(pieces)
+    };
+    ahead::in_order(&directory.parts, ahead::readers(&volume.shared.options), pieces, |(id, _), pieces| {
+        for piece in pieces? {
             if piece.first as usize != image.len() {
                 return Err(format!("cluster {id}: a piece of segment {} is missing", piece.segment));
             }
@@ -415,7 +421,8 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<Director
                 image.clear();
             }
         }
-    }
+        Ok(())
+    })?;
     Ok(directory)
 }
 
