@@ -30,9 +30,19 @@ impl Fio {
         Some(Self { file: folder.join("fio"), size, time, split: split(sizes) })
     }
 
-    /// Sequential writing in blocks of 1 MiB.
-    pub(crate) fn load(&self) -> Result<Figures> {
-        let job = self.run("write", &["--rw=write", "--bs=1M", "--iodepth=4"])?;
+    /// Sequential writing in blocks of 1 MiB: over what was written before, or once through space that is reserved.
+    pub(crate) fn load(&self, written: bool) -> Result<Figures> {
+        const HOW: [&str; 3] = ["--rw=write", "--bs=1M", "--iodepth=4"];
+        let job = if written {
+            self.run("write", &HOW)?
+        } else {
+            let fresh = self.file.with_extension("fresh");
+            let file = format!("--filename={}", fresh.display());
+            let own = ["--fallocate=native", "--overwrite=0", "--time_based=0", &file];
+            let done = self.run("write", &[&HOW[..], &own].concat());
+            std::fs::remove_file(fresh)?;
+            done?
+        };
         Ok(Figures::from([("2 MB/s".into(), number(&job, "bw_bytes")? / 1e6)]))
     }
 

@@ -34,6 +34,10 @@ const SMALL_MEMORY: u64 = 64 << 20;
 /// Memory of an engine where the work is to use it.
 const LARGE_MEMORY: u64 = 256 << 20;
 
+/// Load where every block was written before, as by a log that went round its device once. The plain load writes
+/// blocks that were never written, where the file system has to note for each that it now is.
+const LOAD_WRITTEN: &str = "load, blocks written before";
+
 /// foyer hangs on a device of few of its 16 MiB blocks.
 const LEAST_CAPACITY: u64 = 256 << 20;
 
@@ -132,7 +136,8 @@ impl<'a> Bench<'a> {
         let wants = |work| self.arguments.wants(work);
         let mut figures: Vec<(&str, Figures)> = Vec::new();
         if wants("load") {
-            figures.push(("load", fio.load()?));
+            figures.push(("load", fio.load(false)?));
+            figures.push((LOAD_WRITTEN, fio.load(true)?));
         }
         if wants("get") {
             let many = fio.get(32)?;
@@ -189,8 +194,14 @@ impl<'a> Bench<'a> {
 
     /// Load, and what is done with what was loaded.
     fn on_loaded(&mut self, engine: &str, folder: &Path, round: usize) -> Result<()> {
-        clear(folder)?;
         let wants = |work| self.arguments.wants(work);
+        if wants("load") && engine.starts_with(OURS) {
+            clear(folder)?;
+            let mut job = self.job(engine, folder, Work::Load);
+            job.config.written = true;
+            self.measure(LOAD_WRITTEN, &job, round)?;
+        }
+        clear(folder)?;
         let (get, zipf, churn) = (wants("get"), wants("zipf"), wants("churn"));
         let load = self.job(engine, folder, Work::Load);
         self.measure("load", &load, round)?;
@@ -253,6 +264,7 @@ impl<'a> Bench<'a> {
                 // Room for everything, as rounded up by whoever rounds most, and for the dead beside the living.
                 capacity: (self.total * 2).max(LEAST_CAPACITY),
                 durable: false,
+                written: false,
             },
             work,
             profile: Profile::Web,

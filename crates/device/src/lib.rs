@@ -5,6 +5,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod ahead;
 mod buf;
 mod clock;
 mod counted;
@@ -25,6 +26,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use bytes::Bytes;
 
+pub use ahead::prefetch;
 pub use buf::{ALIGN, AlignedBuf, BufPool};
 pub use clock::Clock;
 pub use counted::{CountedDevice, Counts};

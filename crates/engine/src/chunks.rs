@@ -12,6 +12,10 @@ use crate::{Departure, Error, Miss, Result, get::Query, object::Frame, store::St
 pub struct Chunks {
     ready: VecDeque<Bytes>,
     rest: Option<Rest>,
+    /// Bytes of the whole body.
+    total: u64,
+    /// The part of it that was asked for and exists.
+    range: Range<u64>,
 }
 
 struct Rest {
@@ -24,18 +28,29 @@ struct Rest {
 impl Chunks {
     pub(crate) fn whole(body: Bytes, range: Range<u64>) -> Self {
         let len = body.len() as u64;
-        let (start, end) = (range.start.min(len), range.end.min(len));
+        let range = cut(range, len);
         let mut ready = VecDeque::new();
-        if start < end {
-            ready.push_back(body.slice(start as usize..end as usize));
+        if !range.is_empty() {
+            ready.push_back(body.slice(range.start as usize..range.end as usize));
         }
-        Self { ready, rest: None }
+        Self { ready, rest: None, total: len, range }
     }
 
     pub(crate) fn large(store: &Store, frame: Arc<Frame>, manifest: Manifest, range: Range<u64>) -> Self {
-        let range = range.start.min(manifest.total)..range.end.min(manifest.total);
-        let rest = Rest { store: store.clone(), manifest_frame: frame, manifest, range };
-        Self { ready: VecDeque::new(), rest: Some(rest) }
+        let range = cut(range, manifest.total);
+        let rest = Rest { store: store.clone(), manifest_frame: frame, manifest, range: range.clone() };
+        Self { ready: VecDeque::new(), rest: Some(rest), total: manifest.total, range }
+    }
+
+    /// The bytes of the body that all pieces together hold: what was asked for, cut to the body. Empty, at the
+    /// place where it was asked for or at the end, if that is nothing.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// Length of the whole body in bytes.
+    pub fn total(&self) -> u64 {
+        self.total
     }
 
     /// The next piece; `None` at the end.
@@ -49,6 +64,12 @@ impl Chunks {
         let found = rest.store.frame_async(query).await;
         Some(rest.take(found, within))
     }
+}
+
+/// What of a range lies within the first `len` bytes.
+fn cut(range: Range<u64>, len: u64) -> Range<u64> {
+    let start = range.start.min(len);
+    start..range.end.clamp(start, len)
 }
 
 impl Iterator for Chunks {

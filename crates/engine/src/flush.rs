@@ -5,6 +5,9 @@
 //! then syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it
 //! go.
 //!
+//! Waking a thread costs as much as writing 32 KiB, so the flusher is woken for [`BATCH`] buffers at once as long
+//! as the device has something to do meanwhile, and at once when it has not ([`WriterState::is_worth_waking`]).
+//!
 //! Steps of a commit: gather pieces of open buffers → write them and the journal's pages → drain what was
 //! queued → sync → everything appended before the commit began is durable.
 
@@ -28,8 +31,11 @@ use crate::{
     Daemons, Error, Result, buffers::Slot, commits::Turn, memory::Resident, space::State, stats::add, volume::Volume,
 };
 
-/// Cluster writes in flight at once: enough to keep a device busy while completions are handled.
-const DEPTH: usize = 4;
+/// Cluster writes in flight at once: enough to keep a device busy while half of them are handled and replaced.
+const DEPTH: usize = 8;
+
+/// Buffers worth a wake-up of the flusher while the device is busy with others.
+const BATCH: usize = 4;
 
 pub(crate) struct Writer {
     /// Held by whoever writes object data.
@@ -60,6 +66,16 @@ impl WriterState {
     fn unlanded(&self) -> impl Iterator<Item = u32> {
         self.queue.iter().chain(&self.flying).copied().chain(self.landed.iter().map(|(slot, _)| *slot))
     }
+
+    /// Whether whoever writes should look now. Whatever is left for later is seen when the device runs dry: the
+    /// last write but one to land always says yes.
+    fn is_worth_waking(&self) -> bool {
+        let waiting = self.queue.len().max(self.landed.len());
+        match self.flying.len() {
+            0 | 1 => waiting > 0,
+            flying => waiting >= BATCH && flying + BATCH <= DEPTH,
+        }
+    }
 }
 
 /// What [`Writer::rest`] was woken by.
@@ -83,8 +99,13 @@ impl Writer {
     }
 
     pub(crate) fn enqueue(&self, slot: u32) {
-        self.state.lock().queue.push_back(slot);
-        self.changed.notify_all();
+        let mut state = self.state.lock();
+        state.queue.push_back(slot);
+        let wake = state.is_worth_waking();
+        drop(state);
+        if wake {
+            self.changed.notify_all();
+        }
     }
 
     pub(crate) fn unwritten_bytes(&self) -> u64 {
@@ -112,15 +133,13 @@ impl Writer {
     /// Sleeps until there is something to write, the deadline or `most` has passed, or the store closes.
     pub(crate) fn rest(&self, clock: &Clock, most: Duration) -> Woken {
         let mut state = self.state.lock();
-        let ready =
-            |state: &WriterState| !state.landed.is_empty() || (!state.queue.is_empty() && state.flying.len() < DEPTH);
-        if !ready(&state) && !state.stop {
+        if !state.is_worth_waking() && !state.stop {
             let until_due = Duration::from_nanos(self.deadline().saturating_sub(clock.now_nanos()));
             self.changed.wait_for(&mut state, until_due.min(most));
         }
         match () {
             () if state.stop => Woken::Stop,
-            () if ready(&state) => Woken::Work,
+            () if state.is_worth_waking() => Woken::Work,
             () => Woken::Time,
         }
     }
@@ -220,8 +239,11 @@ impl Volume {
             let mut state = volume.writer.state.lock();
             state.flying.retain(|flying| *flying != slot);
             state.landed.push((slot, outcome.map(drop)));
+            let wake = state.is_worth_waking();
             drop(state);
-            volume.writer.changed.notify_all();
+            if wake {
+                volume.writer.changed.notify_all();
+            }
         });
         Some(Request { offset, op: Op::Write(bytes), done })
     }

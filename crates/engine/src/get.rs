@@ -9,6 +9,7 @@
 use std::{
     future::Future,
     io,
+    ops::Range,
     pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     task::{Context, Poll},
@@ -23,7 +24,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Departure, Error, Miss, Mode, Object, Result,
+    Chunks, Departure, Error, Miss, Mode, Object, Result,
     hash::KeyHash,
     index::{Location, Word},
     object::Frame,
@@ -119,6 +120,25 @@ impl Store {
         let store = self.clone();
         let seek = self.frame_async(Query::key(self, key));
         async move { seek.await?.map(|frame| Object::from_frame(frame, &store)).transpose() }
+    }
+
+    /// A range of an object's body, cut to the body's length: one slice without a copy of an object that is one
+    /// frame; of a larger one pieces that are read as they are asked for, those of the range only.
+    ///
+    /// # Errors
+    /// As [`Store::get`]. Those of reading the pieces of a large object come with the pieces.
+    pub fn get_range(&self, key: &[u8], range: Range<u64>) -> Result<Option<Chunks>> {
+        Ok(self.get(key)?.map(|object| object.chunks(range)))
+    }
+
+    /// As [`Store::get_range`], for any executor: see [`Chunks::next_async`].
+    pub fn get_range_async(
+        &self,
+        key: &[u8],
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Option<Chunks>>> + Send + 'static + use<> {
+        let get = self.get_async(key);
+        async move { Ok(get.await?.map(|object| object.chunks(range))) }
     }
 
     /// As [`Store::run`] for tasks.
@@ -228,6 +248,8 @@ impl Store {
     pub(crate) fn seek(&self, query: &mut Query) -> Next {
         let hash = query.hash.short();
         let shared = self.shared();
+        // On its way from memory while the tier is asked.
+        self.volumes().iter().for_each(|volume| volume.index.expect(hash));
         if let Some(frame) = shared.memory.get(hash, &query.key)
             && query.accepts(&frame.header, frame.key())
         {

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use picaflor_device::{Clock, Device};
+use picaflor_device::{Clock, Device, Preallocate};
 use serde::Serialize;
 
 use crate::{
@@ -118,6 +118,9 @@ pub struct Options {
     pub cluster: u32,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16.
     pub open_buffers: usize,
+    /// How the blocks of a new file are obtained: reserving them is done at once, writing them all makes every
+    /// later write and sync cheaper. Default: files up to 256 MiB are written, larger ones reserved.
+    pub preallocate: Preallocate,
     /// Default [`Daemons::Threads`].
     pub daemons: Daemons,
     /// Default the real clock.
@@ -153,6 +156,7 @@ impl Options {
             read_only: false,
             cluster: 256 << 10,
             open_buffers: 16,
+            preallocate: Preallocate::Auto,
             daemons: Daemons::Threads,
             clock: Clock::real(),
             seed: None,

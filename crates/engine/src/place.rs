@@ -130,8 +130,8 @@ impl Volume {
         let extents = &in_place.extents;
         let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
         let Some((slot, slots)) = extents.take(slots, piece) else { return Ok(Err(Blocked::Space)) };
-        let header = Header { mark: self.hasher.mark(u64::from(slot)), ..draft.header };
-        let frame = framed(&header, draft, slots);
+        let mut frame = vec![0; slots as usize * SLOT as usize];
+        let header = draft.lay(self.hasher.mark(u64::from(slot)), &mut frame);
         self.write_frame(in_place, u64::from(slot) * SLOT, &frame)?;
         let location = InPlace::location(slot);
         if self.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
@@ -289,16 +289,4 @@ impl Volume {
             in_place.extents.account(&self.shared.index_bytes);
         }
     }
-}
-
-/// The frame, padded with zeros to whole slots.
-fn framed(header: &Header, draft: &Draft<'_>, slots: u32) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(slots as usize * SLOT as usize);
-    frame.resize(frame::HEADER, 0);
-    header.encode(&mut frame);
-    for part in [draft.key, draft.metadata, draft.body] {
-        frame.extend_from_slice(part);
-    }
-    frame.resize(slots as usize * SLOT as usize, 0);
-    frame
 }

@@ -7,7 +7,6 @@
 //! Invariants: reads of the same place at the same time are one device read ([`InFlight`]).
 
 use std::{
-    collections::HashMap,
     io,
     sync::{
         Arc,
@@ -19,6 +18,8 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use picaflor_device::Device;
+
+use crate::hash::HashKeyed;
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +53,8 @@ pub(crate) struct Reader {
     /// Nanoseconds per read of an object and of a cluster.
     cost: [AtomicU64; 2],
     asked: Box<[AtomicU32]>,
-    flights: Mutex<HashMap<u64, Arc<InFlight>>>,
+    /// By [`spread`] place.
+    flights: Mutex<HashKeyed<Arc<InFlight>>>,
 }
 
 impl Reader {
@@ -101,17 +103,17 @@ impl Reader {
     /// Joins the read of this place, or begins one. True for who must do the read.
     pub(crate) fn join(&self, place: u64) -> (Arc<InFlight>, bool) {
         let mut flights = self.flights.lock();
-        if let Some(flight) = flights.get(&place) {
+        if let Some(flight) = flights.get(&spread(place)) {
             return (Arc::clone(flight), false);
         }
         let flight = Arc::new(InFlight::default());
-        flights.insert(place, Arc::clone(&flight));
+        flights.insert(spread(place), Arc::clone(&flight));
         (flight, true)
     }
 
     /// The read of this place has its outcome.
     pub(crate) fn land(&self, place: u64, flight: &InFlight, outcome: Outcome) {
-        self.flights.lock().remove(&place);
+        self.flights.lock().remove(&spread(place));
         let wakers = {
             let mut state = flight.state.lock();
             state.outcome = Some(outcome);
@@ -120,6 +122,11 @@ impl Reader {
         flight.landed.notify_all();
         wakers.into_iter().for_each(Waker::wake);
     }
+}
+
+/// Another number for each place, as even as a hash.
+fn spread(place: u64) -> u64 {
+    place.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The bytes read and the device offset they start at.

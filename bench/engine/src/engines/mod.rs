@@ -27,6 +27,8 @@ pub(crate) struct Config {
     pub(crate) capacity: u64,
     /// Whether a put returns only when it is durable.
     pub(crate) durable: bool,
+    /// Whether every block of its file is to be written before anything is measured, where the engine can.
+    pub(crate) written: bool,
 }
 
 /// Told of each asynchronous get, asked for the next one.

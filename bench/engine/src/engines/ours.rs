@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use picaflor::{Durability, Mode, Options, PutOptions, Store};
+use picaflor::{Durability, Mode, Options, PutOptions, Store, device::Preallocate};
 
 use super::{Asker, Config, Engine, OwnCount};
 
@@ -27,7 +27,8 @@ fn open_as(config: &Config, mode: Mode) -> Result<Box<dyn Engine>> {
         .capacity(config.capacity)
         .memory(config.memory)
         .mode(mode)
-        .durability(if config.durable { Durability::EveryPut } else { Durability::default() });
+        .durability(if config.durable { Durability::EveryPut } else { Durability::default() })
+        .with(|options| options.preallocate = if config.written { Preallocate::Write } else { Preallocate::Auto });
     Ok(Box::new(Picaflor { store: Store::open(options)?, how: PutOptions::default() }))
 }
 

@@ -1,18 +1,22 @@
 //! One segment of the index: buckets of eight words, grown an eighth at a time.
 //!
-//! An entry lies in its own bucket or in the next one (`displaced`). When neither has room, entries are
-//! pushed along; when that does not help the segment grows by an eighth and every entry is placed anew,
-//! from its place alone. So a segment is always between about 80% and 95% full.
+//! An entry lies in its own bucket or in one other (`displaced`), which its tag names: bucketized cuckoo hashing
+//! (Dietzfelbinger and Weidling, 2007) with partial keys (MemC3: Fan, Andersen and Kaminsky, NSDI 2013, section 3).
+//! When neither has room, entries make way for each other; when that does not help, the segment grows by an eighth
+//! and every entry is placed anew, from its place alone. So a segment is between about 85% and 97% full, however
+//! many entries it holds.
 //!
 //! Invariants: `count` is the number of words that are not empty; at least [`BUCKETS_MIN`] buckets.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use picaflor_device::prefetch;
+
 use super::word::{BUCKETS_MIN, PLACE_BITS, Word};
 
 const SLOTS: usize = 8;
-/// Buckets that an insertion pushes entries along before the segment grows instead.
-const REACH: usize = 16;
+/// Entries that make way for one insertion before the segment grows instead.
+const REACH: usize = 32;
 
 /// Bytes of the smallest segment that is not empty.
 pub(super) const BYTES_MIN: usize = BUCKETS_MIN * size_of::<Bucket>();
@@ -41,8 +45,27 @@ impl Segment {
         ((u64::from(place) * self.buckets.len() as u64) >> PLACE_BITS) as usize
     }
 
-    fn next(&self, home: usize) -> usize {
-        if home + 1 == self.buckets.len() { 0 } else { home + 1 }
+    /// How many buckets after its own an entry of this place lies if it is displaced: 1 to all but one.
+    fn stride(&self, place: u32) -> usize {
+        let spread = Word::tag_of(place).wrapping_mul(0x9e37_79b1);
+        1 + ((u64::from(spread) * (self.buckets.len() as u64 - 1)) >> 32) as usize
+    }
+
+    /// The other bucket of a place.
+    fn other(&self, place: u32) -> usize {
+        let other = self.home(place) + self.stride(place);
+        if other >= self.buckets.len() { other - self.buckets.len() } else { other }
+    }
+
+    /// The place of an entry that lies in this bucket.
+    fn place_of(&self, word: Word, bucket: usize) -> u32 {
+        let size = self.buckets.len();
+        let home = match word.is_displaced() {
+            false => bucket,
+            // The stride needs the tag alone, which is the place's low bits.
+            true => (bucket + size - self.stride(word.tag())) % size,
+        };
+        word.place(home, size)
     }
 
     /// The buckets in which an entry for `place` may lie: its own, and where it is displaced to.
@@ -51,7 +74,15 @@ impl Segment {
             return [&[], &[]];
         }
         let home = self.home(place);
-        [&self.buckets[home].0, &self.buckets[self.next(home)].0]
+        [&self.buckets[home].0, &self.buckets[self.other(place)].0]
+    }
+
+    /// Asks the processor for the two cache lines that [`Segment::matching`] looks at.
+    pub(super) fn expect(&self, place: u32) {
+        if !self.buckets.is_empty() {
+            prefetch(&self.buckets[self.home(place)]);
+            prefetch(&self.buckets[self.other(place)]);
+        }
     }
 
     /// The slots whose entries may be for `place`.
@@ -63,53 +94,42 @@ impl Segment {
     }
 
     /// Adds an entry.
-    pub(super) fn insert(&mut self, place: u32, word: Word) {
-        while !self.try_insert(place, word) {
+    pub(super) fn insert(&mut self, mut place: u32, mut word: Word) {
+        while let Err(homeless) = self.try_insert(place, word) {
+            (place, word) = homeless;
             self.grow();
         }
     }
 
-    fn try_insert(&mut self, place: u32, word: Word) -> bool {
+    /// Adds an entry; gives back one that found no room, which need not be the same.
+    fn try_insert(&mut self, place: u32, word: Word) -> Result<(), (u32, Word)> {
+        let (mut place, mut word) = (place, word);
         if self.buckets.is_empty() {
-            return false;
+            return Err((place, word));
         }
-        let home = self.home(place);
-        if self.free_slot(home).is_none() && self.free_slot(self.next(home)).is_none() {
-            self.push_along(self.next(home));
+        let mut bucket = self.home(place);
+        for step in 0..REACH {
+            for (at, displaced) in [(self.home(place), false), (self.other(place), true)] {
+                if let Some(slot) = self.free_slot(at) {
+                    slot.store(word.displaced(displaced).0, Relaxed);
+                    self.count += 1;
+                    return Ok(());
+                }
+            }
+            // Whoever lies here has to move to its other bucket. A slot that is as good as random, and the same
+            // each time: what is repeated from a seed stays repeatable.
+            let slot = &self.buckets[bucket].0[(place as usize + step) % SLOTS];
+            let evicted = Word(slot.load(Relaxed));
+            slot.store(word.displaced(bucket != self.home(place)).0, Relaxed);
+            place = self.place_of(evicted, bucket);
+            bucket = if evicted.is_displaced() { self.home(place) } else { self.other(place) };
+            word = evicted;
         }
-        let next = self.next(home);
-        let own = self.free_slot(home).map(|slot| (slot, false));
-        let Some((slot, displaced)) = own.or_else(|| self.free_slot(next).map(|slot| (slot, true))) else {
-            return false;
-        };
-        slot.store(word.displaced(displaced).0, Relaxed);
-        self.count += 1;
-        true
+        Err((place, word))
     }
 
     fn free_slot(&self, bucket: usize) -> Option<&AtomicU64> {
         self.buckets[bucket].0.iter().find(|slot| slot.load(Relaxed) == 0)
-    }
-
-    /// Frees a slot in `bucket`, if a bucket not far behind it has room: each bucket on the way hands one
-    /// of its own entries to the next, where it is displaced (as hopscotch hashing does).
-    fn push_along(&self, bucket: usize) {
-        let mut full = Vec::with_capacity(REACH);
-        let mut at = bucket;
-        while self.free_slot(at).is_none() {
-            full.push(at);
-            at = self.next(at);
-            if full.len() == REACH {
-                return;
-            }
-        }
-        for from in full.into_iter().rev() {
-            let is_own = |slot: &&AtomicU64| !Word(slot.load(Relaxed)).is_displaced();
-            let Some(own) = self.buckets[from].0.iter().find(is_own) else { return };
-            let Some(free) = self.free_slot(self.next(from)) else { return };
-            free.store(Word(own.load(Relaxed)).displaced(true).0, Relaxed);
-            own.store(0, Relaxed);
-        }
     }
 
     fn grow(&mut self) {
@@ -118,7 +138,7 @@ impl Segment {
         loop {
             self.buckets = (0..size).map(|_| Bucket::empty()).collect();
             self.count = 0;
-            if entries.iter().all(|&(place, word)| self.try_insert(place, word)) {
+            if entries.iter().all(|&(place, word)| self.try_insert(place, word).is_ok()) {
                 return;
             }
             size += (size / 8).max(4);
@@ -127,16 +147,10 @@ impl Segment {
 
     /// All entries with their places.
     pub(super) fn entries(&self) -> impl Iterator<Item = (u32, Word)> + '_ {
-        let size = self.buckets.len();
         self.buckets.iter().enumerate().flat_map(move |(at, bucket)| {
             bucket.0.iter().filter_map(move |slot| {
                 let word = Word(slot.load(Relaxed));
-                let home = match (word.is_displaced(), at) {
-                    (false, at) => at,
-                    (true, 0) => size - 1,
-                    (true, at) => at - 1,
-                };
-                (!word.is_empty()).then(|| (word.place(home, size), word))
+                (!word.is_empty()).then(|| (self.place_of(word, at), word))
             })
         })
     }

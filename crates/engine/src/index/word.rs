@@ -10,7 +10,7 @@
 //! - **address**: in grains; of the device, or, when `memory` is set, buffer number and offset in it.
 //! - **size**: length in grains as a small float with 3 bits of mantissa, rounded up: a read covers the
 //!   frame and at most 12.5% more.
-//! - **displaced**: lies in the bucket after its own.
+//! - **displaced**: lies in its other bucket.
 //! - **use**: how often it was asked for since it was placed, up to 3.
 //!
 //! The word 0 is an empty slot: a real entry has a size, which is never 0.
@@ -71,8 +71,16 @@ impl Word {
     pub(crate) const EMPTY: Self = Self(0);
 
     pub(crate) fn new(place: u32, location: Location, grains: u32) -> Self {
-        let tag = u64::from(place) & ((1 << TAG_BITS) - 1);
-        Self(tag << TAG_SHIFT | location.bits() | u64::from(size_code(grains)) << SIZE_SHIFT)
+        Self(u64::from(Self::tag_of(place)) << TAG_SHIFT | location.bits() | u64::from(size_code(grains)) << SIZE_SHIFT)
+    }
+
+    /// What of a place an entry keeps.
+    pub(crate) fn tag_of(place: u32) -> u32 {
+        place & ((1 << TAG_BITS) - 1)
+    }
+
+    pub(crate) fn tag(self) -> u32 {
+        (self.0 >> TAG_SHIFT) as u32
     }
 
     pub(crate) fn is_empty(self) -> bool {
@@ -81,9 +89,7 @@ impl Word {
 
     /// Whether the entry may be the one for a key at this place.
     pub(crate) fn matches(self, place: u32, displaced: bool) -> bool {
-        !self.is_empty()
-            && self.0 >> TAG_SHIFT == u64::from(place) & ((1 << TAG_BITS) - 1)
-            && self.is_displaced() == displaced
+        !self.is_empty() && self.tag() == Self::tag_of(place) && self.is_displaced() == displaced
     }
 
     pub(crate) fn location(self) -> Location {
@@ -132,7 +138,7 @@ impl Word {
 
     /// The 24-bit place, given the bucket that the entry belongs to and the number of buckets.
     pub(crate) fn place(self, home: usize, buckets: usize) -> u32 {
-        let tag = (self.0 >> TAG_SHIFT) as u32;
+        let tag = self.tag();
         // First place of the bucket; the place is the only one in the bucket's range with these low bits.
         let first = ((home as u64) << PLACE_BITS).div_ceil(buckets as u64) as u32;
         let candidate = first & !((1 << TAG_BITS) - 1) | tag;

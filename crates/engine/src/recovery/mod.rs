@@ -4,6 +4,7 @@
 //! clusters that a checkpoint does not cover. A store that comes back from a crash says what it kept and
 //! dropped in its [`Receipt`].
 
+mod ahead;
 mod places;
 mod receipt;
 mod ring;
@@ -231,6 +232,7 @@ fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {
             capacity,
             create: !exists && !options.read_only,
             read_only: options.read_only,
+            preallocate: options.preallocate,
             ..OpenOptions::default()
         },
     )

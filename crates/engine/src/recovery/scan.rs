@@ -16,7 +16,7 @@ use picaflor_format::{
     frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
 };
 
-use super::{EPOCH_SHIFT, receipt::VolumeReceipt};
+use super::{EPOCH_SHIFT, ahead, receipt::VolumeReceipt};
 use crate::{
     Error, Mode, Result,
     hash::HashKeyed,
@@ -104,32 +104,49 @@ fn sight(volume: &Arc<Volume>, clusters: &Clusters, receipt: &mut VolumeReceipt)
             *known = sighting;
         }
     };
-    for (&id, &seq) in clusters {
-        receipt.scanned_clusters += 1;
-        match volume.contents(id, seq)? {
-            Contents::Sealed(last, rows) => {
-                let known = durable.entry(last.durable >> EPOCH_SHIFT).or_default();
-                *known = last.durable.max(*known);
-                doubtful.push(Doubtful { id, seal: last.seal, rows });
+    let readers = ahead::readers(&volume.shared.options);
+    let named: Vec<(u32, Option<u64>)> = clusters.iter().map(|(id, seq)| (*id, *seq)).collect();
+    ahead::in_order(
+        &named,
+        readers,
+        |(id, seq)| volume.contents(*id, *seq),
+        |&(id, _), contents| {
+            receipt.scanned_clusters += 1;
+            match contents? {
+                Contents::Sealed(last, rows) => {
+                    let known = durable.entry(last.durable >> EPOCH_SHIFT).or_default();
+                    *known = last.durable.max(*known);
+                    doubtful.push(Doubtful { id, seal: last.seal, rows });
+                }
+                // Not sealed when the crash came: its frames stood on their own.
+                Contents::Unsealed(rows) => {
+                    receipt.verified_clusters += 1;
+                    rows.into_iter().for_each(|row| note(id, row));
+                }
+                Contents::Other => {}
             }
-            // Not sealed when the crash came: its frames stood on their own.
-            Contents::Unsealed(rows) => {
-                receipt.verified_clusters += 1;
-                rows.into_iter().for_each(|row| note(id, row));
-            }
-            Contents::Other => {}
+            Ok::<(), Error>(())
+        },
+    )?;
+    let judge = |doubtful: &Doubtful| -> Result<Option<Vec<bool>>> {
+        let Doubtful { id, seal, rows } = doubtful;
+        if durable.get(&(seal >> EPOCH_SHIFT)).is_some_and(|durable| seal <= durable) {
+            return Ok(None);
         }
-    }
-    for Doubtful { id, seal, mut rows } in doubtful {
-        if durable.get(&(seal >> EPOCH_SHIFT)).is_none_or(|durable| seal > *durable) {
-            receipt.verified_clusters += 1;
-            let bytes = volume.read_at(id, 0, volume.cluster_len())?;
-            let before = rows.len();
-            rows.retain(|row| is_intact(&bytes, row));
-            receipt.dropped.torn += (before - rows.len()) as u64;
-        }
-        rows.into_iter().for_each(|row| note(id, row));
-    }
+        let bytes = volume.read_at(*id, 0, volume.cluster_len())?;
+        Ok(Some(rows.iter().map(|row| is_intact(&bytes, row)).collect()))
+    };
+    ahead::in_order(&doubtful, readers, judge, |Doubtful { id, rows, .. }, intact| {
+        let Some(intact) = intact? else {
+            rows.iter().for_each(|row| note(*id, *row));
+            return Ok::<(), Error>(());
+        };
+        receipt.verified_clusters += 1;
+        let kept = rows.iter().zip(&intact).filter(|(_, intact)| **intact).map(|(row, _)| *row);
+        receipt.dropped.torn += intact.iter().filter(|intact| !**intact).count() as u64;
+        kept.for_each(|row| note(*id, row));
+        Ok(())
+    })?;
     for (cluster, row) in manifests {
         let sighting = Sighting { generation: row.generation, cluster, row };
         if !is_whole(volume, &sighting, &newest)? {

@@ -24,7 +24,7 @@ use picaflor_format::{
     zone::{BEGINNING, HOT_SLOT, IN_PLACE_MAX, Map},
 };
 
-use super::{EPOCH_SHIFT, Found, Identity, address_limit, places, receipt::VolumeReceipt, ring::Ring, scan};
+use super::{EPOCH_SHIFT, Found, Identity, address_limit, ahead, places, receipt::VolumeReceipt, ring::Ring, scan};
 use crate::{
     Error, Mode, Options, Result,
     append::lanes,
@@ -447,12 +447,18 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
     let directory = load_directory(volume, reference)?;
     let mut rows = Vec::new();
     let mut image: Vec<u64> = Vec::new();
-    for &(id, seq) in &directory.parts {
+    let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, String> {
         let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
-        let mut rest = &payload[..];
+        let (mut rest, mut pieces) = (&payload[..], Vec::new());
         while !rest.is_empty() {
             let (piece, after) = next_piece(rest).map_err(|why| format!("cluster {id}: {why}"))?;
             rest = after;
+            pieces.push(piece);
+        }
+        Ok(pieces)
+    };
+    ahead::in_order(&directory.parts, ahead::readers(&volume.shared.options), pieces, |(id, _), pieces| {
+        for piece in pieces? {
             if piece.first as usize != image.len() {
                 return Err(format!("cluster {id}: a piece of segment {} is missing", piece.segment));
             }
@@ -471,7 +477,8 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
             }
             image.clear();
         }
-    }
+        Ok(())
+    })?;
     Ok((directory, rows))
 }
 

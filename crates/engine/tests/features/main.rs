@@ -8,6 +8,7 @@ mod groups;
 mod limits;
 mod memory;
 mod placement;
+mod ranges;
 mod reports;
 mod streams;
 mod threads;

@@ -1,0 +1,77 @@
+//! Parts of objects.
+
+use bytes::Bytes;
+use picaflor::{Chunks, Store};
+
+use crate::{
+    common::{KIB, MIB, body, bypass, counted, key, plain},
+    streams::block_on,
+};
+
+fn pieces(chunks: Option<Chunks>) -> Vec<Bytes> {
+    chunks.unwrap().map(Result::unwrap).collect()
+}
+
+fn pieces_async(store: &Store, key: &[u8], start: u64, end: u64) -> Vec<Bytes> {
+    block_on(async {
+        let mut chunks = store.get_range_async(key, start..end).await.unwrap().unwrap();
+        let mut all = Vec::new();
+        while let Some(piece) = chunks.next_async().await {
+            all.push(piece.unwrap());
+        }
+        all
+    })
+}
+
+#[test]
+fn any_range_is_those_bytes_and_no_others() {
+    let (_, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    let cluster = 64 * KIB as usize;
+    for (i, len) in [0, 1, 5_000, cluster / 2, 3 * cluster, 500_001].into_iter().enumerate() {
+        let (name, whole) = (key(i as u64), body(i as u64, len));
+        store.put(&name, &whole, &plain()).unwrap();
+        let (len, cluster) = (len as u64, cluster as u64);
+        let bounds = [0, 1, len / 2, cluster - 1, 2 * cluster, len.saturating_sub(1), len, len + 1, u64::MAX];
+        for (start, end) in bounds.iter().flat_map(|start| bounds.iter().map(move |end| (*start, *end))) {
+            let from = start.min(len) as usize;
+            let wanted = &whole[from..(end.min(len) as usize).max(from)];
+            let chunks = store.get_range(&name, start..end).unwrap().unwrap();
+            let cut = chunks.range();
+            assert_eq!(chunks.total(), len);
+            assert_eq!((cut.start as usize, (cut.end - cut.start) as usize), (from, wanted.len()), "{start}..{end}");
+            let got = pieces(Some(chunks));
+            assert!(got.concat() == wanted, "{start}..{end} of {len}");
+            assert!(got.iter().all(|piece| !piece.is_empty()));
+            assert!(pieces_async(&store, &name, start, end).concat() == wanted, "{start}..{end} of {len}");
+        }
+    }
+    assert!(store.get_range(b"nobody", 0..1).unwrap().is_none());
+    assert!(block_on(store.get_range_async(b"nobody", 0..1)).unwrap().is_none());
+}
+
+#[test]
+fn a_part_of_a_small_object_is_a_slice_of_it() {
+    let (_, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    let whole = body(1, 10_000);
+    store.put(&key(1), &whole, &plain()).unwrap();
+    let object = store.get(&key(1)).unwrap().unwrap().body().unwrap();
+    let [part] = &pieces(store.get_range(&key(1), 1_000..3_000).unwrap())[..] else { panic!("more than one piece") };
+    assert!(part == &whole[1_000..3_000]);
+    assert_eq!(part.as_ptr(), object[1_000..].as_ptr(), "copied");
+}
+
+#[test]
+fn a_part_of_a_large_object_reads_only_what_it_needs() {
+    let (device, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    let whole = body(1, 2 * MIB as usize);
+    store.put(&key(1), &whole, &bypass()).unwrap();
+    store.flush().unwrap();
+    // Both ends of the first two chunks, and the manifest.
+    let before = device.counts().read_bytes;
+    let part = pieces(store.get_range(&key(1), 60_000..80_000).unwrap());
+    assert!(part.concat() == whole[60_000..80_000]);
+    assert!(device.counts().read_bytes - before <= 3 * 64 * KIB, "more than two chunks and a manifest");
+}
