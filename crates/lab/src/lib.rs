@@ -10,6 +10,7 @@
 
 pub mod draw;
 mod error;
+pub mod fs;
 pub mod lru;
 pub mod method;
 pub mod stat;
