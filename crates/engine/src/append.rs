@@ -71,6 +71,9 @@ impl Volume {
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
+        if let Some(in_place) = &self.in_place {
+            return self.place(in_place, draft, class, old);
+        }
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
             add(&self.shared.counters.neighbours_joined, 1);

@@ -183,12 +183,14 @@ impl Volume {
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
         let end = end.min(self.map.clusters.end());
+        let pending = self.pending(start, (end - start) as usize);
         let mut buf = self.shared.pool.take((end - start) as usize);
         add(&self.shared.counters.device_reads, 1);
         add(&self.shared.counters.device_read, buf.len() as u64);
         self.device
             .read(start, &mut buf)
             .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
+        pending.inspect(|pending| pending.lay_over(start, &mut buf));
         let frame = &buf[(offset - start) as usize..];
         let header = Header::verify(frame).map_err(|why| Error::Damaged {
             place: format!("{}: object at {offset}", self.place),

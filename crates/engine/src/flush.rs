@@ -328,10 +328,14 @@ impl Volume {
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
         let mut writes = self.gather_pieces()?;
+        // Before the records are taken: whatever these leave behind is told by them.
+        let ready = self.ready_extents();
         // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
         // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.
         let pages = self.journal.lock().take_pages(&self.shared.pool);
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
+        // After them: what they tell of is in the packet by now.
+        self.flush_packet()?;
         let written = if writes.is_empty() { Ok(()) } else { self.write_all(writes) };
         self.pump(&turn, true);
         if let Some(failure) = self.commits.failure() {
@@ -343,6 +347,7 @@ impl Volume {
         });
         done.map_err(|error| Error::io(format!("{}: making puts durable", self.place), error))?;
         self.durable_seal.fetch_max(sealed, Relaxed);
+        self.settle_extents(ready);
         add(&self.shared.counters.commits, 1);
         Ok(())
     }

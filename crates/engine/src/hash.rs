@@ -3,6 +3,11 @@
 //! The low 64 bits place a key in the index and name it in cluster tables; all 128 name it in the
 //! delete log. Chunks of large objects hash in a domain of their own: no key can collide with one.
 
+use std::{
+    collections::HashMap,
+    hash::{self, BuildHasherDefault},
+};
+
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 /// Seed of one store and the hashes made with it.
@@ -52,3 +57,22 @@ impl Hasher {
         }
     }
 }
+
+/// Keys are hashes already.
+#[derive(Default)]
+pub(crate) struct Identity(u64);
+
+impl hash::Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {}
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// A map whose keys are hashes.
+pub(crate) type HashKeyed<V> = HashMap<u64, V, BuildHasherDefault<Identity>>;

@@ -9,7 +9,7 @@
 use picaflor_device::{AlignedBuf, BufPool};
 use picaflor_format::{
     BLOCK,
-    journal::{Record, encode_page},
+    journal::{RECORDS_MIN, Record, encode_page},
     zone::Map,
 };
 
@@ -41,7 +41,7 @@ impl Journal {
 
     /// The page, or a later one, that will tell of the last record pushed.
     pub(crate) fn page_of_last(&self) -> u64 {
-        self.next_page + self.pending.len() as u64 / 128
+        self.next_page + self.pending.len() as u64 / RECORDS_MIN as u64
     }
 
     /// First page that any recovery reads.
@@ -71,6 +71,11 @@ impl Journal {
         pages
     }
 
+    /// Records that no page has taken yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Pages that recovery may need, and pages in the ring.
     pub(crate) fn pages(&self) -> (u64, u64) {
         (self.next_page - self.previous_start, self.map.journal_pages())
@@ -83,7 +88,7 @@ impl Journal {
 
     /// Whether the next commit might overwrite a page that is needed, so that checkpoints come first.
     pub(crate) fn is_tight(&self) -> bool {
-        let most_next = self.pending.len() as u64 / 128 + 1;
+        let most_next = self.pending.len() as u64 / RECORDS_MIN as u64 + 1;
         self.next_page - self.previous_start + most_next > self.map.journal_pages() * 3 / 4
     }
 

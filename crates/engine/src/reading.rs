@@ -25,6 +25,8 @@ use picaflor_device::Device;
 pub(crate) enum Reading {
     /// Object or cluster, whichever has been paying.
     WhatPays,
+    /// The object.
+    Object,
 }
 
 /// What one read brings.
@@ -67,8 +69,7 @@ impl Reader {
 
     /// What to read for an object whose cluster has this class, if memory has room for clusters.
     pub(crate) fn extent(&self, class: u16, room: bool) -> Extent {
-        let Reading::WhatPays = self.reading;
-        if !room {
+        if !room || self.reading == Reading::Object {
             return Extent::Object;
         }
         let class = usize::from(class) % CLASSES;

@@ -17,6 +17,7 @@ use picaflor_format::{
     cluster::Row,
     frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
     journal::Record,
+    zone::SLOT,
 };
 
 use crate::{
@@ -78,6 +79,9 @@ impl Volume {
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
+        if let Some(in_place) = &self.in_place {
+            return self.leave_step(in_place);
+        }
         let shared = &self.shared;
         let index_high = shared.index_is_above(7) && self.index.is_loaded();
         let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
@@ -102,6 +106,9 @@ impl Volume {
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
         let _turn = self.reclaimer.turn.lock();
+        if let Some(in_place) = &self.in_place {
+            return self.make_room_in_place(in_place);
+        }
         let before = self.space.available();
         // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
         // until no recovery reads what the journal told of them.
@@ -308,6 +315,9 @@ impl Volume {
 
     /// Bytes that a store could still take, compaction included.
     pub(crate) fn free_bytes(&self) -> u64 {
+        if let Some(in_place) = &self.in_place {
+            return in_place.extents.slots().0 * SLOT;
+        }
         let cluster = u64::from(self.map.cluster);
         let spare = u64::from(SPARE + self.checkpoint_reserve());
         (u64::from(self.space.available()) * cluster).saturating_sub(spare * cluster)

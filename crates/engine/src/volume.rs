@@ -15,7 +15,7 @@ use picaflor_format::{
     frame::{GRAIN, Header},
     journal::Record,
     superblock::Superblock,
-    zone::Map,
+    zone::{Map, SLOT},
 };
 
 use crate::{
@@ -32,6 +32,7 @@ use crate::{
     journal::Journal,
     memory::{Memory, Resident},
     object::Frame,
+    place::InPlace,
     placement::{PAIR_BYTES, PAIRS_MAX, Placer},
     preset::Preset,
     reading::Reader,
@@ -162,7 +163,10 @@ pub(crate) struct Volume {
     pub(crate) hasher: Hasher,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) index: Index,
+    /// The clusters: of objects, or, where these lie in place, of checkpoints only.
     pub(crate) space: Space,
+    /// For layouts that place objects one by one.
+    pub(crate) in_place: Option<Box<InPlace>>,
     pub(crate) placer: Placer,
     /// Slots of each lane's open buffers.
     pub(crate) lanes: Box<[Mutex<Lane>]>,
@@ -214,9 +218,10 @@ impl Volume {
 
     /// Takes an entry out of the accounts of its cluster.
     pub(crate) fn forget_live(&self, word: Word) {
-        if let Location::OnDisk { grain } = word.location()
-            && let Some(cluster) = self.cluster_of(grain)
-        {
+        let Location::OnDisk { grain } = word.location() else { return };
+        if let Some(in_place) = &self.in_place {
+            in_place.extents.release(InPlace::slot_of(grain));
+        } else if let Some(cluster) = self.cluster_of(grain) {
             self.space.sub_live(cluster, word.grains());
         }
     }
@@ -313,12 +318,20 @@ impl Volume {
     pub(crate) fn checkpoint_clusters(&self) -> u32 {
         let room = picaflor_format::checkpoint::room(self.cluster_len()) as u64;
         // An eighth more for what is put while it is being taken.
-        let parts = self.index.image_bytes() / room;
+        let parts = self.image_bytes() / room;
         (parts + parts / 8) as u32 + 2
     }
 
+    /// Bytes of what a checkpoint keeps of the index.
+    fn image_bytes(&self) -> u64 {
+        self.in_place.as_ref().map_or_else(|| self.index.image_bytes(), |in_place| in_place.extents.image_bytes())
+    }
+
     pub(crate) fn stats(&self) -> VolumeStats {
-        let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum();
+        let live: u64 = match &self.in_place {
+            Some(in_place) => in_place.extents.slots().2 * (SLOT / GRAIN as u64),
+            None => (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum(),
+        };
         VolumeStats {
             place: self.place.clone(),
             backend: self.device.backend(),

@@ -8,6 +8,7 @@
 //! Everything is a function of its seed: the same experiment gives the same bytes.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod draw;
 mod error;
 pub mod fs;

@@ -29,7 +29,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         "crates/engine",
         &[
             // Parts that know none of the others.
-            &["commits", "error", "group", "hash", "index", "journal", "reading", "space", "stats"],
+            &["commits", "error", "group", "hash", "index", "journal", "packet", "reading", "space", "stats"],
             // What lives in memory, and who leaves it.
             &["buffers", "eviction", "memory", "object", "placement"],
             // One volume and what is done to it; the options it is opened with.
@@ -39,7 +39,9 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "checkpoint",
                 "daemons",
                 "flush",
+                "leave",
                 "options",
+                "place",
                 "preset",
                 "reclaim",
                 "recovery",
@@ -55,13 +57,12 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         "crates/lab",
         &[
             &["error"],
-            // What is replayed, and what it is replayed on: neither knows the other.
-            &["trace"],
-            &["exec", "fs", "method", "synth"],
             // Drawings know numbers, not where they come from.
-            &["draw", "stat"],
+            &["draw", "lru", "trace"],
+            // What is replayed, and what it is replayed on: neither knows the other.
+            &["cache", "exec", "fs", "method", "synth"],
             // One run, then many, then what is said of them.
-            &["cache", "run"],
+            &["run", "stat"],
             &["experiment"],
             &["reproduce"],
         ],

@@ -4,6 +4,7 @@
 //! clusters that a checkpoint does not cover. A store that comes back from a crash says what it kept and
 //! dropped in its [`Receipt`].
 
+mod places;
 mod receipt;
 mod ring;
 mod scan;
@@ -34,6 +35,7 @@ use crate::{
     hash::Hasher,
     index::GRAINS_MAX,
     memory::Memory,
+    preset::Preset,
     stats::Counters,
     volume::{STRIPES, Shared, Volume},
 };
@@ -139,6 +141,14 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         }
     }
     found.sort_by_key(|found| found.superblock.map(|block| block.volume.0));
+    if first.layout != options.preset.layout.on_device() {
+        let fitting = Preset::of_layout(first.layout).map_or("of a later build", |preset| preset.name);
+        let why = format!(
+            "this place was made with another layout than that of {}; open it with preset {fitting}",
+            options.preset.name
+        );
+        return Err(Error::Option { name: "preset", why });
+    }
     let mode = options.mode as u32;
     if first.mode != mode && options.mode == Mode::Cache {
         return Err(Error::Option {
