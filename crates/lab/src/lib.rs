@@ -11,6 +11,7 @@
 pub mod cache;
 pub mod draw;
 mod error;
+pub mod exec;
 pub mod fs;
 pub mod lru;
 pub mod method;

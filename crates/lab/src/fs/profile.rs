@@ -56,7 +56,7 @@ pub enum Metadata {
 pub struct LayoutProfile {
     /// Bytes of a block.
     pub block: u64,
-    /// Bytes of a fragment, of which the last block of a small file may take some only; a divisor of `block`, at most 8.
+    /// Bytes of a fragment, of which the last block of a small file may take some only; from an eighth of `block` up.
     pub fragment: u64,
     /// Blocks of a group.
     pub group_blocks: u32,
