@@ -8,8 +8,11 @@
 //! Everything is a function of its seed: the same experiment gives the same bytes.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod draw;
 mod error;
+pub mod exec;
+pub mod fs;
 pub mod lru;
 pub mod method;
 pub mod stat;

@@ -57,13 +57,12 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         "crates/lab",
         &[
             &["error"],
-            // What is replayed, and what it is replayed on: neither knows the other.
-            &["trace"],
-            &["exec", "fs", "method", "synth"],
             // Drawings know numbers, not where they come from.
-            &["draw", "stat"],
+            &["draw", "lru", "trace"],
+            // What is replayed, and what it is replayed on: neither knows the other.
+            &["cache", "exec", "fs", "method", "synth"],
             // One run, then many, then what is said of them.
-            &["cache", "run"],
+            &["run", "stat"],
             &["experiment"],
             &["reproduce"],
         ],

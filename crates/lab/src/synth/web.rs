@@ -39,6 +39,8 @@ pub struct Web {
     pub common: (f64, u64),
     /// Sizes of objects.
     pub sizes: Sizes,
+    /// The share of the Pareto part among common objects, which are icons and bars more often than archives.
+    pub common_tail: f64,
     /// Share of objects that change, and after how many requests, to all, they do.
     pub change: (f64, u64),
     /// Mean milliseconds between two requests.
@@ -68,11 +70,19 @@ struct Page {
     number: u64,
 }
 
+/// A request that a client will make.
+struct Waiting {
+    key: u64,
+    page: Page,
+    kind: Kind,
+    common: bool,
+}
+
 #[derive(Default)]
 struct Client {
     name: u64,
     at: Option<Page>,
-    waiting: VecDeque<(u64, Page, Kind)>,
+    waiting: VecDeque<Waiting>,
 }
 
 impl Web {
@@ -131,7 +141,7 @@ impl Requests {
         self.visited = (self.visited + 1) % (self.web.window << 20);
         let key = page.key(self.seed);
         self.clients[client].at = Some(page);
-        self.clients[client].waiting.push_back((key, page, Kind::Page));
+        self.clients[client].waiting.push_back(Waiting { key, page, kind: Kind::Page, common: false });
         let mut own = Dice::new(key, 2);
         let (median, sigma, most) = self.web.parts;
         let parts = ((median.ln() + sigma * own.normal()).exp().round() as u64).min(most);
@@ -142,13 +152,14 @@ impl Requests {
                 continue;
             }
             let name = if common { mix(self.seed ^ mix(page.server ^ 1 << 63) ^ pool) } else { mix(key ^ mix(part)) };
-            self.clients[client].waiting.push_back((name.max(1), page, Kind::Part));
+            let waiting = Waiting { key: name.max(1), page, kind: Kind::Part, common };
+            self.clients[client].waiting.push_back(waiting);
         }
     }
 
-    fn size(&self, key: u64, version: u32) -> u64 {
-        let mut own = Dice::new(key ^ u64::from(version), 3);
-        self.web.sizes.draw(&mut own)
+    fn size(&self, key: u64, version: u32, common: bool) -> u64 {
+        let tail = if common { self.web.common_tail } else { self.web.sizes.tail };
+        Sizes { tail, ..self.web.sizes }.draw(&mut Dice::new(key ^ u64::from(version), 3))
     }
 
     /// How often this object has changed so far.
@@ -167,14 +178,14 @@ impl Iterator for Requests {
         if self.clients[client].waiting.is_empty() {
             self.visit(client);
         }
-        let (key, page, kind) = self.clients[client].waiting.pop_front()?;
+        let Waiting { key, page, kind, common } = self.clients[client].waiting.pop_front()?;
         self.made += 1;
         self.time += self.dice.exponential(self.web.pause);
         let version = self.version(key);
         Some(Request {
             time: self.time as u64,
             key,
-            size: self.size(key, version),
+            size: self.size(key, version, common),
             client: self.clients[client].name,
             server: mix(self.seed ^ page.server.rotate_left(17)).max(1),
             referer: if kind == Kind::Part { page.key(self.seed) } else { 0 },

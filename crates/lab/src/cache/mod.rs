@@ -1,0 +1,89 @@
+//! Miss ratios: what a cache of so many bytes would have had to fetch, without a disk or a store under it.
+//!
+//! As others count them (libCacheSim): an object larger than the cache is a miss and does not enter; objects have one
+//! size; nothing is charged for metadata.
+
+mod fifo;
+
+use std::{fmt, str::FromStr};
+
+use fifo::Fifo;
+use serde::Serialize;
+
+use crate::{lru::Lru, trace::Request};
+
+/// Who leaves when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum Policy {
+    /// Who was not asked for the longest.
+    #[serde(rename = "LRU")]
+    Lru,
+    /// Who came first.
+    #[serde(rename = "FIFO")]
+    Fifo,
+}
+
+impl Policy {
+    /// All of them, as they are written.
+    pub const ALL: [(&'static str, Self); 2] = [("LRU", Self::Lru), ("FIFO", Self::Fifo)];
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Self::ALL.iter().find(|(_, policy)| policy == self).map_or("", |(name, _)| name))
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, policy)| *policy).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
+            format!("no policy {name:?}; there are: {}", names.join(", "))
+        })
+    }
+}
+
+/// How much of a trace a cache missed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Missed {
+    /// Share of the requests.
+    pub requests: f64,
+    /// Share of their bytes.
+    pub bytes: f64,
+}
+
+/// Replays requests, whose sizes are settled, through a cache of `capacity` bytes.
+pub fn replay(policy: Policy, capacity: u64, requests: &[Request]) -> Missed {
+    match policy {
+        Policy::Lru => {
+            let mut cache = Lru::new(capacity);
+            count(requests, |request| {
+                let hit = cache.touch(request.key).is_some();
+                if !hit {
+                    cache.insert(request.key, request.size, 0, |_| {});
+                }
+                hit
+            })
+        }
+        Policy::Fifo => {
+            let mut cache = Fifo::new(capacity);
+            count(requests, |request| cache.get(request.key, request.size))
+        }
+    }
+}
+
+/// Counts what `get` does not have.
+fn count(requests: &[Request], mut get: impl FnMut(&Request) -> bool) -> Missed {
+    let (mut missed, mut missed_bytes, mut bytes) = (0_u64, 0_u64, 0_u64);
+    for request in requests {
+        bytes += request.size;
+        if !get(request) {
+            missed += 1;
+            missed_bytes += request.size;
+        }
+    }
+    Missed { requests: missed as f64 / requests.len().max(1) as f64, bytes: missed_bytes as f64 / bytes.max(1) as f64 }
+}
