@@ -11,8 +11,11 @@
 pub mod cache;
 pub mod draw;
 mod error;
+pub mod experiment;
 pub mod lru;
 pub mod method;
+pub mod reproduce;
+pub mod run;
 pub mod stat;
 pub mod synth;
 pub mod trace;
