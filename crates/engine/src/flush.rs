@@ -22,7 +22,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use picaflor_device::{Clock, Op, Request};
+use picaflor_device::{Clock, Device, Op, Request};
 
 use crate::{
     Daemons, Error, Result, buffers::Slot, commits::Turn, memory::Resident, space::State, stats::add, volume::Volume,
@@ -187,7 +187,10 @@ impl Volume {
                     if awaited.is_empty() {
                         return;
                     }
-                    self.writer.changed.wait(&mut state);
+                    let moved = MutexGuard::unlocked(&mut state, || self.device.advance());
+                    if !moved && state.landed.is_empty() {
+                        self.writer.changed.wait(&mut state);
+                    }
                     continue;
                 }
                 (landed, start)
@@ -403,18 +406,23 @@ impl Volume {
         };
         self.device.submit(writes.into_iter().map(request).collect());
         let gone = |_| io::Error::other("the device dropped a request");
-        receiver_take(&receiver, count, gone)
+        receiver_take(self.device.as_ref(), &receiver, count, gone)
     }
 }
 
 fn receiver_take(
+    device: &dyn Device,
     receiver: &std::sync::mpsc::Receiver<io::Result<()>>,
     count: usize,
     gone: impl Fn(std::sync::mpsc::RecvError) -> io::Error,
 ) -> io::Result<()> {
     let mut all = Ok(());
     for _ in 0..count {
-        let outcome = receiver.recv().map_err(&gone).and_then(|outcome| outcome);
+        let mut outcome = receiver.try_recv().ok();
+        while outcome.is_none() && device.advance() {
+            outcome = receiver.try_recv().ok();
+        }
+        let outcome = outcome.map_or_else(|| receiver.recv().map_err(&gone), Ok).and_then(|outcome| outcome);
         all = all.and(outcome);
     }
     all

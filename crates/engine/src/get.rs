@@ -191,7 +191,7 @@ impl Store {
                         outcome
                     } else {
                         add(&self.shared().counters.reads_shared, 1);
-                        flight.wait()
+                        flight.wait(plan.volume.device.as_ref())
                     };
                     if let Some(frame) = self.arrived(query, &plan, outcome)? {
                         return self.answer(query, Ok(frame));

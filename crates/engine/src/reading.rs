@@ -17,7 +17,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use picaflor_device::Device;
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,13 +139,17 @@ struct FlightState {
 }
 
 impl InFlight {
-    pub(crate) fn wait(&self) -> Outcome {
+    /// The outcome; `device` is where it comes from.
+    pub(crate) fn wait(&self, device: &dyn Device) -> Outcome {
         let mut state = self.state.lock();
         loop {
             if let Some(outcome) = &state.outcome {
                 return outcome.clone();
             }
-            self.landed.wait(&mut state);
+            let moved = MutexGuard::unlocked(&mut state, || device.advance());
+            if !moved && state.outcome.is_none() {
+                self.landed.wait(&mut state);
+            }
         }
     }
 

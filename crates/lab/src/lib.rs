@@ -11,7 +11,9 @@
 pub mod cache;
 pub mod draw;
 mod error;
+pub mod exec;
 pub mod experiment;
+pub mod fs;
 pub mod lru;
 pub mod method;
 pub mod reproduce;

@@ -126,7 +126,8 @@ pub struct BudgetProfile {
     pub sync_us: f64,
     /// Megabytes (10^6) a second of one request, on top of its latency.
     pub stream_mb_s: f64,
-    /// An operation of more bytes than this counts as several; adjacent ones that wait together count as one. 0: each is one.
+    /// An operation of more bytes than this counts as several; adjacent ones that wait together count as one. 0: each
+    /// is one.
     pub unit_bytes: u64,
     /// All of them must grant a request.
     pub buckets: Vec<BucketProfile>,

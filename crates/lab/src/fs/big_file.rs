@@ -1,0 +1,295 @@
+//! One large preallocated file as a device: what a storage manager in user space sees of a file system.
+//!
+//! A write that covers a page in part reads the page first, if it is not in memory. A page that was written to its
+//! end joins the run of pages written before it; the run goes to the disk when it is a cluster long, or when the next
+//! write is elsewhere. A page that was written in part only stays dirty until the daemon finds it old.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use picaflor_device::{AlignedBuf, Device, Op, Request, SparseBytes};
+
+use super::FileSystem;
+use super::core::{Core, full};
+use super::layout::{Address, Run};
+
+/// Unit of reading and writing that a storage manager sees, in bytes.
+const BLOCK: usize = 512;
+
+/// A preallocated file of a [`FileSystem`]. Clones share everything.
+#[derive(Clone)]
+pub struct BigFile {
+    fs: FileSystem,
+    capacity: u64,
+    page: u64,
+    state: Arc<Mutex<State>>,
+    queue: Arc<Mutex<Queue>>,
+}
+
+struct State {
+    /// Address of each run of pages, by its first page.
+    runs: Vec<(u64, Address)>,
+    inode: u64,
+    contents: SparseBytes,
+    /// Pages that wait to be a cluster.
+    behind: Range<u64>,
+    /// The page after the last that was read.
+    next_read: u64,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Vec<Request>>,
+    busy: bool,
+}
+
+impl State {
+    fn address(&self, page: u64, fragments: u64) -> Address {
+        let (first, address) = self.runs[self.runs.partition_point(|run| run.0 <= page) - 1];
+        address + (page - first) * fragments
+    }
+
+    /// Pages as runs of fragments.
+    fn runs_of(&self, pages: Range<u64>, fragments: u64) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for address in pages.map(|page| self.address(page, fragments)) {
+            match runs.last_mut() {
+                Some((start, count)) if *start + *count == address => *count += fragments,
+                _ => runs.push((address, fragments)),
+            }
+        }
+        runs
+    }
+}
+
+impl BigFile {
+    pub(super) fn new(fs: &FileSystem, bytes: u64) -> io::Result<Self> {
+        let mut core = fs.core.lock();
+        let page = core.profile.layout.block;
+        let pages = bytes.div_ceil(page);
+        let fragments = core.layout.fragments;
+        if core.layout.available() < pages * fragments {
+            return Err(full());
+        }
+        let inode = core.layout.take_inode(0, false).ok_or_else(full)?;
+        let mut runs: Vec<(u64, Address)> = Vec::new();
+        let mut wanted = None;
+        for number in 0..pages {
+            let group = wanted.map_or(0, |wanted| core.layout.group_of(wanted).min(core.layout.groups() - 1));
+            let address = core.layout.take_block(group, wanted).ok_or_else(full)?;
+            if wanted != Some(address) {
+                runs.push((number, address));
+            }
+            wanted = Some(address + fragments);
+        }
+        drop(core);
+        let state = State { runs, inode, contents: SparseBytes::new(), behind: 0..0, next_read: 0 };
+        Ok(Self {
+            fs: fs.clone(),
+            capacity: pages * page,
+            page,
+            state: Arc::new(Mutex::new(state)),
+            queue: Arc::default(),
+        })
+    }
+
+    /// Bytes of memory that the contents take.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.state.lock().contents.held()
+    }
+
+    fn check(&self, offset: u64, len: usize) -> io::Result<()> {
+        let len = len as u64;
+        let aligned = offset.is_multiple_of(BLOCK as u64) && len.is_multiple_of(BLOCK as u64);
+        if aligned && offset.checked_add(len).is_some_and(|end| end <= self.capacity) {
+            return Ok(());
+        }
+        let what = format!("request at {offset} of {len} bytes is unaligned or outside the file of {}", self.capacity);
+        Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+    }
+
+    fn pages_of(&self, offset: u64, len: usize) -> Range<u64> {
+        offset / self.page..(offset + len as u64).div_ceil(self.page)
+    }
+
+    /// A page is needed whose rest is not written: it is read, and where the last one read was the page before, the
+    /// rest of a cluster with it.
+    fn fault(&self, core: &mut Core, state: &mut State, page: u64) -> io::Result<()> {
+        let ahead = if page == state.next_read { core.profile.daemon.cluster / self.page } else { 1 };
+        let pages = page..(page + ahead).min(self.capacity / self.page);
+        state.next_read = pages.end;
+        // As far as it lies in one piece: the rest is no part of this read.
+        let run: Vec<_> = state.runs_of(pages, core.layout.fragments).into_iter().take(1).collect();
+        core.pages.need_data(&run)
+    }
+
+    /// The pages that waited to be a cluster go to the disk.
+    fn push(core: &mut Core, state: &mut State) -> io::Result<()> {
+        let fragments = core.layout.fragments;
+        let pages = std::mem::replace(&mut state.behind, 0..0);
+        let mut run: Option<Run> = None;
+        for page in pages {
+            let address = state.address(page, fragments);
+            // The daemon may have been here.
+            if !core.pages.is_dirty(address) {
+                continue;
+            }
+            match &mut run {
+                Some((start, count)) if *start + *count == address => *count += fragments,
+                _ => {
+                    if let Some((start, count)) = run.replace((address, fragments)) {
+                        core.pages.write_later(start, count)?;
+                    }
+                }
+            }
+        }
+        run.map_or(Ok(()), |(start, count)| core.pages.write_later(start, count))
+    }
+
+    fn write_page(&self, core: &mut Core, state: &mut State, page: u64, within: Range<u64>) -> io::Result<()> {
+        let fragments = core.layout.fragments;
+        let address = state.address(page, fragments);
+        if (within.start > 0 || within.end < self.page) && !core.pages.has(address) {
+            self.fault(core, state, page)?;
+        }
+        core.pages.dirty(address, fragments, false)?;
+        if within.end < self.page || !core.profile.whole_blocks_at_once {
+            return Ok(());
+        }
+        if state.behind.end == page && !state.behind.is_empty() {
+            state.behind.end += 1;
+        } else if !state.behind.contains(&page) {
+            Self::push(core, state)?;
+            state.behind = page..page + 1;
+        }
+        if (state.behind.end - state.behind.start) * self.page >= core.profile.daemon.cluster {
+            Self::push(core, state)?;
+        }
+        Ok(())
+    }
+
+    /// A batch of reads: some at a time are sent to the disk together, which may choose their order.
+    fn read_together(&self, reads: &[(u64, usize)]) -> io::Result<()> {
+        let core = &mut *self.fs.core.lock();
+        core.begin(reads.iter().map(|(_, len)| *len as u64).sum(), 0, false)?;
+        let at_once = core.profile.daemon.reads_at_once;
+        for some in reads.chunks(at_once) {
+            let left = Arc::new(AtomicU64::new(0));
+            let mut arriving = Vec::new();
+            for (offset, len) in some {
+                let state = self.state.lock();
+                let runs = state.runs_of(self.pages_of(*offset, *len), core.layout.fragments);
+                drop(state);
+                for (address, fragments) in core.pages.missing(&runs) {
+                    core.pages.read_later(address, fragments, &left)?;
+                    core.pages.counts.data_reads += 1;
+                    arriving.push((address, fragments));
+                }
+            }
+            core.pages.wait_for(&left);
+            for (address, fragments) in arriving {
+                core.pages.arrived(address, fragments)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&self, batch: Vec<Request>) {
+        let reads: Option<Vec<(u64, usize)>> = batch
+            .iter()
+            .map(|request| match &request.op {
+                Op::Read(buf) if self.check(request.offset, buf.len()).is_ok() => Some((request.offset, buf.len())),
+                _ => None,
+            })
+            .collect();
+        let together = match reads {
+            Some(reads) if reads.len() > 1 => self.read_together(&reads),
+            _ => Ok(()),
+        };
+        let together = together.map_err(|error| error.kind());
+        for Request { offset, op, done } in batch {
+            let outcome = together.map_err(io::Error::from).and_then(|()| match op {
+                Op::Read(mut buf) => self.read(offset, &mut buf).map(|()| buf),
+                Op::Write(bytes) => self.write(offset, &bytes).map(|()| AlignedBuf::empty()),
+                Op::Sync => self.sync().map(|()| AlignedBuf::empty()),
+            });
+            done(outcome);
+        }
+    }
+}
+
+impl Device for BigFile {
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    fn block_size(&self) -> usize {
+        BLOCK
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.check(offset, buf.len())?;
+        let core = &mut *self.fs.core.lock();
+        core.begin(buf.len() as u64, 0, false)?;
+        let state = self.state.lock();
+        let pages = self.pages_of(offset, buf.len());
+        core.pages.need_data(&state.runs_of(pages, core.layout.fragments))?;
+        state.contents.read(offset, buf);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.check(offset, buf.len())?;
+        let core = &mut *self.fs.core.lock();
+        core.begin(buf.len() as u64, 0, false)?;
+        let state = &mut *self.state.lock();
+        let end = offset + buf.len() as u64;
+        for page in self.pages_of(offset, buf.len()) {
+            let first = page * self.page;
+            let within = offset.max(first) - first..end.min(first + self.page) - first;
+            self.write_page(core, state, page, within)?;
+        }
+        state.contents.write(offset, buf);
+        Ok(())
+    }
+
+    /// As `fsync`: what is dirty, then the inode.
+    fn sync(&self) -> io::Result<()> {
+        let core = &mut *self.fs.core.lock();
+        let state = &mut *self.state.lock();
+        state.behind = 0..0;
+        core.sync()?;
+        let inode = core.layout.inode_block(state.inode);
+        core.pages.write(inode, core.layout.fragments)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(offset, len as usize)?;
+        self.state.lock().contents.clear(offset, len);
+        Ok(())
+    }
+
+    /// On this thread, in order; what a `done` submits waits for its turn.
+    fn submit(&self, batch: Vec<Request>) {
+        let mut queue = self.queue.lock();
+        queue.waiting.push_back(batch);
+        if std::mem::replace(&mut queue.busy, true) {
+            return;
+        }
+        while let Some(batch) = queue.waiting.pop_front() {
+            drop(queue);
+            self.perform(batch);
+            queue = self.queue.lock();
+        }
+        queue.busy = false;
+    }
+
+    fn backend(&self) -> String {
+        format!("file of modelled {}", self.fs.name)
+    }
+}

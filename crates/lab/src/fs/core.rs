@@ -1,0 +1,511 @@
+//! The calls: which blocks each reads, writes at once, and leaves dirty, in order.
+//!
+//! | call   | at once, where metadata is synchronous                                | left dirty                    |
+//! |--------|-----------------------------------------------------------------------|-------------------------------|
+//! | create | inode; directory block; directory inode if it grew; indirect block    | map, directory inode, inode   |
+//! | data   | whole blocks are started, not waited for                              | the last, partial block       |
+//! | remove | directory block; indirect block; inode, unless the file was empty     | map, inode                    |
+//! | read   | nothing                                                               | inode, with access times      |
+//!
+//! After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`, `ffs_inode.c`, `ffs_balloc.c`.
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+
+use picaflor_device::{SimulatedDisk, SparseBytes};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::directory::{Directory, entry_bytes};
+use super::layout::{Address, Layout, Run};
+use super::pages::Pages;
+use super::profile::{FsProfile, Metadata};
+use crate::lru::Lru;
+
+pub(super) struct Core {
+    pub(super) profile: FsProfile,
+    pub(super) layout: Layout,
+    pub(super) pages: Pages,
+    /// By path; the root's is empty.
+    directories: HashMap<String, u64>,
+    by_id: Vec<Directory>,
+    files: HashMap<String, File>,
+    /// Inodes and names that are known without the disk.
+    inodes: Lru,
+    names: Lru,
+    contents: SparseBytes,
+    next_round: u64,
+    journal: Option<Journal>,
+}
+
+struct File {
+    inode: u64,
+    directory: u64,
+    chunk: u32,
+    size: u64,
+    runs: Vec<Run>,
+    indirect: Option<Address>,
+}
+
+struct Journal {
+    next: u64,
+    commit_at: u64,
+    /// Metadata since the last commit.
+    blocks: BTreeSet<Address>,
+}
+
+fn missing(path: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{path}: no such file or directory in the modelled file system"))
+}
+
+pub(super) fn full() -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, "the modelled file system is full: give it a larger part of the disk")
+}
+
+fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
+impl Core {
+    pub(super) fn new(profile: &FsProfile, disk: &SimulatedDisk) -> io::Result<Self> {
+        let front = profile.journal.as_ref().map_or(0, |journal| u64::from(journal.blocks));
+        let layout = Layout::new(&profile.layout, picaflor_device::Device::capacity(disk), front);
+        if layout.groups() == 0 {
+            let what = format!("{}: the disk has no room for one group of blocks", profile.name);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let journal = Journal { next: 0, commit_at: 0, blocks: BTreeSet::new() };
+        let mut core = Self {
+            layout,
+            pages: Pages::new(profile, disk.clone()),
+            directories: HashMap::new(),
+            by_id: Vec::new(),
+            files: HashMap::new(),
+            inodes: Lru::new(profile.memory.inodes),
+            names: Lru::new(profile.memory.names),
+            contents: SparseBytes::new(),
+            next_round: nanos(profile.daemon.every_s),
+            journal: (profile.metadata == Metadata::Journal).then_some(journal),
+            profile: profile.clone(),
+        };
+        core.new_directory("", 0)?;
+        Ok(core)
+    }
+
+    pub(super) fn available(&self) -> u64 {
+        self.layout.available() * self.profile.layout.fragment
+    }
+
+    fn block(&self) -> u64 {
+        self.layout.fragments
+    }
+
+    /// A call begins: the processor works, and what is due by then is written.
+    pub(super) fn begin(&mut self, bytes: u64, entries: u64, changes: bool) -> io::Result<()> {
+        let processor = &self.profile.processor;
+        let change = if changes { processor.change_us } else { 0.0 };
+        let copy = processor.copy_us_per_kb * bytes as f64 / 1024.0;
+        self.pages.work((processor.call_us + change + copy) * 1e3 + processor.entry_ns * entries as f64);
+        let now = self.pages.now();
+        let daemon = &self.profile.daemon;
+        if now >= self.next_round {
+            self.next_round = now + nanos(daemon.every_s);
+            let since = |age: f64| now.saturating_sub(nanos(age));
+            let (data, metadata) = (since(daemon.data_age_s), since(daemon.metadata_age_s));
+            self.pages.flush(data, metadata)?;
+        }
+        if self.pages.is_full_of_dirt() {
+            self.pages.flush(now, now)?;
+        }
+        if self.journal.as_ref().is_some_and(|journal| now >= journal.commit_at) {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Data first, then the blocks of metadata that changed, in one run of the journal.
+    fn commit(&mut self) -> io::Result<()> {
+        let now = self.pages.now();
+        let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
+        journal.commit_at = now + nanos(profile.commit_s);
+        if journal.blocks.is_empty() {
+            return Ok(());
+        }
+        let most = u64::from(profile.blocks);
+        let count = (journal.blocks.len() as u64 + 2).min(most);
+        journal.blocks.clear();
+        if journal.next + count > most {
+            journal.next = 0;
+        }
+        let address = journal.next * self.layout.fragments;
+        journal.next += count;
+        self.pages.flush(now, 0)?;
+        self.pages.write_later(address, count * self.layout.fragments)
+    }
+
+    /// Whether what a removal or a creation changes is on the disk before the call returns.
+    fn at_once(&self, creates: bool) -> bool {
+        match self.profile.metadata {
+            Metadata::Synchronous => true,
+            Metadata::SynchronousCreate => creates,
+            Metadata::Delayed | Metadata::Journal => false,
+        }
+    }
+
+    /// A block of metadata has changed.
+    fn change(&mut self, address: Address, at_once: bool) -> io::Result<()> {
+        self.pages.need(address)?;
+        if at_once {
+            return self.pages.write(address, self.block());
+        }
+        self.log(address);
+        self.pages.dirty(address, self.block(), true)
+    }
+
+    fn log(&mut self, address: Address) {
+        if let Some(journal) = &mut self.journal {
+            journal.blocks.insert(address);
+        }
+    }
+
+    /// The block of a directory that holds this chunk has changed.
+    fn change_directory(&mut self, id: u64, chunk: u32, at_once: bool) -> io::Result<()> {
+        let (address, fragments) = self.by_id[id as usize].place(chunk, self.profile.layout.fragment, self.block());
+        if at_once {
+            return self.pages.write(address, fragments);
+        }
+        self.log(address);
+        self.pages.dirty_part(address, fragments);
+        Ok(())
+    }
+
+    fn need_inode(&mut self, inode: u64) -> io::Result<()> {
+        if self.inodes.touch(inode).is_none() {
+            self.pages.need(self.layout.inode_block(inode))?;
+            self.inodes.insert(inode, 1, 0, |_| ());
+        }
+        Ok(())
+    }
+
+    fn know_name(&mut self, path: &str) {
+        let key = xxh3_64(path.as_bytes());
+        if self.names.touch(key).is_none() {
+            self.names.insert(key, 1, 0, |_| ());
+        }
+    }
+
+    /// Looks through a directory, as far as this chunk or to its end.
+    fn search(&mut self, id: u64, up_to: Option<u32>) -> io::Result<()> {
+        let directory = &self.by_id[id as usize];
+        let entries = up_to.map_or(directory.entries, |chunk| directory.entries_up_to(chunk));
+        self.pages.need_directory(id, &directory.runs)?;
+        self.pages.work(self.profile.processor.entry_ns * entries as f64);
+        Ok(())
+    }
+
+    /// The directory that a path is in, each part looked up.
+    fn parent(&mut self, path: &str) -> io::Result<u64> {
+        let parent = path.rfind('/').map_or("", |end| &path[..end]);
+        let id = *self.directories.get(parent).ok_or_else(|| missing(parent))?;
+        let mut above = 0;
+        let ends = parent.match_indices('/').map(|(end, _)| end).chain((!parent.is_empty()).then_some(parent.len()));
+        for end in ends {
+            let part = &parent[..end];
+            let next = *self.directories.get(part).ok_or_else(|| missing(part))?;
+            if self.names.touch(xxh3_64(part.as_bytes())).is_none() {
+                self.search(above, None)?;
+                self.know_name(part);
+            }
+            self.need_inode(self.by_id[next as usize].inode)?;
+            above = next;
+        }
+        Ok(id)
+    }
+
+    /// An inode and a directory of its own group, in memory only.
+    fn new_directory(&mut self, path: &str, group: usize) -> io::Result<u64> {
+        let inode = self.layout.take_inode(group, true).ok_or_else(full)?;
+        let group = self.layout.group_of_inode(inode);
+        let address = self.layout.take_block(group, None).ok_or_else(full)?;
+        let id = self.by_id.len() as u64;
+        self.by_id.push(Directory::new(inode, (address, self.block())));
+        self.directories.insert(path.to_owned(), id);
+        self.pages.grown_directory(id, &[(address, self.block())])?;
+        Ok(id)
+    }
+
+    pub(super) fn make_dir(&mut self, path: &str) -> io::Result<()> {
+        self.begin(0, 0, true)?;
+        let above = self.parent(path)?;
+        self.search(above, None)?;
+        if self.directories.contains_key(path) {
+            return Ok(());
+        }
+        if self.files.contains_key(path) {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{path}: a file of that name is there")));
+        }
+        let at_once = self.at_once(true);
+        let id = self.new_directory(path, self.layout.group_for_directory())?;
+        let inode = self.by_id[id as usize].inode;
+        self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
+        self.change(self.layout.inode_block(inode), at_once)?;
+        self.change_directory(id, 0, at_once)?;
+        self.enter(above, path, at_once)?;
+        self.know_name(path);
+        Ok(())
+    }
+
+    /// Puts a name into its directory; returns the chunk it is in.
+    fn enter(&mut self, id: u64, path: &str, at_once: bool) -> io::Result<u32> {
+        let bytes = entry_bytes(&path[path.rfind('/').map_or(0, |slash| slash + 1)..]);
+        let inode_block = self.layout.inode_block(self.by_id[id as usize].inode);
+        let room = self.by_id[id as usize].room(bytes);
+        let chunk = match room {
+            Some(chunk) => chunk,
+            None => self.lengthen(id)?,
+        };
+        let directory = &mut self.by_id[id as usize];
+        directory.take(chunk, bytes);
+        directory.entries += 1;
+        self.change_directory(id, chunk, at_once)?;
+        self.change(inode_block, at_once && room.is_none())?;
+        Ok(chunk)
+    }
+
+    fn lengthen(&mut self, id: u64) -> io::Result<u32> {
+        let directory = &self.by_id[id as usize];
+        if directory.is_full(self.profile.layout.fragment) {
+            let group = self.layout.group_of_inode(directory.inode);
+            let wanted = directory.runs.last().map(|(start, count)| start + count);
+            let address = self.layout.take_block(group, wanted).ok_or_else(full)?;
+            let block = self.block();
+            let directory = &mut self.by_id[id as usize];
+            directory.grow((address, block));
+            self.pages.grown_directory(id, &directory.runs)?;
+            self.change(self.layout.map(self.layout.group_of(address)), false)?;
+        }
+        Ok(self.by_id[id as usize].lengthen())
+    }
+
+    pub(super) fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        if self.files.contains_key(path) {
+            self.remove(path)?;
+        }
+        self.begin(bytes.len() as u64, 0, true)?;
+        let directory = self.parent(path)?;
+        self.search(directory, None)?;
+        if self.directories.contains_key(path) {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                format!("{path}: a directory of that name is there"),
+            ));
+        }
+        let at_once = self.at_once(true);
+        let group = self.layout.group_of_inode(self.by_id[directory as usize].inode);
+        let size = bytes.len() as u64;
+        let inode = self.layout.take_inode(group, false).ok_or_else(full)?;
+        let group = self.layout.group_of_inode(inode);
+        let (runs, indirect) = match self.place(group, size) {
+            Some(found) => found,
+            None => {
+                self.layout.free_inode(inode);
+                return Err(full());
+            }
+        };
+        let inode_block = self.layout.inode_block(inode);
+        self.change(self.layout.map(group), false)?;
+        self.change(inode_block, at_once)?;
+        self.inodes.insert(inode, 1, 0, |_| ());
+        let chunk = self.enter(directory, path, at_once)?;
+        self.know_name(path);
+        self.put_data(&runs, bytes)?;
+        if let Some(indirect) = indirect {
+            self.pages.arrived(indirect, self.block())?;
+            self.change(indirect, at_once)?;
+        }
+        if size > 0 {
+            self.change(inode_block, false)?;
+        }
+        self.files.insert(path.to_owned(), File { inode, directory, chunk, size, runs, indirect });
+        Ok(())
+    }
+
+    /// Takes room for so many bytes near the start of a group; all or nothing.
+    fn place(&mut self, group: usize, size: u64) -> Option<(Vec<Run>, Option<Address>)> {
+        let (block, direct) = (self.profile.layout.block, self.profile.layout.direct);
+        let (whole, rest) = (size / block, size % block);
+        // Only a small file ends in fragments.
+        let fragments = rest.div_ceil(self.profile.layout.fragment);
+        let (blocks, tail) = if fragments == self.block() || (whole >= direct && rest > 0) {
+            (whole + 1, 0)
+        } else {
+            (whole, fragments)
+        };
+        let mut runs: Vec<Run> = Vec::new();
+        let take = |layout: &mut Layout, wanted| layout.take_block(group, wanted);
+        let mut found = self.layout.available() >= (blocks + 1) * self.block() + tail;
+        let mut wanted = None;
+        for _ in 0..blocks {
+            let Some(address) = take(&mut self.layout, wanted).filter(|_| found) else {
+                found = false;
+                break;
+            };
+            wanted = Some(address + self.block());
+            match runs.last_mut() {
+                Some((start, count)) if *start + *count == address => *count += self.layout.fragments,
+                _ => runs.push((address, self.layout.fragments)),
+            }
+        }
+        if found && tail > 0 {
+            match self.layout.take_fragments(group, tail) {
+                Some(address) => runs.push((address, tail)),
+                None => found = false,
+            }
+        }
+        let mut indirect = None;
+        if found && blocks > direct {
+            indirect = take(&mut self.layout, wanted);
+            found = indirect.is_some();
+        }
+        if !found {
+            runs.into_iter().for_each(|(address, count)| self.layout.give_back(address, count));
+            return None;
+        }
+        Some((runs, indirect))
+    }
+
+    /// Whole blocks go to the disk in clusters, if this file system does that; the rest is dirty.
+    fn put_data(&mut self, runs: &[Run], bytes: &[u8]) -> io::Result<()> {
+        let (block, fragment) = (self.block(), self.profile.layout.fragment);
+        let mut rest = bytes;
+        for (start, count) in runs {
+            let here = (rest.len() as u64).min(count * fragment) as usize;
+            let (now, later) = rest.split_at(here);
+            self.contents.write(start * fragment, now);
+            rest = later;
+            let whole = if self.profile.whole_blocks_at_once { here as u64 / fragment / block * block } else { 0 };
+            self.pages.arrived(*start, *count)?;
+            let mut at = *start;
+            while at < start + whole {
+                let step = (self.profile.daemon.cluster / fragment).min(start + whole - at);
+                self.pages.write_later(at, step)?;
+                at += step;
+            }
+            while at < start + count {
+                let step = block.min(start + count - at);
+                self.pages.dirty(at, step, false)?;
+                at += step;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
+        self.begin(0, 0, true)?;
+        let directory = self.parent(path)?;
+        let Some(file) = self.files.get(path) else {
+            self.search(directory, None)?;
+            return Err(missing(path));
+        };
+        let (chunk, inode) = (file.chunk, file.inode);
+        self.search(directory, Some(chunk))?;
+        self.need_inode(inode)?;
+        let Some(file) = self.files.remove(path) else { return Err(missing(path)) };
+        let at_once = self.at_once(false);
+        let bytes = entry_bytes(&path[path.rfind('/').map_or(0, |slash| slash + 1)..]);
+        self.by_id[directory as usize].give_back(chunk, bytes);
+        self.by_id[directory as usize].entries -= 1;
+        self.change_directory(file.directory, chunk, at_once)?;
+        self.names.remove(xxh3_64(path.as_bytes()));
+        if let Some(indirect) = file.indirect {
+            self.change(indirect, at_once)?;
+            self.release(&[(indirect, self.block())])?;
+        }
+        let inode_block = self.layout.inode_block(inode);
+        if file.size > 0 {
+            self.change(inode_block, at_once)?;
+        }
+        self.release(&file.runs)?;
+        self.change(inode_block, false)?;
+        self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
+        self.layout.free_inode(inode);
+        self.inodes.remove(inode);
+        Ok(())
+    }
+
+    /// Gives room back; what of it is dirty need not be written any more.
+    fn release(&mut self, runs: &[Run]) -> io::Result<()> {
+        let fragment = self.profile.layout.fragment;
+        for (address, count) in runs {
+            self.pages.forget(*address, *count);
+            if let Some(journal) = &mut self.journal {
+                journal.blocks.remove(address);
+            }
+            self.contents.clear(address * fragment, count * fragment);
+            self.layout.give_back(*address, *count);
+            self.change(self.layout.map(self.layout.group_of(*address)), false)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn read(&mut self, path: &str) -> io::Result<Vec<u8>> {
+        let size = self.files.get(path).map_or(0, |file| file.size);
+        self.begin(size, 0, false)?;
+        let directory = self.parent(path)?;
+        let Some(file) = self.files.get(path) else {
+            self.search(directory, None)?;
+            return Err(missing(path));
+        };
+        let (chunk, inode, indirect) = (file.chunk, file.inode, file.indirect);
+        if self.names.touch(xxh3_64(path.as_bytes())).is_none() {
+            self.search(directory, Some(chunk))?;
+            self.know_name(path);
+        }
+        self.need_inode(inode)?;
+        if let Some(indirect) = indirect {
+            self.pages.need(indirect)?;
+        }
+        let Some(file) = self.files.get(path) else { return Err(missing(path)) };
+        self.pages.need_data(&file.runs)?;
+        let fragment = self.profile.layout.fragment;
+        let mut bytes = vec![0; size as usize];
+        let mut rest = &mut bytes[..];
+        for (start, count) in &file.runs {
+            let here = (rest.len() as u64).min(count * fragment) as usize;
+            let (now, later) = rest.split_at_mut(here);
+            self.contents.read(start * fragment, now);
+            rest = later;
+        }
+        let inode_block = self.layout.inode_block(inode);
+        if self.profile.access_times && self.pages.has(inode_block) {
+            self.change(inode_block, false)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Every file, in order of path, as a walk through all directories and inodes finds them.
+    pub(super) fn list(&mut self) -> io::Result<Vec<(String, u64)>> {
+        self.begin(0, self.files.len() as u64, false)?;
+        for id in 0..self.by_id.len() as u64 {
+            self.pages.need_directory(id, &self.by_id[id as usize].runs)?;
+        }
+        let blocks: BTreeSet<_> = self.files.values().map(|file| self.layout.inode_block(file.inode)).collect();
+        for block in blocks {
+            self.pages.need(block)?;
+        }
+        let mut found: Vec<_> = self.files.iter().map(|(path, file)| (path.clone(), file.size)).collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    pub(super) fn sync(&mut self) -> io::Result<()> {
+        self.begin(0, 0, false)?;
+        let now = self.pages.now();
+        if self.journal.is_some() {
+            self.commit()?;
+        } else {
+            self.pages.flush(now, now)?;
+        }
+        self.pages.settle();
+        self.pages.sync_disk()
+    }
+}

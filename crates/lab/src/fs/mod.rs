@@ -1,0 +1,108 @@
+//! File systems modelled on a simulated disk, for layouts that keep a file per object or one large file.
+//!
+//! What is modelled is where blocks lie, what is in memory, and which of it is read and written when: the sequence of
+//! disk operations of each call, on the disk's virtual time. Contents are kept beside the model and cost nothing.
+//!
+//! Two faces: [`FileSystem`] is a [`Folder`]; [`BigFile`], one preallocated file of it, is a
+//! [`Device`](picaflor_device::Device). Calls block, and a call that waits moves the clock.
+//!
+//! Not modelled: crashes (put the faulty device around a [`BigFile`] for that), indirect blocks of a [`BigFile`]
+//! (they stay in memory), several calls at a time.
+
+mod big_file;
+mod core;
+mod directory;
+mod layout;
+mod pages;
+mod profile;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use picaflor_device::{Folder, SimulatedDisk, check_path};
+
+pub use self::big_file::BigFile;
+use self::core::Core;
+pub use self::pages::IoCounts;
+pub use self::profile::{
+    DaemonProfile, FsProfile, JournalProfile, LayoutProfile, MemoryProfile, Metadata, ProcessorProfile,
+};
+
+/// A modelled file system, empty at first. Clones share everything.
+#[derive(Clone)]
+pub struct FileSystem {
+    core: Arc<Mutex<Core>>,
+    name: Arc<str>,
+}
+
+impl FileSystem {
+    /// Makes the file system on all of `disk`.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the disk has no room for a group of blocks.
+    pub fn new(profile: &FsProfile, disk: &SimulatedDisk) -> io::Result<Self> {
+        let core = Core::new(profile, disk)?;
+        Ok(Self { core: Arc::new(Mutex::new(core)), name: profile.name.as_str().into() })
+    }
+
+    /// One file of `bytes`, preallocated, as a device. `bytes` is rounded up to whole blocks.
+    ///
+    /// # Errors
+    /// `StorageFull` if there is no room.
+    pub fn big_file(&self, bytes: u64) -> io::Result<BigFile> {
+        BigFile::new(self, bytes)
+    }
+
+    /// Disk operations so far.
+    #[must_use]
+    pub fn counts(&self) -> IoCounts {
+        self.core.lock().pages.counts
+    }
+
+    /// Bytes that may still be written.
+    #[must_use]
+    pub fn available(&self) -> u64 {
+        self.core.lock().available()
+    }
+}
+
+fn checked(path: &str) -> io::Result<&str> {
+    check_path(path).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, format!("{path}: {why}")))?;
+    Ok(path)
+}
+
+impl Folder for FileSystem {
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.core.lock().make_dir(checked(path)?)
+    }
+
+    /// A file that is there is removed first, as a layout on this system would have to.
+    fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.core.lock().write(checked(path)?, bytes)
+    }
+
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        self.core.lock().read(checked(path)?)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.core.lock().remove(checked(path)?)
+    }
+
+    fn list(&self, each: &mut dyn FnMut(&str, u64)) -> io::Result<()> {
+        let found = self.core.lock().list()?;
+        found.iter().for_each(|(path, len)| each(path, *len));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.core.lock().sync()
+    }
+
+    fn backend(&self) -> String {
+        format!("modelled {}", self.name)
+    }
+}

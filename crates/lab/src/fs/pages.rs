@@ -1,0 +1,339 @@
+//! What is in memory of the disk, what of it is dirty, and what is under way.
+//!
+//! Invariants:
+//! - contents are elsewhere: this knows addresses and times only;
+//! - what is dirty is written in order of address, neighbours together, at most a cluster at a time;
+//! - a writer waits while more than the high water is under way; the daemon does not.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use picaflor_device::SimulatedDisk;
+
+use super::layout::{Address, Run};
+use super::profile::FsProfile;
+use crate::lru::Lru;
+
+/// Set in the keys of directories, which stay or leave as a whole.
+const DIRECTORY: u64 = 1 << 63;
+
+/// Disk operations of a file system, by why they were done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounts {
+    /// Blocks of data, or runs of them, read because a call needed them.
+    pub data_reads: u64,
+    /// The same of inodes, maps, directories and indirect blocks.
+    pub metadata_reads: u64,
+    /// Writes that a call waited for.
+    pub synchronous_writes: u64,
+    /// Writes that were started and not waited for.
+    pub later_writes: u64,
+}
+
+struct Dirty {
+    fragments: u64,
+    since: u64,
+    metadata: bool,
+}
+
+pub(crate) struct Pages {
+    disk: SimulatedDisk,
+    fragment: u64,
+    block: u64,
+    cluster: u64,
+    high_water: u64,
+    low_water: u64,
+    dirty_limit: u64,
+    lru: Lru,
+    dirty: BTreeMap<Address, Dirty>,
+    dirty_fragments: u64,
+    under_way: Arc<AtomicU64>,
+    pub(crate) counts: IoCounts,
+}
+
+impl Pages {
+    pub(crate) fn new(profile: &FsProfile, disk: SimulatedDisk) -> Self {
+        let fragment = profile.layout.fragment;
+        Self {
+            disk,
+            fragment,
+            block: profile.layout.block / fragment,
+            cluster: profile.daemon.cluster / fragment,
+            high_water: profile.daemon.high_water,
+            low_water: profile.daemon.low_water,
+            dirty_limit: profile.memory.cache / fragment / 100 * profile.daemon.dirty_percent,
+            lru: Lru::new(profile.memory.cache),
+            dirty: BTreeMap::new(),
+            dirty_fragments: 0,
+            under_way: Arc::default(),
+            counts: IoCounts::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        self.disk.clock().now_nanos()
+    }
+
+    /// Lets the processor work for so long; the disk goes on meanwhile.
+    pub(crate) fn work(&self, nanos: f64) {
+        self.disk.run_until(self.now() + Duration::from_nanos(nanos as u64).as_nanos() as u64);
+    }
+
+    fn keep(&mut self, key: u64, bytes: u64) -> io::Result<()> {
+        let mut left = Vec::new();
+        if self.lru.touch(key).is_none() {
+            self.lru.insert(key, bytes, 0, |key| left.push(key));
+        }
+        // What leaves dirty is written first, with what lies beside it.
+        for key in left {
+            if self.dirty.contains_key(&key) {
+                self.write_around(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this is in memory; if so, it was just used.
+    pub(crate) fn has(&mut self, address: Address) -> bool {
+        self.lru.touch(address).is_some()
+    }
+
+    /// A block of metadata is needed.
+    pub(crate) fn need(&mut self, address: Address) -> io::Result<()> {
+        if !self.has(address) {
+            self.counts.metadata_reads += 1;
+            self.read(address, self.block)?;
+            self.keep(address, self.block * self.fragment)?;
+        }
+        Ok(())
+    }
+
+    /// All of a directory is needed: its runs of blocks, each an address and fragments.
+    pub(crate) fn need_directory(&mut self, id: u64, runs: &[Run]) -> io::Result<()> {
+        if self.lru.touch(id | DIRECTORY).is_some() {
+            return Ok(());
+        }
+        for (address, fragments) in runs {
+            self.counts.metadata_reads += fragments.div_ceil(self.cluster);
+            self.read(*address, *fragments)?;
+        }
+        self.grown_directory(id, runs)
+    }
+
+    /// A directory that is in memory has these runs now.
+    pub(crate) fn grown_directory(&mut self, id: u64, runs: &[Run]) -> io::Result<()> {
+        self.lru.remove(id | DIRECTORY);
+        let fragments: u64 = runs.iter().map(|(_, fragments)| fragments).sum();
+        self.keep(id | DIRECTORY, fragments * self.fragment)
+    }
+
+    /// Data is needed: runs of blocks in order. Adjacent ones come with one read, a cluster at most.
+    pub(crate) fn need_data(&mut self, runs: &[Run]) -> io::Result<()> {
+        for (address, fragments) in self.missing(runs) {
+            self.counts.data_reads += 1;
+            self.read(address, fragments)?;
+            self.arrived(address, fragments)?;
+        }
+        Ok(())
+    }
+
+    /// The parts of the runs that are not in memory, adjacent blocks together, a cluster at most each.
+    pub(crate) fn missing(&mut self, runs: &[Run]) -> Vec<Run> {
+        let mut missing: Vec<Run> = Vec::new();
+        for (address, fragments) in runs {
+            let end = address + fragments;
+            let mut at = *address;
+            while at < end {
+                let step = self.block.min(end - at);
+                if !self.has(at) {
+                    match missing.last_mut() {
+                        Some((from, count)) if *from + *count == at && *count + step <= self.cluster => *count += step,
+                        _ => missing.push((at, step)),
+                    }
+                }
+                at += step;
+            }
+        }
+        missing
+    }
+
+    /// Blocks are in memory now.
+    pub(crate) fn arrived(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+        let mut at = address;
+        while at < address + fragments {
+            let step = self.block.min(address + fragments - at);
+            self.keep(at, step * self.fragment)?;
+            at += step;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+        let mut at = address;
+        while at < address + fragments {
+            let step = self.cluster.min(address + fragments - at);
+            self.disk.touch_and_wait(at * self.fragment, step * self.fragment, false)?;
+            at += step;
+        }
+        Ok(())
+    }
+
+    /// Starts a read that another waits for.
+    pub(crate) fn read_later(&self, address: Address, fragments: u64, left: &Arc<AtomicU64>) -> io::Result<()> {
+        left.fetch_add(1, Relaxed);
+        let left = Arc::clone(left);
+        self.disk.touch(address * self.fragment, fragments * self.fragment, false, move || {
+            left.fetch_sub(1, Relaxed);
+        })
+    }
+
+    /// Lets time pass until all of these reads are done.
+    pub(crate) fn wait_for(&self, left: &AtomicU64) {
+        while left.load(Relaxed) > 0 && self.next() {}
+    }
+
+    fn next(&self) -> bool {
+        picaflor_device::Device::advance(&self.disk)
+    }
+
+    /// A block, or some of its fragments, is dirty, and in memory.
+    pub(crate) fn dirty(&mut self, address: Address, fragments: u64, metadata: bool) -> io::Result<()> {
+        let since = self.now();
+        let entry = self.dirty.entry(address).or_insert_with(|| {
+            self.dirty_fragments += fragments;
+            Dirty { fragments, since, metadata }
+        });
+        if entry.fragments < fragments {
+            self.dirty_fragments += fragments - entry.fragments;
+            entry.fragments = fragments;
+        }
+        self.keep(address, fragments * self.fragment)
+    }
+
+    /// A part of a directory is dirty; the directory is in memory as a whole.
+    pub(crate) fn dirty_part(&mut self, address: Address, fragments: u64) {
+        let since = self.now();
+        self.dirty.entry(address).or_insert_with(|| {
+            self.dirty_fragments += fragments;
+            Dirty { fragments, since, metadata: true }
+        });
+    }
+
+    /// Writes now and waits.
+    pub(crate) fn write(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+        self.clean(address);
+        self.counts.synchronous_writes += 1;
+        self.disk.touch_and_wait(address * self.fragment, fragments * self.fragment, true)
+    }
+
+    /// Starts a write, and waits while too much is under way.
+    pub(crate) fn write_later(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+        self.start(address, fragments)?;
+        if self.under_way.load(Relaxed) > self.high_water {
+            while self.under_way.load(Relaxed) > self.low_water && self.next() {}
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+        let mut at = address;
+        while at < address + fragments {
+            self.clean(at);
+            at += self.block.min(address + fragments - at);
+        }
+        self.counts.later_writes += 1;
+        let bytes = fragments * self.fragment;
+        self.under_way.fetch_add(bytes, Relaxed);
+        let under_way = Arc::clone(&self.under_way);
+        self.disk.touch(address * self.fragment, bytes, true, move || {
+            under_way.fetch_sub(bytes, Relaxed);
+        })
+    }
+
+    pub(crate) fn is_dirty(&self, address: Address) -> bool {
+        self.dirty.contains_key(&address)
+    }
+
+    fn clean(&mut self, address: Address) {
+        if let Some(dirty) = self.dirty.remove(&address) {
+            self.dirty_fragments -= dirty.fragments;
+        }
+    }
+
+    /// What was here is of no value any more, in memory or on its way.
+    pub(crate) fn forget(&mut self, address: Address, fragments: u64) {
+        let mut at = address;
+        while at < address + fragments {
+            self.clean(at);
+            self.lru.remove(at);
+            at += self.block.min(address + fragments - at);
+        }
+    }
+
+    /// Starts the write of a dirty block and of the dirty ones beside it.
+    fn write_around(&mut self, address: Address) -> io::Result<()> {
+        let mut start = address;
+        let mut end = self.dirty.get(&address).map_or(address, |dirty| address + dirty.fragments);
+        while let Some((before, dirty)) = self.dirty.range(..start).next_back() {
+            if before + dirty.fragments != start || end - before > self.cluster {
+                break;
+            }
+            start = *before;
+        }
+        while let Some(dirty) = self.dirty.get(&end) {
+            if end + dirty.fragments - start > self.cluster {
+                break;
+            }
+            end += dirty.fragments;
+        }
+        self.write_run(start, end - start, true)
+    }
+
+    fn write_run(&mut self, start: Address, fragments: u64, throttled: bool) -> io::Result<()> {
+        // Not by steps of a block: pieces of several files may share one.
+        let inside: Vec<_> = self.dirty.range(start..start + fragments).map(|(address, _)| *address).collect();
+        inside.into_iter().for_each(|address| self.clean(address));
+        if throttled { self.write_later(start, fragments) } else { self.start(start, fragments) }
+    }
+
+    /// Starts the writes of what is due: of data and metadata since these times or longer, adjacent ones together.
+    pub(crate) fn flush(&mut self, data_since: u64, metadata_since: u64) -> io::Result<()> {
+        let is_due = |dirty: &Dirty| dirty.since <= if dirty.metadata { metadata_since } else { data_since };
+        let due: Vec<_> =
+            self.dirty.iter().filter(|(_, dirty)| is_due(dirty)).map(|(at, d)| (*at, d.fragments)).collect();
+        let mut run: Option<Run> = None;
+        for (address, fragments) in due {
+            match &mut run {
+                Some((start, count)) if *start + *count == address && *count + fragments <= self.cluster => {
+                    *count += fragments;
+                }
+                _ => {
+                    if let Some((start, count)) = run.replace((address, fragments)) {
+                        self.write_run(start, count, false)?;
+                    }
+                }
+            }
+        }
+        match run {
+            Some((start, count)) => self.write_run(start, count, false),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether more is dirty than may be.
+    pub(crate) fn is_full_of_dirt(&self) -> bool {
+        self.dirty_fragments > self.dirty_limit
+    }
+
+    /// Waits until nothing is under way.
+    pub(crate) fn settle(&self) {
+        while self.under_way.load(Relaxed) > 0 && self.next() {}
+    }
+
+    pub(crate) fn sync_disk(&self) -> io::Result<()> {
+        picaflor_device::Device::sync(&self.disk)
+    }
+}

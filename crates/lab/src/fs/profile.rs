@@ -1,0 +1,215 @@
+//! What a modelled file system does, as a data file: its layout, what it writes at once and what later, and what the
+//! machine's processor takes. A key that is not known is refused with its line.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::{Error, Result};
+
+/// A file system and the machine it runs on.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FsProfile {
+    /// What it is called on a command line.
+    pub name: String,
+    /// What it models.
+    pub title: String,
+    /// Where the numbers come from.
+    pub sources: Vec<String>,
+    /// What names, inodes and maps cost at once.
+    pub metadata: Metadata,
+    /// Whether whole blocks of data are handed to the disk at once, as clusters; otherwise the daemon writes them.
+    pub whole_blocks_at_once: bool,
+    /// Whether a read dirties the inode.
+    pub access_times: bool,
+    /// Where things lie.
+    pub layout: LayoutProfile,
+    /// What stays in memory.
+    pub memory: MemoryProfile,
+    /// When what is dirty is written.
+    pub daemon: DaemonProfile,
+    /// Of file systems with [`Metadata::Journal`].
+    pub journal: Option<JournalProfile>,
+    /// The machine.
+    pub processor: ProcessorProfile,
+}
+
+/// What of names, inodes and maps is on the disk before a call returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metadata {
+    /// Inode and directory, at creation and at removal: the fast file system.
+    Synchronous,
+    /// At creation only: soft updates as the Hummingbird paper found them.
+    SynchronousCreate,
+    /// None: soft updates as the literature has them, `async` mounts, ext2.
+    Delayed,
+    /// None; a journal takes it every few seconds.
+    Journal,
+}
+
+/// Where things lie.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayoutProfile {
+    /// Bytes of a block.
+    pub block: u64,
+    /// Bytes of a fragment, of which the last block of a small file may take some only; from an eighth of `block` up.
+    pub fragment: u64,
+    /// Blocks of a group.
+    pub group_blocks: u32,
+    /// Bytes of an inode.
+    pub inode: u64,
+    /// Bytes of space for each inode.
+    pub bytes_per_inode: u64,
+    /// Blocks that an inode points to itself; beyond, indirect blocks.
+    pub direct: u64,
+    /// Where in its group the first block of data is looked for, in percent of the group: a file system that was in use
+    /// before does not start at the beginning.
+    pub first_percent: u64,
+    /// Percent of the space that is kept free.
+    pub reserve_percent: u64,
+}
+
+/// What stays in memory.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryProfile {
+    /// Bytes of blocks, of whatever.
+    pub cache: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Names whose inode is known without a search.
+    pub names: u64,
+}
+
+/// When what is dirty is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DaemonProfile {
+    /// Seconds between its rounds.
+    pub every_s: f64,
+    /// Seconds after which dirty data is written.
+    pub data_age_s: f64,
+    /// Seconds after which dirty metadata is written.
+    pub metadata_age_s: f64,
+    /// Percent of the cache that may be dirty before the oldest is written anyway.
+    pub dirty_percent: u64,
+    /// Bytes of one transfer of adjacent blocks at most.
+    pub cluster: u64,
+    /// Reads of one batch that are sent to the disk together.
+    pub reads_at_once: usize,
+    /// Bytes under way to the disk at which a writer waits, ...
+    pub high_water: u64,
+    /// ... until they are down to this.
+    pub low_water: u64,
+}
+
+/// Of file systems with a journal.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalProfile {
+    /// Blocks of its place on the disk.
+    pub blocks: u32,
+    /// Seconds between commits.
+    pub commit_s: f64,
+}
+
+/// The machine: what its processor takes.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessorProfile {
+    /// Microseconds of a call.
+    pub call_us: f64,
+    /// Microseconds of making or removing a file, beyond the call.
+    pub change_us: f64,
+    /// Nanoseconds of a directory entry that a search passes.
+    pub entry_ns: f64,
+    /// Microseconds of copying a kilobyte.
+    pub copy_us_per_kb: f64,
+}
+
+/// The profiles that are compiled in, by name.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("ufs", include_str!("../../filesystems/ufs.toml")),
+    ("ufs-soft-paper", include_str!("../../filesystems/ufs-soft-paper.toml")),
+    ("ufs-soft-literature", include_str!("../../filesystems/ufs-soft-literature.toml")),
+    ("ufs-async", include_str!("../../filesystems/ufs-async.toml")),
+    ("ext2", include_str!("../../filesystems/ext2.toml")),
+    ("extent", include_str!("../../filesystems/extent.toml")),
+];
+
+impl FsProfile {
+    /// Names of the profiles that are compiled in.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    /// A profile by name, or else from a file at this path.
+    ///
+    /// # Errors
+    /// Neither, or a file that is no profile, with the line and key.
+    pub fn find(name: &str) -> Result<Self> {
+        if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
+            return Self::parse(name, text);
+        }
+        let text = fs::read_to_string(Path::new(name)).map_err(|error| {
+            let known = Self::names().collect::<Vec<_>>().join(", ");
+            refused(name, format!("not one of {known}, and no file: {error}"))
+        })?;
+        Self::parse(name, &text)
+    }
+
+    /// Reads a profile; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// A key that is missing, unknown or of the wrong type, with its line; or values that make no file system.
+    pub fn parse(origin: &str, text: &str) -> Result<Self> {
+        let profile: Self = toml::from_str(text).map_err(|error| refused(origin, error.to_string()))?;
+        profile.check().map_err(|why| refused(origin, why))?;
+        Ok(profile)
+    }
+
+    fn check(&self) -> std::result::Result<(), String> {
+        let layout = &self.layout;
+        let powers = [layout.block, layout.fragment, layout.inode];
+        if !powers.iter().all(|bytes| bytes.is_power_of_two()) || layout.fragment < 512 || layout.inode > layout.block {
+            return Err("layout: block, fragment and inode must be powers of two, fragments from 512 bytes".to_owned());
+        }
+        if !(1..=8).contains(&(layout.block / layout.fragment)) || layout.bytes_per_inode < layout.inode {
+            return Err("layout: from 1 to 8 fragments a block, and more bytes an inode than it is large".to_owned());
+        }
+        if u64::from(layout.group_blocks) < 16
+            || layout.reserve_percent > 50
+            || layout.first_percent > 99
+            || layout.direct == 0
+        {
+            return Err("layout: at least 16 blocks a group, at most half in reserve, less than 100 first_percent, a direct block".to_owned());
+        }
+        let daemon = &self.daemon;
+        if daemon.every_s <= 0.0
+            || daemon.cluster < layout.block
+            || daemon.low_water > daemon.high_water
+            || daemon.reads_at_once == 0
+        {
+            return Err(
+                "daemon: every_s above 0, cluster at least a block, a read at once, low_water at most high_water"
+                    .to_owned(),
+            );
+        }
+        if self.memory.cache < 64 * layout.block {
+            return Err("memory: a cache of at least 64 blocks".to_owned());
+        }
+        match (&self.journal, self.metadata) {
+            (Some(journal), Metadata::Journal) if journal.commit_s > 0.0 && journal.blocks > 64 => Ok(()),
+            (None, Metadata::Synchronous | Metadata::SynchronousCreate | Metadata::Delayed) => Ok(()),
+            _ => Err("a [journal] of more than 64 blocks, with metadata = \"journal\" and only there".to_owned()),
+        }
+    }
+}
+
+fn refused(name: &str, why: String) -> Error {
+    Error::Experiment { name: name.to_owned(), why }
+}

@@ -1,0 +1,230 @@
+//! The modelled file systems: contents, disk operations call by call, and Figure 3 of Markatos et al.
+
+use std::collections::BTreeMap;
+
+use picaflor_device::{AlignedBuf, Clock, Device, Folder, Op, Profile, Request, SimulatedDisk, SimulatedOptions};
+
+use super::*;
+
+fn disk(profile: &str, part: u64) -> SimulatedDisk {
+    let options = SimulatedOptions { part: Some(0..part), ..SimulatedOptions::default() };
+    SimulatedDisk::new(&Profile::find(profile).unwrap(), Clock::virtual_at(0), &options).unwrap()
+}
+
+fn made(name: &str) -> (FileSystem, SimulatedDisk) {
+    let disk = disk("barracuda4", 1 << 30);
+    (FileSystem::new(&FsProfile::find(name).unwrap(), &disk).unwrap(), disk)
+}
+
+/// Milliseconds that `act` takes.
+fn took(disk: &SimulatedDisk, act: impl FnOnce()) -> f64 {
+    let before = disk.clock().now_nanos();
+    act();
+    (disk.clock().now_nanos() - before) as f64 / 1e6
+}
+
+/// HBENCH-OS latfs: makes 64 files of this size in a directory, removes them in the order of creation; some rounds.
+/// Mean milliseconds of each.
+fn latfs(name: &str, size: usize) -> (f64, f64) {
+    let (fs, disk) = made(name);
+    fs.make_dir("bench").unwrap();
+    let bytes = vec![1; size];
+    let (mut create, mut remove, rounds) = (0.0, 0.0, 4);
+    let path = |file: i32| format!("bench/lat_{file:03}");
+    for _ in 0..rounds {
+        create += took(&disk, || (0..64).for_each(|file| fs.write(&path(file), &bytes).unwrap()));
+        remove += took(&disk, || (0..64).for_each(|file| fs.remove(&path(file)).unwrap()));
+    }
+    (create / 64.0 / f64::from(rounds), remove / 64.0 / f64::from(rounds))
+}
+
+#[test]
+fn figure_3_of_markatos() {
+    let all: Vec<_> =
+        [0, 1024, 2048, 4096, 6144, 8192, 10_240].iter().map(|size| (*size, latfs("ufs", *size))).collect();
+    println!("{all:.1?}");
+    let at = |size| all.iter().find(|(of, _)| *of == size).unwrap().1;
+    let (empty, small, ten) = (at(0), at(4096), at(10_240));
+    // M-3: more than 20 ms even when empty; about 40 at 10 KB, where ours is a quarter less (docs/LAB.md).
+    assert!((20.0..30.0).contains(&empty.0), "create empty: {:.1}", empty.0);
+    assert!((28.0..48.0).contains(&ten.0), "create 10 KB: {:.1}", ten.0);
+    // M-4: about 10 ms when empty, about 20 when not.
+    assert!((8.0..12.5).contains(&empty.1), "remove empty: {:.1}", empty.1);
+    for (size, (_, remove)) in &all[1..] {
+        assert!((16.0..26.0).contains(remove), "remove {size}: {remove:.1}");
+    }
+    // M-5: about 50 ms for both at 4 KB; M-6: 3 KB in that time is 60 KB/s.
+    assert!((40.0..60.0).contains(&(small.0 + small.1)), "both at 4 KB: {small:.1?}");
+}
+
+#[test]
+fn soft_updates_of_the_literature_and_the_others_do_not_wait() {
+    let (create, remove) = latfs("ufs-soft-paper", 4096);
+    assert!(create > 15.0 && remove < 3.0, "{create:.1} {remove:.1}");
+    for name in ["ufs-soft-literature", "ufs-async", "ext2", "extent"] {
+        let (create, remove) = latfs(name, 4096);
+        assert!(create < 3.0 && remove < 3.0, "{name}: {create:.1} {remove:.1}");
+    }
+}
+
+#[test]
+fn creating_and_removing_cost_the_synchronous_writes_of_the_source() {
+    let (fs, _) = made("ufs");
+    fs.write("first", b"x").unwrap();
+    let cost = |act: &dyn Fn()| {
+        let before = fs.counts().synchronous_writes;
+        act();
+        fs.counts().synchronous_writes - before
+    };
+    assert_eq!(cost(&|| fs.write("empty", b"").unwrap()), 2);
+    assert_eq!(cost(&|| fs.write("small", &[1; 3000]).unwrap()), 2);
+    assert_eq!(cost(&|| fs.write("large", &[1; 200_000]).unwrap()), 3, "and the indirect block");
+    assert_eq!(cost(&|| fs.remove("empty").unwrap()), 1);
+    assert_eq!(cost(&|| fs.remove("small").unwrap()), 2);
+    assert_eq!(cost(&|| fs.remove("large").unwrap()), 3);
+    assert_eq!(cost(&|| assert!(fs.read("first").is_ok())), 0);
+}
+
+#[test]
+fn keeps_contents_as_a_map_would() {
+    for name in FsProfile::names() {
+        let (fs, _) = made(name);
+        ["a", "a/b", "c"].iter().for_each(|dir| fs.make_dir(dir).unwrap());
+        fs.make_dir("a/b").unwrap();
+        let room = fs.available();
+        let mut model: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        let mut dice = crate::synth::Dice::new(3, 1);
+        for round in 0..600_u64 {
+            let path = format!("{}file{}", ["", "a/", "a/b/", "c/"][dice.below(4) as usize], dice.below(30));
+            match dice.below(4) {
+                0 => assert_eq!(fs.remove(&path).is_ok(), model.remove(&path).is_some()),
+                1 => assert_eq!(fs.read(&path).ok(), model.get(&path).cloned(), "{name} {path}"),
+                _ => {
+                    let len = if dice.below(10) == 0 { dice.below(300_000) } else { dice.below(20_000) };
+                    let bytes = vec![(round % 251) as u8 + 1; len as usize];
+                    fs.write(&path, &bytes).unwrap();
+                    model.insert(path, bytes);
+                }
+            }
+        }
+        let mut listed = BTreeMap::new();
+        fs.list(&mut |path, len| assert_eq!(listed.insert(path.to_owned(), len), None)).unwrap();
+        let expected: BTreeMap<_, _> = model.iter().map(|(path, bytes)| (path.clone(), bytes.len() as u64)).collect();
+        assert_eq!(listed, expected);
+        model.keys().for_each(|path| fs.remove(path).unwrap());
+        assert_eq!(fs.available(), room, "{name}: all room is back");
+        fs.sync().unwrap();
+        assert!(fs.read("../x").is_err() && fs.write("none/x", b"").is_err() && fs.make_dir("none/x").is_err());
+        assert!(fs.write("a", b"").is_err() && fs.read("a/none").is_err());
+    }
+}
+
+#[test]
+fn a_full_file_system_says_so_and_loses_nothing() {
+    let disk = disk("barracuda4", 40 << 20);
+    let fs = FileSystem::new(&FsProfile::find("ufs").unwrap(), &disk).unwrap();
+    let mut count = 0;
+    let error = loop {
+        match fs.write(&format!("f{count}"), &[7; 50_000]) {
+            Ok(()) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+    assert!(count > 500);
+    assert_eq!(fs.read("f3").unwrap(), [7; 50_000]);
+    fs.remove("f3").unwrap();
+    fs.write("again", &[8; 50_000]).unwrap();
+}
+
+#[test]
+fn delayed_writes_go_when_they_are_old_and_cancelled_pairs_cost_nothing() {
+    let (fs, disk) = made("ufs-soft-literature");
+    (0..20).for_each(|file| fs.write(&format!("f{file}"), &[1; 3000]).unwrap());
+    (0..20).for_each(|file| fs.remove(&format!("f{file}")).unwrap());
+    let before = disk.times().writes;
+    fs.sync().unwrap();
+    let pairs = disk.times().writes - before;
+    assert!(pairs <= 4, "no data, the few blocks of metadata: {pairs}");
+    fs.write("stays", &[1; 3000]).unwrap();
+    let before = disk.times().writes;
+    let at = |seconds: u64| {
+        disk.run_until(seconds * 1_000_000_000);
+        fs.read("stays").unwrap();
+        disk.run_until(seconds * 1_000_000_000 + 500_000_000);
+        disk.times().writes - before
+    };
+    assert_eq!(at(20), 0);
+    assert!(at(40) > 1);
+}
+
+fn big(name: &str, bytes: u64) -> (BigFile, FileSystem, SimulatedDisk) {
+    let (fs, disk) = made(name);
+    (fs.big_file(bytes).unwrap(), fs, disk)
+}
+
+#[test]
+fn a_page_written_in_part_is_read_first_and_a_whole_one_is_not() {
+    let (file, fs, _) = big("ufs", 100 << 20);
+    let reads = |offset: u64, len: usize| {
+        let before = fs.counts().data_reads;
+        file.write(offset, &vec![1; len]).unwrap();
+        fs.counts().data_reads - before
+    };
+    assert_eq!(reads(50 << 20, 8192), 0);
+    assert_eq!(reads(60 << 20, 512), 1);
+    assert_eq!(reads((60 << 20) + 512, 512), 0, "it is in memory now");
+    assert_eq!(reads((70 << 20) + 4096, 16_384), 2, "both ends");
+    let mut back = [9; 1536];
+    file.read((60 << 20) - 512, &mut back).unwrap();
+    assert!(back[..512].iter().all(|byte| *byte == 0) && back[512..].iter().all(|byte| *byte == 1));
+    assert!(file.read(100, &mut back).is_err() && file.read(100 << 20, &mut back).is_err());
+}
+
+#[test]
+fn whole_pages_in_a_row_stream_near_the_speed_of_the_disk_and_scattered_ones_do_not() {
+    let rate = |step: u64| {
+        let (file, _, disk) = big("ufs", 200 << 20);
+        let count = 1_000_u64;
+        let time = took(&disk, || {
+            (0..count).for_each(|page| file.write(page * step % (200 << 20) / 8192 * 8192, &[1; 8192]).unwrap());
+            file.sync().unwrap();
+        });
+        (count * 8192) as f64 / time / 1e3
+    };
+    let (row, scattered) = (rate(8192), rate(8192 * 1237));
+    // M-I1: 4.7 MB/s through UFS.
+    assert!((4.0..6.1).contains(&row), "{row:.2} MB/s");
+    assert!(scattered < row / 3.0, "{scattered:.2} MB/s");
+}
+
+#[test]
+fn a_batch_of_reads_is_faster_than_its_reads_one_by_one() {
+    let offsets: Vec<u64> = (0..200_u64).map(|index| index * 7919 % 12_000 * 8192).collect();
+    let (file, _, disk) = big("ufs", 100 << 20);
+    let one_by_one = took(&disk, || offsets.iter().for_each(|offset| file.read(*offset, &mut [0; 4096]).unwrap()));
+    let (file, _, disk) = big("ufs", 100 << 20);
+    let batched = took(&disk, || {
+        for some in offsets.chunks(10) {
+            let request = |offset: &u64| {
+                let done = Box::new(|outcome: std::io::Result<AlignedBuf>| assert_eq!(outcome.unwrap().len(), 4096));
+                Request { offset: *offset, op: Op::Read(AlignedBuf::zeroed(4096)), done }
+            };
+            file.submit(some.iter().map(request).collect());
+        }
+    });
+    assert!(batched < 0.95 * one_by_one, "{batched:.0} ms for {one_by_one:.0}");
+}
+
+#[test]
+fn a_profile_with_a_key_that_is_not_known_is_refused_with_its_line() {
+    let text = include_str!("../../filesystems/ufs.toml");
+    let error = FsProfile::parse("my.toml", &text.replace("direct =", "direkt =")).unwrap_err().to_string();
+    assert!(error.contains("my.toml") && error.contains("line ") && error.contains("direkt"), "{error}");
+    for (from, to) in
+        [("block = 8192", "block = 8000"), ("every_s = 5", "every_s = 0"), ("\"synchronous\"", "\"journal\"")]
+    {
+        assert!(FsProfile::parse("my.toml", &text.replace(from, to)).is_err(), "{to}");
+    }
+    assert!(FsProfile::find("no-such").unwrap_err().to_string().contains("ufs-soft-paper"));
+}
