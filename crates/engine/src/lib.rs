@@ -20,6 +20,7 @@
 
 mod adopt;
 mod append;
+mod batch;
 mod buffers;
 mod check;
 mod checkpoint;
@@ -39,6 +40,7 @@ mod inspect;
 mod journal;
 mod keys;
 mod leave;
+mod locality;
 mod memory;
 mod object;
 mod options;

@@ -171,6 +171,9 @@ fn check(options: &Options) -> Result<()> {
     if options.open_buffers == 0 {
         return wrong("open_buffers", "at least one is needed".into());
     }
+    if options.read_batch == 0 {
+        return wrong("read_batch", "at least one read makes a batch".into());
+    }
     let each = options.capacity / options.places.len() as u64;
     let least = Map::least_capacity(options.cluster);
     if options.capacity != 0 && each < least {

@@ -185,7 +185,8 @@ fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {
     let (header, frame) = match volume.read_placed(&claim.place()) {
         Ok(found) => found,
         Err(Error::Damaged { .. }) => return Ok(Found::Nothing),
-        Err(_) if volume.shared.options.mode == Mode::Cache => return Ok(Found::Nothing),
+        // It may be whole, and then no older version may show: whoever asks for it verifies it.
+        Err(_) if volume.shared.options.mode == Mode::Cache => return Ok(Found::Whole(None)),
         Err(error) => return Err(error),
     };
     let hash = volume.hasher.frame(header.kind, header.key(&frame)).0;
