@@ -157,6 +157,7 @@ impl Volume {
         if matches!(error, Error::Io { source, .. } if source.kind() != std::io::ErrorKind::StorageFull) {
             self.commits.fail(error.clone());
             self.writer.wake();
+            self.tell_others();
         }
     }
 

@@ -120,8 +120,11 @@ impl Store {
     pub(crate) fn verified(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
         let chunk = kind == Kind::Chunk;
         let mut candidates = volume.index.candidates(hash.short());
+        // Whoever's entry it is, it leads nowhere; this key's only if no other is.
+        let mut unreadable = None;
         while let Some(word) = candidates.pop() {
             let (mut manifest, mut generation) = (None, 0);
+            let mut leads_nowhere = false;
             let mut accept = |header: &Header, found: &[u8], body: Option<&[u8]>| {
                 let is_own = (header.kind == Kind::Chunk) == chunk && found == key;
                 generation = header.generation;
@@ -140,20 +143,24 @@ impl Store {
                         let body = frame.get(header.body_start()..header.body_start() + header.body_len as usize);
                         accept(&header, header.key(&frame), body)
                     }
-                    // Unreadable: whoever's entry it is, it leads nowhere.
-                    Err(Error::Damaged { .. }) => true,
-                    Err(_) if self.mode() == Mode::Cache => true,
+                    Err(error) if matches!(error, Error::Damaged { .. }) || self.mode() == Mode::Cache => {
+                        leads_nowhere = true;
+                        false
+                    }
                     Err(error) => return Err(error),
                 },
             };
             if volume.index.find(hash.short(), word.location()).is_none() {
                 // It moved while it was looked at: a buffer was retired, or a cluster read in.
                 candidates = volume.index.candidates(hash.short());
+                unreadable = None;
             } else if is_own {
                 return Ok(Some(Own { word, manifest, generation }));
+            } else if leads_nowhere {
+                unreadable = Some(Own { word, manifest: None, generation: 0 });
             }
         }
-        Ok(None)
+        Ok(unreadable)
     }
 
     /// Drops the chunks of a large object that is gone.

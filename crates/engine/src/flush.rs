@@ -270,6 +270,7 @@ impl Volume {
     pub(crate) fn fail(&self, doing: &str, error: io::Error) {
         self.commits.fail(Error::io(format!("{}: {doing}", self.place), error));
         self.writer.wake();
+        self.tell_others();
     }
 
     /// Returns when everything done before the call is durable.
@@ -279,10 +280,14 @@ impl Volume {
                 Turn::Durable => return Ok(()),
                 Turn::Lead(number) => {
                     let result = self.commit(number);
-                    if let Ok(()) = result {
+                    let failed = result.is_err();
+                    if !failed {
                         self.space.settle(number);
                     }
                     self.commits.complete(number, result);
+                    if failed {
+                        self.tell_others();
+                    }
                     self.writer.wake();
                 }
             }
@@ -327,13 +332,16 @@ impl Volume {
         self.writer.deadline.store(u64::MAX, Relaxed);
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
+        self.note_losses()?;
+        // In place there are no pieces, and all records keep their order.
+        let begun = if self.in_place.is_some() { usize::MAX } else { self.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
         let ready = self.ready_extents();
         self.empty_lanes()?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
         // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.
-        let pages = self.journal.lock().take_pages(&self.shared.pool);
+        let pages = self.journal.lock().take_pages(begun, &self.shared.pool);
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
         // After them: what they tell of is in the packet by now.
         self.flush_packet()?;

@@ -39,6 +39,8 @@ pub(crate) struct Reclaimer {
     bell: Condvar,
     /// One reclaim at a time: two would compact into each other's victims.
     turn: Mutex<()>,
+    /// Emptied clusters of one of several volumes; see [`Volume::free_emptied`].
+    emptied: Mutex<Vec<u32>>,
 }
 
 impl Reclaimer {
@@ -92,7 +94,7 @@ impl Volume {
             // One commit frees several clusters, so it waits for them, or for one that is made anyway.
             let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
             if due {
-                self.commit_now()?;
+                self.free_emptied()?;
             }
             return Ok(due);
         }
@@ -115,12 +117,12 @@ impl Volume {
         for _ in 0..5 {
             if self.reclaim_one()? == Reclaimed::One {
                 if self.space.leaving() > 0 && self.space.available() <= before {
-                    self.commit_now()?;
+                    self.free_emptied()?;
                 }
                 return Ok(true);
             }
             if self.space.leaving() > 0 {
-                self.commit_now()?;
+                self.free_emptied()?;
                 if self.space.available() > before {
                     return Ok(true);
                 }
@@ -155,11 +157,29 @@ impl Volume {
         };
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
+        if self.shared.options.places.len() > 1 {
+            self.reclaimer.emptied.lock().push(victim);
+            return Ok(Reclaimed::One);
+        }
         let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
         let next = if wait { State::Leaving(self.commits.next()) } else { State::Free };
         self.space.set(victim, next);
         self.writer.wake();
         Ok(Reclaimed::One)
+    }
+
+    /// Makes the clusters free that wait for a commit. Where there are several volumes, a cluster is given to
+    /// something else only when all of them know durably what was evicted from it: an older version of that may
+    /// be in another's checkpoint.
+    fn free_emptied(self: &Arc<Self>) -> Result<()> {
+        let emptied = std::mem::take(&mut *self.reclaimer.emptied.lock());
+        if !emptied.is_empty() {
+            // One that failed has its say at the next opening: it starts empty.
+            self.others().for_each(|other| drop(other.commit_now()));
+            let next = State::Leaving(self.commits.next());
+            emptied.into_iter().for_each(|cluster| self.space.set(cluster, next));
+        }
+        self.commit_now()
     }
 
     fn home_of(&self, cluster: u32, row: &Row) -> Location {
@@ -184,6 +204,7 @@ impl Volume {
         let bytes = (eviction == Eviction::Never
             || self.shared.options.eviction_listener.is_some()
             || self.shared.groups.any_loved()
+            || self.shared.options.places.len() > 1
             || live.iter().any(|(row, word)| used(row, word)))
         .then(|| self.read_at(victim, 0, self.cluster_len()));
         let bytes = match bytes {
@@ -269,7 +290,7 @@ impl Volume {
             match blocked {
                 Blocked::Moved => {}
                 Blocked::Buffers => self.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
+                Blocked::Space if self.space.leaving() > 1 => self.free_emptied()?,
                 Blocked::Space => {
                     self.evict_for_want_of_room(row, word, &draft)?;
                     return Ok(false);
@@ -295,9 +316,13 @@ impl Volume {
         if !self.drop_entry(row.hash, word) {
             return;
         }
-        if let (Mode::Store, Some((key, kind))) = (self.shared.options.mode, key) {
-            // A crash must not leave a checkpoint's entry that leads nowhere.
-            self.record(Record::Delete { hash: self.hasher.frame(kind, key).0, generation: row.generation });
+        if let Some((key, kind)) = key {
+            let hash = self.hasher.frame(kind, key);
+            if self.shared.options.mode == Mode::Store {
+                // A crash must not leave a checkpoint's entry that leads nowhere.
+                self.record(Record::Delete { hash: hash.0, generation: row.generation });
+            }
+            self.forget_elsewhere(hash, row.generation);
         }
         let counters = &self.shared.counters;
         let counter = match why {

@@ -117,6 +117,7 @@ impl Volume {
         }
         if !self.shared.options.read_only {
             self.record(Record::Delete { hash: hash.0, generation: header.generation });
+            self.forget_elsewhere(hash, header.generation);
         }
         if header.kind != Kind::Chunk {
             self.shared.note_departure(key, Departure::Damaged);

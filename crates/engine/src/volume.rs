@@ -3,9 +3,12 @@
 //! Lock order, outermost first: key stripe → writer's turn (`flush.rs`) → lane → slot →
 //! index segment → space, journal. Nobody waits for a device while holding a lane or anything below.
 
-use std::sync::{
-    Arc, OnceLock, Weak,
-    atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -19,7 +22,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Departure, Error, Options, Result,
+    Departure, Error, Mode, Options, Result,
     append::Lane,
     buffers::Buffers,
     checkpoint::Checkpointer,
@@ -27,7 +30,7 @@ use crate::{
     eviction::{Budget, Eviction},
     flush::Writer,
     group::{Groups, Temper},
-    hash::Hasher,
+    hash::{Hasher, KeyHash},
     index::{Index, Location, Word},
     journal::Journal,
     memory::{Memory, Resident},
@@ -293,6 +296,41 @@ impl Volume {
     /// Remembers a fact in the journal, durable with the next commit.
     pub(crate) fn record(&self, record: Record) {
         self.journal.lock().push(record);
+    }
+
+    /// Before a commit vouches for what the store did without a failed volume, its superblock says so: that volume
+    /// may be back at the next opening, and knows neither what was deleted since nor what was replaced.
+    pub(crate) fn note_losses(&self) -> Result<()> {
+        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
+        if volumes.len() < 2 || self.shared.options.mode == Mode::Store {
+            return Ok(());
+        }
+        let broken = volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.commits.is_broken());
+        let lost = broken.fold(0, |lost, volume| lost | 1 << volume.number);
+        let known = self.superblock.lock().lost;
+        if lost & !known == 0 { Ok(()) } else { self.write_superblock(|block| block.lost |= lost) }
+    }
+
+    /// The other volumes of this store.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Arc<Self>> {
+        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
+        volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.number != self.number)
+    }
+
+    /// This volume failed: the others commit soon, and with that note it.
+    pub(crate) fn tell_others(&self) {
+        self.others().for_each(|volume| volume.due_within(Duration::ZERO));
+    }
+
+    /// A version leaves this volume that was the newest of its key. Another volume, or its checkpoint, may know an
+    /// older one, which must not come up in its place.
+    pub(crate) fn forget_elsewhere(&self, hash: KeyHash, generation: u64) {
+        for other in self.others() {
+            for word in other.index.candidates(hash.short()) {
+                other.drop_entry(hash.short(), word);
+            }
+            other.record(Record::Delete { hash: hash.0, generation });
+        }
     }
 
     /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.

@@ -54,6 +54,7 @@ fn superblock() {
         mode: 1,
         current: Some(CheckpointRef { directory: 17, seq: 99, journal_start: 1234 }),
         previous: None,
+        lost: 0b101,
         layout: superblock::Layout::Ring,
     };
     let mut bytes = vec![0xaa; BLOCK];
@@ -163,6 +164,7 @@ fn superblock_in_place() {
         mode: 0,
         current: None,
         previous: None,
+        lost: 0,
         layout: superblock::Layout::NextFit,
     };
     let mut bytes = vec![0xaa; BLOCK];

@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         let mut retried = false;
         for attempt in 0.. {
             let lies = self.sabotage == Sabotage::SyncLies;
-            self.plugs = self.media.iter().map(|medium| Plug::new(medium.clone(), lies)).collect();
+            self.plugs = Plug::all(&self.media, lies);
             if attempt < CRASHES_IN_A_ROW && self.dice.percent(25) {
                 let after = self.dice.scaled(1, 60);
                 self.arm(after);

@@ -1,7 +1,7 @@
 //! Opening one volume: superblock → checkpoint → journal → scan → a new epoch.
 //!
-//! Invariants: nothing is written before everything was read, and then the superblock first, with a new
-//! epoch; what cannot be trusted is refused in a store and dropped in a cache, by name.
+//! Invariants: nothing is written before everything of all volumes was read ([`read`]), and then the superblock
+//! first, with a new epoch ([`begin`]); what cannot be trusted is refused in a store and dropped in a cache, by name.
 
 use std::{
     collections::BTreeSet,
@@ -99,27 +99,35 @@ fn options_buf(len: usize) -> picaflor_device::AlignedBuf {
     picaflor_device::AlignedBuf::zeroed(len)
 }
 
-pub(super) fn open(
+/// A volume of which everything was read and nothing was written yet.
+pub(super) struct Unopened {
+    volume: Arc<Volume>,
+    receipt: VolumeReceipt,
+    /// The journal's ring, and whether nothing on it is trusted; none where the volume is new.
+    ring: Option<(Ring, bool)>,
+}
+
+/// Reads one volume. `lost`: it failed while the others of its store went on.
+pub(super) fn read(
     number: usize,
     found: Found,
     shared: &Arc<Shared>,
     identity: &Identity,
-) -> Result<(Arc<Volume>, VolumeReceipt)> {
+    lost: bool,
+) -> Result<Unopened> {
     let created = found.superblock.is_none();
     let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, number));
     let mut receipt =
         VolumeReceipt { place: found.place.clone(), created, checkpoint: "none", ..VolumeReceipt::default() };
-    let mut volume = build(number, found, shared, identity, superblock)?;
+    let volume = build(number, found, shared, identity, superblock)?;
     if created {
-        volume.scrubber = Scrubber::new(Vec::new(), false);
-        let volume = Arc::new(volume);
-        begin(&volume, identity)?;
-        return Ok((volume, receipt));
+        return Ok(Unopened { volume: Arc::new(volume), receipt, ring: None });
     }
     let (hot_seq, hot) = read_hot_log(&volume);
     receipt.hot = hot.len();
+    volume.set_hot_seq(hot_seq);
     let volume = Arc::new(volume);
-    let recovered = recover(&volume, &superblock, &mut receipt)?;
+    let recovered = recover(&volume, &superblock, lost, &mut receipt)?;
     account(&volume);
     receipt.objects = volume.index.objects();
     receipt.clean = recovered.clean;
@@ -128,17 +136,24 @@ pub(super) fn open(
     volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
     *volume.journal.get_mut() = recovered.journal;
     *volume.checkpointer.get_mut() = recovered.checkpointer;
-    volume.set_hot_seq(hot_seq);
-    let volume = Arc::new(volume);
-    if !shared.options.read_only {
-        begin(&volume, identity)?;
+    Ok(Unopened { volume: Arc::new(volume), receipt, ring: Some((recovered.ring, recovered.cold)) })
+}
+
+/// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.
+pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volume>, VolumeReceipt)> {
+    let Unopened { volume, receipt, ring } = unopened;
+    if volume.shared.options.read_only {
+        return Ok((volume, receipt));
+    }
+    volume.write_superblock(|block| block.epoch = identity.epoch)?;
+    if let Some((ring, cold)) = ring {
         let next = volume.journal.lock().next_page();
-        recovered.ring.clear_from(&volume, next)?;
+        ring.clear_from(&volume, next)?;
         if receipt.checkpoint == "previous" {
             // Or the next checkpoint would keep the damaged one beside itself, and free this.
             volume.write_superblock(|block| (block.current, block.previous) = (block.previous, None))?;
         }
-        if recovered.cold {
+        if cold {
             volume.write_superblock(|block| (block.current, block.previous) = (None, None))?;
             // The journal goes on after pages that mean nothing now: only a checkpoint can say where.
             volume.checkpoint_now()?;
@@ -165,6 +180,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         mode: shared.options.mode as u32,
         current: None,
         previous: None,
+        lost: 0,
         layout,
     }
 }
@@ -242,11 +258,6 @@ fn count_tables(options: &Options, shared: &Shared, place: &str, segment_bits: u
     Ok(())
 }
 
-/// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.
-fn begin(volume: &Volume, identity: &Identity) -> Result<()> {
-    volume.write_superblock(|block| block.epoch = identity.epoch)
-}
-
 struct Recovered {
     journal: Journal,
     ring: Ring,
@@ -255,8 +266,12 @@ struct Recovered {
     cold: bool,
 }
 
-fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+fn recover(volume: &Arc<Volume>, block: &Superblock, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let ring = Ring::read(volume);
+    if lost {
+        let why = "it failed while the others went on: what was deleted or replaced since then, it does not know";
+        return cold_start(volume, why, ring, receipt);
+    }
     let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();
     let mut loaded = None;
     let mut rows = Vec::new();
