@@ -24,7 +24,7 @@ macro_rules! files {
     };
 }
 
-files!("markatos-fig2", "markatos-fig4", "markatos-fig6", "presets-on-devices", "quick",);
+files!("markatos-fig2", "markatos-fig4", "markatos-fig6", "markatos-operations", "presets-on-devices", "quick");
 
 /// Names and specifications of all that come with the lab.
 ///

@@ -5,6 +5,11 @@
 
 use super::{Claim, Results};
 
+/// The one disk of the whole paper: a Barracuda 4 for the paper's ST15150WC, which is of that family.
+pub(super) const DISK: &str = "barracuda4";
+/// The one file system: UFS with synchronous metadata, as Solaris 2.6 had it.
+pub(super) const FILE_SYSTEM: &str = "ufs";
+
 /// What the claims are taken from.
 pub(super) const EXPERIMENTS: [&str; 4] = ["markatos-operations", "markatos-fig2", "markatos-fig4", "markatos-fig6"];
 

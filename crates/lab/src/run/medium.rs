@@ -6,7 +6,10 @@ use picaflor::Place;
 use picaflor_device::{Clock, Device, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions};
 
 use super::{Outcome, Setup};
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    fs::{FileSystem, FsProfile},
+};
 
 pub(super) struct Medium {
     clock: Clock,
@@ -26,7 +29,13 @@ impl Medium {
         let disk = SimulatedDisk::new(&profile, clock.clone(), &options).map_err(|error| wrong(error.to_string()))?;
         let place = match &setup.file_system {
             None => Place::Device(Arc::new(disk.clone()) as Arc<dyn Device>),
-            Some(name) => return Err(wrong(format!("no file system {name:?}"))),
+            Some(name) => {
+                let system =
+                    FileSystem::new(&FsProfile::find(name)?, &disk).map_err(|error| wrong(error.to_string()))?;
+                let file = system.big_file(setup.capacity);
+                let why = |error| wrong(format!("a file of {} MiB on {name}: {error}", setup.capacity >> 20));
+                Place::Device(Arc::new(file.map_err(why)?))
+            }
         };
         Ok(Self { clock: clock.clone(), disk: Some(disk), place })
     }
@@ -53,5 +62,6 @@ impl Medium {
         let share = |nanos: u64| if outcome.seconds > 0.0 { nanos as f64 / 1e9 / outcome.seconds } else { 0.0 };
         (outcome.seek_share, outcome.rotation_share) = (share(times.seek), share(times.rotation));
         outcome.transfer_share = share(times.transfer);
+        (outcome.disk_reads, outcome.disk_writes) = (times.reads, times.writes);
     }
 }

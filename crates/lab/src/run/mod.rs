@@ -5,14 +5,14 @@
 //! of its setup.
 //!
 //! Two ways to replay. *Method*: what the two LRU levels of Markatos et al. ask of the disk, put by put, get by get,
-//! delete by delete, on a store that never evicts by itself. *Cache*: each request is a get and, if that misses, a put;
+//! delete by delete; the store has room for what the second level holds. *Cache*: each request is a get and, if that misses, a put;
 //! who leaves is the preset's answer.
 
 mod bodies;
 mod medium;
 mod reads;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use bodies::Bodies;
 use medium::Medium;
@@ -137,6 +137,10 @@ pub struct Outcome {
     pub refused: u64,
     /// Reads of the method that the store did not have, because it refused or lost the object.
     pub lost: u64,
+    /// Read requests that reached a simulated device, from the store or a file system on it.
+    pub disk_reads: u64,
+    /// Write requests that did.
+    pub disk_writes: u64,
     /// Share of the time that the device moved its arm.
     pub seek_share: f64,
     /// Share of the time that it waited for a sector.
@@ -191,11 +195,12 @@ fn options(setup: &Setup, medium: &Medium, clock: &Clock) -> Result<Options> {
         _ => setup.capacity,
     };
     options.memory = setup.memory;
-    options.mode = match setup.replay {
-        Replay::Method(_) => Mode::Store,
-        Replay::Cache => Mode::Cache,
-    };
+    // A method replay fits by its levels, but for what fragmentation takes; then the store, too, lets the oldest go.
+    options.mode = Mode::Cache;
+    // The papers write metadata every few minutes, if at all.
     options.durability = Durability::None;
+    options.delete_time = Duration::from_secs(300);
+    options.delete_count = u64::MAX;
     options.daemons = Daemons::Manual;
     options.clock = clock.clone();
     options.seed = Some(setup.seed);
