@@ -39,6 +39,7 @@ enum Command {
     Get(commands::get::Get),
     Put(commands::put::Put),
     Rm(commands::rm::Rm),
+    Lab(commands::lab::Lab),
     Completions(commands::completions::Completions),
 }
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Get(get) => get.run(),
         Command::Put(put) => put.run(),
         Command::Rm(rm) => rm.run(),
+        Command::Lab(lab) => lab.run(),
         Command::Completions(completions) => completions.run(),
     };
     match result {

@@ -14,7 +14,7 @@ use crate::{
     Mode, Options, Refusal, Result,
     buffers::{Draft, Open, Slot},
     index::{Entered, Location, Word},
-    placement::Class,
+    placement::{Class, Placement},
     space::{SPARE, State},
     stats::add,
     volume::Volume,
@@ -72,7 +72,10 @@ impl Volume {
             return Err(failure);
         }
         if let Some(in_place) = &self.in_place {
-            return self.place(in_place, draft, class, old);
+            return match self.shared.preset.placement {
+                Placement::PerServer => self.gather(in_place, draft, class, old),
+                Placement::None | Placement::Together => self.place(in_place, draft, class, old),
+            };
         }
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
@@ -192,6 +195,10 @@ impl Volume {
     /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
     pub(crate) fn seal(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<()> {
         let Some(slot) = *lane else { return Ok(()) };
+        if self.in_place.is_some() {
+            // What is gathered there is placed by a commit, object by object.
+            return Ok(());
+        }
         let (granted, seq) = match &*self.buffers.slot(slot).read() {
             Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq),
             _ => return Ok(()),

@@ -70,13 +70,14 @@ impl Volume {
             return Err(failure);
         }
         if self.shared.options.read_only {
-            return Ok(self.scrub_step());
+            return Ok(self.issue_due_reads() | self.scrub_step());
         }
+        let issued = self.issue_due_reads();
         self.write_queued(true);
         let committed = self.commit_if_due()?;
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
-        Ok(self.scrub_step() | committed | reclaimed | checkpointed)
+        Ok(self.scrub_step() | issued | committed | reclaimed | checkpointed)
     }
 
     fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
@@ -95,13 +96,17 @@ fn running(volume: &Volume) -> bool {
 
 fn flusher(volume: &Arc<Volume>) {
     while running(volume) {
-        match volume.writer.rest(&volume.shared.clock, Duration::from_millis(100)) {
-            Woken::Stop => return,
+        let most = volume.until_reads_are_due().min(Duration::from_millis(100));
+        let woken = volume.writer.rest(&volume.shared.clock, most);
+        volume.issue_due_reads();
+        match woken {
+            Woken::Stop => break,
             Woken::Work => volume.write_queued(false),
             Woken::Time => {}
         }
         let _ = volume.commit_if_due();
     }
+    volume.issue_reads();
 }
 
 fn reclaimer(volume: &Arc<Volume>) {
@@ -115,6 +120,10 @@ fn reclaimer(volume: &Arc<Volume>) {
 fn keeper(volume: &Arc<Volume>) {
     while running(volume) && !volume.writer.is_stopped() {
         let shared = &volume.shared;
+        if shared.options.read_only {
+            // There is no flusher.
+            volume.issue_due_reads();
+        }
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
         let quiet =
             shared.clock.now_nanos().saturating_sub(shared.last_read.load(Relaxed)) > POLITENESS.as_nanos() as u64;
@@ -123,4 +132,5 @@ fn keeper(volume: &Arc<Volume>) {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
+    volume.issue_reads();
 }

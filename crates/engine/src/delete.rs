@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use picaflor_format::{
     BLOCK,
-    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
+    frame::{ChunkKey, GRAIN, HEADER, Header, Kind, Manifest},
     journal::Record,
 };
 
@@ -19,6 +19,10 @@ use crate::{
     store::Store,
     volume::Volume,
 };
+
+/// Metadata up to which a cache looks whether what it deletes is a manifest, so that chunks leave with their object. Those
+/// of one with more are never asked for again, and age.
+const MANIFEST_METADATA: usize = 64;
 
 /// A key's own entry.
 pub(crate) struct Own {
@@ -51,7 +55,7 @@ impl Store {
                 return Err(failure);
             }
             for volume in volumes() {
-                while let Some(own) = self.verified(volume, hash, key, Kind::Whole)? {
+                while let Some(own) = self.doomed(volume, hash, key)? {
                     found |= volume.drop_entry(hash.short(), own.word);
                     if let Some(manifest) = own.manifest {
                         self.drop_chunks(hash, manifest);
@@ -96,6 +100,19 @@ impl Store {
             }
         }
         Ok(false)
+    }
+
+    /// The entry that a delete of this key drops. A cache drops without reading, by the reasoning of [`Self::own`], what
+    /// is too long for the manifest of a large object; else a delete of a cold object would cost a read of the device.
+    fn doomed(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<Option<Own>> {
+        if self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none() {
+            let longest = (HEADER + key.len() + MANIFEST_METADATA + Manifest::LEN).div_ceil(GRAIN) as u32;
+            let word = volume.index.candidates(hash.short()).pop().filter(|word| word.grains() > longest);
+            if let Some(word) = word {
+                return Ok(Some(Own { word, manifest: None, generation: 0 }));
+            }
+        }
+        self.verified(volume, hash, key, Kind::Whole)
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of

@@ -333,11 +333,12 @@ impl Volume {
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
         self.note_losses()?;
-        // In place nothing is gathered, and all records keep their order.
+        // In place there are no pieces, and all records keep their order.
         let begun = if self.in_place.is_some() { usize::MAX } else { self.journal.lock().pending() };
-        let mut writes = self.gather_pieces()?;
-        // Before the records are taken: whatever these leave behind is told by them.
+        // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
         let ready = self.ready_extents();
+        self.empty_lanes()?;
+        let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
         // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.
         let pages = self.journal.lock().take_pages(begun, &self.shared.pool);
@@ -364,6 +365,9 @@ impl Volume {
     /// whatever was being sealed is queued by now.
     fn gather_pieces(self: &Arc<Self>) -> Result<Vec<(u64, Bytes)>> {
         let mut writes = Vec::new();
+        if self.in_place.is_some() {
+            return Ok(writes);
+        }
         for lane in &self.lanes {
             for open in lane.lock().iter_mut() {
                 writes.extend(self.take_piece(open)?);

@@ -185,7 +185,12 @@ impl Store {
                 Next::Absent(why) => return self.answer(query, Err(why)),
                 Next::Read(plan) => {
                     let (flight, lead) = plan.volume.reader.join(plan.place());
-                    let outcome = if lead {
+                    let outcome = if plan.volume.reader.is_lazy() {
+                        if lead {
+                            plan.read_elsewhere(&flight);
+                        }
+                        plan.volume.wait_in_batch(&flight)
+                    } else if lead {
                         let outcome = plan.read_here();
                         plan.volume.reader.land(plan.place(), &flight, outcome.clone());
                         outcome
@@ -419,7 +424,12 @@ impl Plan {
             volume.reader.land(place, &flight, outcome);
         });
         let buf = self.volume.shared.pool.take(self.len);
-        self.volume.device.submit(vec![Request { offset: self.start, op: Op::Read(buf), done }]);
+        let request = Request { offset: self.start, op: Op::Read(buf), done };
+        if self.volume.reader.is_lazy() {
+            self.volume.hold_read(request);
+        } else {
+            self.volume.device.submit(vec![request]);
+        }
     }
 
     /// The frame's bytes: without a copy where that pins little more than the frame, else copied out.

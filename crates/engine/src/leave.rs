@@ -51,13 +51,12 @@ impl Volume {
 
     /// Makes slots free, by whatever it takes. False if nothing would.
     pub(crate) fn make_room_in_place(self: &Arc<Self>, in_place: &InPlace) -> Result<bool> {
-        let (_, leaving, _) = in_place.extents.slots();
+        let (free, leaving, _) = in_place.extents.slots();
         if leaving == 0 && self.shared.options.mode == Mode::Cache {
             let wanted = u64::from(in_place.extents.wanted());
             self.oldest_leave(in_place, wanted.max(Self::slots_ahead(in_place) / 2));
         }
-        let (free, leaving, _) = in_place.extents.slots();
-        if leaving == 0 {
+        if in_place.extents.slots().1 == 0 && !in_place.extents.has_promised() {
             return Ok(false);
         }
         self.commit_now()?;
@@ -92,7 +91,11 @@ impl Volume {
             return 0;
         }
         let Some(word) = self.index.find(hash, InPlace::location(place.slot)) else {
-            in_place.extents.release(place.slot);
+            // Not while it is being placed: then the index is about to have it.
+            let _turn = in_place.turn();
+            if self.index.find(hash, InPlace::location(place.slot)).is_none() {
+                in_place.extents.release(place.slot);
+            }
             return place.slots.into();
         };
         if !self.drop_entry(hash, word) {

@@ -20,6 +20,7 @@
 
 mod adopt;
 mod append;
+mod batch;
 mod buffers;
 mod check;
 mod checkpoint;
@@ -39,6 +40,7 @@ mod inspect;
 mod journal;
 mod keys;
 mod leave;
+mod locality;
 mod memory;
 mod object;
 mod options;
@@ -67,6 +69,10 @@ pub use get::TryGet;
 pub use group::Temper;
 pub use inspect::{About, Inspection, inspect};
 pub use keys::{Entry, Keys};
+/// Rules of replacement that others may want to replay: the lab does.
+pub mod replacement {
+    pub use crate::memory::{S3Fifo, Standing, Step};
+}
 pub use object::Object;
 pub use options::{
     Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Mode, Options, Place, PutOptions,

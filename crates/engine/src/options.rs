@@ -116,8 +116,14 @@ pub struct Options {
     /// Bytes of a cluster, the unit of writing: a power of two, 64 KiB to 4 MiB. Fixed when the store is
     /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer.
     pub cluster: u32,
-    /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16.
+    /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
+    /// has 128 locality buffers of 64 KiB.
     pub open_buffers: usize,
+    /// For presets that read in batches (`lazy-reads`): reads that make one. Default 10.
+    pub read_batch: usize,
+    /// The same: longest time that a read waits for others, on the store's clock. Default 500 ms: at 20 reads a second,
+    /// a batch takes as long to fill.
+    pub read_batch_time: Duration,
     /// Default [`Daemons::Threads`].
     pub daemons: Daemons,
     /// Default the real clock.
@@ -152,7 +158,9 @@ impl Options {
             eviction_listener: None,
             read_only: false,
             cluster: 256 << 10,
-            open_buffers: 16,
+            open_buffers: PICAFLOR.open_buffers(),
+            read_batch: 10,
+            read_batch_time: Duration::from_millis(500),
             daemons: Daemons::Threads,
             clock: Clock::real(),
             seed: None,
@@ -174,6 +182,7 @@ impl Options {
     /// As [`Options::preset`].
     pub fn as_preset(mut self, name: &str) -> Result<Self> {
         self.preset = Preset::named(name)?;
+        self.open_buffers = self.preset.open_buffers();
         Ok(self)
     }
 

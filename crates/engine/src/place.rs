@@ -1,7 +1,7 @@
 //! Putting an object in place: the second half of a put for layouts without clusters. A buffer that seals at once.
 //!
-//! Steps: slots are taken → the frame is written there, alone or through the packetizer → the index says *on disk* →
-//! the journal is told → what it replaced begins to leave → it may stay in memory.
+//! Steps: slots are taken → the frame is written there, alone or through the packetizer → table and index say *on
+//! disk* → the journal is told → what it replaced begins to leave → it may stay in memory.
 //!
 //! Invariants: one object is placed at a time; index, journal and what leaves change in this order, under the key's
 //! lock, so that a checkpoint that misses the one finds the other (`docs/FORMAT.md`, "In place").
@@ -11,10 +11,10 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use picaflor_device::AlignedBuf;
 use picaflor_format::{
-    frame::{self, ChunkKey, GRAIN, Header, Kind},
+    frame::{self, GRAIN, Header, Kind},
     journal::{Placed, Record},
     zone::{Map, SLOT},
 };
@@ -24,6 +24,7 @@ use crate::{
     append::Blocked,
     buffers::Draft,
     index::{Entered, Location, Word},
+    locality::piece,
     object::Frame,
     packet::{Packet, Pending},
     placement::Class,
@@ -85,6 +86,11 @@ impl InPlace {
         Location::OnDisk { grain: Self::grain_of(slot) }
     }
 
+    /// Held by whoever places an object.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
     /// Whether packets are held back.
     fn pending(&self, start: u64, len: usize) -> Option<Pending> {
         self.packet.as_ref()?.lock().pending(start, len)
@@ -101,13 +107,12 @@ impl Volume {
         class: Class,
         old: Option<Word>,
     ) -> Result<Result<(), Blocked>> {
-        let len = draft.header.frame_len();
-        let slots = len.div_ceil(SLOT as usize) as u32;
-        let bytes = (u64::from(slots) * SLOT) * 2;
+        // Twice: as it is written, and as it stays in memory.
+        let bytes = 2 * (draft.header.frame_len() as u64).next_multiple_of(SLOT);
         let buffers = &self.shared.buffer_bytes;
         let turn = in_place.turn.lock();
         self.shared.take(bytes, || buffers.fetch_add(bytes, Relaxed));
-        let placed = self.place_in_turn(in_place, draft, slots, old);
+        let placed = self.place_in_turn(in_place, draft, old, 0);
         buffers.fetch_sub(bytes, Relaxed);
         drop(turn);
         let (frame, location) = match placed? {
@@ -120,26 +125,30 @@ impl Volume {
         Ok(Ok(()))
     }
 
-    fn place_in_turn(
+    /// As [`Volume::place`] by who has the turn, and `own` promised slots. Without the key's lock, if `old` is in a
+    /// buffer that the caller has.
+    pub(crate) fn place_in_turn(
         &self,
         in_place: &InPlace,
         draft: &Draft<'_>,
-        slots: u32,
         old: Option<Word>,
+        own: u64,
     ) -> Result<Result<(Frame, Location), Blocked>> {
         let extents = &in_place.extents;
+        let slots = draft.header.frame_len().div_ceil(SLOT as usize) as u32;
         let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
-        let Some((slot, slots)) = extents.take(slots, piece) else { return Ok(Err(Blocked::Space)) };
+        let Some((slot, slots)) = extents.take(slots, piece, own) else { return Ok(Err(Blocked::Space)) };
         let header = Header { mark: self.hasher.mark(u64::from(slot)), ..draft.header };
         let frame = framed(&header, draft, slots);
         self.write_frame(in_place, u64::from(slot) * SLOT, &frame)?;
         let location = InPlace::location(slot);
+        let hash = self.hasher.frame(header.kind, draft.key).0;
+        // Before the index has it: whoever drops the entry finds the row.
+        self.enter_row(extents, Place { hash, slot, slots });
         if self.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
-            extents.give_back(slot, slots);
+            extents.release(slot);
             return Ok(Err(Blocked::Moved));
         }
-        let hash = self.hasher.frame(header.kind, draft.key).0;
-        self.enter_row(extents, Place { hash, slot, slots });
         self.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
         if let Some(old) = old {
             self.forget_live(old);
@@ -242,9 +251,8 @@ impl Volume {
         if leaving > 0 || self.shared.options.mode == Mode::Cache && rounds < ROUNDS {
             return None;
         }
-        let body = |slots: u32| slots as usize * SLOT as usize - frame::HEADER - ChunkKey::LEN;
         // Their head takes a place too.
-        extents.cut_for(|slots| payload.div_ceil(body(slots)) as u64 + 1).map(body)
+        extents.cut_for(|slots| payload.div_ceil(piece(slots)) as u64 + 1).map(piece)
     }
 
     /// Whether the journal should be written though nobody asks for durability.

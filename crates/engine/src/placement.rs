@@ -22,6 +22,8 @@ pub(crate) enum Placement {
     Together,
     /// Nobody's.
     None,
+    /// Objects of one origin server, while they wait in a buffer.
+    PerServer,
 }
 
 /// What objects of one lane have in common.
@@ -76,8 +78,8 @@ impl Placer {
     pub(crate) fn class(&self, group: u32, server: u32) -> Class {
         match self.placement {
             Placement::Together if group != 0 => Class::Group(group),
-            Placement::Together if server != 0 => Class::Server(server),
-            Placement::Together | Placement::None => Class::Rest,
+            Placement::Together | Placement::PerServer if server != 0 => Class::Server(server),
+            Placement::Together | Placement::PerServer | Placement::None => Class::Rest,
         }
     }
 

@@ -49,7 +49,13 @@ const STREAM: Preset = Preset { name: "stream", layout: Layout::NextFit, ..BUDDY
 /// The same, §3.5.
 const STREAM_PACK: Preset = Preset { name: "stream-pack", layout: Layout::Packets, ..BUDDY };
 
-const TABLE: [Preset; 4] = [PICAFLOR, BUDDY, STREAM, STREAM_PACK];
+/// The same, §3.6.
+const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch, ..STREAM_PACK };
+
+/// The same, §3.6.1.
+const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS };
+
+const TABLE: [Preset; 6] = [PICAFLOR, BUDDY, STREAM, STREAM_PACK, LAZY_READS, LAZY_READS_LOC];
 
 impl Preset {
     /// The row with this name.
@@ -71,6 +77,12 @@ impl Preset {
     /// The first row that leaves such bytes.
     pub(crate) fn of_layout(layout: picaflor_format::superblock::Layout) -> Option<Self> {
         TABLE.into_iter().find(|preset| preset.layout.on_device() == layout)
+    }
+
+    /// Buffers that a store of this row keeps open unless it is told otherwise.
+    pub(crate) fn open_buffers(&self) -> usize {
+        // The most, and the best, of the paper.
+        if self.placement == Placement::PerServer { 128 } else { 16 }
     }
 
     /// Who leaves, in this mode.

@@ -14,11 +14,12 @@ use std::{
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     task::Waker,
+    time::Duration,
 };
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use picaflor_device::Device;
+use picaflor_device::{Device, Request};
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) enum Reading {
     WhatPays,
     /// The object.
     Object,
+    /// The object, with others that are asked for: so many at a time, in the order in which they lie.
+    Batch,
 }
 
 /// What one read brings.
@@ -53,6 +56,10 @@ pub(crate) struct Reader {
     cost: [AtomicU64; 2],
     asked: Box<[AtomicU32]>,
     flights: Mutex<HashMap<u64, Arc<InFlight>>>,
+    /// Reads that wait for others.
+    held: Mutex<Vec<Request>>,
+    /// Clock nanoseconds by which they are to be issued; `u64::MAX` if there are none.
+    due: AtomicU64,
 }
 
 impl Reader {
@@ -64,12 +71,14 @@ impl Reader {
             cost: [AtomicU64::new(100_000), AtomicU64::new(300_000)],
             asked: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
             flights: Mutex::default(),
+            held: Mutex::default(),
+            due: AtomicU64::new(u64::MAX),
         }
     }
 
     /// What to read for an object whose cluster has this class, if memory has room for clusters.
     pub(crate) fn extent(&self, class: u16, room: bool) -> Extent {
-        if !room || self.reading == Reading::Object {
+        if !room || self.reading != Reading::WhatPays {
             return Extent::Object;
         }
         let class = usize::from(class) % CLASSES;
@@ -96,6 +105,37 @@ impl Reader {
         let used = &self.used[usize::from(class) % CLASSES];
         let old = used.load(Relaxed);
         used.store(old - (old >> EWMA) + ((neighbours.min(1 << 16) * 256) >> EWMA), Relaxed);
+    }
+
+    /// Whether reads wait for each other.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.reading == Reading::Batch
+    }
+
+    /// Adds a read to the batch, which is to be issued by `due` if it is its first. Returns how many wait.
+    pub(crate) fn hold(&self, request: Request, due: u64) -> usize {
+        let mut held = self.held.lock();
+        held.push(request);
+        if held.len() == 1 {
+            self.due.store(due, Relaxed);
+        }
+        held.len()
+    }
+
+    /// The batch, in the order in which its objects lie (Markatos et al. 1999, §3.6).
+    pub(crate) fn release(&self) -> Vec<Request> {
+        let mut held = {
+            let mut held = self.held.lock();
+            self.due.store(u64::MAX, Relaxed);
+            std::mem::take(&mut *held)
+        };
+        held.sort_by_key(|request| request.offset);
+        held
+    }
+
+    /// When the batch is to be issued.
+    pub(crate) fn due(&self) -> u64 {
+        self.due.load(Relaxed)
     }
 
     /// Joins the read of this place, or begins one. True for who must do the read.
@@ -139,6 +179,15 @@ struct FlightState {
 }
 
 impl InFlight {
+    /// The outcome, if it is there or comes within `time`.
+    pub(crate) fn wait_for(&self, time: Duration) -> Option<Outcome> {
+        let mut state = self.state.lock();
+        if state.outcome.is_none() {
+            self.landed.wait_for(&mut state, time);
+        }
+        state.outcome.clone()
+    }
+
     /// The outcome; `device` is where it comes from.
     pub(crate) fn wait(&self, device: &dyn Device) -> Outcome {
         let mut state = self.state.lock();

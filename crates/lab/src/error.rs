@@ -59,4 +59,9 @@ impl Error {
         let path = path.into();
         move |source| Self::File { what, path, source }
     }
+
+    /// An experiment, workload or option that is wrong.
+    pub(crate) fn experiment(name: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Experiment { name: name.into(), why: why.into() }
+    }
 }

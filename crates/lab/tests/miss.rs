@@ -12,6 +12,7 @@ use picaflor_lab::{
 fn within(policy: Policy) -> f64 {
     match policy {
         Policy::Lru | Policy::Fifo => 0.0001,
+        Policy::S3Fifo | Policy::S3Fifo1 => 0.01,
     }
 }
 

@@ -36,10 +36,12 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             &[
                 "adopt",
                 "append",
+                "batch",
                 "checkpoint",
                 "daemons",
                 "flush",
                 "leave",
+                "locality",
                 "options",
                 "place",
                 "preset",

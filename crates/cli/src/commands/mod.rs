@@ -4,6 +4,7 @@ pub(crate) mod check;
 pub(crate) mod check_config;
 pub(crate) mod completions;
 pub(crate) mod get;
+pub(crate) mod lab;
 pub(crate) mod ls;
 pub(crate) mod put;
 pub(crate) mod rm;

@@ -1,9 +1,7 @@
 //! Question 3, memory: what stays in RAM.
 //!
-//! S3-FIFO (Yang et al., SOSP 2023): new things wait in a *small* queue of a tenth of the room; what was
-//! asked for there moves to *main*, the rest leaves and is remembered as a *ghost*; a ghost that comes
-//! back goes to main at once. Main is a FIFO that gives what was used another round. The small queue
-//! holds single objects and whole clusters, as they were written or read in.
+//! S3-FIFO over single objects and whole clusters, as they were written or read in; its rules are in `s3fifo`. Here one
+//! use in the small queue is enough for main. Clusters pass through the small queue only.
 //!
 //! LRU for the presets whose papers have it: objects in the order in which they were asked for. A hit notes its
 //! number, and who is to leave is moved to where that number belongs before anybody leaves: so a hit takes no lock.
@@ -16,6 +14,7 @@
 //! removed object's memory is free at once.
 
 mod ghost;
+mod s3fifo;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -25,8 +24,8 @@ use std::{
     },
 };
 
-use ghost::Ghosts;
 use parking_lot::{Mutex, RwLock};
+pub use s3fifo::{S3Fifo, Standing, Step};
 
 use crate::{group::Temper, hash::HashKeyed, object::Frame};
 
@@ -54,13 +53,9 @@ pub(crate) struct Memory {
 }
 
 struct Queues {
-    small: VecDeque<Unit>,
-    /// Bytes that `small` was charged with; an entry that died in between still counts until it is popped.
-    small_bytes: u64,
-    main: VecDeque<Weak<Frame>>,
+    fifo: S3Fifo<Unit>,
     loved: VecDeque<Weak<Frame>>,
     hated: Vec<Weak<Frame>>,
-    ghosts: Ghosts,
     /// For LRU, by a number that the object's own has passed or not.
     order: BTreeMap<u64, Weak<Frame>>,
     /// Entries at which those of objects that left by themselves are swept out.
@@ -72,7 +67,7 @@ const SWEEP_MIN: usize = 1024;
 
 impl Queues {
     fn len(&self) -> usize {
-        self.small.len() + self.main.len() + self.loved.len() + self.hated.len() + self.order.len()
+        self.fifo.len() + self.loved.len() + self.hated.len() + self.order.len()
     }
 
     /// Drops entries whose objects were replaced or deleted, once they may be half of all: nothing else takes
@@ -81,16 +76,10 @@ impl Queues {
         if self.len() < self.sweep_at {
             return;
         }
-        let mut dead = 0;
-        self.small.retain(|unit| match unit {
-            Unit::Object(weak, charge) if weak.strong_count() == 0 => {
-                dead += charge;
-                false
-            }
-            _ => true,
+        self.fifo.sweep(|unit| match unit {
+            Unit::Object(weak) => weak.strong_count() > 0,
+            Unit::Cluster(_) => true,
         });
-        self.small_bytes -= dead;
-        self.main.retain(|weak| weak.strong_count() > 0);
         self.loved.retain(|weak| weak.strong_count() > 0);
         self.hated.retain(|weak| weak.strong_count() > 0);
         self.order.retain(|_, weak| weak.strong_count() > 0);
@@ -98,9 +87,34 @@ impl Queues {
     }
 }
 
+/// What is queued; boxed, for main holds millions of the other kind.
 enum Unit {
-    Object(Weak<Frame>, u64),
-    Cluster(Resident),
+    Object(Weak<Frame>),
+    Cluster(Box<Resident>),
+}
+
+impl Unit {
+    fn standing(&self) -> Standing {
+        match self {
+            Self::Cluster(_) => Standing::Passing,
+            Self::Object(weak) => {
+                weak.upgrade().map_or(Standing::Gone, |frame| Standing::Here(frame.hash, frame.uses()))
+            }
+        }
+    }
+
+    fn leave_with(&self, uses: u8) {
+        if let Self::Object(weak) = self {
+            weak.upgrade().inspect(|frame| frame.set_uses(uses));
+        }
+    }
+
+    fn frame(&self) -> Option<Arc<Frame>> {
+        match self {
+            Self::Object(weak) => weak.upgrade(),
+            Self::Cluster(_) => None,
+        }
+    }
 }
 
 /// A whole cluster in memory, by its buffer.
@@ -115,19 +129,16 @@ impl Memory {
     /// A tier that will be given about `room` bytes.
     pub(crate) fn new(retention: Retention, room: u64) -> Self {
         let queues = Queues {
-            small: VecDeque::new(),
-            small_bytes: 0,
-            main: VecDeque::new(),
+            fifo: S3Fifo::new(room / 4096, 1),
             loved: VecDeque::new(),
             hated: Vec::new(),
-            ghosts: Ghosts::new(room / 4096),
             order: BTreeMap::new(),
             sweep_at: SWEEP_MIN,
         };
         Self {
             retention,
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            bytes: AtomicU64::new(queues.ghosts.bytes()),
+            bytes: AtomicU64::new(queues.fifo.ghost_bytes()),
             cluster_bytes: AtomicU64::new(0),
             tick: AtomicU64::new(0),
             queues: Mutex::new(queues),
@@ -187,20 +198,14 @@ impl Memory {
                 frame.set_number(number);
                 queues.order.insert(number, weak);
             }
-            Temper::Neither if queues.ghosts.take(frame.hash) => queues.main.push_back(weak),
-            Temper::Neither => {
-                queues.small_bytes += frame.charge();
-                queues.small.push_back(Unit::Object(weak, frame.charge()));
-            }
+            Temper::Neither => queues.fifo.insert(frame.hash, Unit::Object(weak), frame.charge()),
         }
     }
 
     /// Takes a cluster in; its bytes stay in its buffer.
     pub(crate) fn retain(&self, resident: Resident) {
-        let mut queues = self.queues.lock();
-        queues.small_bytes += resident.bytes;
         self.cluster_bytes.fetch_add(resident.bytes, Relaxed);
-        queues.small.push_back(Unit::Cluster(resident));
+        self.queues.lock().fifo.insert_small(Unit::Cluster(Box::new(resident)), resident.bytes);
     }
 
     /// Forgets an object that was replaced, deleted or found damaged.
@@ -234,19 +239,19 @@ impl Memory {
     pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
         let mut queues = self.queues.lock();
         let mut left = Vec::new();
-        let mut kept = VecDeque::new();
-        while let Some(unit) = queues.small.pop_front() {
-            match unit {
-                Unit::Cluster(resident) if self.held() > budget => {
-                    queues.small_bytes -= resident.bytes;
-                    self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
-                    left.push(resident);
-                }
-                unit => kept.push_back(unit),
+        queues.fifo.release(|unit, _| match unit {
+            Unit::Cluster(resident) if self.held() > budget => {
+                self.cluster_left(resident, &mut left);
+                true
             }
-        }
-        queues.small = kept;
+            _ => false,
+        });
         left
+    }
+
+    fn cluster_left(&self, resident: &Resident, left: &mut Vec<Resident>) {
+        self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
+        left.push(*resident);
     }
 
     /// One step of eviction; false if nothing is left to evict.
@@ -258,42 +263,24 @@ impl Memory {
         if self.retention == Retention::Lru && !queues.order.is_empty() {
             return self.evict_least_recent(queues);
         }
-        if queues.small_bytes > budget / 10 || queues.main.is_empty() {
-            match queues.small.pop_front() {
-                Some(Unit::Cluster(resident)) => {
-                    queues.small_bytes -= resident.bytes;
-                    self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
-                    left.push(resident);
-                    return true;
-                }
-                Some(Unit::Object(weak, charge)) => {
-                    queues.small_bytes -= charge;
-                    let Some(frame) = weak.upgrade() else { return true };
-                    if frame.uses() > 0 {
-                        frame.set_uses(0);
-                        queues.main.push_back(weak);
-                    } else {
-                        queues.ghosts.add(frame.hash);
-                        self.remove_this(&frame);
-                    }
-                    return true;
-                }
-                None => {}
-            }
+        match queues.fifo.step(budget, Unit::standing, Unit::leave_with) {
+            Step::Leaves(Unit::Cluster(resident)) => self.cluster_left(&resident, left),
+            Step::Leaves(Unit::Object(weak)) => drop(weak.upgrade().inspect(|frame| self.remove_this(frame))),
+            Step::Moved => {}
+            Step::Empty => return self.evict_loved(queues),
         }
-        let (queue, weak) = match queues.main.pop_front() {
-            Some(weak) => (&mut queues.main, weak),
-            None => match queues.loved.pop_front() {
-                Some(weak) => (&mut queues.loved, weak),
-                None => return false,
-            },
-        };
+        true
+    }
+
+    /// The oldest of the loved leaves, unless it was asked for; false if there is none.
+    fn evict_loved(&self, queues: &mut Queues) -> bool {
+        let Some(weak) = queues.loved.pop_front() else { return false };
         if let Some(frame) = weak.upgrade() {
             match frame.uses() {
                 0 => self.remove_this(&frame),
                 uses => {
                     frame.set_uses(uses - 1);
-                    queue.push_back(weak);
+                    queues.loved.push_back(weak);
                 }
             }
         }
@@ -316,11 +303,9 @@ impl Memory {
     pub(crate) fn hottest(&self, most: usize) -> Vec<Arc<Frame>> {
         let queues = self.queues.lock();
         let recent = queues.order.values().rev();
-        let all = queues.loved.iter().chain(&queues.main).chain(recent).filter_map(Weak::upgrade);
-        let small = queues.small.iter().rev().filter_map(|unit| match unit {
-            Unit::Object(weak, _) => weak.upgrade().filter(|frame| frame.uses() > 0),
-            Unit::Cluster(_) => None,
-        });
+        let all = queues.loved.iter().filter_map(Weak::upgrade);
+        let all = all.chain(queues.fifo.main().filter_map(Unit::frame)).chain(recent.filter_map(Weak::upgrade));
+        let small = queues.fifo.small().filter_map(Unit::frame).filter(|frame| frame.uses() > 0);
         all.chain(small).take(most).collect()
     }
 

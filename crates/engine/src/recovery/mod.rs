@@ -36,6 +36,7 @@ use crate::{
     index::GRAINS_MAX,
     memory::Memory,
     preset::Preset,
+    space::Layout,
     stats::Counters,
     volume::{STRIPES, Shared, Volume},
 };
@@ -182,6 +183,14 @@ fn check(options: &Options) -> Result<()> {
     }
     if options.open_buffers == 0 {
         return wrong("open_buffers", "at least one is needed".into());
+    }
+    if options.preset.layout != Layout::Ring && options.mode == Mode::Cache && options.places.len() > 1 {
+        // What leaves one volume would have to be told durably to all before its slots are used again.
+        let why = format!("a cache with preset {} lies at one place; give one, or a store's mode", options.preset.name);
+        return wrong("places", why);
+    }
+    if options.read_batch == 0 {
+        return wrong("read_batch", "at least one read makes a batch".into());
     }
     let each = options.capacity / options.places.len() as u64;
     let least = Map::least_capacity(options.cluster);

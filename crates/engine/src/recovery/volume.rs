@@ -35,6 +35,7 @@ use crate::{
     hash::Hasher,
     index::{Index, Location, SLOTS_MAX, Word},
     journal::Journal,
+    locality,
     place::InPlace,
     placement::Placer,
     reading::Reader,
@@ -202,11 +203,14 @@ fn build(
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
     // Open buffers, two to a lane, take at most a quarter of the device too.
-    let lanes = lanes(options).min(u64::from(count) / 8).max(1) as usize;
+    let in_place = InPlace::new(shared.preset.layout, &map, options);
+    let lanes = match &in_place {
+        Some(in_place) => locality::buffers(options, in_place),
+        None => lanes(options).min(u64::from(count) / 8).max(1),
+    } as usize;
     count_tables(options, shared, &found.place, superblock.segment_bits, count)?;
     let slots = ((options.memory / cluster) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let first = identity.epoch << EPOCH_SHIFT;
-    let in_place = InPlace::new(shared.preset.layout, &map, options);
     Ok(Volume {
         number,
         place: found.place,

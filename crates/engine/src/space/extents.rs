@@ -52,6 +52,8 @@ struct Table {
     newest: u32,
     tick: u64,
     freed: Vec<Freed>,
+    /// Slots that were promised.
+    promised: u64,
     /// Slots that are leaving, and slots that rows take.
     leaving: u64,
     live: u64,
@@ -101,6 +103,7 @@ impl Extents {
             newest: NONE,
             tick: 0,
             freed: Vec::new(),
+            promised: 0,
             leaving: 0,
             live: 0,
         };
@@ -112,11 +115,14 @@ impl Extents {
         self.count
     }
 
-    /// Takes a place for an object, or for a `piece` of one that had to be cut; [`Extents::enter`] or
-    /// [`Extents::give_back`] follows. Returns it with its length, which may be more for a piece.
-    pub(crate) fn take(&self, slots: u32, piece: bool) -> Option<(u32, u32)> {
+    /// Takes a place for an object, or for a `piece` of one that had to be cut; [`Extents::enter`]
+    /// follows. Returns it with its length, which may be more for a piece.
+    /// `own` of the promised slots are the object's.
+    pub(crate) fn take(&self, slots: u32, piece: bool, own: u64) -> Option<(u32, u32)> {
         let mut table = self.table.lock();
+        let enough = table.free_slots() >= table.promised - own + u64::from(slots);
         let found = match &mut table.free {
+            _ if !enough => None,
             Free::Slots(space) if piece => space.take_any(slots),
             Free::Slots(space) => space.take(slots).map(|slot| (slot, slots)),
             Free::NextFit(space) => space.take(slots).map(|slot| (slot, slots)),
@@ -125,9 +131,22 @@ impl Extents {
         found
     }
 
-    /// What was taken is not needed.
-    pub(crate) fn give_back(&self, slot: u32, slots: u32) {
-        self.table.lock().give(slot, slots);
+    /// Promises so many slots, wherever they are; [`Extents::keep_promise`] follows.
+    pub(crate) fn promise(&self, slots: u64) -> bool {
+        let mut table = self.table.lock();
+        let enough = table.free_slots() >= table.promised + slots;
+        table.promised += if enough { slots } else { 0 };
+        self.wanted.store(if enough { 0 } else { slots as u32 }, Relaxed);
+        enough
+    }
+
+    pub(crate) fn has_promised(&self) -> bool {
+        self.table.lock().promised > 0
+    }
+
+    /// What was promised is taken now, or not needed.
+    pub(crate) fn keep_promise(&self, slots: u64) {
+        self.table.lock().promised -= slots;
     }
 
     /// Bytes by which the table may grow with the next row, the old one beside the new one.
@@ -259,11 +278,7 @@ impl Extents {
     /// Slots that are free, slots that are leaving, and slots that rows take.
     pub(crate) fn slots(&self) -> (u64, u64, u64) {
         let table = self.table.lock();
-        let free = match &table.free {
-            Free::Slots(space) => space.free(),
-            Free::NextFit(space) => space.runs.free(),
-        };
-        (free, table.leaving, table.live)
+        (table.free_slots().saturating_sub(table.promised), table.leaving, table.live)
     }
 
     /// Slots of the pieces, the longest that would do, into which an object has to be cut so that all find a place.
@@ -324,6 +339,13 @@ impl Table {
         };
         let lists = self.vacant.capacity() * size_of::<u32>() + self.freed.capacity() * size_of::<Freed>();
         self.rows.capacity() * size_of::<Row>() + map_bytes(self.at.capacity()) + lists + space
+    }
+
+    fn free_slots(&self) -> u64 {
+        match &self.free {
+            Free::Slots(space) => space.free(),
+            Free::NextFit(space) => space.runs.free(),
+        }
     }
 
     fn give(&mut self, slot: u32, slots: u32) {
@@ -394,7 +416,7 @@ mod tests {
     }
 
     fn put(extents: &Extents, hash: u64, slots: u32) -> Option<u32> {
-        let (slot, _) = extents.take(slots, false)?;
+        let (slot, _) = extents.take(slots, false, 0)?;
         extents.enter(place(hash, slot, slots));
         Some(slot)
     }

@@ -3,5 +3,6 @@
 
 mod common;
 mod crash;
+mod lazy;
 mod limits;
 mod verbs;

@@ -1,5 +1,7 @@
 //! Put, get, delete, contains, keys, flush, close, open again.
 
+use std::time::Duration;
+
 use picaflor::{Mode, Options, PutOptions, Store, TryGet};
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
@@ -75,7 +77,8 @@ fn on_a_real_file_with_threads() {
     let folder = tempfile::tempdir().unwrap();
     for preset in IN_PLACE {
         let path = folder.path().join(preset);
-        let options = Options::preset(preset, &path).unwrap().capacity(48 * MIB).memory(8 * MIB).mode(Mode::Store);
+        let options = Options::preset(preset, &path).unwrap().with(|o| o.read_batch_time = Duration::from_millis(3));
+        let options = options.capacity(48 * MIB).memory(8 * MIB).mode(Mode::Store);
         let store = Store::open(options.clone()).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..4u64 {

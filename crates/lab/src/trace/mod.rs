@@ -22,7 +22,7 @@ use std::{fmt, str::FromStr};
 
 pub use load::Trace;
 pub use read::{Bad, Reader, Report};
-pub use write::write_csv;
+pub use write::{save_csv, write_csv};
 
 /// What a request asks for, as far as it is known: pages bring embedded objects with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

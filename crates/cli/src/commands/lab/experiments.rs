@@ -1,0 +1,171 @@
+//! `picaflor lab list`, `run` and `reproduce`.
+
+use std::{num::NonZero, path::PathBuf, time::Instant};
+
+use clap::Args;
+use picaflor_lab::{experiment, reproduce};
+
+use super::super::{Failure, Format};
+use crate::{
+    human,
+    output::{self, Output},
+};
+
+/// Lists experiments, workloads, presets and papers
+#[derive(Args)]
+pub(crate) struct List {
+    /// Print the file of this experiment
+    #[arg(long, value_name = "EXPERIMENT")]
+    show: Option<String>,
+}
+
+impl List {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let mut out = Output::new();
+        if let Some(name) = self.show {
+            out.bytes(experiment::text(&name)?.as_bytes())?;
+            return out.flush();
+        }
+        let rows = |rows: Vec<(String, String)>| human::table(&rows);
+        out.line("Experiments:")?;
+        let all = experiment::all()?.into_iter().map(|spec| (spec.name, spec.title));
+        out.bytes(rows(all.collect()).as_bytes())?;
+        out.line("\nSynthetic workloads:")?;
+        let all = picaflor_lab::synth::Synthetic::ALL.iter();
+        out.bytes(rows(all.map(|row| (row.0.into(), row.2.into())).collect()).as_bytes())?;
+        let join = |names: Vec<&str>| names.join(", ");
+        out.line(format!("\nPresets: {}", join(picaflor::Options::presets().collect())))?;
+        out.line(format!("Papers: {}", join(reproduce::PAPERS.to_vec())))?;
+        out.flush()
+    }
+}
+
+const RUN: &str = "\
+Examples:
+      picaflor lab run presets-on-devices --out results
+      picaflor lab run markatos-fig6 --quick
+      picaflor lab run mine.toml --seed 7 --jobs 1
+
+Writes results.json, results.csv and report.html, a page without anything around it.";
+
+/// Runs an experiment
+#[derive(Args)]
+#[command(after_long_help = RUN)]
+pub(crate) struct Run {
+    /// Its name, or the path of its file
+    experiment: String,
+    /// Folder for results and report
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    out: PathBuf,
+    /// Runs at a time; as many as there are processors
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+    /// Instead of the seeds of the experiment
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// A hundredth of everything, for a first look
+    #[arg(long)]
+    quick: bool,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let spec = experiment::find(&self.experiment)?;
+        let mut spec = if self.quick { spec.quickly() } else { spec };
+        if let Some(seed) = self.seed {
+            spec.seeds = vec![seed];
+        }
+        let begin = Instant::now();
+        let bar = output::steps(spec.name.clone());
+        let rows = experiment::run(&spec, self.jobs, &|more, total| {
+            bar.set_length(total);
+            bar.inc(more);
+        })?;
+        bar.finish_and_clear();
+        experiment::write(&spec, &rows, &self.out)?;
+        let mut out = Output::new();
+        for row in &rows {
+            let what = [("preset", 14), ("device", 16), ("disk_mib", 6), ("target_utilisation", 5)];
+            let case: Vec<_> =
+                what.iter().map(|(field, wide)| format!("{:<wide$}", row.text(field).unwrap_or_default())).collect();
+            let numbers = [
+                ("gets/s", "gets_per_second"),
+                ("ops/s", "operations_per_second"),
+                ("hits/s", "hits_per_second"),
+                ("reads a hit", "reads_per_hit"),
+                ("written a byte", "written_per_byte"),
+            ];
+            let shown = |field| picaflor_lab::draw::short(row.number(field).unwrap_or(0.0));
+            let numbers: Vec<_> = numbers.iter().map(|(name, field)| format!("{:>7} {name}", shown(field))).collect();
+            out.line(format!("{} {}", case.join(" "), numbers.join("  ")))?;
+        }
+        out.line(format!("\n{}, in {:.1} s", self.out.join("report.html").display(), begin.elapsed().as_secs_f64()))?;
+        out.flush()
+    }
+}
+
+/// Prints each number of a paper beside ours
+#[derive(Args)]
+pub(crate) struct Reproduce {
+    /// Which paper
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(reproduce::PAPERS))]
+    paper: String,
+    /// Folder for results and report
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Write the table into this document, where the last one was
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Runs at a time; as many as there are processors
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZero<usize>>,
+    /// A hundredth of everything: shows that it runs, and nothing else
+    #[arg(long)]
+    quick: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
+    format: Format,
+}
+
+impl Reproduce {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let begin = Instant::now();
+        let bar = output::steps(self.paper.clone());
+        let done = reproduce::reproduce(&self.paper, self.jobs, self.quick, &|name, more, total| {
+            if bar.message() != name {
+                bar.set_message(name.to_owned());
+                bar.reset();
+            }
+            bar.set_length(total);
+            bar.inc(more);
+        })?;
+        bar.finish_and_clear();
+        let write = |path: &std::path::Path, text: String| {
+            std::fs::write(path, text).map_err(|e| Failure::Failed(format!("writing {}: {e}", path.display())))
+        };
+        if let Some(folder) = &self.out {
+            for (name, rows) in &done.rows {
+                experiment::write(&experiment::find(name)?, rows, &folder.join(name))?;
+            }
+            write(&folder.join("report.html"), done.html())?;
+        }
+        if let Some(path) = &self.markdown {
+            let document = std::fs::read_to_string(path).unwrap_or_default();
+            write(path, reproduce::replace_table(&document, &self.paper, &done.markdown()))?;
+        }
+        let mut out = Output::new();
+        if self.format == Format::Json {
+            out.json(&done)?;
+            return out.flush();
+        }
+        for verdict in &done.verdicts {
+            let pass = if verdict.pass { "pass" } else { "MISS" };
+            let (ours, band) = (verdict.shown(), verdict.band_shown());
+            let (id, what, published) = (verdict.id, &verdict.what, verdict.published);
+            out.line(format!("{id:5} {pass}  {published:>10}  ours {ours:>8}  ({band})  {what}"))?;
+        }
+        let (passed, all) = (done.passed(), done.verdicts.len());
+        out.line(format!("\n{passed} of {all} claims hold; {:.0} s", begin.elapsed().as_secs_f64()))?;
+        out.flush()
+    }
+}

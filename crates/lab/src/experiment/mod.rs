@@ -1,0 +1,108 @@
+//! Experiments: small files that say what is replayed on what, which of it varies, and what is drawn.
+//!
+//! Each combination of what varies is a case, and a case is a run. Cases are spread over threads; each runs on one, so
+//! that results do not depend on how many there are. The same experiment and seed give the same bytes of JSON, CSV and
+//! HTML.
+
+mod parallel;
+mod report;
+mod spec;
+
+use std::path::Path;
+
+pub use parallel::run;
+pub use report::write;
+use serde::Serialize;
+pub use spec::{Plot, Spec};
+
+use crate::{Error, Result, run::Outcome};
+
+macro_rules! files {
+    ($($name:literal),+ $(,)?) => {
+        /// The experiments that come with the lab.
+        const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../../experiments/", $name, ".toml")))),+];
+    };
+}
+
+files!("markatos-fig2", "markatos-fig4", "markatos-fig6", "markatos-operations", "presets-on-devices", "quick");
+
+/// Names and specifications of all that come with the lab.
+///
+/// # Errors
+/// If one of them is wrong, which a test rules out.
+pub fn all() -> Result<Vec<Spec>> {
+    FILES.iter().map(|(name, text)| Spec::parse(name, text)).collect()
+}
+
+/// The file of one that comes with the lab.
+///
+/// # Errors
+/// If there is none of this name.
+pub fn text(name: &str) -> Result<&'static str> {
+    FILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Error {
+    let names: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
+    let why = format!("no such experiment, and no path of one; there are: {}", names.join(", "));
+    Error::Experiment { name: name.into(), why }
+}
+
+/// The experiment of this name, or in this file.
+///
+/// # Errors
+/// If there is none, or it is wrong.
+pub fn find(name: &str) -> Result<Spec> {
+    if let Some((name, text)) = FILES.iter().find(|(known, _)| *known == name) {
+        return Spec::parse(name, text);
+    }
+    let path = Path::new(name);
+    if path.extension().is_none() {
+        return Err(unknown(name));
+    }
+    let text = std::fs::read_to_string(path).map_err(Error::file("reading", path))?;
+    let stem = path.file_stem().map_or_else(|| name.into(), |stem| stem.to_string_lossy());
+    Spec::parse(&stem, &text)
+}
+
+/// One combination of what varies, and what its run gave.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// The preset.
+    pub preset: String,
+    /// The device.
+    pub device: String,
+    /// Bytes of the second level in MiB; of a cache, of its device.
+    pub disk_mib: u64,
+    /// What share of the device the live objects were to take.
+    pub target_utilisation: f64,
+    /// Open buffers; 0 is the engine's default.
+    pub buffers: usize,
+    /// The seed.
+    pub seed: u64,
+    /// What the run gave.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+impl Row {
+    /// A field by its name in the JSON, as a number.
+    pub fn number(&self, field: &str) -> Option<f64> {
+        self.fields().get(field)?.as_f64()
+    }
+
+    /// A field as text.
+    pub fn text(&self, field: &str) -> Option<String> {
+        Some(match self.fields().get(field)? {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        })
+    }
+
+    pub(crate) fn fields(&self) -> serde_json::Map<String, serde_json::Value> {
+        match serde_json::to_value(self) {
+            Ok(serde_json::Value::Object(fields)) => fields,
+            _ => serde_json::Map::new(),
+        }
+    }
+}

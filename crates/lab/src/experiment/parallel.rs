@@ -1,0 +1,90 @@
+//! Cases over threads.
+
+use std::{
+    num::NonZero,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use super::{Row, Spec, spec::Case};
+use crate::{
+    Result,
+    method::Method,
+    run::{self, Outcome},
+};
+
+/// Runs all cases on so many threads, or as many as there are processors. `progress` is told how many requests more
+/// are done, of how many in all.
+///
+/// # Errors
+/// The first error of the first case, in their order, that failed.
+pub fn run(spec: &Spec, jobs: Option<NonZero<usize>>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Row>> {
+    let cases = spec.cases();
+    let total = spec.requests().saturating_mul(cases.len() as u64);
+    let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get).min(cases.len().max(1));
+    let next = AtomicUsize::new(0);
+    let rows: Mutex<Vec<Option<Result<Row>>>> = Mutex::new(cases.iter().map(|_| None).collect());
+    let lock = || rows.lock().unwrap_or_else(PoisonError::into_inner);
+    thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some((at, case)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, cases.get(at)?)))
+                {
+                    let row = one(case, &|more| progress(more, total));
+                    let failed = row.is_err();
+                    lock()[at] = Some(row);
+                    if failed {
+                        // What would come after it is not asked for any more.
+                        next.fetch_max(cases.len(), Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    rows.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
+}
+
+fn one(case: &Case, progress: &dyn Fn(u64)) -> Result<Row> {
+    let outcome = if case.store { run::run(&case.setup, progress)? } else { counts(case, progress)? };
+    Ok(Row {
+        preset: case.setup.preset.clone(),
+        device: case.setup.device.clone(),
+        disk_mib: case.disk_mib,
+        target_utilisation: case.utilisation,
+        buffers: case.buffers,
+        seed: case.setup.seed,
+        outcome,
+    })
+}
+
+/// The operations of the method, without a store.
+fn counts(case: &Case, progress: &dyn Fn(u64)) -> Result<Outcome> {
+    let mut method = Method::new(case.levels);
+    let setup = &case.setup;
+    for request in setup.workload.requests(setup.seed)?.take(usize::try_from(setup.gets).unwrap_or(usize::MAX)) {
+        method.get(&request, |_| {});
+        let counts = method.counts();
+        if counts.gets.is_multiple_of(4096) {
+            progress(4096);
+        }
+        if setup.operations.is_some_and(|limit| counts.operations() >= limit) {
+            break;
+        }
+    }
+    let counts = method.counts();
+    let hits = counts.memory_hits + counts.reads;
+    Ok(Outcome {
+        gets: counts.gets,
+        reads: counts.reads,
+        writes: counts.writes,
+        deletes: counts.deletes,
+        hits,
+        hit_ratio: hits as f64 / counts.gets.max(1) as f64,
+        stored_bytes: counts.written_bytes,
+        objects: method.live() as u64,
+        ..Outcome::default()
+    })
+}

@@ -1,0 +1,379 @@
+//! One run: a workload, a store with one preset, and the device it is on, on one thread and on virtual time.
+//!
+//! The store is the engine that runs in production, opened with `Daemons::Manual`; its daemons take a step after every
+//! operation. Time passes on the device only, so what is measured is what the device was made to do. A run is a function
+//! of its setup.
+//!
+//! Two ways to replay. *Method*: what the two LRU levels of Markatos et al. ask of the disk, put by put, get by get,
+//! delete by delete; the store has room for what the second level holds. *Cache*: each request is a get and, if that misses, a put;
+//! who leaves is the preset's answer.
+
+mod bodies;
+mod medium;
+mod reads;
+
+use std::{path::PathBuf, time::Duration};
+
+use bodies::Bodies;
+use medium::Medium;
+use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Store};
+use picaflor_device::Clock;
+use reads::Reads;
+use serde::Serialize;
+
+use crate::{
+    Error, Result,
+    method::{Levels, Method, Operation},
+    synth::Synthetic,
+    trace::{Request, Trace},
+};
+
+/// What is replayed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Workload {
+    /// One of the synthetic ones.
+    Synthetic(Synthetic),
+    /// A trace, from one or several files.
+    Files(Vec<PathBuf>),
+}
+
+impl Workload {
+    /// Its requests; those of a trace with settled sizes.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub fn requests(&self, seed: u64) -> Result<Box<dyn Iterator<Item = Request> + Send>> {
+        Ok(match self {
+            Self::Synthetic(synthetic) => synthetic.requests(seed),
+            Self::Files(paths) => {
+                let mut trace = Trace::load(paths, None, |_| {})?;
+                trace.settle_sizes();
+                Box::new(trace.requests.into_iter())
+            }
+        })
+    }
+}
+
+/// How requests become operations of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replay {
+    /// Through these levels.
+    Method(Levels),
+    /// As a cache would be asked.
+    Cache,
+}
+
+/// Everything that a run is a function of.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Row of the engine's table.
+    pub preset: String,
+    /// `memory`, or the name of a device profile.
+    pub device: String,
+    /// Name of a file-system model between the store and the device, if there is one.
+    pub file_system: Option<String>,
+    /// Device bytes that the store may use.
+    pub capacity: u64,
+    /// Bytes of memory that the store may use.
+    pub memory: u64,
+    /// Open buffers, if other than the engine's default.
+    pub buffers: Option<usize>,
+    /// What is replayed.
+    pub workload: Workload,
+    /// How.
+    pub replay: Replay,
+    /// Requests after which it ends.
+    pub gets: u64,
+    /// Operations of the store after which it ends.
+    pub operations: Option<u64>,
+    /// Of the workload, the store and the device.
+    pub seed: u64,
+}
+
+/// What a run gave. All of it is virtual: nothing depends on the machine it ran on.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Outcome {
+    /// Requests replayed.
+    pub gets: u64,
+    /// Objects read.
+    pub reads: u64,
+    /// Objects written.
+    pub writes: u64,
+    /// Objects deleted.
+    pub deletes: u64,
+    /// Seconds on the device.
+    pub seconds: f64,
+    /// Requests a second.
+    pub gets_per_second: f64,
+    /// Reads, writes and deletes a second.
+    pub operations_per_second: f64,
+    /// Milliseconds an operation.
+    pub ms_per_operation: f64,
+    /// Requests that the store answered, or in a method replay either level.
+    pub hits: u64,
+    /// Share of the requests.
+    pub hit_ratio: f64,
+    /// Hits a second.
+    pub hits_per_second: f64,
+    /// Reads of the device for each hit that the memory did not answer.
+    pub reads_per_hit: f64,
+    /// Bytes written to the device for each byte of a body that was stored.
+    pub written_per_byte: f64,
+    /// Bytes written to the device.
+    pub device_written: u64,
+    /// Bytes read from it.
+    pub device_read: u64,
+    /// Bytes of bodies stored.
+    pub stored_bytes: u64,
+    /// Bytes of live objects at the end, as a share of the store's capacity.
+    pub utilisation: f64,
+    /// Bytes of memory in use at the end: index, buffers, memory tier.
+    pub memory_used: u64,
+    /// Of these, the index.
+    pub index_bytes: u64,
+    /// Objects at the end.
+    pub objects: u64,
+    /// Puts that were refused.
+    pub refused: u64,
+    /// Reads of the method that the store did not have, because it refused or lost the object.
+    pub lost: u64,
+    /// Read requests that reached a simulated device, from the store or a file system on it.
+    pub disk_reads: u64,
+    /// Write requests that did.
+    pub disk_writes: u64,
+    /// Share of the time that the device moved its arm.
+    pub seek_share: f64,
+    /// Share of the time that it waited for a sector.
+    pub rotation_share: f64,
+    /// Share of the time that it moved bytes.
+    pub transfer_share: f64,
+}
+
+/// Runs a setup. `progress` is told how many requests more are done, now and then.
+///
+/// # Errors
+/// If the setup names what does not exist, or the store fails.
+pub fn run(setup: &Setup, progress: &dyn Fn(u64)) -> Result<Outcome> {
+    let clock = Clock::virtual_at(1_700_000_000_000);
+    let medium = Medium::new(setup, &clock)?;
+    let options = options(setup, &medium, &clock)?;
+    let store = Store::open(options).map_err(failed(setup))?;
+    let mut replay = Running {
+        setup,
+        store: &store,
+        bodies: Bodies::new(setup.seed),
+        reads: Reads::new(setup.preset.starts_with("lazy-reads")),
+        medium: &medium,
+        outcome: Outcome::default(),
+    };
+    let before = clock.now_nanos();
+    let counts = store.stats().counts;
+    match setup.replay {
+        Replay::Method(levels) => replay.method(levels, progress)?,
+        Replay::Cache => replay.cache(progress)?,
+    }
+    replay.drain()?;
+    store.flush().map_err(failed(setup))?;
+    let mut outcome = replay.outcome;
+    outcome.seconds = (clock.now_nanos() - before) as f64 / 1e9;
+    medium.account(&mut outcome);
+    tally(&mut outcome, &store, &counts);
+    Ok(outcome)
+}
+
+/// An error of the store, with the name of the run.
+fn failed(setup: &Setup) -> impl Fn(StoreError) -> Error + use<> {
+    let name = format!("{} on {}", setup.preset, setup.device);
+    move |source| Error::Store { name: name.clone(), source }
+}
+
+fn options(setup: &Setup, medium: &Medium, clock: &Clock) -> Result<Options> {
+    let mut options = Options::preset(&setup.preset, "").map_err(failed(setup))?;
+    options.places = vec![medium.place()];
+    options.capacity = match medium.place() {
+        Place::Device(device) => setup.capacity.min(device.capacity()),
+        _ => setup.capacity,
+    };
+    options.memory = setup.memory;
+    // A method replay fits by its levels, but for what fragmentation takes; then the store, too, lets the oldest go.
+    options.mode = Mode::Cache;
+    // The papers write metadata every few minutes, if at all.
+    options.durability = Durability::None;
+    options.delete_time = Duration::from_secs(300);
+    options.delete_count = u64::MAX;
+    options.daemons = Daemons::Manual;
+    options.clock = clock.clone();
+    options.seed = Some(setup.seed);
+    if let Some(buffers) = setup.buffers {
+        options.open_buffers = buffers;
+    }
+    Ok(options)
+}
+
+struct Running<'a> {
+    setup: &'a Setup,
+    store: &'a Store,
+    bodies: Bodies,
+    reads: Reads,
+    medium: &'a Medium,
+    outcome: Outcome,
+}
+
+/// Requests between two words of progress.
+const WORD: u64 = 4096;
+
+impl Running<'_> {
+    fn requests(&self) -> Result<impl Iterator<Item = Request> + use<>> {
+        let all = self.setup.workload.requests(self.setup.seed)?;
+        Ok(all.take(usize::try_from(self.setup.gets).unwrap_or(usize::MAX)))
+    }
+
+    fn method(&mut self, levels: Levels, progress: &dyn Fn(u64)) -> Result<()> {
+        let mut method = Method::new(levels);
+        let mut operations = Vec::new();
+        for request in self.requests()? {
+            method.get(&request, |operation| operations.push(operation));
+            for operation in operations.drain(..) {
+                match operation {
+                    Operation::Read(request) => self.read(&request)?,
+                    Operation::Write(request) => self.write(&request)?,
+                    Operation::Delete(key) => self.delete(key)?,
+                }
+            }
+            self.outcome.gets += 1;
+            if self.outcome.gets.is_multiple_of(WORD) {
+                progress(WORD);
+            }
+            let counts = method.counts();
+            self.outcome.hits = counts.memory_hits + counts.reads;
+            if self.setup.operations.is_some_and(|limit| counts.operations() >= limit) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn cache(&mut self, progress: &dyn Fn(u64)) -> Result<()> {
+        for request in self.requests()? {
+            self.outcome.gets += 1;
+            // A version that changed is another object to a cache: the proxy above would have revalidated it away.
+            let key = (request.key ^ u64::from(request.version) << 40).to_le_bytes();
+            match self.store.get(&key).map_err(failed(self.setup))? {
+                Some(object) => {
+                    self.outcome.hits += 1;
+                    self.check(&request, object.body().as_deref())?;
+                }
+                None => self.put(&key, &request)?,
+            }
+            self.store.step().map_err(failed(self.setup))?;
+            if self.outcome.gets.is_multiple_of(WORD) {
+                progress(WORD);
+            }
+        }
+        self.outcome.reads = self.outcome.hits;
+        Ok(())
+    }
+
+    fn read(&mut self, request: &Request) -> Result<()> {
+        self.outcome.reads += 1;
+        let key = request.key.to_le_bytes();
+        if self.reads.lazy {
+            let get = self.store.get_async(&key);
+            self.reads.add(Box::pin(get), *request);
+            let done = self.reads.poll().map_err(failed(self.setup))?;
+            self.read_done(&done)?;
+        } else {
+            let object = self.store.get(&key).map_err(failed(self.setup))?;
+            self.read_done(&[(*request, object)])?;
+        }
+        self.step()
+    }
+
+    fn read_done(&mut self, done: &[(Request, Option<picaflor::Object>)]) -> Result<()> {
+        for (request, object) in done {
+            match object {
+                Some(object) => self.check(request, object.body().as_deref())?,
+                None => self.outcome.lost += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// A store that returns other bytes than it was given has no speed worth measuring.
+    fn check(&self, request: &Request, body: Option<&[u8]>) -> Result<()> {
+        let right = body.is_none_or(|body| body == self.bodies.of(request));
+        let name = format!("{} on {}", self.setup.preset, self.setup.device);
+        let why = || format!("the store returned wrong bytes for key {:x}", request.key);
+        if right { Ok(()) } else { Err(Error::Experiment { name, why: why() }) }
+    }
+
+    fn write(&mut self, request: &Request) -> Result<()> {
+        self.put(&request.key.to_le_bytes(), request)?;
+        self.step()
+    }
+
+    fn put(&mut self, key: &[u8], request: &Request) -> Result<()> {
+        let neighbour = (request.referer != 0).then(|| request.referer.to_le_bytes().to_vec().into());
+        let server = (request.server >> 32) as u32;
+        let with = PutOptions { server, neighbour, ..PutOptions::default() };
+        let body = self.bodies.of(request);
+        match self.store.put(key, body, &with) {
+            Ok(()) => {
+                self.outcome.writes += 1;
+                self.outcome.stored_bytes += body.len() as u64;
+                Ok(())
+            }
+            Err(StoreError::Refused(_) | StoreError::Full { .. }) => {
+                self.outcome.refused += 1;
+                Ok(())
+            }
+            Err(error) => Err(failed(self.setup)(error)),
+        }
+    }
+
+    fn delete(&mut self, key: u64) -> Result<()> {
+        self.outcome.deletes += 1;
+        self.store.delete(&key.to_le_bytes()).map_err(failed(self.setup))?;
+        self.step()
+    }
+
+    fn step(&self) -> Result<()> {
+        self.store.step().map(drop).map_err(failed(self.setup))
+    }
+
+    /// Waits for the reads that are still out.
+    fn drain(&mut self) -> Result<()> {
+        while !self.reads.is_empty() {
+            let done = self.reads.poll().map_err(failed(self.setup))?;
+            self.read_done(&done)?;
+            self.step()?;
+            if done.is_empty() {
+                self.medium.pass_time();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ratios, and what the store says of itself.
+fn tally(outcome: &mut Outcome, store: &Store, before: &picaflor::Counts) {
+    let stats = store.stats();
+    let counts = &stats.counts;
+    let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+    let operations = (outcome.reads + outcome.writes + outcome.deletes) as f64;
+    outcome.gets_per_second = ratio(outcome.gets as f64, outcome.seconds);
+    outcome.operations_per_second = ratio(operations, outcome.seconds);
+    outcome.ms_per_operation = ratio(outcome.seconds * 1e3, operations);
+    outcome.hit_ratio = ratio(outcome.hits as f64, outcome.gets as f64);
+    outcome.hits_per_second = ratio(outcome.hits as f64, outcome.seconds);
+    outcome.device_written = counts.device_written - before.device_written;
+    outcome.device_read = counts.device_read - before.device_read;
+    let device_hits = (counts.hits_device - before.hits_device) as f64;
+    outcome.reads_per_hit = ratio((counts.device_reads - before.device_reads) as f64, device_hits);
+    outcome.written_per_byte = ratio(outcome.device_written as f64, outcome.stored_bytes as f64);
+    let live: u64 = stats.volumes.iter().map(|volume| volume.live_bytes).sum();
+    outcome.utilisation = ratio(live as f64, stats.capacity as f64);
+    outcome.memory_used = stats.memory_used;
+    outcome.index_bytes = stats.index_bytes;
+    outcome.objects = stats.objects;
+}
