@@ -2,8 +2,8 @@
 //!
 //! The archive is gone; its description (`webtraces.html`) names the fields of an entry. They are taken in that order,
 //! which is also how the structure of the reading programs had them: event duration, server duration, last
-//! modification, seconds, microseconds, client, server, port, path, query, size, status, type, flags, method, protocol. A
-//! first line with these names, in any order, overrides it. Clients, servers, paths and queries are numbers.
+//! modification, seconds, microseconds, client, server, port, path, query, size, status, type, flags, method, protocol.
+//! A first line with these names, in any order, overrides it. Clients, servers, paths and queries are numbers.
 
 use super::{
     Kind, Line, NOT_GET, NOT_OK, Request,
