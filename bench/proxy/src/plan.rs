@@ -30,6 +30,10 @@ const SMALL_MEMORY: u64 = 32 << 20;
 /// All memory of such a server, page cache included: program, tables and buffers are in it.
 const SMALL_LIMIT: u64 = 192 << 20;
 
+/// Of so many answers one may come from the origin. A cache of ours that tells keys apart by 24 bits a segment gives up
+/// one of two that look alike (docs/ARCHITECTURE.md): of 60,000 objects about one pair, whose two take turns.
+const ONE_MISS_IN: u64 = 10_000;
+
 /// Something to ask for.
 struct Work {
     key: &'static str,
@@ -56,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         notes: vec![
             format!("{} rounds of {} s, medians shown.", arguments.rounds, arguments.seconds),
             format!("Server on core {}, the load with 64 connections on core {}.", arguments.core, arguments.load_core),
-            "Every body is compared once with the origin's before the load; under load the origin is asked nothing."
+            "Every body is compared once with the origin's before the load; under load less than one answer in 10,000 may come from there."
                 .into(),
         ],
         samples: Vec::new(),
@@ -156,16 +160,18 @@ impl Bench<'_> {
         })
     }
 
-    /// Fetches everything until nothing more comes from the origin.
+    /// Fetches everything until next to nothing comes from the origin any more.
     fn fill(&self, address: SocketAddr, work: &Work) -> Result<()> {
+        let mut fetched = 0;
         for _ in 0..6 {
             let before = self.origin.asked();
             client::fetch_all(address, &work.paths)?;
-            if self.origin.asked() == before {
+            fetched = self.origin.asked() - before;
+            if fetched <= work.paths.len() as u64 / ONE_MISS_IN {
                 return Ok(());
             }
         }
-        bail!("{}: still fetches from the origin after six rounds", work.name)
+        bail!("{}: still fetches {fetched} objects from the origin after six rounds", work.name)
     }
 
     fn measure(&mut self, server: &Server, running: &Running, setup: &Setup, work: &Work, round: usize) -> Result<()> {
@@ -175,7 +181,10 @@ impl Bench<'_> {
         let load = load::run(setup.listen, &work.paths, time, self.arguments.load_core)?;
         let cpu = running.cpu() - cpu;
         let misses = self.origin.asked() - asked;
-        ensure!(misses == 0, "{misses} of {} answers were no hits", load.requests);
+        ensure!(misses <= load.requests as u64 / ONE_MISS_IN, "{misses} of {} answers were no hits", load.requests);
+        if misses > 0 {
+            self.note(format!("{}, {}: {misses} of {} answers were no hits.", server.name, work.name, load.requests));
+        }
         let figures = BTreeMap::from([
             ("1 requests/s".into(), load.rate),
             ("2 CPU us/request".into(), cpu * 1e6 / load.requests),

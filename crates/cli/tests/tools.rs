@@ -283,6 +283,8 @@ fn a_store_in_use_says_so() {
     {
         folder.bad(arguments, 1, &["a.store is in use by another process", "stats --admin"]);
     }
+    let serve = ["serve", "--store", "a.store", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    folder.bad(&serve, 1, &["picaflor: a.store: open: in use by another process", "take another store"]);
     held.unlock().unwrap();
     held.lock_shared().unwrap();
     assert_eq!(folder.good(&["get", "a.store", "k"]), b"v", "readers share it");

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use bytes::Bytes;
 use picaflor_format::frame::{ChunkKey, Manifest};
 
-use crate::{Departure, Error, Miss, Result, get::Query, object::Frame, store::Store};
+use crate::{Departure, Error, Miss, Mode, Object, Result, get::Query, object::Frame, store::Store};
 
 /// The pieces of a range of an object's body, in order. An iterator for threads; [`Chunks::next_async`]
 /// for tasks.
@@ -120,19 +120,47 @@ impl Rest {
         Ok(body.slice(within))
     }
 
-    /// Without one of its chunks the object is of no use: it leaves.
+    /// Whoever reads has had the head already, and is told that the rest is not there.
     fn missing(&mut self) -> Result<Bytes> {
         self.range.end = self.range.start;
-        self.store.shared().counters.missed(Miss::ChunkMissing);
-        let key = self.manifest_frame.key();
-        // This version only: the chunks of an object that was put again meanwhile are gone, and it is not.
-        if let Ok(true) = self.store.delete_version(key, self.manifest_frame.header.generation) {
-            self.store.shared().note_departure(key, Departure::Evicted);
-        }
+        self.store.drop_incomplete(&self.manifest_frame);
         Err(Error::Damaged {
-            place: format!("object {:?}", String::from_utf8_lossy(key)),
+            place: format!("object {:?}", String::from_utf8_lossy(self.manifest_frame.key())),
             why: Miss::ChunkMissing.to_string(),
             mend: "it was dropped; put it again".into(),
         })
+    }
+}
+
+impl Store {
+    /// The object that a verified frame stands for. A cache evicts chunk by chunk, and a crash may take a chunk and
+    /// leave the manifest; a large object of which that is known is a miss, before anybody has read half of it. In a
+    /// store a missing chunk is damage, and reading says so.
+    pub(crate) fn whole_object(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
+        let object = Object::from_frame(frame, self)?;
+        if self.has_chunks(&object) {
+            return Ok(Some(object));
+        }
+        self.drop_incomplete(object.frame());
+        Ok(None)
+    }
+
+    /// Whether the index knows every chunk of the object; nothing is read.
+    pub(crate) fn has_chunks(&self, object: &Object) -> bool {
+        let Some(manifest) = object.manifest().filter(|_| self.mode() == Mode::Cache) else { return true };
+        let parent = self.hasher().key(object.key()).0;
+        (0..manifest.chunks()).all(|number| {
+            let chunk = self.hasher().chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
+            self.volumes().iter().any(|volume| !volume.index.candidates(chunk).is_empty())
+        })
+    }
+
+    /// Without one of its chunks the object is of no use: it leaves.
+    fn drop_incomplete(&self, manifest: &Frame) {
+        self.shared().counters.missed(Miss::ChunkMissing);
+        // This version only: the chunks of an object that was put again meanwhile are gone, and it is not.
+        if let Ok(true) = self.delete_version(manifest.key(), manifest.header.generation) {
+            self.shared().note_departure(manifest.key(), Departure::Evicted);
+        }
     }
 }

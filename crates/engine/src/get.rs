@@ -112,14 +112,14 @@ impl Store {
             TryGet::OnDevice => {}
         }
         let mut query = Query::key(self, key);
-        self.run(&mut query)?.map(|frame| Object::from_frame(frame, self)).transpose()
+        self.run(&mut query)?.map_or(Ok(None), |frame| self.whole_object(frame))
     }
 
     /// As [`Store::get`], for any executor; answers from memory at the first poll.
     pub fn get_async(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
         let store = self.clone();
         let seek = self.frame_async(Query::key(self, key));
-        async move { seek.await?.map(|frame| Object::from_frame(frame, &store)).transpose() }
+        async move { seek.await?.map_or(Ok(None), |frame| store.whole_object(frame)) }
     }
 
     /// A range of an object's body, cut to the body's length: one slice without a copy of an object that is one
@@ -174,7 +174,8 @@ impl Store {
             return TryGet::Absent(Miss::Expired);
         }
         if frame.header.kind == Kind::Manifest {
-            return Object::from_frame(frame, self).map_or(TryGet::OnDevice, TryGet::Hit);
+            let whole = Object::from_frame(frame, self).ok().filter(|object| self.has_chunks(object));
+            return whole.map_or(TryGet::OnDevice, TryGet::Hit);
         }
         add(&shared.counters.gets, 1);
         add(&shared.counters.hits_memory, 1);

@@ -117,6 +117,15 @@ impl Object {
         Ok(Self { frame, large: Some(Arc::new(Large { manifest, store: store.clone() })) })
     }
 
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    /// How a large object is cut.
+    pub(crate) fn manifest(&self) -> Option<Manifest> {
+        self.large.as_ref().map(|large| large.manifest)
+    }
+
     /// The key it was put under.
     pub fn key(&self) -> &[u8] {
         self.frame.key()

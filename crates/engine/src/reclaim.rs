@@ -252,13 +252,19 @@ impl Volume {
                 let frame = volume.buffers.read(slot, offset as usize * GRAIN, key.parent as u64, |_, _| true);
                 frame.is_none_or(|frame| owns(&frame.header, frame.bytes()))
             }
-            // What cannot be read now, or has just moved, may be an owner.
+            // What cannot be read now may be an owner.
             Location::OnDisk { grain } => {
                 volume.read_frame(grain, word.grains()).map_or(true, |(header, frame)| owns(&header, &frame))
             }
         };
-        let has_owner =
-            |volume: &Self| volume.index.candidates(key.parent as u64).into_iter().any(|word| is_owner(volume, word));
+        // So may what moved while it was looked at: by then others may lie where it was.
+        let moved = |volume: &Self, word: Word| {
+            volume.index.find(key.parent as u64, word.location()).is_none_or(|now| !now.same(word))
+        };
+        let has_owner = |volume: &Self| {
+            let mut candidates = volume.index.candidates(key.parent as u64).into_iter();
+            candidates.any(|word| is_owner(volume, word) || moved(volume, word))
+        };
         let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
         let elsewhere = || volumes.iter().filter_map(Weak::upgrade).any(|volume| has_owner(&volume));
         self.streams_open.load(Relaxed) == 0 && !has_owner(self) && !elsewhere()

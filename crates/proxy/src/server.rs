@@ -43,11 +43,11 @@ pub enum StartError {
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
     /// The store does not open.
-    #[error("store {0}: {1}")]
-    Store(String, String),
+    #[error("{0}")]
+    Store(String),
     /// The store does not open because what it holds is damaged.
-    #[error("store {0}: {1}")]
-    Damaged(String, String),
+    #[error("{0}")]
+    Damaged(String),
     /// A file of ours cannot be written or read.
     #[error("{0}: {1}")]
     File(String, io::Error),
@@ -305,12 +305,17 @@ fn open_store(config: &Config) -> Result<Store, StartError> {
             Err(_) => Durability::default(),
         },
     };
-    Store::open(options).map_err(|e| {
-        let path = config.store.path.display().to_string();
-        if matches!(e, picaflor::Error::Damaged { .. }) {
-            StartError::Damaged(path, e.to_string())
-        } else {
-            StartError::Store(path, e.to_string())
-        }
+    let path = config.store.path.display();
+    Store::open(options).map_err(|e| match &e {
+        picaflor::Error::Damaged { .. } => StartError::Damaged(e.to_string()),
+        // The device names the file itself.
+        picaflor::Error::Io { source, .. } => StartError::Store(match source.kind() {
+            io::ErrorKind::ResourceBusy => format!("{source}; stop that first, or take another store (store.path)"),
+            io::ErrorKind::PermissionDenied => format!("{source}; run as its owner"),
+            io::ErrorKind::StorageFull => format!("{source}; take less (store.capacity) or another place (store.path)"),
+            _ => source.to_string(),
+        }),
+        picaflor::Error::Version { .. } => StartError::Store(e.to_string()),
+        _ => StartError::Store(format!("store {path}: {e}")),
     })
 }

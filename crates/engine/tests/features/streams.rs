@@ -239,3 +239,31 @@ fn who_reads_an_old_version_does_not_delete_the_new_one() {
         }
     }
 }
+
+#[test]
+fn a_large_object_that_lost_a_chunk_is_a_miss_not_half_a_body() {
+    let (_, options) = counted(16 * MIB);
+    let store = Store::open(options).unwrap();
+    let whole = body(1, 600_000);
+    let mut puts = 0;
+    for round in 0..300 {
+        match store.get(b"large").unwrap() {
+            // Only its beginning is asked for, so the rest is not put again when its turn comes.
+            Some(object) => {
+                assert_eq!(object.chunks(0..10).next().unwrap().unwrap(), whole[..10]);
+                if round % 150 == 149 {
+                    let last = object.chunks(599_990..600_000).next().unwrap();
+                    assert_eq!(last.unwrap_or_else(|e| panic!("round {round}: {e}")), whole[599_990..]);
+                }
+            }
+            None => {
+                store.put(b"large", &whole, &plain()).unwrap();
+                puts += 1;
+            }
+        }
+        for i in 0..8 {
+            store.put(&key(round * 8 + i), &body(i, 40_000), &bypass()).unwrap();
+        }
+    }
+    assert!((2..300).contains(&puts), "{puts} puts: it came and went");
+}
