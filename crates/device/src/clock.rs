@@ -86,9 +86,24 @@ impl Clock {
             Kind::Virtual(time) => time.advance(duration),
         }
     }
+
+    /// Moves a virtual clock, and all its clones, forward until [`Clock::now_nanos`] is at least `nanos`.
+    ///
+    /// # Panics
+    /// As [`Clock::advance`].
+    pub fn advance_to(&self, nanos: u64) {
+        match &self.0 {
+            Kind::Real { .. } => panic!("a real clock cannot be advanced"),
+            Kind::Virtual(time) => time.advance_to(nanos),
+        }
+    }
 }
 
 impl VirtualTime {
+    fn advance_to(&self, nanos: u64) {
+        self.passed_nanos.fetch_max(nanos, Ordering::AcqRel);
+    }
+
     fn advance(&self, duration: Duration) {
         self.passed_nanos.fetch_add(nanos(duration), Ordering::AcqRel);
     }
@@ -118,6 +133,9 @@ mod tests {
         assert_eq!((other.now_millis(), other.now_nanos()), (1_001, 1_500_000));
         other.sleep(Duration::from_micros(500));
         assert_eq!(clock.now_millis(), 1_002);
+        clock.advance_to(2_500_000);
+        other.advance_to(2_400_000);
+        assert_eq!(clock.now_nanos(), 2_500_000);
     }
 
     #[test]

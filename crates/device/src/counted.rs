@@ -142,6 +142,10 @@ impl Device for CountedDevice {
         self.inner.submit(batch);
     }
 
+    fn advance(&self) -> bool {
+        self.inner.advance()
+    }
+
     fn backend(&self) -> String {
         self.inner.backend()
     }

@@ -171,7 +171,7 @@ impl Random {
     }
 
     /// From 0 up to, not including, 1.
-    fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 

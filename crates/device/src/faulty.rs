@@ -212,6 +212,10 @@ impl Device for FaultyDevice {
         inline::submit(Arc::clone(&self.shared) as Arc<dyn Perform>, batch);
     }
 
+    fn advance(&self) -> bool {
+        self.shared.inner.advance()
+    }
+
     fn backend(&self) -> String {
         format!("faulty over {}", self.shared.inner.backend())
     }

@@ -1,7 +1,7 @@
 //! Bytes at offsets. This floor knows nothing of objects.
 //!
 //! Everything above talks to [`Device`]: a regular file or a raw block device, memory, or one of
-//! them behind the faulty wrapper. A simulated disk on virtual time stands behind the same seam.
+//! them behind the faulty wrapper, or a disk simulated on virtual time.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -12,11 +12,13 @@ mod counted;
 mod fault;
 mod faulty;
 mod file;
+mod folder;
 mod inline;
 mod medium;
 mod memory;
 mod open;
 mod pool;
+mod simulated;
 mod uring;
 
 use std::io;
@@ -31,9 +33,14 @@ pub use counted::{CountedDevice, Counts};
 pub use fault::{Crashed, Fault, On, Rule};
 pub use faulty::FaultyDevice;
 pub use file::FileDevice;
+pub use folder::{Folder, RealFolder, check_path};
 pub use medium::Survivors;
 pub use memory::MemoryDevice;
 pub use open::{Backend, OpenOptions, Preallocate, lock};
+pub use simulated::{
+    BucketProfile, BudgetProfile, CacheProfile, DiskProfile, Order, Profile, ProfileError, SeekProfile, SimulatedDisk,
+    SimulatedOptions, SparseBytes, Times, ZoneProfile,
+};
 
 /// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`].
 ///
@@ -76,6 +83,13 @@ pub trait Device: Send + Sync {
 
     /// Starts a batch; see the trait's description for when and where `done` runs.
     fn submit(&self, batch: Vec<Request>);
+
+    /// Where time is virtual and nobody else moves it: lets pass what comes next, on this thread, and says whether
+    /// there was anything. Who waits for a submitted request calls this until it returns false before it blocks. A
+    /// device that completes requests by itself has nothing to do here.
+    fn advance(&self) -> bool {
+        false
+    }
 
     /// What runs behind the seam, for logs and metrics: `io_uring`, `pread pool`, `memory` ...
     fn backend(&self) -> String;

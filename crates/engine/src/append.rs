@@ -71,6 +71,9 @@ impl Volume {
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
+        if let Some(in_place) = &self.in_place {
+            return self.place(in_place, draft, class, old);
+        }
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
             add(&self.shared.counters.neighbours_joined, 1);
@@ -240,7 +243,7 @@ impl Volume {
             }
             let body = frame.body();
             let header = frame::Header { kind: Kind::Copy, ..frame.header };
-            let draft = Draft { hash, header, summed: true, key: frame.key(), metadata: frame.metadata(), body: &body };
+            let draft = Draft { hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
             let offset = open.push(&draft) as u32;
             drop(guard);
             self.placer.add_copy(hash, self.grain(cluster, offset));

@@ -27,10 +27,8 @@ use crate::{object::Frame, placement::Class};
 #[derive(Clone, Copy)]
 pub(crate) struct Draft<'a> {
     pub(crate) hash: u64,
-    /// All but the cluster's sequence number, and the checksum unless `summed`.
+    /// All but the cluster's sequence number.
     pub(crate) header: frame::Header,
-    /// Whether the header's checksum is the payload's: it was in a frame that verified.
-    pub(crate) summed: bool,
     pub(crate) key: &'a [u8],
     pub(crate) metadata: &'a [u8],
     pub(crate) body: &'a [u8],
@@ -116,20 +114,15 @@ impl Open {
 
     /// Frames an object; the caller has asked [`Open::fits`]. Returns its offset in bytes.
     pub(crate) fn push(&mut self, draft: &Draft<'_>) -> usize {
-        let mut header = frame::Header { mark: self.mark, ..draft.header };
+        let header = frame::Header { mark: self.mark, ..draft.header };
         let offset = self.used;
         let len = header.frame_len();
         let frame = &mut self.bytes[offset..offset + len];
-        let (meta, body, end) = (header.meta_start(), header.body_start(), frame::HEADER + header.payload_len());
-        if draft.summed {
-            frame[frame::HEADER..meta].copy_from_slice(draft.key);
-            frame[meta..body].copy_from_slice(draft.metadata);
-            frame[body..end].copy_from_slice(draft.body);
-        } else {
-            let payload = &mut frame[frame::HEADER..end];
-            header.payload_crc = frame::lay_payload(payload, draft.key, draft.metadata, draft.body);
-        }
         header.encode(frame);
+        let (meta, body, end) = (header.meta_start(), header.body_start(), frame::HEADER + header.payload_len());
+        frame[frame::HEADER..meta].copy_from_slice(draft.key);
+        frame[meta..body].copy_from_slice(draft.metadata);
+        frame[body..end].copy_from_slice(draft.body);
         frame[end..].fill(0);
         self.used += len;
         self.rows.push(Row {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use picaflor_format::frame::{Header, Kind};
 
-use crate::{index::Location, space::State, store::Store, volume::Volume};
+use crate::{index::Location, place::InPlace, space::State, store::Store, volume::Volume};
 
 /// What an audit found.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -40,10 +40,10 @@ impl Store {
     /// open it read-only. `progress` is told clusters done and clusters in all.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> CheckReport {
         let mut report = CheckReport::default();
-        let total = self.volumes().iter().map(|volume| u64::from(volume.space.count())).sum();
+        let total = self.volumes().iter().map(|volume| u64::from(volume.parts())).sum();
         for volume in self.volumes() {
             report.entries += volume.index.objects();
-            for cluster in 0..volume.space.count() {
+            for cluster in 0..volume.parts() {
                 volume.check_cluster(cluster, &mut report);
                 report.clusters += 1;
                 progress(report.clusters, total);
@@ -55,7 +55,28 @@ impl Store {
 }
 
 impl Volume {
+    fn check_slice(&self, in_place: &InPlace, slice: u32, report: &mut CheckReport) {
+        for place in in_place.extents.slice(slice) {
+            if self.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
+                continue;
+            }
+            match self.read_placed(&place) {
+                Ok((header, frame)) if self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
+                    report.intact += 1;
+                    report.intact_bytes += header.frame_len() as u64;
+                    let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(&frame));
+                    report.orphans += u64::from(orphan);
+                }
+                Ok(_) => report.damaged.push(format!("{}: another object at slot {}", self.place, place.slot)),
+                Err(why) => report.damaged.push(why.to_string()),
+            }
+        }
+    }
+
     fn check_cluster(&self, cluster: u32, report: &mut CheckReport) {
+        if let Some(in_place) = &self.in_place {
+            return self.check_slice(in_place, cluster, report);
+        }
         if self.space.state(cluster) != State::Sealed {
             return;
         }

@@ -157,13 +157,15 @@ impl Volume {
         if matches!(error, Error::Io { source, .. } if source.kind() != std::io::ErrorKind::StorageFull) {
             self.commits.fail(error.clone());
             self.writer.wake();
+            self.tell_others();
         }
     }
 
     /// Copies a slice of segments. True when all are copied.
     fn advance(self: &Arc<Self>, running: &mut Running) -> Result<bool> {
         let room = room(self.cluster_len());
-        let end = (running.next_segment + SLICE).min(self.index.segment_count());
+        let segments = self.image_count();
+        let end = (running.next_segment + SLICE).min(segments);
         for segment in running.next_segment..end {
             let words = self.image(segment);
             let mut first = 0;
@@ -179,7 +181,7 @@ impl Volume {
             }
         }
         running.next_segment = end;
-        if end < self.index.segment_count() {
+        if end < segments {
             return Ok(false);
         }
         if !running.payload.is_empty() {
@@ -188,7 +190,15 @@ impl Volume {
         Ok(true)
     }
 
+    /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.
+    fn image_count(&self) -> u32 {
+        self.in_place.as_ref().map_or_else(|| self.index.segment_count(), |in_place| in_place.extents.slices())
+    }
+
     fn image(&self, segment: u32) -> Vec<u64> {
+        if let Some(in_place) = &self.in_place {
+            return in_place.extents.image(segment);
+        }
         self.index.image(segment, |slot, offset| {
             let home = self.buffers.home(slot)?;
             Some(self.grain(home, offset * picaflor_format::frame::GRAIN as u32))
@@ -224,7 +234,7 @@ impl Volume {
 
     fn finish_checkpoint(self: &Arc<Self>, state: &mut Checkpointer, running: Running) -> Result<()> {
         let directory = Directory {
-            cursor: self.space.cursor(),
+            cursor: self.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
             open: running.open,
             parts: running.parts,
             groups: self.shared.groups.all(),

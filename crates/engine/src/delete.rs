@@ -120,8 +120,11 @@ impl Store {
     pub(crate) fn verified(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
         let chunk = kind == Kind::Chunk;
         let mut candidates = volume.index.candidates(hash.short());
+        // Whoever's entry it is, it leads nowhere; this key's only if no other is.
+        let mut unreadable = None;
         while let Some(word) = candidates.pop() {
             let (mut manifest, mut generation) = (None, 0);
+            let mut leads_nowhere = false;
             let mut accept = |header: &Header, found: &[u8], body: Option<&[u8]>| {
                 let is_own = (header.kind == Kind::Chunk) == chunk && found == key;
                 generation = header.generation;
@@ -140,20 +143,24 @@ impl Store {
                         let body = frame.get(header.body_start()..header.body_start() + header.body_len as usize);
                         accept(&header, header.key(&frame), body)
                     }
-                    // Unreadable: whoever's entry it is, it leads nowhere.
-                    Err(Error::Damaged { .. }) => true,
-                    Err(_) if self.mode() == Mode::Cache => true,
+                    Err(error) if matches!(error, Error::Damaged { .. }) || self.mode() == Mode::Cache => {
+                        leads_nowhere = true;
+                        false
+                    }
                     Err(error) => return Err(error),
                 },
             };
             if volume.index.find(hash.short(), word.location()).is_none() {
                 // It moved while it was looked at: a buffer was retired, or a cluster read in.
                 candidates = volume.index.candidates(hash.short());
+                unreadable = None;
             } else if is_own {
                 return Ok(Some(Own { word, manifest, generation }));
+            } else if leads_nowhere {
+                unreadable = Some(Own { word, manifest: None, generation: 0 });
             }
         }
-        Ok(None)
+        Ok(unreadable)
     }
 
     /// Drops the chunks of a large object that is gone.
@@ -183,12 +190,14 @@ impl Volume {
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
         let end = end.min(self.map.clusters.end());
+        let pending = self.pending(start, (end - start) as usize);
         let mut buf = self.shared.pool.take((end - start) as usize);
         add(&self.shared.counters.device_reads, 1);
         add(&self.shared.counters.device_read, buf.len() as u64);
         self.device
             .read(start, &mut buf)
             .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
+        pending.inspect(|pending| pending.lay_over(start, &mut buf));
         let frame = &buf[(offset - start) as usize..];
         let header = Header::verify(frame).map_err(|why| Error::Damaged {
             place: format!("{}: object at {offset}", self.place),

@@ -13,6 +13,8 @@ use crate::{group::Temper, space::Victim};
 pub(crate) enum Eviction {
     /// The oldest cluster; what was used since it was placed goes round again.
     RingReinsert,
+    /// The object that was not asked for for longest, one by one.
+    Lru,
     /// Nobody leaves: the emptiest cluster is compacted, everything in it is put again.
     Never,
 }
@@ -53,7 +55,7 @@ impl Budget {
 impl Eviction {
     pub(crate) fn victim(self) -> Victim {
         match self {
-            Self::RingReinsert => Victim::Oldest,
+            Self::RingReinsert | Self::Lru => Victim::Oldest,
             Self::Never => Victim::Emptiest,
         }
     }
@@ -63,6 +65,7 @@ impl Eviction {
         match self {
             _ if object.expired => false,
             Self::Never => true,
+            Self::Lru => false,
             Self::RingReinsert => match object.temper {
                 Temper::Hated => false,
                 Temper::Neither => object.used && budget.spend(object.len),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::frame::{self, Header, Kind};
 
-use crate::{Error, Object, PutOptions, Result, memory::HashKeyed, object::Frame, stats::add, store::Store};
+use crate::{Error, Object, PutOptions, Result, hash::HashKeyed, object::Frame, stats::add, store::Store};
 
 /// What a fetch brings.
 #[derive(Debug, Clone, Default)]

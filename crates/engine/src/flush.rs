@@ -25,7 +25,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use picaflor_device::{Clock, Op, Request};
+use picaflor_device::{Clock, Device, Op, Request};
 
 use crate::{
     Daemons, Error, Result, buffers::Slot, commits::Turn, memory::Resident, space::State, stats::add, volume::Volume,
@@ -206,7 +206,10 @@ impl Volume {
                     if awaited.is_empty() {
                         return;
                     }
-                    self.writer.changed.wait(&mut state);
+                    let moved = MutexGuard::unlocked(&mut state, || self.device.advance());
+                    if !moved && state.landed.is_empty() {
+                        self.writer.changed.wait(&mut state);
+                    }
                     continue;
                 }
                 (landed, start)
@@ -289,6 +292,7 @@ impl Volume {
     pub(crate) fn fail(&self, doing: &str, error: io::Error) {
         self.commits.fail(Error::io(format!("{}: {doing}", self.place), error));
         self.writer.wake();
+        self.tell_others();
     }
 
     /// Returns when everything done before the call is durable.
@@ -298,10 +302,14 @@ impl Volume {
                 Turn::Durable => return Ok(()),
                 Turn::Lead(number) => {
                     let result = self.commit(number);
-                    if let Ok(()) = result {
+                    let failed = result.is_err();
+                    if !failed {
                         self.space.settle(number);
                     }
                     self.commits.complete(number, result);
+                    if failed {
+                        self.tell_others();
+                    }
                     self.writer.wake();
                 }
             }
@@ -346,11 +354,18 @@ impl Volume {
         self.writer.deadline.store(u64::MAX, Relaxed);
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
+        self.note_losses()?;
+        // In place nothing is gathered, and all records keep their order.
+        let begun = if self.in_place.is_some() { usize::MAX } else { self.journal.lock().pending() };
         let mut writes = self.gather_pieces()?;
+        // Before the records are taken: whatever these leave behind is told by them.
+        let ready = self.ready_extents();
         // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
         // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.
-        let pages = self.journal.lock().take_pages(&self.shared.pool);
+        let pages = self.journal.lock().take_pages(begun, &self.shared.pool);
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
+        // After them: what they tell of is in the packet by now.
+        self.flush_packet()?;
         let written = if writes.is_empty() { Ok(()) } else { self.write_all(writes) };
         self.pump(&turn, true);
         if let Some(failure) = self.commits.failure() {
@@ -362,6 +377,7 @@ impl Volume {
         });
         done.map_err(|error| Error::io(format!("{}: making puts durable", self.place), error))?;
         self.durable_seal.fetch_max(sealed, Relaxed);
+        self.settle_extents(ready);
         add(&self.shared.counters.commits, 1);
         Ok(())
     }
@@ -420,18 +436,23 @@ impl Volume {
         };
         self.device.submit(writes.into_iter().map(request).collect());
         let gone = |_| io::Error::other("the device dropped a request");
-        receiver_take(&receiver, count, gone)
+        receiver_take(self.device.as_ref(), &receiver, count, gone)
     }
 }
 
 fn receiver_take(
+    device: &dyn Device,
     receiver: &std::sync::mpsc::Receiver<io::Result<()>>,
     count: usize,
     gone: impl Fn(std::sync::mpsc::RecvError) -> io::Error,
 ) -> io::Result<()> {
     let mut all = Ok(());
     for _ in 0..count {
-        let outcome = receiver.recv().map_err(&gone).and_then(|outcome| outcome);
+        let mut outcome = receiver.try_recv().ok();
+        while outcome.is_none() && device.advance() {
+            outcome = receiver.try_recv().ok();
+        }
+        let outcome = outcome.map_or_else(|| receiver.recv().map_err(&gone), Ok).and_then(|outcome| outcome);
         all = all.and(outcome);
     }
     all

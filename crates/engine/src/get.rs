@@ -211,7 +211,7 @@ impl Store {
                         outcome
                     } else {
                         add(&self.shared().counters.reads_shared, 1);
-                        flight.wait()
+                        flight.wait(plan.volume.device.as_ref())
                     };
                     if let Some(frame) = self.arrived(query, &plan, outcome)? {
                         return self.answer(query, Ok(frame));
@@ -306,6 +306,7 @@ impl Store {
         let why = match Header::verify(frame) {
             Ok(header) if query.accepts(&header, header.key(frame)) => {
                 add(&self.shared().counters.hits_device, 1);
+                volume.note_use(plan.grain);
                 volume.learn_class(plan.grain, &header);
                 if plan.extent == Extent::Cluster {
                     volume.adopt(plan.grain, &bytes);
@@ -371,6 +372,11 @@ impl Store {
 
 impl Plan {
     fn new(volume: &Arc<Volume>, word: Word, grain: u64) -> Self {
+        if let Some(in_place) = &volume.in_place {
+            let (start, end) = volume.blocks_of(in_place, word, grain);
+            let volume = Arc::clone(volume);
+            return Self { volume, word, grain, extent: Extent::Object, start, len: (end - start) as usize };
+        }
         let offset = grain * GRAIN as u64;
         let cluster = volume.cluster_of(grain).unwrap_or(0);
         let class = volume.classes[cluster as usize].load(Relaxed);
@@ -413,7 +419,9 @@ impl Plan {
         let clock = &self.volume.shared.clock;
         let began = clock.now_nanos();
         let mut buf = self.volume.shared.pool.take(self.len);
+        let pending = self.volume.pending(self.start, self.len);
         self.volume.device.read(self.start, &mut buf).map_err(Arc::new)?;
+        pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
         self.volume.reader.took(self.extent, clock.now_nanos() - began);
         Ok(buf.into_bytes())
     }
@@ -423,7 +431,11 @@ impl Plan {
         self.count();
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
         let (place, extent, began) = (self.place(), self.extent, self.volume.shared.clock.now_nanos());
-        let done = Box::new(move |outcome: io::Result<picaflor_device::AlignedBuf>| {
+        let (start, pending) = (self.start, self.volume.pending(self.start, self.len));
+        let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
+            if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
+                pending.lay_over(start, read);
+            }
             volume.reader.took(extent, volume.shared.clock.now_nanos() - began);
             let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
             volume.reader.land(place, &flight, outcome);

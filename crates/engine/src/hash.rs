@@ -3,7 +3,10 @@
 //! The low 64 bits place a key in the index and name it in cluster tables; all 128 name it in the
 //! delete log. Chunks of large objects hash in a domain of their own: no key can collide with one.
 
-use std::{collections::HashMap, hash::BuildHasherDefault};
+use std::{
+    collections::HashMap,
+    hash::{self, BuildHasherDefault},
+};
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -59,7 +62,7 @@ impl Hasher {
 #[derive(Default)]
 pub(crate) struct Identity(u64);
 
-impl std::hash::Hasher for Identity {
+impl hash::Hasher for Identity {
     fn finish(&self) -> u64 {
         self.0
     }

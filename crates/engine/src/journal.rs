@@ -4,12 +4,13 @@
 //! grants of clusters and group settings are all there is: objects are their own log.
 //!
 //! Invariants: a page of the ring is overwritten only when both checkpoints that are kept began after
-//! it; a commit writes all records that were pending when it began, in one batch of pages.
+//! it; a commit writes all records that were pending when it began, in one batch of pages; a delete's page is
+//! never before the page that tells of the cluster in which the deleted object may lie.
 
 use picaflor_device::{AlignedBuf, BufPool};
 use picaflor_format::{
     BLOCK,
-    journal::{Record, encode_page},
+    journal::{RECORDS_MIN, Record, encode_page},
     zone::Map,
 };
 
@@ -41,7 +42,7 @@ impl Journal {
 
     /// The page, or a later one, that will tell of the last record pushed.
     pub(crate) fn page_of_last(&self) -> u64 {
-        self.next_page + self.pending.len() as u64 / 128
+        self.next_page + self.pending.len() as u64 / RECORDS_MIN as u64
     }
 
     /// First page that any recovery reads.
@@ -53,8 +54,17 @@ impl Journal {
         self.next_page
     }
 
-    /// Encodes everything pending into the next pages of the ring.
-    pub(crate) fn take_pages(&mut self, pool: &BufPool) -> Pages {
+    /// Records that no page has taken yet: what a commit that begins now has to write.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Encodes what is pending into the next pages of the ring. Of what came after the first `begun` records,
+    /// grants only: a delete that came later may be of an object in a buffer that this commit has passed by, and
+    /// goes with the grant of its cluster or after it.
+    pub(crate) fn take_pages(&mut self, begun: usize, pool: &BufPool) -> Pages {
+        let mut later = self.pending.split_off(begun.min(self.pending.len()));
+        self.pending.extend(later.extract_if(.., |record| !matches!(record, Record::Delete { .. })));
         let mut pages: Pages = Vec::new();
         let mut rest = &self.pending[..];
         let mut batch = 0;
@@ -66,8 +76,8 @@ impl Journal {
             self.next_page += 1;
             batch = batch.saturating_add(1);
         }
-        self.pending.clear();
-        self.deletes = 0;
+        self.pending = later;
+        self.deletes = self.pending.len() as u64;
         pages
     }
 
@@ -83,7 +93,7 @@ impl Journal {
 
     /// Whether the next commit might overwrite a page that is needed, so that checkpoints come first.
     pub(crate) fn is_tight(&self) -> bool {
-        let most_next = self.pending.len() as u64 / 128 + 1;
+        let most_next = self.pending.len() as u64 / RECORDS_MIN as u64 + 1;
         self.next_page - self.previous_start + most_next > self.map.journal_pages() * 3 / 4
     }
 
@@ -91,5 +101,31 @@ impl Journal {
     pub(crate) fn checkpointed(&mut self, start: u64) {
         self.previous_start = self.current_start;
         self.current_start = start;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use picaflor_format::journal::decode_page;
+
+    use super::*;
+
+    #[test]
+    fn a_delete_that_comes_while_a_commit_gathers_waits_for_the_next() {
+        let map = Map::new(64 << 20, 256 << 10).unwrap();
+        let mut journal = Journal::new(map, 7, 1, 1, 1);
+        let delete = |generation| Record::Delete { hash: 9, generation };
+        journal.push(delete(1));
+        let begun = journal.pending();
+        journal.push(delete(2));
+        journal.push(Record::Reserve { cluster: 3, seq: 4 });
+        let records = |pages: Pages| -> Vec<Record> {
+            pages.iter().flat_map(|(_, page)| decode_page(page).unwrap().records).collect()
+        };
+        let pool = BufPool::new(1 << 20);
+        assert_eq!(records(journal.take_pages(begun, &pool)), [delete(1), Record::Reserve { cluster: 3, seq: 4 }]);
+        assert_eq!((journal.pending(), journal.deletes), (1, 1));
+        assert_eq!(records(journal.take_pages(journal.pending(), &pool)), [delete(2)]);
+        assert_eq!(journal.deletes, 0);
     }
 }

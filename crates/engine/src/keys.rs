@@ -12,7 +12,14 @@ use picaflor_format::{
 };
 use serde::Serialize;
 
-use crate::{buffers::Slot, index::Location, space::State, store::Store, volume::Volume};
+use crate::{
+    buffers::Slot,
+    index::Location,
+    place::InPlace,
+    space::{Place, State},
+    store::Store,
+    volume::Volume,
+};
 
 /// One object, as a listing shows it.
 #[derive(Debug, Clone, Serialize)]
@@ -56,7 +63,7 @@ impl Store {
 impl Keys {
     /// Places looked at, and places in all, for a progress bar.
     pub fn progress(&self) -> (u64, u64) {
-        let places = |volume: &Arc<Volume>| u64::from(volume.space.count() + volume.buffers.count());
+        let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.buffers.count());
         let volumes = self.store.volumes();
         let before: u64 = volumes.iter().take(self.volume).map(places).sum();
         (before + u64::from(self.place), volumes.iter().map(places).sum())
@@ -72,7 +79,7 @@ impl Iterator for Keys {
                 return Some(entry);
             }
             let volume = Arc::clone(self.store.volumes().get(self.volume)?);
-            let clusters = volume.space.count();
+            let clusters = volume.parts();
             let place = self.place;
             self.place += 1;
             let found = if place < clusters {
@@ -106,7 +113,26 @@ fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
 }
 
 impl Volume {
+    /// Parts in which a volume is gone through: clusters, or, in place, slices of the table.
+    pub(crate) fn parts(&self) -> u32 {
+        self.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
+    }
+
+    fn entries_in_place(&self, in_place: &InPlace, slice: u32) -> Vec<Entry> {
+        let mut places = in_place.extents.slice(slice);
+        places.sort_unstable_by_key(|place| place.slot);
+        let read = |place: &Place| {
+            self.index.find(place.hash as u64, InPlace::location(place.slot))?;
+            let (header, frame) = self.read_placed(place).ok()?;
+            entry(&header, &frame)
+        };
+        places.iter().filter_map(read).collect()
+    }
+
     fn entries_on_device(&self, cluster: u32) -> Vec<Entry> {
+        if let Some(in_place) = &self.in_place {
+            return self.entries_in_place(in_place, cluster);
+        }
         if self.space.state(cluster) != State::Sealed {
             return Vec::new();
         }

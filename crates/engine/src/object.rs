@@ -8,7 +8,7 @@ use std::{
     ops::Range,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU8, Ordering::Relaxed},
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -26,11 +26,13 @@ pub(crate) struct Frame {
     decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// Hits since the memory tier took it in or last looked, up to 3.
     uses: AtomicU8,
+    /// When it was asked for last, in hits of the tier: for LRU.
+    number: AtomicU64,
 }
 
 impl Frame {
     pub(crate) fn new(hash: u64, header: Header, bytes: Bytes) -> Self {
-        Self { hash, header, bytes, decoded: OnceLock::new(), uses: AtomicU8::new(0) }
+        Self { hash, header, bytes, decoded: OnceLock::new(), uses: AtomicU8::new(0), number: AtomicU64::new(0) }
     }
 
     pub(crate) fn key(&self) -> &[u8] {
@@ -66,6 +68,14 @@ impl Frame {
         if uses < 3 {
             self.uses.store(uses + 1, Relaxed);
         }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Relaxed)
+    }
+
+    pub(crate) fn set_number(&self, number: u64) {
+        self.number.store(number, Relaxed);
     }
 
     pub(crate) fn uses(&self) -> u8 {

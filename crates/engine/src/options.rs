@@ -169,7 +169,21 @@ impl Options {
     /// # Errors
     /// [`crate::Error::Option`] for a name that is not in the table; it lists those that are.
     pub fn preset(name: &str, path: impl Into<PathBuf>) -> Result<Self> {
-        Ok(Self { preset: Preset::named(name)?, ..Self::new(path) })
+        Self::new(path).as_preset(name)
+    }
+
+    /// The same options with the answers of another preset: on a device that is no path, for instance.
+    ///
+    /// # Errors
+    /// As [`Options::preset`].
+    pub fn as_preset(mut self, name: &str) -> Result<Self> {
+        self.preset = Preset::named(name)?;
+        Ok(self)
+    }
+
+    /// Names of all presets, the default first.
+    pub fn presets() -> impl Iterator<Item = &'static str> {
+        Preset::names()
     }
 
     /// Changes any of the fields; for building a value in one expression.

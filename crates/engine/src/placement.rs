@@ -13,13 +13,15 @@ use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 
-use crate::memory::HashKeyed;
+use crate::hash::HashKeyed;
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placement {
     /// Groups, hints and origin server together.
     Together,
+    /// Nobody's.
+    None,
 }
 
 /// What objects of one lane have in common.
@@ -75,7 +77,7 @@ impl Placer {
         match self.placement {
             Placement::Together if group != 0 => Class::Group(group),
             Placement::Together if server != 0 => Class::Server(server),
-            Placement::Together => Class::Rest,
+            Placement::Together | Placement::None => Class::Rest,
         }
     }
 

@@ -32,7 +32,24 @@ pub(crate) const PICAFLOR: Preset = Preset {
     persistence: Persistence::JournalAndCheckpoint,
 };
 
-const TABLE: [Preset; 1] = [PICAFLOR];
+/// Markatos et al. 1999, §3.4.
+const BUDDY: Preset = Preset {
+    name: "buddy",
+    placement: Placement::None,
+    layout: Layout::Slots,
+    retention: Retention::Lru,
+    reading: Reading::Object,
+    eviction: Eviction::Lru,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+/// The same, §3.5.
+const STREAM: Preset = Preset { name: "stream", layout: Layout::NextFit, ..BUDDY };
+
+/// The same, §3.5.
+const STREAM_PACK: Preset = Preset { name: "stream-pack", layout: Layout::Packets, ..BUDDY };
+
+const TABLE: [Preset; 4] = [PICAFLOR, BUDDY, STREAM, STREAM_PACK];
 
 impl Preset {
     /// The row with this name.
@@ -41,9 +58,19 @@ impl Preset {
     /// [`Error::Option`] that lists the names there are.
     pub(crate) fn named(name: &str) -> Result<Self> {
         TABLE.into_iter().find(|preset| preset.name == name).ok_or_else(|| {
-            let names: Vec<_> = TABLE.iter().map(|preset| preset.name).collect();
+            let names: Vec<_> = Self::names().collect();
             Error::Option { name: "preset", why: format!("no preset {name:?}; there are: {}", names.join(", ")) }
         })
+    }
+
+    /// The names of all rows.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        TABLE.iter().map(|preset| preset.name)
+    }
+
+    /// The first row that leaves such bytes.
+    pub(crate) fn of_layout(layout: picaflor_format::superblock::Layout) -> Option<Self> {
+        TABLE.into_iter().find(|preset| preset.layout.on_device() == layout)
     }
 
     /// Who leaves, in this mode.

@@ -37,6 +37,14 @@ pub(crate) struct Parts<'a> {
     pub(crate) options: &'a PutOptions,
 }
 
+/// What became of an object that was to be framed.
+pub(crate) enum Framed {
+    /// It is in this volume.
+    In(Arc<Volume>),
+    /// Nowhere: there is room for it in pieces of so many bytes of body only.
+    Scattered(usize),
+}
+
 impl Store {
     /// Puts an object; an older one with this key is replaced. When this returns, the object is found by
     /// every get; it is durable as [`Durability`] says.
@@ -81,7 +89,12 @@ impl Store {
         }
         let hash = self.hasher().key(key);
         let parts = Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
-        let volume = self.frame_in(hash, &parts)?;
+        let volume = match self.frame_in(hash, &parts)? {
+            Framed::In(volume) => volume,
+            Framed::Scattered(piece_max) => {
+                return self.put_cut(key, body, options, expires, piece_max).map(|()| None);
+            }
+        };
         add(&self.shared().counters.puts, 1);
         Ok(self.settle_put(volume, options.group))
     }
@@ -119,6 +132,9 @@ impl Store {
         if shared.index_is_above(8) && self.volumes().iter().any(|volume| volume.index.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
+        if self.volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {
+            return Err(self.refuse(Refusal::IndexFull));
+        }
         Ok(expires)
     }
 
@@ -128,13 +144,14 @@ impl Store {
     }
 
     /// Frames one object, waiting for room as long as the caller lets it.
-    pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Arc<Volume>> {
+    pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
         let shared = self.shared();
-        // On its way from memory while locks are taken and a lane is found.
+        // On its way from memory while the checksum is made.
         self.volumes().iter().for_each(|volume| volume.index.expect(hash.short()));
+        let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
         let clock = &shared.clock;
         let mut waited_since = None;
-        let mut rounds = 0;
+        let (mut rounds, mut tries) = (0, 0);
         loop {
             let (volume, blocked) = {
                 let _stripe = self.lock_key(hash);
@@ -155,17 +172,10 @@ impl Store {
                     kind: parts.kind,
                     group: parts.options.group,
                     server: parts.options.server,
-                    // Made when the payload is laid.
-                    payload_crc: 0,
+                    payload_crc,
                 };
-                let draft = Draft {
-                    hash: hash.short(),
-                    header,
-                    summed: false,
-                    key: parts.key,
-                    metadata: parts.metadata,
-                    body: parts.body,
-                };
+                let draft =
+                    Draft { hash: hash.short(), header, key: parts.key, metadata: parts.metadata, body: parts.body };
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
                 let old = own.as_ref().map(|own| own.word);
                 match volume.append(&draft, class, beside, old, Purpose::Put)? {
@@ -182,7 +192,7 @@ impl Store {
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             self.drop_chunks(hash, manifest);
                         }
-                        return Ok(volume);
+                        return Ok(Framed::In(volume));
                     }
                     // A buffer was retired, or a cluster read in, at this very moment.
                     Err(Blocked::Moved) => continue,
@@ -192,6 +202,12 @@ impl Store {
             if parts.options.no_wait {
                 return Err(self.refuse(blocked.into()));
             }
+            let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
+            let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
+            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, tries)).flatten() {
+                return Ok(Framed::Scattered(piece_max));
+            }
+            tries += 1;
             let since = *waited_since.get_or_insert_with(|| clock.now_nanos());
             // Compacting each cluster twice without finding room is to find none.
             rounds += u64::from(blocked == Blocked::Space && shared.options.daemons == Daemons::Manual);
@@ -272,6 +288,11 @@ impl Store {
                 return Some((volume, number));
             }
             (Some(interval), _) => interval,
+            // What a volume in place tells its journal waits in memory.
+            (None, Durability::None) if volume.has_much_to_tell() => {
+                let number = volume.commits.next();
+                return Some((volume, number));
+            }
             (None, Durability::None) => None,
             (None, Durability::Bounded { time, puts }) => {
                 if volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {

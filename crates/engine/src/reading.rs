@@ -16,7 +16,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use picaflor_device::Device;
 
 use crate::hash::HashKeyed;
 
@@ -25,6 +26,8 @@ use crate::hash::HashKeyed;
 pub(crate) enum Reading {
     /// Object or cluster, whichever has been paying.
     WhatPays,
+    /// The object.
+    Object,
 }
 
 /// What one read brings.
@@ -68,8 +71,7 @@ impl Reader {
 
     /// What to read for an object whose cluster has this class, if memory has room for clusters.
     pub(crate) fn extent(&self, class: u16, room: bool) -> Extent {
-        let Reading::WhatPays = self.reading;
-        if !room {
+        if !room || self.reading == Reading::Object {
             return Extent::Object;
         }
         let class = usize::from(class) % CLASSES;
@@ -144,13 +146,17 @@ struct FlightState {
 }
 
 impl InFlight {
-    pub(crate) fn wait(&self) -> Outcome {
+    /// The outcome; `device` is where it comes from.
+    pub(crate) fn wait(&self, device: &dyn Device) -> Outcome {
         let mut state = self.state.lock();
         loop {
             if let Some(outcome) = &state.outcome {
                 return outcome.clone();
             }
-            self.landed.wait(&mut state);
+            let moved = MutexGuard::unlocked(&mut state, || device.advance());
+            if !moved && state.outcome.is_none() {
+                self.landed.wait(&mut state);
+            }
         }
     }
 

@@ -17,6 +17,7 @@ use picaflor_format::{
     cluster::Row,
     frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
     journal::Record,
+    zone::SLOT,
 };
 
 use crate::{
@@ -38,6 +39,8 @@ pub(crate) struct Reclaimer {
     bell: Condvar,
     /// One reclaim at a time: two would compact into each other's victims.
     turn: Mutex<()>,
+    /// Emptied clusters of one of several volumes; see [`Volume::free_emptied`].
+    emptied: Mutex<Vec<u32>>,
 }
 
 impl Reclaimer {
@@ -78,6 +81,9 @@ impl Volume {
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
+        if let Some(in_place) = &self.in_place {
+            return self.leave_step(in_place);
+        }
         let shared = &self.shared;
         let index_high = shared.index_is_above(7) && self.index.is_loaded();
         let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
@@ -88,7 +94,7 @@ impl Volume {
             // One commit frees several clusters, so it waits for them, or for one that is made anyway.
             let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
             if due {
-                self.commit_now()?;
+                self.free_emptied()?;
             }
             return Ok(due);
         }
@@ -102,18 +108,21 @@ impl Volume {
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
         let _turn = self.reclaimer.turn.lock();
+        if let Some(in_place) = &self.in_place {
+            return self.make_room_in_place(in_place);
+        }
         let before = self.space.available();
         // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
         // until no recovery reads what the journal told of them.
         for _ in 0..5 {
             if self.reclaim_one()? == Reclaimed::One {
                 if self.space.leaving() > 0 && self.space.available() <= before {
-                    self.commit_now()?;
+                    self.free_emptied()?;
                 }
                 return Ok(true);
             }
             if self.space.leaving() > 0 {
-                self.commit_now()?;
+                self.free_emptied()?;
                 if self.space.available() > before {
                     return Ok(true);
                 }
@@ -148,11 +157,29 @@ impl Volume {
         };
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
+        if self.shared.options.places.len() > 1 {
+            self.reclaimer.emptied.lock().push(victim);
+            return Ok(Reclaimed::One);
+        }
         let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
         let next = if wait { State::Leaving(self.commits.next()) } else { State::Free };
         self.space.set(victim, next);
         self.writer.wake();
         Ok(Reclaimed::One)
+    }
+
+    /// Makes the clusters free that wait for a commit. Where there are several volumes, a cluster is given to
+    /// something else only when all of them know durably what was evicted from it: an older version of that may
+    /// be in another's checkpoint.
+    fn free_emptied(self: &Arc<Self>) -> Result<()> {
+        let emptied = std::mem::take(&mut *self.reclaimer.emptied.lock());
+        if !emptied.is_empty() {
+            // One that failed has its say at the next opening: it starts empty.
+            self.others().for_each(|other| drop(other.commit_now()));
+            let next = State::Leaving(self.commits.next());
+            emptied.into_iter().for_each(|cluster| self.space.set(cluster, next));
+        }
+        self.commit_now()
     }
 
     fn home_of(&self, cluster: u32, row: &Row) -> Location {
@@ -177,6 +204,7 @@ impl Volume {
         let bytes = (eviction == Eviction::Never
             || self.shared.options.eviction_listener.is_some()
             || self.shared.groups.any_loved()
+            || self.shared.options.places.len() > 1
             || live.iter().any(|(row, word)| used(row, word)))
         .then(|| self.read_at(victim, 0, self.cluster_len()));
         let bytes = match bytes {
@@ -243,7 +271,6 @@ impl Volume {
         let draft = Draft {
             hash: row.hash,
             header: Header { kind, ..*header },
-            summed: true,
             key: header.key(frame),
             metadata: &frame[header.meta_start()..body],
             body: &frame[body..body + header.body_len as usize],
@@ -263,7 +290,7 @@ impl Volume {
             match blocked {
                 Blocked::Moved => {}
                 Blocked::Buffers => self.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
+                Blocked::Space if self.space.leaving() > 1 => self.free_emptied()?,
                 Blocked::Space => {
                     self.evict_for_want_of_room(row, word, &draft)?;
                     return Ok(false);
@@ -289,9 +316,13 @@ impl Volume {
         if !self.drop_entry(row.hash, word) {
             return;
         }
-        if let (Mode::Store, Some((key, kind))) = (self.shared.options.mode, key) {
-            // A crash must not leave a checkpoint's entry that leads nowhere.
-            self.record(Record::Delete { hash: self.hasher.frame(kind, key).0, generation: row.generation });
+        if let Some((key, kind)) = key {
+            let hash = self.hasher.frame(kind, key);
+            if self.shared.options.mode == Mode::Store {
+                // A crash must not leave a checkpoint's entry that leads nowhere.
+                self.record(Record::Delete { hash: hash.0, generation: row.generation });
+            }
+            self.forget_elsewhere(hash, row.generation);
         }
         let counters = &self.shared.counters;
         let counter = match why {
@@ -309,6 +340,9 @@ impl Volume {
 
     /// Bytes that a store could still take, compaction included.
     pub(crate) fn free_bytes(&self) -> u64 {
+        if let Some(in_place) = &self.in_place {
+            return in_place.extents.slots().0 * SLOT;
+        }
         let cluster = u64::from(self.map.cluster);
         let spare = u64::from(SPARE + self.checkpoint_reserve());
         (u64::from(self.space.available()) * cluster).saturating_sub(spare * cluster)

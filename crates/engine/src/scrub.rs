@@ -12,10 +12,11 @@ use picaflor_format::{
 };
 
 use crate::{
-    Departure,
+    Departure, Error,
     group::Temper,
     index::{Location, Word},
     object::Frame,
+    place::InPlace,
     space::State,
     stats::add,
     volume::Volume,
@@ -77,11 +78,15 @@ impl Volume {
         }
         let cluster = state.next;
         state.next = cluster.saturating_add(1);
-        state.done = state.next >= self.space.count();
+        state.done = state.next >= self.parts();
         let more = !state.done;
         drop(state);
-        if cluster < self.space.count() && self.space.state(cluster) == State::Sealed {
-            self.verify_cluster(cluster);
+        match &self.in_place {
+            Some(in_place) => self.verify_slice(in_place, cluster),
+            None if cluster < self.space.count() && self.space.state(cluster) == State::Sealed => {
+                self.verify_cluster(cluster);
+            }
+            None => {}
         }
         more
     }
@@ -112,10 +117,32 @@ impl Volume {
         }
         if !self.shared.options.read_only {
             self.record(Record::Delete { hash: hash.0, generation: header.generation });
+            self.forget_elsewhere(hash, header.generation);
         }
         if header.kind != Kind::Chunk {
             self.shared.note_departure(key, Departure::Damaged);
         }
+    }
+
+    /// In place: one object after the other, under its key's lock, so that nobody writes there meanwhile.
+    fn verify_slice(&self, in_place: &InPlace, slice: u32) {
+        for place in in_place.extents.slice(slice) {
+            let hash = place.hash as u64;
+            let _stripe = self.shared.lock_key(hash);
+            let Some(word) = self.index.find(hash, InPlace::location(place.slot)) else { continue };
+            let gone = match self.read_placed(&place) {
+                Ok((header, frame)) => {
+                    let is_own = self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
+                    !is_own || header.kind == Kind::Chunk && self.is_orphan(header.key(&frame))
+                }
+                Err(error) => matches!(error, Error::Damaged { .. }),
+            };
+            if gone && self.drop_entry(hash, word) && !self.shared.options.read_only {
+                let generation = self.shared.next_generation();
+                self.record(Record::Delete { hash: place.hash, generation });
+            }
+        }
+        add(&self.shared.counters.clusters_scrubbed, 1);
     }
 
     fn verify_cluster(&self, cluster: u32) {

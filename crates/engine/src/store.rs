@@ -86,7 +86,13 @@ impl Store {
     }
 
     pub(crate) fn payload_max(&self) -> usize {
-        payload_max(self.shared().options.cluster as usize)
+        match self.volumes()[0].in_place {
+            None => payload_max(self.shared().options.cluster as usize),
+            Some(_) => {
+                let pieces = self.volumes().iter().filter_map(|volume| volume.in_place.as_ref());
+                pieces.map(|in_place| in_place.payload_max).min().unwrap_or(0)
+            }
+        }
     }
 
     /// Longest body that a put may have: a quarter of the smallest volume.

@@ -14,7 +14,12 @@ use bytes::Bytes;
 use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 
 use crate::{
-    Daemons, Error, PutOptions, Refusal, Result, hash::KeyHash, put::Parts, stats::add, store::Store, volume::Volume,
+    Daemons, Error, PutOptions, Refusal, Result,
+    hash::KeyHash,
+    put::{Framed, Parts},
+    stats::add,
+    store::Store,
+    volume::Volume,
 };
 
 /// An object being put. Dropped without [`PutStream::finish`], it was never there.
@@ -25,6 +30,8 @@ pub struct PutStream {
     options: PutOptions,
     expires: u64,
     len: Option<u64>,
+    /// Most bytes of body in one piece.
+    piece_max: Option<usize>,
     buffer: Vec<u8>,
     /// Set once the body outgrows one frame.
     large: Option<LargePut>,
@@ -39,6 +46,19 @@ struct LargePut {
 }
 
 impl Store {
+    /// Puts an object in pieces of at most so many bytes of body.
+    pub(crate) fn put_cut(
+        &self,
+        key: &[u8],
+        body: &[u8],
+        options: &PutOptions,
+        expires: u64,
+        piece_max: usize,
+    ) -> Result<()> {
+        let stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
+        stream.cut(body, piece_max)
+    }
+
     /// Begins an object whose body comes in pieces; `len` is its length where that is known.
     ///
     /// # Errors
@@ -62,6 +82,7 @@ impl Store {
             options,
             expires,
             len,
+            piece_max: None,
             buffer: Vec::new(),
             large: None,
         })
@@ -80,7 +101,7 @@ impl PutStream {
             return Err(self.store.refuse(Refusal::TooLarge));
         }
         let whole_max = self.store.payload_max() - self.key.len() - self.options.metadata.len();
-        if self.large.is_none() && self.buffer.len() + data.len() > whole_max {
+        if self.large.is_none() && (self.piece_max.is_some() || self.buffer.len() + data.len() > whole_max) {
             self.grow_large();
         }
         let Some(chunk) = self.large.as_ref().map(|large| large.manifest.chunk as usize) else {
@@ -151,7 +172,10 @@ impl PutStream {
             volume: self.large.as_ref().map(|large| &large.volume),
             options: &self.options,
         };
-        let volume = store.frame_in(self.hash, &parts)?;
+        let volume = match store.frame_in(self.hash, &parts)? {
+            Framed::In(volume) => volume,
+            Framed::Scattered(piece_max) => return self.cut(&body, piece_max),
+        };
         if let Some(large) = &mut self.large {
             large.owned = true;
         }
@@ -162,13 +186,21 @@ impl PutStream {
         }
     }
 
+    /// Begins anew with a body that has to be cut because no free run is long enough for all of it.
+    fn cut(mut self, body: &[u8], piece_max: usize) -> Result<()> {
+        self.piece_max = Some(piece_max);
+        self.write(body)?;
+        self.finish()
+    }
+
     fn grow_large(&mut self) {
         // All of it goes to one volume, or nobody could tell whose the chunks are.
         let (volume, _) = self.store.route(self.hash, &self.options);
         volume.streams_open.fetch_add(1, Relaxed);
         let id = self.store.shared().next_generation();
         // A chunk fills a cluster of its own but for its frame and the table's row.
-        let chunk = (self.store.payload_max() - ChunkKey::LEN) as u32;
+        let chunk = self.store.payload_max() - ChunkKey::LEN;
+        let chunk = self.piece_max.map_or(chunk, |most| most.min(chunk)) as u32;
         let manifest = Manifest { id, total: 0, chunk };
         self.large = Some(LargePut { manifest, written: 0, volume, owned: false });
     }
@@ -187,6 +219,7 @@ impl PutStream {
             options: &options,
         };
         large.written += 1;
+        // Never cut again: it is a piece already.
         self.store.frame_in(self.store.hasher().chunk(&key), &parts)?;
         Ok(())
     }

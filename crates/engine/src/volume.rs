@@ -3,9 +3,12 @@
 //! Lock order, outermost first: key stripe → writer's turn (`flush.rs`) → lane → slot →
 //! index segment → space, journal. Nobody waits for a device while holding a lane or anything below.
 
-use std::sync::{
-    Arc, OnceLock, Weak,
-    atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -15,11 +18,11 @@ use picaflor_format::{
     frame::{GRAIN, Header},
     journal::Record,
     superblock::Superblock,
-    zone::Map,
+    zone::{Map, SLOT},
 };
 
 use crate::{
-    Departure, Error, Options, Result,
+    Departure, Error, Mode, Options, Result,
     append::Lane,
     buffers::Buffers,
     checkpoint::Checkpointer,
@@ -27,11 +30,12 @@ use crate::{
     eviction::{Budget, Eviction},
     flush::Writer,
     group::{Groups, Temper},
-    hash::Hasher,
+    hash::{Hasher, KeyHash},
     index::{Index, Location, Word},
     journal::Journal,
     memory::{Memory, Resident},
     object::Frame,
+    place::InPlace,
     placement::{PAIR_BYTES, PAIRS_MAX, Placer},
     preset::Preset,
     reading::Reader,
@@ -162,7 +166,10 @@ pub(crate) struct Volume {
     pub(crate) hasher: Hasher,
     pub(crate) superblock: Mutex<Superblock>,
     pub(crate) index: Index,
+    /// The clusters: of objects, or, where these lie in place, of checkpoints only.
     pub(crate) space: Space,
+    /// For layouts that place objects one by one.
+    pub(crate) in_place: Option<Box<InPlace>>,
     pub(crate) placer: Placer,
     /// Slots of each lane's open buffers.
     pub(crate) lanes: Box<[Mutex<Lane>]>,
@@ -214,9 +221,10 @@ impl Volume {
 
     /// Takes an entry out of the accounts of its cluster.
     pub(crate) fn forget_live(&self, word: Word) {
-        if let Location::OnDisk { grain } = word.location()
-            && let Some(cluster) = self.cluster_of(grain)
-        {
+        let Location::OnDisk { grain } = word.location() else { return };
+        if let Some(in_place) = &self.in_place {
+            in_place.extents.release(InPlace::slot_of(grain));
+        } else if let Some(cluster) = self.cluster_of(grain) {
             self.space.sub_live(cluster, word.grains());
         }
     }
@@ -290,6 +298,41 @@ impl Volume {
         self.journal.lock().push(record);
     }
 
+    /// Before a commit vouches for what the store did without a failed volume, its superblock says so: that volume
+    /// may be back at the next opening, and knows neither what was deleted since nor what was replaced.
+    pub(crate) fn note_losses(&self) -> Result<()> {
+        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
+        if volumes.len() < 2 || self.shared.options.mode == Mode::Store {
+            return Ok(());
+        }
+        let broken = volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.commits.is_broken());
+        let lost = broken.fold(0, |lost, volume| lost | 1 << volume.number);
+        let known = self.superblock.lock().lost;
+        if lost & !known == 0 { Ok(()) } else { self.write_superblock(|block| block.lost |= lost) }
+    }
+
+    /// The other volumes of this store.
+    pub(crate) fn others(&self) -> impl Iterator<Item = Arc<Self>> {
+        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
+        volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.number != self.number)
+    }
+
+    /// This volume failed: the others commit soon, and with that note it.
+    pub(crate) fn tell_others(&self) {
+        self.others().for_each(|volume| volume.due_within(Duration::ZERO));
+    }
+
+    /// A version leaves this volume that was the newest of its key. Another volume, or its checkpoint, may know an
+    /// older one, which must not come up in its place.
+    pub(crate) fn forget_elsewhere(&self, hash: KeyHash, generation: u64) {
+        for other in self.others() {
+            for word in other.index.candidates(hash.short()) {
+                other.drop_entry(hash.short(), word);
+            }
+            other.record(Record::Delete { hash: hash.0, generation });
+        }
+    }
+
     /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.
     pub(crate) fn grant(&self, state: State, seq: u64) -> Result<u32> {
         let cluster = self.space.grant(state).ok_or_else(|| Error::Damaged {
@@ -313,12 +356,20 @@ impl Volume {
     pub(crate) fn checkpoint_clusters(&self) -> u32 {
         let room = picaflor_format::checkpoint::room(self.cluster_len()) as u64;
         // An eighth more for what is put while it is being taken.
-        let parts = self.index.image_bytes() / room;
+        let parts = self.image_bytes() / room;
         (parts + parts / 8) as u32 + 2
     }
 
+    /// Bytes of what a checkpoint keeps of the index.
+    fn image_bytes(&self) -> u64 {
+        self.in_place.as_ref().map_or_else(|| self.index.image_bytes(), |in_place| in_place.extents.image_bytes())
+    }
+
     pub(crate) fn stats(&self) -> VolumeStats {
-        let live: u64 = (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum();
+        let live: u64 = match &self.in_place {
+            Some(in_place) => in_place.extents.slots().2 * (SLOT / GRAIN as u64),
+            None => (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum(),
+        };
         VolumeStats {
             place: self.place.clone(),
             backend: self.device.backend(),

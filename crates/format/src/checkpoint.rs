@@ -96,6 +96,37 @@ pub fn next_piece(payload: &[u8]) -> Result<(Piece, &[u8]), Corrupt> {
     Ok((piece, &payload[end..]))
 }
 
+/// A row of the table of a volume whose objects lie in place: its checkpoint's words are such rows, not index words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlaceRow {
+    /// 128-bit hash of the key.
+    pub hash: u128,
+    /// First slot, counted from the start of the device.
+    pub slot: u32,
+    /// Slots it takes; 0 is a row of nothing.
+    pub slots: u32,
+    /// When it was used last: the larger, the later.
+    pub used: u64,
+}
+
+impl PlaceRow {
+    /// Words of a row.
+    pub const WORDS: usize = 4;
+
+    /// The row as it lies in a piece.
+    pub fn words(&self) -> [u64; Self::WORDS] {
+        let place = u64::from(self.slots) << 32 | u64::from(self.slot);
+        [self.hash as u64, (self.hash >> 64) as u64, place, self.used]
+    }
+
+    /// Reads a row; its cluster's checksum has vouched for the words.
+    pub fn from_words(words: [u64; Self::WORDS]) -> Self {
+        let [low, high, place, used] = words;
+        let hash = u128::from(high) << 64 | u128::from(low);
+        Self { hash, slot: place as u32, slots: (place >> 32) as u32, used }
+    }
+}
+
 /// What a checkpoint consists of.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Directory {

@@ -1,4 +1,4 @@
-//! Journal pages: deletes, reservations and group settings, made durable between checkpoints.
+//! Journal pages: deletes, reservations, places and group settings, made durable between checkpoints.
 //!
 //! ```text
 //! 0      4    8         16     24    26     28    32
@@ -40,6 +40,21 @@ pub enum Record {
     },
     /// Settings of a group changed.
     Group(Group),
+    /// An object was written in place.
+    Placed(Placed),
+}
+
+/// Where an object lies that has its place to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// 128-bit hash of its key.
+    pub hash: u128,
+    /// Its generation.
+    pub generation: u64,
+    /// First slot, counted from the start of the device.
+    pub slot: u32,
+    /// Slots it takes.
+    pub slots: u32,
 }
 
 /// A group's settings.
@@ -57,6 +72,10 @@ pub struct Group {
 const TAG_DELETE: u8 = 1;
 const TAG_RESERVE: u8 = 2;
 const TAG_GROUP: u8 = 3;
+const TAG_PLACED: u8 = 4;
+
+/// At least this many records fit in a page, whatever they are.
+pub const RECORDS_MIN: usize = (BLOCK - HEADER) / 33;
 
 impl Record {
     fn len(&self) -> usize {
@@ -64,6 +83,7 @@ impl Record {
             Self::Delete { .. } => 25,
             Self::Reserve { .. } => 13,
             Self::Group(_) => 10,
+            Self::Placed(_) => 33,
         }
     }
 
@@ -85,6 +105,13 @@ impl Record {
                 out[5] = group.temper;
                 put(out, 6, group.interval.to_le_bytes());
             }
+            Self::Placed(placed) => {
+                out[0] = TAG_PLACED;
+                put(out, 1, placed.hash.to_le_bytes());
+                put(out, 17, placed.generation.to_le_bytes());
+                put(out, 25, placed.slot.to_le_bytes());
+                put(out, 29, placed.slots.to_le_bytes());
+            }
         }
     }
 
@@ -93,6 +120,7 @@ impl Record {
             Some(&TAG_DELETE) => 25,
             Some(&TAG_RESERVE) => 13,
             Some(&TAG_GROUP) => 10,
+            Some(&TAG_PLACED) => 33,
             Some(_) => return Err(Corrupt::Field("record tag")),
             None => return Err(Corrupt::Short),
         };
@@ -102,6 +130,12 @@ impl Record {
         Ok(match bytes[0] {
             TAG_DELETE => Self::Delete { hash: u128_at(bytes, 1), generation: u64_at(bytes, 17) },
             TAG_RESERVE => Self::Reserve { cluster: u32_at(bytes, 1), seq: u64_at(bytes, 5) },
+            TAG_PLACED => Self::Placed(Placed {
+                hash: u128_at(bytes, 1),
+                generation: u64_at(bytes, 17),
+                slot: u32_at(bytes, 25),
+                slots: u32_at(bytes, 29),
+            }),
             _ => Self::Group(Group { id: u32_at(bytes, 1), temper: bytes[5], interval: u32_at(bytes, 6) }),
         })
     }

@@ -46,6 +46,34 @@ pub struct Superblock {
     pub current: Option<CheckpointRef>,
     /// The one before, kept whole until the next commit.
     pub previous: Option<CheckpointRef>,
+    /// Volumes that failed while this one went on, a bit each: they do not know what was deleted or replaced since.
+    pub lost: u64,
+    /// How its objects lie.
+    pub layout: Layout,
+}
+
+/// How objects are laid on the device. Numbers are frozen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum Layout {
+    /// Whole clusters, granted in address order, round and round.
+    #[default]
+    Ring = 0,
+    /// Single objects in place, in slots of one length to a class (BUDDY: Markatos et al. 1999, §3.4).
+    Slots = 1,
+    /// Single objects in place, each at the next free run behind the one before (STREAM: the same, §3.5).
+    NextFit = 2,
+}
+
+impl Layout {
+    fn from_u32(value: u32) -> Result<Self, Corrupt> {
+        Ok(match value {
+            0 => Self::Ring,
+            1 => Self::Slots,
+            2 => Self::NextFit,
+            _ => return Err(Corrupt::Field("layout")),
+        })
+    }
 }
 
 const ABSENT: u32 = u32::MAX;
@@ -84,6 +112,8 @@ impl Superblock {
         put(out, 72, self.epoch.to_le_bytes());
         put_ref(out, 80, self.current);
         put_ref(out, 104, self.previous);
+        put(out, 136, self.lost.to_le_bytes());
+        put(out, 128, (self.layout as u32).to_le_bytes());
         crate::codec::seal(out, MAGIC);
     }
 
@@ -110,6 +140,8 @@ impl Superblock {
             epoch: u64_at(bytes, 72),
             current: ref_at(bytes, 80),
             previous: ref_at(bytes, 104),
+            lost: u64_at(bytes, 136),
+            layout: Layout::from_u32(u32_at(bytes, 128))?,
         };
         if found.segment_bits > 30 {
             return Err(Corrupt::Field("segment bits"));

@@ -35,6 +35,11 @@ pub const HOT_SLOT: u64 = 64 << 10;
 /// First byte of the journal ring.
 pub const JOURNAL_START: u64 = HOT.end();
 
+/// Bytes of a slot, the unit in which objects are placed one by one: the paper's block of 512 bytes.
+pub const SLOT: u64 = 512;
+/// Largest capacity with objects placed one by one: slots are counted in 32 bits.
+pub const IN_PLACE_MAX: u64 = SLOT << 32;
+
 /// Smallest and largest cluster, in bytes.
 pub const CLUSTER_MIN: u32 = 64 << 10;
 /// Largest cluster, in bytes: offsets inside one are 16 bits of 64-byte grains.
@@ -91,6 +96,14 @@ impl Map {
     /// Number of clusters.
     pub fn cluster_count(&self) -> u32 {
         (self.clusters.len / u64::from(self.cluster)) as u32
+    }
+
+    /// Where objects are placed one by one, if they are: everything behind the clusters that are kept for
+    /// checkpoints, one in 32, and at least 8. The first of the two is the number of those.
+    pub fn in_place(&self) -> (u32, Zone) {
+        let kept = (self.cluster_count() / 32).max(CLUSTERS_MIN / 2);
+        let start = self.cluster_start(kept);
+        (kept, Zone { start, len: self.clusters.end() - start })
     }
 
     /// First byte of a cluster.

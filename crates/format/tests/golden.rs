@@ -8,12 +8,12 @@ use std::{fmt::Write, path::PathBuf};
 
 use picaflor_format::{
     BLOCK,
-    checkpoint::{self, Directory},
+    checkpoint::{self, Directory, PlaceRow},
     cluster::{self, Content, Row, Table, Trailer},
     frame::{self, ChunkKey, Kind, Manifest},
     hot,
-    journal::{self, Group, Record},
-    superblock::{CheckpointRef, Superblock},
+    journal::{self, Group, Placed, Record},
+    superblock::{self, CheckpointRef, Superblock},
     zone::HOT_SLOT,
 };
 
@@ -54,6 +54,8 @@ fn superblock() {
         mode: 1,
         current: Some(CheckpointRef { directory: 17, seq: 99, journal_start: 1234 }),
         previous: None,
+        lost: 0b101,
+        layout: superblock::Layout::Ring,
     };
     let mut bytes = vec![0xaa; BLOCK];
     block.encode(&mut bytes);
@@ -72,7 +74,7 @@ fn header() -> frame::Header {
         kind: Kind::Whole,
         group: 8,
         server: 0xdead_beef,
-        payload_crc: frame::lay_payload(&mut [0; 18], b"key", b"meta", b"hello world"),
+        payload_crc: frame::payload_crc(b"key", b"meta", b"hello world"),
     }
 }
 
@@ -122,6 +124,53 @@ fn journal_page() {
     assert_eq!((page.seq, page.batch, page.store), (300, 2, 0x99));
     assert_eq!(page.records, records);
     check("journal", &bytes);
+}
+
+#[test]
+fn journal_page_in_place() {
+    let placed =
+        Placed { hash: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff, generation: 9, slot: 0x0102_0304, slots: 11 };
+    let records = [Record::Placed(placed), Record::Delete { hash: 5, generation: 10 }];
+    let mut bytes = vec![0xaa; BLOCK];
+    assert_eq!(journal::encode_page(&mut bytes, 301, 0, 0x99, &records), 2);
+    assert_eq!(journal::decode_page(&bytes).unwrap().records, records);
+    check("journal-in-place", &bytes);
+}
+
+#[test]
+fn checkpoint_of_a_table() {
+    let header = cluster::Header { seq: 0x79, store: 0x99, id: 3, content: Content::CheckpointPart, class: 0 };
+    let row = PlaceRow { hash: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff, slot: 0x0102_0304, slots: 11, used: 77 };
+    let mut payload = Vec::new();
+    checkpoint::push_piece(&mut payload, 0, 4, 0, &row.words());
+    let mut bytes = vec![0xaa; 64 << 10];
+    checkpoint::encode_cluster(&mut bytes, &header, &payload);
+    let (piece, _) = checkpoint::next_piece(checkpoint::decode_cluster(&bytes).unwrap().1).unwrap();
+    assert_eq!(PlaceRow::from_words(*piece.words.first_chunk().unwrap()), row);
+    check("checkpoint-in-place", &bytes);
+}
+
+#[test]
+fn superblock_in_place() {
+    let block = Superblock {
+        seq: 1,
+        store: 0x99,
+        seed: 3,
+        capacity: 64 << 20,
+        cluster: 256 << 10,
+        segment_bits: 4,
+        volume: (0, 1),
+        epoch: 1,
+        mode: 0,
+        current: None,
+        previous: None,
+        lost: 0,
+        layout: superblock::Layout::NextFit,
+    };
+    let mut bytes = vec![0xaa; BLOCK];
+    block.encode(&mut bytes);
+    assert_eq!(Superblock::decode(&bytes), Ok(block));
+    check("superblock-in-place", &bytes);
 }
 
 #[test]

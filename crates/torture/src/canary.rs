@@ -35,9 +35,9 @@ impl Sabotage {
 
 /// Runs seeds until this sabotage is noticed, or there are none left.
 #[must_use]
-pub fn notice(sabotage: Sabotage, seeds: std::ops::Range<u64>) -> Option<Violation> {
+pub fn notice(sabotage: Sabotage, seeds: std::ops::Range<u64>, preset: &'static str) -> Option<Violation> {
     seeds.into_iter().find_map(|seed| {
-        let plan = Plan { trouble: Trouble::Crashes, ..Plan::new(seed, None) };
+        let plan = Plan { trouble: Trouble::Crashes, ..Plan::new(seed, None).with_preset(preset) };
         run(&plan, &operations(&plan), sabotage).err()
     })
 }

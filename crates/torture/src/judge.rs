@@ -97,7 +97,7 @@ impl Run<'_> {
             return self.missing(key, error.to_string());
         }
         // A large object may have lost a piece with the crash or the eviction that took the rest.
-        let large = self.oracle.is_longer(key, self.plan.cluster as usize / 2);
+        let large = self.oracle.is_longer(key, self.plan.piece());
         let piece_is_gone = matches!(error, Error::Damaged { .. }) && large;
         if piece_is_gone || !self.plan.is_honest() {
             return Ok(());
@@ -164,7 +164,7 @@ impl Run<'_> {
         }
         // The listener does not hear of the pieces of a large object, and a cache does not look back for an older
         // version if the newest has lost a piece to a crash.
-        let pieces_may_leave = self.oracle.is_longer(key, self.plan.cluster as usize / 2);
+        let pieces_may_leave = self.oracle.is_longer(key, self.plan.piece());
         !self.is_cache() || !self.plan.twins[key] && !(pieces_may_leave && (self.evicted || self.tally.crashes > 0))
     }
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor::Mode;
+use picaflor::{Mode, Options};
 use picaflor_torture::{Plan, Sabotage, Tally, Violation, caught, notice, operations, shrink, trace};
 
 const HELP: &str = "\
@@ -21,6 +21,7 @@ usage: picaflor-torture [options]
   --seeds N        seeds to run (default 200)
   --from S         first seed (default 0)
   --seconds T      stop after this time, whatever is left
+  --preset NAME    row of the engine's table, or `all` (default: picaflor)
   --mode MODE      cache or store (default: as the seed says)
   --jobs N         threads (default: as many as there are processors)
   --keep-going     do not stop at the first violation
@@ -42,6 +43,7 @@ struct Call {
     from: u64,
     seconds: Option<u64>,
     mode: Option<Mode>,
+    presets: Vec<&'static str>,
     jobs: usize,
     keep_going: bool,
     canary: bool,
@@ -65,7 +67,7 @@ fn main() -> ExitCode {
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut call = Call { seeds: 200, jobs, ..Call::default() };
+    let mut call = Call { seeds: 200, jobs, presets: presets("picaflor")?, ..Call::default() };
     while let Some(arg) = args.next() {
         let mut number = || {
             let value = args.next().ok_or_else(|| format!("{arg} needs a number"))?;
@@ -83,6 +85,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
                     _ => return Err("--mode needs cache or store".into()),
                 }
             }
+            "--preset" => call.presets = presets(&args.next().unwrap_or_default())?,
             "--keep-going" => call.keep_going = true,
             "--trace" => trace(true),
             "--canary" => call.canary = true,
@@ -92,6 +95,16 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
         }
     }
     Ok(Some(call))
+}
+
+/// The rows of this name.
+fn presets(name: &str) -> Result<Vec<&'static str>, String> {
+    let found: Vec<_> = Options::presets().filter(|preset| *preset == name || name == "all").collect();
+    if found.is_empty() {
+        let all: Vec<_> = Options::presets().collect();
+        return Err(format!("--preset needs one of {}, or all", all.join(", ")));
+    }
+    Ok(found)
 }
 
 /// What all threads share.
@@ -143,7 +156,8 @@ fn work(call: &Call, progress: &Progress, job: usize, end: u64) {
             break;
         }
         note(progress, job, Some((seed, Instant::now())));
-        let plan = Plan::new(seed, call.mode);
+        let preset = call.presets[(seed - call.from) as usize % call.presets.len()];
+        let plan = Plan::new(seed, call.mode).with_preset(preset);
         if call.verbose {
             println!("seed {seed}: {}", plan.describe());
         }
@@ -180,7 +194,7 @@ fn tell(call: &Call, plan: &Plan, violation: &Violation) {
         Some(Mode::Cache) => " --mode cache",
         Some(Mode::Store) => " --mode store",
     };
-    println!("\n{violation}{mode}");
+    println!("\n{violation}{mode} --preset {}", plan.preset);
     if call.verbose
         && let Some((kept, shortest)) = shrink(plan, &operations(plan), TRIES)
     {
@@ -222,11 +236,11 @@ fn watch(call: &Call, progress: &Progress, began: Instant, end: u64) {
 /// Every break must be noticed; then the status is 1, as for any violation.
 fn canary(call: &Call) -> ExitCode {
     let mut missed = 0;
-    for sabotage in Sabotage::ALL {
-        match notice(sabotage, call.from..call.from + call.seeds) {
-            Some(violation) => println!("{sabotage:?}: noticed\n{violation} (with the canary's break)\n"),
+    for (preset, sabotage) in call.presets.iter().flat_map(|preset| Sabotage::ALL.map(|sabotage| (*preset, sabotage))) {
+        match notice(sabotage, call.from..call.from + call.seeds, preset) {
+            Some(violation) => println!("{preset}, {sabotage:?}: noticed\n{violation} (with the canary's break)\n"),
             None => {
-                println!("{sabotage:?}: NOT noticed in {} seeds\n", call.seeds);
+                println!("{preset}, {sabotage:?}: NOT noticed in {} seeds\n", call.seeds);
                 missed += 1;
             }
         }

@@ -9,6 +9,9 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::dice::Dice;
 
+/// The row that is tortured where none is named.
+const DEFAULT: &str = "picaflor";
+
 /// What the devices of a run do to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -27,6 +30,8 @@ pub enum Trouble {
 pub struct Plan {
     /// What all of it comes from.
     pub seed: u64,
+    /// Row of the engine's table.
+    pub preset: &'static str,
     /// Cache or store.
     pub mode: Mode,
     /// How much a crash may cost.
@@ -37,6 +42,8 @@ pub struct Plan {
     pub delete_count: u64,
     /// Bytes of a cluster.
     pub cluster: u32,
+    /// Smallest unit of reading and writing of the devices, in bytes.
+    pub block: usize,
     /// Bytes of each device.
     pub device: u64,
     /// Bytes of each device that the store may use.
@@ -84,6 +91,8 @@ impl Plan {
         let (keys, twins) = keys_of(seed, keys, dice.percent(15));
         Self {
             seed,
+            preset: DEFAULT,
+            block: 4096,
             mode: mode.unwrap_or(drawn),
             durability,
             delete_time: Duration::from_millis(dice.scaled(1, 2000)),
@@ -108,6 +117,21 @@ impl Plan {
         }
     }
 
+    /// The same plan for another row of the table. Where objects lie in place, every other device has blocks as
+    /// short as a slot.
+    #[must_use]
+    pub fn with_preset(self, preset: &'static str) -> Self {
+        let short = preset != DEFAULT && self.seed.is_multiple_of(2);
+        Self { preset, block: if short { 512 } else { 4096 }, ..self }
+    }
+
+    /// Bodies that are longer than this may be in pieces.
+    #[must_use]
+    pub fn piece(&self) -> usize {
+        // In place, the last free runs are short, whatever the body is.
+        if self.preset == DEFAULT { self.cluster as usize / 2 } else { 256 }
+    }
+
     /// Whether the devices tell the truth, all of it, and do what they are told.
     #[must_use]
     pub fn is_honest(&self) -> bool {
@@ -118,7 +142,8 @@ impl Plan {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "{:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}",
+            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}",
+            self.preset,
             self.mode,
             self.trouble,
             self.durability,

@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::report::tracing;
-use picaflor_device::{AlignedBuf, Device, FaultyDevice, Op, Request};
+use picaflor_device::{AlignedBuf, Crashed, Device, FaultyDevice, Op, Request};
 
 /// One life's connection to a device.
 pub(crate) struct Plug {
     device: FaultyDevice,
+    /// All devices of the machine: when the power fails it fails for all of them.
+    machine: Arc<[FaultyDevice]>,
     pulled: AtomicBool,
     operations: AtomicU64,
     /// Says that it has synced and has not.
@@ -22,10 +24,18 @@ pub(crate) struct Plug {
 }
 
 impl Plug {
-    /// A connection to this device; with `sync_lies` its syncs do nothing.
+    /// Connections to these devices; with `sync_lies` their syncs do nothing.
     #[must_use]
-    pub(crate) fn new(device: FaultyDevice, sync_lies: bool) -> Arc<Self> {
-        Arc::new(Self { device, pulled: AtomicBool::new(false), operations: AtomicU64::new(0), sync_lies })
+    pub(crate) fn all(devices: &[FaultyDevice], sync_lies: bool) -> Vec<Arc<Self>> {
+        let machine: Arc<[_]> = devices.into();
+        let plug = |device: &FaultyDevice| Self {
+            device: device.clone(),
+            machine: Arc::clone(&machine),
+            pulled: AtomicBool::new(false),
+            operations: AtomicU64::new(0),
+            sync_lies,
+        };
+        devices.iter().map(|device| Arc::new(plug(device))).collect()
     }
 
     /// From now on nothing gets through.
@@ -40,7 +50,11 @@ impl Plug {
 
     fn pass(&self) -> io::Result<()> {
         self.operations.fetch_add(1, Relaxed);
-        if self.pulled.load(Relaxed) { Err(io::Error::other("the process was killed")) } else { Ok(()) }
+        if self.pulled.load(Relaxed) {
+            return Err(io::Error::other("the process was killed"));
+        }
+        let dark = self.machine.len() > 1 && self.machine.iter().any(FaultyDevice::is_crashed);
+        if dark { Err(Crashed.into()) } else { Ok(()) }
     }
 }
 

@@ -93,7 +93,8 @@ impl From<Violation> for End {
 impl<'a> Run<'a> {
     fn new(plan: &'a Plan, sabotage: Sabotage) -> Self {
         let clock = Clock::virtual_at(1_700_000_000_000);
-        let memories: Vec<_> = (0..plan.volumes).map(|_| MemoryDevice::new(plan.device)).collect();
+        let memories: Vec<_> =
+            (0..plan.volumes).map(|_| MemoryDevice::with_block_size(plan.device, plan.block)).collect();
         let faulty = |(at, memory): (usize, &MemoryDevice)| {
             FaultyDevice::with_clock(Arc::new(memory.clone()), plan.seed ^ (at as u64) << 40, clock.clone())
         };
@@ -184,6 +185,7 @@ impl<'a> Run<'a> {
     fn options(&self) -> Options {
         let plan = self.plan;
         let mut options = Options::on(Arc::clone(&self.plugs[0]) as Arc<dyn picaflor_device::Device>);
+        options = options.as_preset(plan.preset).unwrap_or_else(|error| panic!("{error}"));
         options.places = self.plugs.iter().map(|plug| Place::Device(Arc::clone(plug) as _)).collect();
         options.capacity = plan.capacity * plan.volumes as u64;
         options.memory = plan.memory;
@@ -207,7 +209,7 @@ impl<'a> Run<'a> {
         let mut retried = false;
         for attempt in 0.. {
             let lies = self.sabotage == Sabotage::SyncLies;
-            self.plugs = self.media.iter().map(|medium| Plug::new(medium.clone(), lies)).collect();
+            self.plugs = Plug::all(&self.media, lies);
             if attempt < CRASHES_IN_A_ROW && self.dice.percent(25) {
                 let after = self.dice.scaled(1, 60);
                 self.arm(after);

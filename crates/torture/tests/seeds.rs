@@ -44,6 +44,6 @@ fn a_seed_gives_the_same_run_every_time() {
 #[test]
 fn every_canary_is_noticed() {
     for sabotage in Sabotage::ALL {
-        assert!(notice(sabotage, 0..100).is_some(), "{sabotage:?} went by unnoticed");
+        assert!(notice(sabotage, 0..100, "picaflor").is_some(), "{sabotage:?} went by unnoticed");
     }
 }

@@ -5,6 +5,9 @@
 //! back goes to main at once. Main is a FIFO that gives what was used another round. The small queue
 //! holds single objects and whole clusters, as they were written or read in.
 //!
+//! LRU for the presets whose papers have it: objects in the order in which they were asked for. A hit notes its
+//! number, and who is to leave is moved to where that number belongs before anybody leaves: so a hit takes no lock.
+//!
 //! *Loved* groups have a queue of their own that is emptied last, in LRU order; *hated* ones leave first,
 //! the newest of them first (MRU: Dámelo §3).
 //!
@@ -15,7 +18,7 @@
 mod ghost;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -25,14 +28,15 @@ use std::{
 use ghost::Ghosts;
 use parking_lot::{Mutex, RwLock};
 
-pub(crate) use crate::hash::HashKeyed;
-use crate::{group::Temper, object::Frame};
+use crate::{group::Temper, hash::HashKeyed, object::Frame};
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retention {
     /// S3-FIFO over objects and clusters.
     S3Fifo,
+    /// The object that was not asked for for longest leaves.
+    Lru,
 }
 
 const SHARDS: usize = 64;
@@ -45,6 +49,8 @@ pub(crate) struct Memory {
     bytes: AtomicU64,
     /// Bytes of all clusters in the small queue.
     cluster_bytes: AtomicU64,
+    /// Numbers hits and insertions, for LRU.
+    tick: AtomicU64,
 }
 
 struct Queues {
@@ -55,6 +61,8 @@ struct Queues {
     loved: VecDeque<Weak<Frame>>,
     hated: Vec<Weak<Frame>>,
     ghosts: Ghosts,
+    /// For LRU, by a number that the object's own has passed or not.
+    order: BTreeMap<u64, Weak<Frame>>,
     /// Entries at which those of objects that left by themselves are swept out.
     sweep_at: usize,
 }
@@ -64,7 +72,7 @@ const SWEEP_MIN: usize = 1024;
 
 impl Queues {
     fn len(&self) -> usize {
-        self.small.len() + self.main.len() + self.loved.len() + self.hated.len()
+        self.small.len() + self.main.len() + self.loved.len() + self.hated.len() + self.order.len()
     }
 
     /// Drops entries whose objects were replaced or deleted, once they may be half of all: nothing else takes
@@ -85,6 +93,7 @@ impl Queues {
         self.main.retain(|weak| weak.strong_count() > 0);
         self.loved.retain(|weak| weak.strong_count() > 0);
         self.hated.retain(|weak| weak.strong_count() > 0);
+        self.order.retain(|_, weak| weak.strong_count() > 0);
         self.sweep_at = self.len() * 2 + SWEEP_MIN;
     }
 }
@@ -112,6 +121,7 @@ impl Memory {
             loved: VecDeque::new(),
             hated: Vec::new(),
             ghosts: Ghosts::new(room / 4096),
+            order: BTreeMap::new(),
             sweep_at: SWEEP_MIN,
         };
         Self {
@@ -119,6 +129,7 @@ impl Memory {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             bytes: AtomicU64::new(queues.ghosts.bytes()),
             cluster_bytes: AtomicU64::new(0),
+            tick: AtomicU64::new(0),
             queues: Mutex::new(queues),
         }
     }
@@ -133,7 +144,14 @@ impl Memory {
         let shard = self.shard(hash).read();
         let frame = shard.get(&hash).filter(|frame| frame.key() == key)?;
         frame.touch();
+        if self.retention == Retention::Lru {
+            frame.set_number(self.next_number());
+        }
         Some(Arc::clone(frame))
+    }
+
+    fn next_number(&self) -> u64 {
+        self.tick.fetch_add(1, Relaxed)
     }
 
     /// The object with this hash, if it is here, without noting a hit.
@@ -164,6 +182,11 @@ impl Memory {
         match temper {
             Temper::Loved => queues.loved.push_back(weak),
             Temper::Hated => queues.hated.push(weak),
+            Temper::Neither if self.retention == Retention::Lru => {
+                let number = self.next_number();
+                frame.set_number(number);
+                queues.order.insert(number, weak);
+            }
             Temper::Neither if queues.ghosts.take(frame.hash) => queues.main.push_back(weak),
             Temper::Neither => {
                 queues.small_bytes += frame.charge();
@@ -203,9 +226,7 @@ impl Memory {
             return left;
         }
         let mut queues = self.queues.lock();
-        match self.retention {
-            Retention::S3Fifo => while self.held() > budget && self.evict_one(&mut queues, budget, &mut left) {},
-        }
+        while self.held() > budget && self.evict_one(&mut queues, budget, &mut left) {}
         left
     }
 
@@ -233,6 +254,9 @@ impl Memory {
         if let Some(weak) = queues.hated.pop() {
             weak.upgrade().inspect(|frame| self.remove_this(frame));
             return true;
+        }
+        if self.retention == Retention::Lru && !queues.order.is_empty() {
+            return self.evict_least_recent(queues);
         }
         if queues.small_bytes > budget / 10 || queues.main.is_empty() {
             match queues.small.pop_front() {
@@ -276,10 +300,23 @@ impl Memory {
         true
     }
 
+    /// The first in order leaves, unless it was asked for since it was put there.
+    fn evict_least_recent(&self, queues: &mut Queues) -> bool {
+        let Some((number, weak)) = queues.order.pop_first() else { return false };
+        if let Some(frame) = weak.upgrade() {
+            match frame.number() {
+                now if now > number => drop(queues.order.insert(now, weak)),
+                _ => self.remove_this(&frame),
+            }
+        }
+        true
+    }
+
     /// All objects, hottest queue first: what the hot log keeps.
     pub(crate) fn hottest(&self, most: usize) -> Vec<Arc<Frame>> {
         let queues = self.queues.lock();
-        let all = queues.loved.iter().chain(&queues.main).filter_map(Weak::upgrade);
+        let recent = queues.order.values().rev();
+        let all = queues.loved.iter().chain(&queues.main).chain(recent).filter_map(Weak::upgrade);
         let small = queues.small.iter().rev().filter_map(|unit| match unit {
             Unit::Object(weak, _) => weak.upgrade().filter(|frame| frame.uses() > 0),
             Unit::Cluster(_) => None,

@@ -5,6 +5,7 @@
 //! dropped in its [`Receipt`].
 
 mod ahead;
+mod places;
 mod receipt;
 mod ring;
 mod scan;
@@ -35,6 +36,7 @@ use crate::{
     hash::Hasher,
     index::GRAINS_MAX,
     memory::Memory,
+    preset::Preset,
     stats::Counters,
     volume::{STRIPES, Shared, Volume},
 };
@@ -52,6 +54,9 @@ const CAPACITY_DEFAULT: u64 = 1 << 30;
 const MEMORY_CLUSTERS_MIN: u64 = 16;
 /// The same for each of several places: half of it is for buffers that are open or in flight.
 const MEMORY_CLUSTERS_EACH: u64 = 8;
+
+/// A superblock has a bit for each.
+const PLACES_MAX: usize = u64::BITS as usize;
 
 /// A place with its superblock, if it has one.
 struct Found {
@@ -74,12 +79,15 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check_memory(&options)?;
     let hasher = Hasher::new(identity.seed);
     let shared = Arc::new(shared(options, identity.epoch));
-    let mut volumes = Vec::new();
-    let mut receipts = Vec::new();
-    for (number, found) in found.into_iter().enumerate() {
-        let (volume, receipt) = volume::open(number, found, &shared, &identity)?;
-        volumes.push(volume);
-        receipts.push(receipt);
+    let unopened: Vec<_> = (found.into_iter().enumerate())
+        .map(|(number, found)| volume::read(number, found, &shared, &identity, identity.lost >> number & 1 == 1))
+        .collect::<Result<_>>()?;
+    let begun = unopened.into_iter().map(|unopened| volume::begin(unopened, &identity));
+    let (volumes, receipts): (Vec<Arc<Volume>>, Vec<VolumeReceipt>) =
+        begun.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    if identity.lost != 0 && !shared.options.read_only {
+        // They are empty now, durably.
+        volumes.iter().try_for_each(|volume| volume.write_superblock(|block| block.lost = 0))?;
     }
     let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
     let receipt = Receipt::new(receipts, began.elapsed());
@@ -94,6 +102,8 @@ pub(crate) struct Identity {
     /// Of this opening: above that of any before it.
     epoch: u64,
     count: u32,
+    /// Volumes that failed while others went on, a bit each.
+    lost: u64,
 }
 
 /// Whether nothing was ever made durable here: no checkpoint, and no page of the journal.
@@ -119,7 +129,7 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
             Some(seed) => (u128::from(seed), seed),
             None => (random.random(), random.random()),
         };
-        return Ok(Identity { store, seed, cluster: options.cluster, epoch: 1, count });
+        return Ok(Identity { store, seed, cluster: options.cluster, epoch: 1, count, lost: 0 });
     };
     let odd = |why: String| Error::Option { name: "places", why };
     for found in &*found {
@@ -140,6 +150,14 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         }
     }
     found.sort_by_key(|found| found.superblock.map(|block| block.volume.0));
+    if first.layout != options.preset.layout.on_device() {
+        let fitting = Preset::of_layout(first.layout).map_or("of a later build", |preset| preset.name);
+        let why = format!(
+            "this place was made with another layout than that of {}; open it with preset {fitting}",
+            options.preset.name
+        );
+        return Err(Error::Option { name: "preset", why });
+    }
     let mode = options.mode as u32;
     if first.mode != mode && options.mode == Mode::Cache {
         return Err(Error::Option {
@@ -148,13 +166,17 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         });
     }
     let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1;
-    Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, epoch, count })
+    let lost = known.iter().fold(0, |lost, block| lost | block.lost);
+    Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, epoch, count, lost })
 }
 
 fn check(options: &Options) -> Result<()> {
     let wrong = |name, why: String| Err(Error::Option { name, why });
     if options.places.is_empty() {
         return wrong("places", "at least one path or device is needed".into());
+    }
+    if options.places.len() > PLACES_MAX {
+        return wrong("places", format!("{} were given; {PLACES_MAX} are the most", options.places.len()));
     }
     if !options.cluster.is_power_of_two() || !(CLUSTER_MIN..=CLUSTER_MAX).contains(&options.cluster) {
         return wrong("cluster", format!("{} is not a power of two from 64 KiB to 4 MiB", options.cluster));

@@ -19,8 +19,8 @@ use picaflor_format::{
 use super::{EPOCH_SHIFT, ahead, receipt::VolumeReceipt};
 use crate::{
     Error, Mode, Result,
+    hash::HashKeyed,
     index::{Location, Word},
-    memory::HashKeyed,
     rows::Contents,
     volume::Volume,
 };

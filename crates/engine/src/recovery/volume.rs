@@ -1,7 +1,7 @@
 //! Opening one volume: superblock → checkpoint → journal → scan → a new epoch.
 //!
-//! Invariants: nothing is written before everything was read, and then the superblock first, with a new
-//! epoch; what cannot be trusted is refused in a store and dropped in a cache, by name.
+//! Invariants: nothing is written before everything of all volumes was read ([`read`]), and then the superblock
+//! first, with a new epoch ([`begin`]); what cannot be trusted is refused in a store and dropped in a cache, by name.
 
 use std::{
     collections::BTreeSet,
@@ -15,16 +15,16 @@ use parking_lot::Mutex;
 use picaflor_device::Device;
 use picaflor_format::{
     BLOCK, Corrupt,
-    checkpoint::{Directory, decode_cluster, next_piece},
+    checkpoint::{Directory, PlaceRow, decode_cluster, next_piece},
     cluster::Content,
     frame::GRAIN,
     hot,
     journal::{Page, Record},
-    superblock::{CheckpointRef, Superblock},
-    zone::{HOT_SLOT, Map},
+    superblock::{self, CheckpointRef, Superblock},
+    zone::{HOT_SLOT, IN_PLACE_MAX, Map},
 };
 
-use super::{EPOCH_SHIFT, Found, Identity, address_limit, ahead, receipt::VolumeReceipt, ring::Ring, scan};
+use super::{EPOCH_SHIFT, Found, Identity, address_limit, ahead, places, receipt::VolumeReceipt, ring::Ring, scan};
 use crate::{
     Error, Mode, Options, Result,
     append::lanes,
@@ -35,6 +35,7 @@ use crate::{
     hash::Hasher,
     index::{Index, Location, SLOTS_MAX, Word},
     journal::Journal,
+    place::InPlace,
     placement::Placer,
     reading::Reader,
     scrub::Scrubber,
@@ -97,27 +98,35 @@ fn options_buf(len: usize) -> picaflor_device::AlignedBuf {
     picaflor_device::AlignedBuf::zeroed(len)
 }
 
-pub(super) fn open(
+/// A volume of which everything was read and nothing was written yet.
+pub(super) struct Unopened {
+    volume: Arc<Volume>,
+    receipt: VolumeReceipt,
+    /// The journal's ring, and whether nothing on it is trusted; none where the volume is new.
+    ring: Option<(Ring, bool)>,
+}
+
+/// Reads one volume. `lost`: it failed while the others of its store went on.
+pub(super) fn read(
     number: usize,
     found: Found,
     shared: &Arc<Shared>,
     identity: &Identity,
-) -> Result<(Arc<Volume>, VolumeReceipt)> {
+    lost: bool,
+) -> Result<Unopened> {
     let created = found.superblock.is_none();
     let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, number));
     let mut receipt =
         VolumeReceipt { place: found.place.clone(), created, checkpoint: "none", ..VolumeReceipt::default() };
-    let mut volume = build(number, found, shared, identity, superblock)?;
+    let volume = build(number, found, shared, identity, superblock)?;
     if created {
-        volume.scrubber = Scrubber::new(Vec::new(), false);
-        let volume = Arc::new(volume);
-        begin(&volume, identity)?;
-        return Ok((volume, receipt));
+        return Ok(Unopened { volume: Arc::new(volume), receipt, ring: None });
     }
     let (hot_seq, hot) = read_hot_log(&volume);
     receipt.hot = hot.len();
+    volume.set_hot_seq(hot_seq);
     let volume = Arc::new(volume);
-    let recovered = recover(&volume, &superblock, &mut receipt)?;
+    let recovered = recover(&volume, &superblock, lost, &mut receipt)?;
     account(&volume);
     receipt.objects = volume.index.objects();
     receipt.clean = recovered.clean;
@@ -126,17 +135,24 @@ pub(super) fn open(
     volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
     *volume.journal.get_mut() = recovered.journal;
     *volume.checkpointer.get_mut() = recovered.checkpointer;
-    volume.set_hot_seq(hot_seq);
-    let volume = Arc::new(volume);
-    if !shared.options.read_only {
-        begin(&volume, identity)?;
+    Ok(Unopened { volume: Arc::new(volume), receipt, ring: Some((recovered.ring, recovered.cold)) })
+}
+
+/// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.
+pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volume>, VolumeReceipt)> {
+    let Unopened { volume, receipt, ring } = unopened;
+    if volume.shared.options.read_only {
+        return Ok((volume, receipt));
+    }
+    volume.write_superblock(|block| block.epoch = identity.epoch)?;
+    if let Some((ring, cold)) = ring {
         let next = volume.journal.lock().next_page();
-        recovered.ring.clear_from(&volume, next)?;
+        ring.clear_from(&volume, next)?;
         if receipt.checkpoint == "previous" {
             // Or the next checkpoint would keep the damaged one beside itself, and free this.
             volume.write_superblock(|block| (block.current, block.previous) = (block.previous, None))?;
         }
-        if recovered.cold {
+        if cold {
             volume.write_superblock(|block| (block.current, block.previous) = (None, None))?;
             // The journal goes on after pages that mean nothing now: only a checkpoint can say where.
             volume.checkpoint_now()?;
@@ -148,7 +164,9 @@ pub(super) fn open(
 fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> Superblock {
     let each = shared.options.capacity / u64::from(identity.count);
     let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
-    let capacity = limit.min(address_limit()) / BLOCK as u64 * BLOCK as u64;
+    let layout = shared.preset.layout.on_device();
+    let in_place = if layout == superblock::Layout::Ring { u64::MAX } else { IN_PLACE_MAX };
+    let capacity = limit.min(address_limit()).min(in_place) / BLOCK as u64 * BLOCK as u64;
     Superblock {
         seq: 0,
         store: identity.store,
@@ -161,6 +179,8 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         mode: shared.options.mode as u32,
         current: None,
         previous: None,
+        lost: 0,
+        layout,
     }
 }
 
@@ -186,6 +206,7 @@ fn build(
     count_tables(options, shared, &found.place, superblock.segment_bits, count)?;
     let slots = ((options.memory / cluster) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let first = identity.epoch << EPOCH_SHIFT;
+    let in_place = InPlace::new(shared.preset.layout, &map, options);
     Ok(Volume {
         number,
         place: found.place,
@@ -193,7 +214,8 @@ fn build(
         map,
         hasher: Hasher::new(superblock.seed),
         index: Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes)),
-        space: Space::new(shared.preset.layout, count, map.cluster / GRAIN as u32),
+        space: Space::new(if in_place.is_some() { map.in_place().0 } else { count }, map.cluster / GRAIN as u32),
+        in_place: in_place.map(Box::new),
         placer: Placer::new(shared.preset.placement, lanes, shared.hints_max()),
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
         buffers: Buffers::new(slots),
@@ -232,11 +254,6 @@ fn count_tables(options: &Options, shared: &Shared, place: &str, segment_bits: u
     Ok(())
 }
 
-/// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.
-fn begin(volume: &Volume, identity: &Identity) -> Result<()> {
-    volume.write_superblock(|block| block.epoch = identity.epoch)
-}
-
 struct Recovered {
     journal: Journal,
     ring: Ring,
@@ -245,16 +262,22 @@ struct Recovered {
     cold: bool,
 }
 
-fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+fn recover(volume: &Arc<Volume>, block: &Superblock, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let ring = Ring::read(volume);
+    if lost {
+        let why = "it failed while the others went on: what was deleted or replaced since then, it does not know";
+        return cold_start(volume, why, ring, receipt);
+    }
     let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();
     let mut loaded = None;
+    let mut rows = Vec::new();
     for (name, reference) in refs.by_ref() {
         let Some(reference) = reference else { continue };
         match load_checkpoint(volume, reference) {
-            Ok(directory) => {
+            Ok((directory, table)) => {
                 receipt.checkpoint = name;
                 loaded = Some((reference, directory));
+                rows = table;
                 break;
             }
             Err(why) => {
@@ -283,10 +306,6 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
         (directory, parts)
     });
     directory.groups.iter().for_each(|group| volume.shared.groups.restore(*group));
-    let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start);
-    for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
-        clusters.entry(*id).or_insert(None);
-    }
     let previous_directory = match (receipt.checkpoint, block.previous) {
         ("current", Some(previous)) => load_directory(volume, previous).ok(),
         _ => None,
@@ -295,6 +314,22 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
         (Some(kept), Some(reference)) => kept.parts.iter().map(|part| part.0).chain([reference.directory]).collect(),
         _ => Vec::new(),
     };
+    let open = previous_directory.map_or_else(Vec::new, |directory| directory.open);
+    for id in parts.iter().chain(&previous) {
+        volume.space.set(*id, State::Checkpoint);
+    }
+    volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
+    let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
+    if let Some(in_place) = &volume.in_place {
+        let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
+        let told = places::replay(volume, in_place, rows, directory.cursor, &pages[since..], receipt)?;
+        let checkpointer = Checkpointer::restored(parts, previous);
+        return Ok(Recovered { journal, ring, checkpointer, clean: !told, cold: false });
+    }
+    let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start);
+    for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
+        clusters.entry(*id).or_insert(None);
+    }
     clusters.retain(|id, _| !parts.contains(id) && !previous.contains(id));
     match scan::merge(volume, &clusters, &deletes, receipt) {
         Err(Error::Io { place, source }) if volume.shared.options.mode == Mode::Cache => {
@@ -302,17 +337,11 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, receipt: &mut VolumeReceipt
         }
         merged => merged?,
     }
-    for id in parts.iter().chain(&previous) {
-        volume.space.set(*id, State::Checkpoint);
-    }
-    volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
     let all = if all_young { 0..volume.space.count() } else { 0..0 };
-    let open = previous_directory.iter().flat_map(|directory| directory.open.iter().copied());
     let scanned = young.into_iter().chain(clusters.keys().copied()).chain(open).chain(all);
     scanned.filter(|id| *id < volume.space.count()).for_each(|id| volume.space.told(id, next_page));
     volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
-    let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
     let clean = clusters.is_empty() && !deleted;
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
 }
@@ -393,9 +422,10 @@ fn load_directory(volume: &Volume, reference: CheckpointRef) -> Result<Directory
     Directory::decode(&payload).map_err(|why| format!("directory: {why}"))
 }
 
-/// Fills the index from a checkpoint.
-fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<Directory, String> {
+/// Fills the index from a checkpoint; in place, the rows of the table are returned instead.
+fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<PlaceRow>), String> {
     let directory = load_directory(volume, reference)?;
+    let mut rows = Vec::new();
     let mut image: Vec<u64> = Vec::new();
     let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, String> {
         let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
@@ -413,17 +443,23 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<Director
                 return Err(format!("cluster {id}: a piece of segment {} is missing", piece.segment));
             }
             image.extend_from_slice(&piece.words);
-            if image.len() == piece.total as usize {
+            if image.len() != piece.total as usize {
+                continue;
+            }
+            if volume.in_place.is_some() {
+                let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
+                rows.extend(image.as_chunks().0.iter().map(row));
+            } else {
                 volume
                     .index
                     .restore(piece.segment, &image)
                     .ok_or_else(|| format!("segment {} makes no sense", piece.segment))?;
-                image.clear();
             }
+            image.clear();
         }
         Ok(())
     })?;
-    Ok(directory)
+    Ok((directory, rows))
 }
 
 /// The newer intact hot log: its number, and the places it names.
@@ -438,6 +474,9 @@ fn read_hot_log(volume: &Volume) -> (u64, Vec<u64>) {
 
 /// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
 fn account(volume: &Volume) {
+    if volume.in_place.is_some() {
+        return;
+    }
     volume.index.for_each(|word| {
         if let Location::OnDisk { grain } = word.location()
             && let Some(cluster) = volume.cluster_of(grain)

@@ -185,7 +185,7 @@ impl Device for SlowSync {
     }
 
     fn sync(&self) -> io::Result<()> {
-        std::thread::sleep(Duration::from_millis(3));
+        std::thread::sleep(Duration::from_millis(25));
         self.0.sync()
     }
 
@@ -200,7 +200,7 @@ impl Device for SlowSync {
 
 #[test]
 fn writers_share_one_sync() {
-    const PUTS: u64 = 30;
+    const PUTS: u64 = 15;
     for writers in [1, 8] {
         let device = CountedDevice::new(Arc::new(SlowSync(MemoryDevice::new(32 * MIB))));
         let options = Options::on(Arc::new(device.clone())).memory(8 * MIB).durability(Durability::EveryPut);

@@ -386,3 +386,44 @@ fn rot_on_the_way_is_read_again() {
     }
     assert_eq!(store.stats().counts.damaged, 0);
 }
+
+/// Two keys that the index of a store with this seed cannot tell apart.
+fn twins(seed: u64) -> [Vec<u8>; 2] {
+    let mut seen = std::collections::HashMap::new();
+    for i in 0.. {
+        let hash = xxhash_rust::xxh3::xxh3_128_with_seed(&key(i), seed) as u64;
+        if let Some(twin) = seen.insert((hash >> 58, hash & 0xff_ffff), i) {
+            return [key(twin), key(i)];
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_put_replaces_its_own_version_though_a_twin_cannot_be_read() {
+    let twins = twins(11);
+    for own in 0..2 {
+        let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 1));
+        let options = || {
+            let mut options = by_hand(device.clone()).mode(Mode::Cache);
+            options.seed = Some(11);
+            options.eviction_listener = Some(Arc::new(|_: &[u8], _| ()));
+            options
+        };
+        let store = Store::open(options()).unwrap();
+        twins.iter().for_each(|key| store.put(key, &body(1, 5000), &plain()).unwrap());
+        store.close().unwrap();
+        for unreadable in 1..=2 {
+            let store = Store::open(options()).unwrap();
+            device.add(Rule::nth(Fault::ReadError, unreadable));
+            let version = body(1 + unreadable, 5000);
+            store.put(&twins[own], &version, &plain()).unwrap();
+            device.clear_rules();
+            store.close().unwrap();
+            let store = Store::open(options()).unwrap();
+            let found = read(&store, &twins[own]);
+            assert!(found == Some(version), "twin {own}: what was replaced is back, or nothing is there");
+            store.close().unwrap();
+        }
+    }
+}

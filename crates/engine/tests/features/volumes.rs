@@ -1,10 +1,16 @@
 //! Several devices as one: who lives where, in which order they may be given, and one of them failing.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
 
 use picaflor::{
     Durability, Error, Mode, Options, Place, PutOptions, Store,
-    device::{Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
 };
 
 use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
@@ -171,6 +177,94 @@ fn a_cache_goes_on_without_a_device_that_cannot_be_written() {
         assert!(read(&store, &key(600 + i)).is_none());
     }
     assert!(store.close().is_err());
+}
+
+#[test]
+fn a_device_that_failed_and_is_back_brings_no_old_version() {
+    let devices = devices(2);
+    let (store, first) = filled(&devices, Mode::Cache);
+    devices[0].add(Rule::rate(Fault::WriteError, 1.0));
+    (5000..5020).for_each(|i| store.put(&key(i), &body(i, 100), &plain()).unwrap());
+    assert!(store.flush().is_err());
+    for i in 0..300 {
+        store.delete(&key(i)).unwrap();
+        store.put(&key(300 + i), &body(i, 1000), &plain()).unwrap();
+        // Not the versions on the lost device, which these replaced.
+        store.delete(&key(300 + i)).unwrap();
+    }
+    store.flush().unwrap();
+    // As `kill -9` leaves it.
+    std::mem::forget(store);
+    devices[0].clear_rules();
+    let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
+    let receipt = store.receipt().to_string();
+    assert!(receipt.contains("failed while the others went on"), "{receipt}");
+    for i in 0..600 {
+        assert!(read(&store, &key(i)).is_none(), "{i} is back; on the lost device: {}", first[i as usize]);
+    }
+    store.put(b"new", b"body", &plain()).unwrap();
+    store.close().unwrap();
+    let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
+    assert!(!store.receipt().to_string().contains("failed"), "it is forgiven once it is empty");
+    assert_eq!(read(&store, b"new").unwrap(), b"body");
+}
+
+#[test]
+fn what_was_evicted_on_one_device_does_not_come_up_for_what_is_evicted_on_another() {
+    let devices = devices(2);
+    let gone = Arc::new(AtomicU32::new(0));
+    let left = gone.clone();
+    let mut options = places(&devices).mode(Mode::Cache);
+    options.eviction_listener = Some(Arc::new(move |key: &[u8], _| {
+        left.fetch_add(u32::from(key == b"page"), Relaxed);
+    }));
+    let store = Store::open(options).unwrap();
+    // A group for each device.
+    let mut groups = [0; 2];
+    for group in 1..=20 {
+        let before = in_use(&store);
+        let put = PutOptions { group, bypass_memory: true, ..PutOptions::default() };
+        (0..100).for_each(|i| store.put(&key(u64::from(group) * 1000 + i), &body(i, 3000), &put).unwrap());
+        store.step().unwrap();
+        let grown = usize::from(in_use(&store)[1] > before[1]);
+        groups[grown] = group;
+    }
+    let mut next = 100_000;
+    let mut evict = |group: u32| {
+        let put = PutOptions { group, bypass_memory: true, ..PutOptions::default() };
+        store.put(b"page", format!("version in {group}").as_bytes(), &put).unwrap();
+        let before = gone.load(Relaxed);
+        while gone.load(Relaxed) == before {
+            next += 1;
+            assert!(next < 200_000, "nothing is evicted");
+            store.put(&key(next), &body(next, 20_000), &put).unwrap();
+            store.step().unwrap();
+        }
+    };
+    groups.into_iter().for_each(&mut evict);
+    // Until no checkpoint of its device knows the second version.
+    let put = PutOptions { group: groups[1], bypass_memory: true, ..PutOptions::default() };
+    for i in 0..3000 {
+        store.put(&key(300_000 + i), &body(i, 20_000), &put).unwrap();
+        store.step().unwrap();
+    }
+    std::mem::forget(store);
+    let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
+    assert_eq!(read(&store, b"page"), None, "replaced by a version that was evicted later");
+}
+
+#[test]
+fn a_refused_opening_writes_to_no_volume() {
+    let devices = devices(2);
+    let (store, _) = filled(&devices, Mode::Store);
+    store.close().unwrap();
+    let counted: Vec<_> = devices.iter().map(|device| Arc::new(CountedDevice::new(device.clone()))).collect();
+    // The second volume's journal cannot be read: a store is refused.
+    devices[1].add(Rule::rate(Fault::ReadError, 1.0).within(8192..32 * MIB));
+    let places = counted.iter().map(|device| Place::Device(device.clone() as Arc<dyn Device>)).collect();
+    let options = by_hand(Arc::new(MemoryDevice::new(0))).with(|options| options.places = places).mode(Mode::Store);
+    assert!(Store::open(options).is_err());
+    assert!(counted.iter().all(|device| device.counts().writes == 0));
 }
 
 #[test]

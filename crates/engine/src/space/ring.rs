@@ -1,4 +1,4 @@
-//! Question 2, space: which bytes of the device a cluster gets, and which cluster gives its bytes back.
+//! The ring of clusters: which one is granted, in address order, and which one gives its bytes back.
 //!
 //! The life of a cluster: *free* → *busy* (granted: being filled, in flight, or resident in memory) →
 //! *sealed* (on the device only) → *leaving* (reclaimed; its survivors are not yet durable elsewhere) →
@@ -11,13 +11,6 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-
-/// The preset's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
-    /// Whole clusters, granted in address order, round and round.
-    Ring,
-}
 
 /// Which cluster is emptied first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +36,6 @@ pub(crate) enum State {
 }
 
 pub(crate) struct Space {
-    layout: Layout,
     clusters: Mutex<Clusters>,
     /// Bytes that live objects take in each sealed cluster, in grains.
     live: Box<[AtomicU32]>,
@@ -70,7 +62,7 @@ impl Space {
     /// Memory that a cluster's state, page and count of live grains take.
     pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u64>() + size_of::<AtomicU32>()) as u64;
 
-    pub(crate) fn new(layout: Layout, count: u32, cluster_grains: u32) -> Self {
+    pub(crate) fn new(count: u32, cluster_grains: u32) -> Self {
         let clusters = Clusters {
             states: vec![State::Free; count as usize],
             pages: vec![0; count as usize],
@@ -82,12 +74,7 @@ impl Space {
             reserved: 0,
             granted: 0,
         };
-        Self {
-            layout,
-            clusters: Mutex::new(clusters),
-            live: (0..count).map(|_| AtomicU32::new(0)).collect(),
-            cluster_grains,
-        }
+        Self { clusters: Mutex::new(clusters), live: (0..count).map(|_| AtomicU32::new(0)).collect(), cluster_grains }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -112,9 +99,7 @@ impl Space {
         let mut clusters = self.clusters.lock();
         let count = clusters.states.len() as u32;
         let start = clusters.cursor;
-        let found = match self.layout {
-            Layout::Ring => (start..count).chain(0..start).find(|id| clusters.states[*id as usize] == State::Free),
-        }?;
+        let found = (start..count).chain(0..start).find(|id| clusters.states[*id as usize] == State::Free)?;
         clusters.states[found as usize] = state;
         clusters.pages[found as usize] = u64::MAX;
         clusters.cursor = (found + 1) % count;
@@ -248,7 +233,7 @@ mod tests {
     use super::*;
 
     fn ring() -> Space {
-        Space::new(Layout::Ring, 20, 4096)
+        Space::new(20, 4096)
     }
 
     #[test]

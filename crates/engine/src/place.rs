@@ -1,0 +1,304 @@
+//! Putting an object in place: the second half of a put for layouts without clusters. A buffer that seals at once.
+//!
+//! Steps: slots are taken → the frame is written there, alone or through the packetizer → the index says *on disk* →
+//! the journal is told → what it replaced begins to leave → it may stay in memory.
+//!
+//! Invariants: one object is placed at a time; index, journal and what leaves change in this order, under the key's
+//! lock, so that a checkpoint that misses the one finds the other (`docs/FORMAT.md`, "In place").
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use parking_lot::Mutex;
+use picaflor_device::AlignedBuf;
+use picaflor_format::{
+    frame::{self, ChunkKey, GRAIN, Header, Kind},
+    journal::{Placed, Record},
+    zone::{Map, SLOT},
+};
+
+use crate::{
+    Error, Mode, Options, Result,
+    append::Blocked,
+    buffers::Draft,
+    index::{Entered, Location, Word},
+    object::Frame,
+    packet::{Packet, Pending},
+    placement::Class,
+    space::{Extents, Freed, Layout, Place},
+    stats::add,
+    volume::Volume,
+};
+
+/// What a volume has whose objects lie in place.
+pub(crate) struct InPlace {
+    pub(crate) extents: Extents,
+    packet: Option<Mutex<Packet>>,
+    /// Held by whoever places an object: cursor, packetizer and device see one stream.
+    turn: Mutex<()>,
+    /// Bytes of key, metadata and body of the longest object that lies in one piece.
+    pub(crate) payload_max: usize,
+    /// First byte behind the slots.
+    end: u64,
+}
+
+const GRAINS: u32 = InPlace::GRAINS;
+/// Longest object in one piece, whatever memory and device are: it is held in memory while it is put.
+const PIECE_MAX: u64 = 4 << 20;
+/// Records that wait in memory for a commit that nobody asked for, at most.
+const RECORDS_MAX: usize = 8192;
+
+impl InPlace {
+    /// Grains of a slot.
+    pub(crate) const GRAINS: u32 = (SLOT / GRAIN as u64) as u32;
+
+    /// `None` for the ring.
+    pub(crate) fn new(layout: Layout, map: &Map, options: &Options) -> Option<Self> {
+        if layout == Layout::Ring {
+            return None;
+        }
+        let (_, zone) = map.in_place();
+        let memory = options.memory / options.places.len() as u64;
+        let piece = PIECE_MAX.min(memory / 32).min(zone.len / 16) / SLOT * SLOT;
+        Some(Self {
+            extents: Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32),
+            packet: (layout == Layout::Packets).then(|| Mutex::new(Packet::new())),
+            turn: Mutex::new(()),
+            payload_max: piece as usize - frame::HEADER,
+            end: zone.end(),
+        })
+    }
+
+    /// The slot at which an entry's frame begins.
+    pub(crate) fn slot_of(grain: u64) -> u32 {
+        (grain / u64::from(GRAINS)) as u32
+    }
+
+    /// Where a frame in this slot lies.
+    pub(crate) fn grain_of(slot: u32) -> u64 {
+        u64::from(slot) * u64::from(GRAINS)
+    }
+
+    pub(crate) fn location(slot: u32) -> Location {
+        Location::OnDisk { grain: Self::grain_of(slot) }
+    }
+
+    /// Whether packets are held back.
+    fn pending(&self, start: u64, len: usize) -> Option<Pending> {
+        self.packet.as_ref()?.lock().pending(start, len)
+    }
+}
+
+impl Volume {
+    /// Writes an object to a place of its own and enters it in the index, instead of `old`.
+    /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
+    pub(crate) fn place(
+        self: &Arc<Self>,
+        in_place: &InPlace,
+        draft: &Draft<'_>,
+        class: Class,
+        old: Option<Word>,
+    ) -> Result<Result<(), Blocked>> {
+        let len = draft.header.frame_len();
+        let slots = len.div_ceil(SLOT as usize) as u32;
+        let bytes = (u64::from(slots) * SLOT) * 2;
+        let buffers = &self.shared.buffer_bytes;
+        let turn = in_place.turn.lock();
+        self.shared.take(bytes, || buffers.fetch_add(bytes, Relaxed));
+        let placed = self.place_in_turn(in_place, draft, slots, old);
+        buffers.fetch_sub(bytes, Relaxed);
+        drop(turn);
+        let (frame, location) = match placed? {
+            Ok((frame, location)) => (Arc::new(frame), location),
+            Err(blocked) => return Ok(Err(blocked)),
+        };
+        if class != Class::Bypass {
+            self.shared.keep(&frame, || self.index.find(draft.hash, location).is_some());
+        }
+        Ok(Ok(()))
+    }
+
+    fn place_in_turn(
+        &self,
+        in_place: &InPlace,
+        draft: &Draft<'_>,
+        slots: u32,
+        old: Option<Word>,
+    ) -> Result<Result<(Frame, Location), Blocked>> {
+        let extents = &in_place.extents;
+        let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
+        let Some((slot, slots)) = extents.take(slots, piece) else { return Ok(Err(Blocked::Space)) };
+        let header = Header { mark: self.hasher.mark(u64::from(slot)), ..draft.header };
+        let frame = framed(&header, draft, slots);
+        self.write_frame(in_place, u64::from(slot) * SLOT, &frame)?;
+        let location = InPlace::location(slot);
+        if self.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
+            extents.give_back(slot, slots);
+            return Ok(Err(Blocked::Moved));
+        }
+        let hash = self.hasher.frame(header.kind, draft.key).0;
+        self.enter_row(extents, Place { hash, slot, slots });
+        self.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
+        if let Some(old) = old {
+            self.forget_live(old);
+        }
+        if old.is_some() || self.shared.options.mode == Mode::Cache {
+            self.shared.memory.remove(draft.hash);
+        }
+        let len = frame::HEADER + header.payload_len();
+        Ok(Ok((Frame::new(draft.hash, header, frame[..len].to_vec().into()), location)))
+    }
+
+    /// Adds a row to the table, which may grow.
+    fn enter_row(&self, extents: &Extents, place: Place) {
+        match extents.growth() {
+            0 => extents.enter(place),
+            more => self.shared.take(more, || extents.enter(place)),
+        }
+        if extents.account(&self.shared.index_bytes) {
+            self.shared.shrink_memory();
+        }
+    }
+
+    /// A failed write stops the volume. A block that cannot be read, though part of it is to be kept, stops this put
+    /// only: its slots stay taken, and nobody tries them again in this run.
+    fn write_frame(&self, in_place: &InPlace, offset: u64, bytes: &[u8]) -> Result<()> {
+        let written = match &in_place.packet {
+            Some(packet) => packet.lock().append(offset, bytes, |offset, parts| self.write_parts(offset, parts)),
+            None => {
+                let blocks =
+                    self.blocks_around(offset, bytes.len()).map_err(|error| self.io("reading blocks", error))?;
+                self.write_into(blocks, offset, [bytes, &[]])
+            }
+        };
+        written.map_err(|error| {
+            self.fail("writing an object", error);
+            self.commits.failure().unwrap_or(Error::Closed)
+        })
+    }
+
+    fn io(&self, doing: &str, error: io::Error) -> Error {
+        Error::io(format!("{}: {doing}", self.place), error)
+    }
+
+    /// Writes what the packetizer holds back.
+    pub(crate) fn flush_packet(&self) -> Result<()> {
+        let Some(packet) = self.in_place.as_ref().and_then(|in_place| in_place.packet.as_ref()) else { return Ok(()) };
+        packet
+            .lock()
+            .flush(|offset, parts| self.write_parts(offset, parts))
+            .map_err(|error| self.io("writing a packet", error))
+    }
+
+    /// Writes bytes at any slot.
+    fn write_parts(&self, offset: u64, parts: [&[u8]; 2]) -> io::Result<()> {
+        let blocks = self.blocks_around(offset, parts[0].len() + parts[1].len())?;
+        self.write_into(blocks, offset, parts)
+    }
+
+    /// A buffer of the device's blocks around a range, with what of the first and the last one lies outside it: slots
+    /// are shorter than most devices' blocks. First byte on the device, and the buffer.
+    fn blocks_around(&self, offset: u64, len: usize) -> io::Result<(u64, AlignedBuf)> {
+        let block = self.device.block_size() as u64;
+        let end = offset + len as u64;
+        let (start, padded) = (offset / block * block, end.next_multiple_of(block));
+        let mut buf = self.shared.pool.take((padded - start) as usize);
+        let last = padded - block;
+        if start < offset {
+            self.read_block(start, &mut buf[..block as usize])?;
+        }
+        if end < padded && (last > start || start == offset) {
+            self.read_block(last, &mut buf[(last - start) as usize..])?;
+        }
+        Ok((start, buf))
+    }
+
+    fn write_into(&self, (start, mut buf): (u64, AlignedBuf), offset: u64, [a, b]: [&[u8]; 2]) -> io::Result<()> {
+        let at = (offset - start) as usize;
+        buf[at..at + a.len()].copy_from_slice(a);
+        buf[at + a.len()..at + a.len() + b.len()].copy_from_slice(b);
+        self.write_all(vec![(start, buf.into_bytes())])
+    }
+
+    fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
+        add(&self.shared.counters.device_reads, 1);
+        add(&self.shared.counters.device_read, block.len() as u64);
+        self.device.read(offset, block)
+    }
+
+    /// What of this range is not on the device yet. Asked before the device is read, and laid over what it says.
+    pub(crate) fn pending(&self, start: u64, len: usize) -> Option<Pending> {
+        self.in_place.as_ref()?.pending(start, len)
+    }
+
+    /// Bytes of body of the pieces into which an object has to be cut to find room; `None` if that would not help, or
+    /// if it has not come to that: what is leaving is waited for, and a cache first lets others leave.
+    pub(crate) fn cut_for(&self, payload: usize, rounds: u32) -> Option<usize> {
+        const ROUNDS: u32 = 4;
+        let extents = &self.in_place.as_ref()?.extents;
+        let (_, leaving, _) = extents.slots();
+        if leaving > 0 || self.shared.options.mode == Mode::Cache && rounds < ROUNDS {
+            return None;
+        }
+        let body = |slots: u32| slots as usize * SLOT as usize - frame::HEADER - ChunkKey::LEN;
+        // Their head takes a place too.
+        extents.cut_for(|slots| payload.div_ceil(body(slots)) as u64 + 1).map(body)
+    }
+
+    /// Whether the journal should be written though nobody asks for durability.
+    pub(crate) fn has_much_to_tell(&self) -> bool {
+        self.in_place.is_some() && self.journal.lock().pending() >= RECORDS_MAX
+    }
+
+    /// First byte and end of the blocks around a frame in place.
+    pub(crate) fn blocks_of(&self, in_place: &InPlace, word: Word, grain: u64) -> (u64, u64) {
+        let block = self.device.block_size() as u64;
+        let offset = grain * GRAIN as u64;
+        let slots = in_place.extents.len_at(InPlace::slot_of(grain));
+        let len = slots.map_or(u64::from(word.grains()) * GRAIN as u64, |slots| u64::from(slots) * SLOT);
+        let end = (offset + len).next_multiple_of(block).min(in_place.end.next_multiple_of(block));
+        (offset / block * block, end)
+    }
+
+    /// Reads and verifies the frame of a row of the table.
+    ///
+    /// # Errors
+    /// As [`Volume::read_frame`].
+    pub(crate) fn read_placed(&self, place: &Place) -> Result<(Header, Vec<u8>)> {
+        self.read_frame(InPlace::grain_of(place.slot), place.slots * GRAINS)
+    }
+
+    /// The object at this grain was read from the device.
+    pub(crate) fn note_use(&self, grain: u64) {
+        if let Some(in_place) = &self.in_place {
+            in_place.extents.touch(InPlace::slot_of(grain));
+        }
+    }
+
+    /// What may be free after the commit that is about to begin: all whose end is told by now.
+    pub(crate) fn ready_extents(&self) -> Vec<Freed> {
+        let Some(in_place) = &self.in_place else { return Vec::new() };
+        in_place.extents.ready(|hash| self.shared.try_lock_key(hash).is_some())
+    }
+
+    pub(crate) fn settle_extents(&self, ready: Vec<Freed>) {
+        if let Some(in_place) = &self.in_place {
+            in_place.extents.settle(ready);
+            in_place.extents.account(&self.shared.index_bytes);
+        }
+    }
+}
+
+/// The frame, padded with zeros to whole slots.
+fn framed(header: &Header, draft: &Draft<'_>, slots: u32) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(slots as usize * SLOT as usize);
+    frame.resize(frame::HEADER, 0);
+    header.encode(&mut frame);
+    for part in [draft.key, draft.metadata, draft.body] {
+        frame.extend_from_slice(part);
+    }
+    frame.resize(slots as usize * SLOT as usize, 0);
+    frame
+}

@@ -1,0 +1,201 @@
+//! In place: the checkpoint's table and the journal make the table of now; hardly a frame is read.
+//!
+//! Steps: the log is gone through in its order, and each object placed takes its slots from whom the table or the log
+//! had there before → of each key the largest generation counts that the log does not say is deleted → what was told
+//! by the last commit of a run is read, for the crash may have kept the page and not the frame; what does not verify
+//! gives way to the version before.
+//!
+//! Invariants: rows of the checkpoint have no generation, and are older than all that the log tells of their key.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use picaflor_format::{
+    checkpoint::PlaceRow,
+    frame::{ChunkKey, Kind, Manifest},
+    journal::{Page, Record},
+};
+
+use super::{EPOCH_SHIFT, receipt::VolumeReceipt};
+use crate::{Error, Mode, Result, place::InPlace, space::Place, volume::Volume};
+
+/// Somebody who may lie somewhere.
+#[derive(Clone, Copy)]
+struct Claim {
+    row: PlaceRow,
+    /// 0: from the checkpoint.
+    generation: u64,
+    /// Whether a sync vouches for its bytes.
+    vouched: bool,
+}
+
+impl Claim {
+    fn place(&self) -> Place {
+        Place { hash: self.row.hash, slot: self.row.slot, slots: self.row.slots }
+    }
+}
+
+/// What one claim turned out to be.
+enum Found {
+    /// Somebody's bytes, whole; with its key's hash and how it is cut if it is the head of a large object.
+    Whole(Option<(u128, Manifest)>),
+    Nothing,
+}
+
+/// Fills table and index. `rows` are the checkpoint's, `cursor` where it stood. Returns whether the log told anything.
+pub(super) fn replay(
+    volume: &Arc<Volume>,
+    in_place: &InPlace,
+    rows: Vec<PlaceRow>,
+    cursor: u32,
+    pages: &[Page],
+    receipt: &mut VolumeReceipt,
+) -> Result<bool> {
+    let mut used = rows.iter().map(|row| row.used).max().unwrap_or(0);
+    receipt.from_checkpoint = rows.len() as u64;
+    let claim = |row: PlaceRow| (row.slot, Claim { row, generation: 0, vouched: true });
+    let mut claims: BTreeMap<u32, Claim> = rows.into_iter().map(claim).collect();
+    let mut deletes: HashMap<u128, u64> = HashMap::new();
+    let mut cursor = cursor;
+    let doubtful = last_batches(pages);
+    let mut told = false;
+    for (page, record) in pages.iter().flat_map(|page| page.records.iter().map(move |record| (page, *record))) {
+        match record {
+            Record::Placed(placed) => {
+                told = true;
+                used += 1;
+                volume.shared.see_generation(placed.generation);
+                let end = placed.slot.saturating_add(placed.slots);
+                let gone: Vec<u32> = overlapping(&claims, placed.slot, end).collect();
+                for slot in gone {
+                    receipt.dropped.overwritten += u64::from(slot != placed.slot);
+                    claims.remove(&slot);
+                }
+                let row = PlaceRow { hash: placed.hash, slot: placed.slot, slots: placed.slots, used };
+                let vouched = !doubtful.contains(&(page.seq - u64::from(page.batch)));
+                claims.insert(placed.slot, Claim { row, generation: placed.generation, vouched });
+                cursor = end;
+            }
+            Record::Delete { hash, generation } => {
+                told = true;
+                volume.shared.see_generation(generation);
+                let known = deletes.entry(hash).or_insert(generation);
+                *known = generation.max(*known);
+            }
+            Record::Group(group) => volume.shared.groups.restore(group),
+            Record::Reserve { .. } => {}
+        }
+    }
+    receipt.deletes = deletes.len() as u64;
+    let kept = resolve(volume, claims, &deletes, receipt)?;
+    receipt.from_scan = kept.values().filter(|claim| claim.generation > 0).count() as u64;
+    for row in in_place.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor) {
+        let grains = row.slots * InPlace::GRAINS;
+        volume.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
+    }
+    in_place.extents.account(&volume.shared.index_bytes);
+    Ok(told)
+}
+
+/// First slots of the claims that have a slot in this range.
+fn overlapping(claims: &BTreeMap<u32, Claim>, start: u32, end: u32) -> impl Iterator<Item = u32> {
+    let before = claims.range(..start).next_back().filter(|(slot, claim)| *slot + claim.row.slots > start);
+    before.into_iter().chain(claims.range(start..end.max(start))).map(|(slot, _)| *slot)
+}
+
+/// First pages of the batches whose frames no sync vouches for: the last of each run. What a later run synced says
+/// nothing of what an earlier one left torn.
+fn last_batches(pages: &[Page]) -> BTreeSet<u64> {
+    let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+    for page in pages {
+        for record in &page.records {
+            if let Record::Placed(placed) = record {
+                last.insert(placed.generation >> EPOCH_SHIFT, page.seq - u64::from(page.batch));
+            }
+        }
+    }
+    last.into_values().collect()
+}
+
+/// Who of each key stands.
+fn resolve(
+    volume: &Arc<Volume>,
+    claims: BTreeMap<u32, Claim>,
+    deletes: &HashMap<u128, u64>,
+    receipt: &mut VolumeReceipt,
+) -> Result<HashMap<u128, Claim>> {
+    let mut of_key: HashMap<u128, Vec<Claim>> = HashMap::new();
+    for claim in claims.into_values() {
+        if deletes.get(&claim.row.hash).is_some_and(|deleted| *deleted >= claim.generation) {
+            receipt.dropped.deleted += 1;
+            continue;
+        }
+        of_key.entry(claim.row.hash).or_default().push(claim);
+    }
+    let mut kept = HashMap::with_capacity(of_key.len());
+    let mut heads = Vec::new();
+    for (hash, mut rivals) in of_key {
+        rivals.sort_unstable_by_key(|claim| claim.generation);
+        if let Some(head) = newest(volume, &mut rivals, receipt, &mut kept)? {
+            heads.push((hash, head, rivals));
+        }
+    }
+    // A store must not give up the version before for one that the crash left incomplete; in a cache pieces may have
+    // left, and then no older version may show.
+    for (hash, (parent, manifest), mut rivals) in heads {
+        let mut head = Some((parent, manifest));
+        while let Some((parent, manifest)) = head.take() {
+            let piece = |number| volume.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).0;
+            if volume.shared.options.mode == Mode::Cache || (0..manifest.chunks()).all(|n| kept.contains_key(&piece(n)))
+            {
+                continue;
+            }
+            receipt.dropped.torn += 1;
+            kept.remove(&hash);
+            head = newest(volume, &mut rivals, receipt, &mut kept)?;
+        }
+    }
+    Ok(kept)
+}
+
+/// Enters the newest claim that holds; `rivals` keeps the older ones. Returns how it is cut, if no sync vouches.
+fn newest(
+    volume: &Arc<Volume>,
+    rivals: &mut Vec<Claim>,
+    receipt: &mut VolumeReceipt,
+    kept: &mut HashMap<u128, Claim>,
+) -> Result<Option<(u128, Manifest)>> {
+    while let Some(claim) = rivals.pop() {
+        let found = if claim.vouched { Found::Whole(None) } else { look(volume, &claim)? };
+        match found {
+            Found::Whole(head) => {
+                receipt.dropped.replaced += rivals.len() as u64;
+                kept.insert(claim.row.hash, claim);
+                return Ok(head);
+            }
+            Found::Nothing => receipt.dropped.torn += 1,
+        }
+    }
+    Ok(None)
+}
+
+fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {
+    let (header, frame) = match volume.read_placed(&claim.place()) {
+        Ok(found) => found,
+        Err(Error::Damaged { .. }) => return Ok(Found::Nothing),
+        // It may be whole, and then no older version may show: whoever asks for it verifies it.
+        Err(_) if volume.shared.options.mode == Mode::Cache => return Ok(Found::Whole(None)),
+        Err(error) => return Err(error),
+    };
+    let hash = volume.hasher.frame(header.kind, header.key(&frame)).0;
+    if hash != claim.row.hash || header.generation != claim.generation {
+        return Ok(Found::Nothing);
+    }
+    if header.kind != Kind::Manifest {
+        return Ok(Found::Whole(None));
+    }
+    let body = frame.get(header.body_start()..header.body_start() + header.body_len as usize).unwrap_or_default();
+    Ok(Found::Whole(Manifest::decode(body).ok().map(|manifest| (hash, manifest))))
+}

@@ -1,0 +1,39 @@
+//! Question 2, space: which bytes of the device an object gets, and who gives bytes back.
+//!
+//! [`Layout::Ring`] gives out whole clusters (`ring.rs`). The other layouts place objects one by one, *in place*:
+//! `extents.rs` is their table of who lies where, `slots.rs` and `next_fit.rs` choose the place, and `runs.rs` is what
+//! both keep free space in. A volume in place keeps a few clusters of the ring for its checkpoints.
+
+mod extents;
+mod next_fit;
+mod ring;
+mod runs;
+mod slots;
+
+pub(crate) use extents::{Extents, Freed, Place};
+use picaflor_format::superblock;
+pub(crate) use ring::{SPARE, Space, State, Victim};
+
+/// The preset's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Whole clusters, granted in address order, round and round.
+    Ring,
+    /// In place, in slots of one length to a class; long objects alone.
+    Slots,
+    /// In place, each object at the next free run behind the one before.
+    NextFit,
+    /// The same, written through a page-sized buffer.
+    Packets,
+}
+
+impl Layout {
+    /// What the superblock calls it: layouts that leave the same bytes open each other's stores.
+    pub(crate) fn on_device(self) -> superblock::Layout {
+        match self {
+            Self::Ring => superblock::Layout::Ring,
+            Self::Slots => superblock::Layout::Slots,
+            Self::NextFit | Self::Packets => superblock::Layout::NextFit,
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A full device: who leaves a cache, when a store is full, and that caps hold.
+
+use std::sync::{Arc, Mutex};
+
+use picaflor::{Departure, Error, Mode, Store};
+
+use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
+
+#[test]
+fn a_cache_lets_the_least_recently_used_leave() {
+    for preset in IN_PLACE {
+        let left: Arc<Mutex<Vec<Vec<u8>>>> = Arc::default();
+        let told = Arc::clone(&left);
+        let options = by_hand(preset, memory(6 * MIB, 4096)).mode(Mode::Cache).memory(MIB).with(|options| {
+            options.eviction_listener = Some(Arc::new(move |key, why| {
+                assert_eq!(why, Departure::Evicted);
+                told.lock().unwrap().push(key.to_vec());
+            }));
+        });
+        let store = Store::open(options).unwrap();
+        for i in 0..4000 {
+            store.put(&key(i), &body(i, 4000), &plain()).unwrap();
+            if i % 10 == 0 {
+                store.step().unwrap();
+                assert_eq!(read(&store, &key(0)).unwrap(), body(0, 4000), "{preset} {i}");
+            }
+            let stats = store.stats();
+            assert!(stats.memory_used <= stats.memory_limit, "{preset} {i} {stats:?}");
+        }
+        let left = left.lock().unwrap();
+        let there = (0..4000).filter(|i| read(&store, &key(*i)).is_some()).count();
+        assert_eq!(left.len() + there, 4000, "{preset}");
+        assert!(there > 800, "{preset}: {there}");
+        // In the order in which they were put, but for the one that was asked for all the time.
+        assert!(left.iter().eq((1..=left.len() as u64).map(key).collect::<Vec<_>>().iter()), "{preset}");
+    }
+}
+
+#[test]
+fn a_store_says_that_it_is_full_and_takes_more_once_something_is_deleted() {
+    for preset in IN_PLACE {
+        let store = Store::open(by_hand(preset, memory(4 * MIB, 512))).unwrap();
+        let mut count = 0;
+        let full = loop {
+            match store.put(&key(count), &body(count, 3000), &plain()) {
+                Ok(()) => count += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, Error::Full { .. }), "{preset} {full}");
+        assert!(count > 800, "{preset} {count}");
+        for i in 0..count {
+            assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000), "{preset} {i}");
+        }
+        for i in (0..count).step_by(2) {
+            assert!(store.delete(&key(i)).unwrap());
+        }
+        for i in (0..count).step_by(2) {
+            store.put(&key(i), &body(i + 1, 3000), &plain()).unwrap();
+        }
+        for i in 0..count {
+            assert_eq!(read(&store, &key(i)).unwrap(), body(i + u64::from(i % 2 == 0), 3000), "{preset} {i}");
+        }
+    }
+}
+
+#[test]
+fn where_no_run_is_long_enough_an_object_is_cut() {
+    for preset in IN_PLACE {
+        let options = by_hand(preset, memory(4 * MIB, 512));
+        let store = Store::open(options.clone()).unwrap();
+        let count = (0..).take_while(|i| store.put(&key(*i), &body(*i, 1900), &plain()).is_ok()).count() as u64;
+        // Every second slot is free: a third of a MiB, four blocks at a time.
+        for i in (0..count).step_by(2) {
+            store.delete(&key(i)).unwrap();
+        }
+        store.put(b"long", &body(1, 60_000), &plain()).unwrap();
+        assert_eq!(read(&store, b"long").unwrap(), body(1, 60_000), "{preset}");
+        store.close().unwrap();
+        let store = Store::open(options).unwrap();
+        assert_eq!(read(&store, b"long").unwrap(), body(1, 60_000), "{preset}");
+        assert_eq!(read(&store, &key(1)).unwrap(), body(1, 1900), "{preset}");
+        assert!(store.delete(b"long").unwrap());
+        assert_eq!(store.stats().objects, count / 2, "{preset}: no piece stays behind");
+    }
+}

@@ -1,0 +1,7 @@
+//! The presets of the literature through the store's own verbs: every row keeps what every row promises.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod crash;
+mod limits;
+mod verbs;

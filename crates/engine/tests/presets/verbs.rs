@@ -1,0 +1,120 @@
+//! Put, get, delete, contains, keys, flush, close, open again.
+
+use picaflor::{Mode, Options, PutOptions, Store, TryGet};
+
+use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
+
+fn lengths(i: u64) -> usize {
+    match i % 50 {
+        0 => 0,
+        1 => 200_000,
+        2 => 90_000,
+        _ => 100 + (i as usize * 37) % 9000,
+    }
+}
+
+/// Every third is replaced, every fifth deleted.
+fn expected(i: u64) -> Option<Vec<u8>> {
+    match i {
+        _ if i.is_multiple_of(5) => None,
+        _ if i.is_multiple_of(3) => Some(body(i + 1, 777)),
+        _ => Some(body(i, lengths(i))),
+    }
+}
+
+fn fill(store: &Store, count: u64) {
+    for i in 0..count {
+        store.put(&key(i), &body(i, lengths(i)), &plain()).unwrap();
+    }
+    for i in (0..count).step_by(3) {
+        store.put(&key(i), &body(i + 1, 777), &plain()).unwrap();
+    }
+    for i in (0..count).step_by(5) {
+        assert!(store.delete(&key(i)).unwrap(), "{i}");
+        assert!(!store.delete(&key(i)).unwrap(), "{i}");
+    }
+}
+
+fn verify(store: &Store, count: u64) {
+    for i in 0..count {
+        assert_eq!(read(store, &key(i)), expected(i), "{i}");
+        assert_eq!(store.contains(&key(i)).unwrap(), expected(i).is_some(), "{i}");
+    }
+}
+
+#[test]
+fn what_is_put_is_found_replaced_deleted_and_there_again() {
+    for preset in IN_PLACE {
+        for block in [512, 4096] {
+            let device = memory(48 * MIB, block);
+            let options = by_hand(preset, device);
+            let store = Store::open(options.clone()).unwrap();
+            fill(&store, 1500);
+            verify(&store, 1500);
+            let stats = store.stats();
+            assert!(stats.memory_used <= stats.memory_limit, "{preset} {stats:?}");
+            assert!(stats.counts.hits_device > 0 && stats.counts.cluster_reads == 0, "{preset} {stats:?}");
+            store.close().unwrap();
+            let store = Store::open(options).unwrap();
+            assert!(store.receipt().volumes[0].clean, "{preset} {}", store.receipt());
+            verify(&store, 1500);
+            let mut keys: Vec<_> = store.keys().map(|entry| (entry.key.to_vec(), entry.len as usize)).collect();
+            keys.sort();
+            let all = (0..1500).filter_map(|i| expected(i).map(|body| (key(i), body.len())));
+            assert_eq!(keys, all.collect::<Vec<_>>(), "{preset}");
+            let report = store.check(|_, _| {});
+            assert!(report.is_clean() && report.orphans == 0, "{preset} {report:?}");
+            while store.step().unwrap() {}
+            verify(&store, 1500);
+        }
+    }
+}
+
+#[test]
+fn on_a_real_file_with_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    for preset in IN_PLACE {
+        let path = folder.path().join(preset);
+        let options = Options::preset(preset, &path).unwrap().capacity(48 * MIB).memory(8 * MIB).mode(Mode::Store);
+        let store = Store::open(options.clone()).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let store = &store;
+                scope.spawn(move || {
+                    for i in (thread..800).step_by(4) {
+                        store.put(&key(i), &body(i, lengths(i)), &plain()).unwrap();
+                        assert_eq!(read(store, &key(i)).unwrap(), body(i, lengths(i)), "{preset} {i}");
+                    }
+                });
+            }
+        });
+        for i in (0..800).step_by(5) {
+            assert!(store.delete(&key(i)).unwrap());
+        }
+        store.close().unwrap();
+        let other = Options::new(&path).mode(Mode::Store);
+        let refused = Store::open(other).unwrap_err().to_string();
+        assert!(refused.contains("open it with preset"), "{refused}");
+        let store = Store::open(options.with(|o| o.read_only = true)).unwrap();
+        for i in 0..800u64 {
+            let wanted = (!i.is_multiple_of(5)).then(|| body(i, lengths(i)));
+            assert_eq!(read(&store, &key(i)), wanted, "{preset} {i}");
+        }
+    }
+}
+
+#[test]
+fn memory_keeps_what_was_asked_for_last() {
+    let options = by_hand("stream", memory(48 * MIB, 4096));
+    let store = Store::open(options).unwrap();
+    for i in 0..1000 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        // Asked for again and again, it stays.
+        assert!(matches!(store.try_get(&key(0)), TryGet::Hit(_)), "{i}");
+    }
+    assert!(matches!(store.try_get(&key(999)), TryGet::Hit(_)));
+    assert!(matches!(store.try_get(&key(1)), TryGet::OnDevice));
+    let bypass = PutOptions { bypass_memory: true, ..plain() };
+    store.put(b"past", b"memory", &bypass).unwrap();
+    assert!(matches!(store.try_get(b"past"), TryGet::OnDevice));
+}
