@@ -253,7 +253,7 @@ impl Volume {
             }
             let body = frame.body();
             let header = frame::Header { kind: Kind::Copy, ..frame.header };
-            let draft = Draft { hash, header, summed: true, key: frame.key(), metadata: frame.metadata(), body: &body };
+            let draft = Draft { hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
             let offset = open.push(&draft) as u32;
             drop(guard);
             self.placer.add_copy(hash, self.grain(cluster, offset));

@@ -27,10 +27,8 @@ use crate::{object::Frame, placement::Class};
 #[derive(Clone, Copy)]
 pub(crate) struct Draft<'a> {
     pub(crate) hash: u64,
-    /// All but the cluster's sequence number, and the checksum unless `summed`.
+    /// All but the cluster's sequence number.
     pub(crate) header: frame::Header,
-    /// Whether the header's checksum is the payload's: it was in a frame that verified.
-    pub(crate) summed: bool,
     pub(crate) key: &'a [u8],
     pub(crate) metadata: &'a [u8],
     pub(crate) body: &'a [u8],
@@ -39,16 +37,11 @@ pub(crate) struct Draft<'a> {
 impl Draft<'_> {
     /// Lays the object at the start of `frame`, and zeros behind it; returns its header as it is there.
     pub(crate) fn lay(&self, mark: u64, frame: &mut [u8]) -> frame::Header {
-        let mut header = frame::Header { mark, ..self.header };
+        let header = frame::Header { mark, ..self.header };
         let (meta, body, end) = (header.meta_start(), header.body_start(), frame::HEADER + header.payload_len());
-        if self.summed {
-            frame[frame::HEADER..meta].copy_from_slice(self.key);
-            frame[meta..body].copy_from_slice(self.metadata);
-            frame[body..end].copy_from_slice(self.body);
-        } else {
-            let payload = &mut frame[frame::HEADER..end];
-            header.payload_crc = frame::lay_payload(payload, self.key, self.metadata, self.body);
-        }
+        frame[frame::HEADER..meta].copy_from_slice(self.key);
+        frame[meta..body].copy_from_slice(self.metadata);
+        frame[body..end].copy_from_slice(self.body);
         header.encode(frame);
         frame[end..].fill(0);
         header
@@ -344,9 +337,9 @@ mod tests {
             kind: Kind::Whole,
             group: 0,
             server: 0,
-            payload_crc: 0,
+            payload_crc: frame::payload_crc(b"key", b"", body),
         };
-        Draft { hash: 5, header, summed: false, key: b"key", metadata: b"", body }
+        Draft { hash: 5, header, key: b"key", metadata: b"", body }
     }
 
     #[test]

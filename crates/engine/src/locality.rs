@@ -156,14 +156,8 @@ impl Volume {
         let Some(word) = self.entry_in_slot(slot, row) else { return Ok(()) };
         let Some(frame) = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else { return Ok(()) };
         let body = frame.body();
-        let draft = Draft {
-            hash: row.hash,
-            header: frame.header,
-            summed: true,
-            key: frame.key(),
-            metadata: frame.metadata(),
-            body: &body,
-        };
+        let draft =
+            Draft { hash: row.hash, header: frame.header, key: frame.key(), metadata: frame.metadata(), body: &body };
         match self.place_in_turn(in_place, &draft, Some(word), needs(row.len as usize))? {
             Ok(_) | Err(Blocked::Moved | Blocked::Buffers) => Ok(()),
             Err(Blocked::Space) if self.settle_in_pieces(in_place, &draft, word, needs(row.len as usize))? => Ok(()),
@@ -181,9 +175,8 @@ impl Volume {
             Manifest { id: self.shared.next_generation(), total: draft.body.len() as u64, chunk: len as u32 };
         for (number, body) in draft.body.chunks(len).enumerate() {
             let key = ChunkKey { parent, id: manifest.id, number: number as u32 }.encode();
-            let header = header_of(draft, Kind::Chunk, self.shared.next_generation(), key.len(), 0, body.len());
-            let chunk =
-                Draft { hash: self.hasher.chunk(&key).short(), header, summed: false, key: &key, metadata: &[], body };
+            let header = header_of(draft, Kind::Chunk, self.shared.next_generation(), &key, &[], body);
+            let chunk = Draft { hash: self.hasher.chunk(&key).short(), header, key: &key, metadata: &[], body };
             if self.place_in_turn(in_place, &chunk, None, own)?.is_err() {
                 return Ok(false);
             }
@@ -199,8 +192,7 @@ impl Volume {
         );
         self.shared.memory.remove(draft.hash);
         // Replaced or deleted meanwhile, its pieces are nobody's: the scrubber, or LRU, takes them.
-        let placed =
-            self.place_in_turn(in_place, &Draft { header, summed: false, body: &body, ..*draft }, Some(word), own)?;
+        let placed = self.place_in_turn(in_place, &Draft { header, body: &body, ..*draft }, Some(word), own)?;
         Ok(!matches!(placed, Err(Blocked::Space)))
     }
 
@@ -224,7 +216,15 @@ impl Volume {
     }
 }
 
-/// Of a piece or the head of it; the checksum is made when it is laid.
-fn header_of(draft: &Draft<'_>, kind: Kind, generation: u64, key: usize, metadata: usize, body: usize) -> Header {
-    Header { kind, generation, key_len: key as u16, meta_len: metadata as u32, body_len: body as u32, ..draft.header }
+/// Of a piece or the head of it.
+fn header_of(draft: &Draft<'_>, kind: Kind, generation: u64, key: &[u8], metadata: &[u8], body: &[u8]) -> Header {
+    Header {
+        kind,
+        generation,
+        key_len: key.len() as u16,
+        meta_len: metadata.len() as u32,
+        body_len: body.len() as u32,
+        payload_crc: frame::payload_crc(key, metadata, body),
+        ..draft.header
+    }
 }

@@ -146,8 +146,9 @@ impl Store {
     /// Frames one object, waiting for room as long as the caller lets it.
     pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
         let shared = self.shared();
-        // On its way from memory while locks are taken and a lane is found.
+        // On its way from memory while the checksum is made.
         self.volumes().iter().for_each(|volume| volume.index.expect(hash.short()));
+        let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
         let clock = &shared.clock;
         let mut waited_since = None;
         let (mut rounds, mut tries) = (0, 0);
@@ -171,17 +172,10 @@ impl Store {
                     kind: parts.kind,
                     group: parts.options.group,
                     server: parts.options.server,
-                    // Made when the payload is laid.
-                    payload_crc: 0,
+                    payload_crc,
                 };
-                let draft = Draft {
-                    hash: hash.short(),
-                    header,
-                    summed: false,
-                    key: parts.key,
-                    metadata: parts.metadata,
-                    body: parts.body,
-                };
+                let draft =
+                    Draft { hash: hash.short(), header, key: parts.key, metadata: parts.metadata, body: parts.body };
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
                 let old = own.as_ref().map(|own| own.word);
                 match volume.append(&draft, class, beside, old, Purpose::Put)? {

@@ -277,7 +277,6 @@ impl Volume {
         let draft = Draft {
             hash: row.hash,
             header: Header { kind, ..*header },
-            summed: true,
             key: header.key(frame),
             metadata: &frame[header.meta_start()..body],
             body: &frame[body..body + header.body_len as usize],

@@ -11,9 +11,11 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(CRC32C, bytes) as u32
 }
 
-/// CRC-32C of bytes that come run by run.
-pub(crate) fn digest() -> crc_fast::Digest {
-    crc_fast::Digest::new(CRC32C)
+/// CRC-32C of several runs of bytes, one after the other.
+pub(crate) fn crc_of(parts: &[&[u8]]) -> u32 {
+    let mut digest = crc_fast::Digest::new(CRC32C);
+    parts.iter().for_each(|part| digest.update(part));
+    digest.finalize() as u32
 }
 
 pub(crate) fn put<const N: usize>(buf: &mut [u8], at: usize, bytes: [u8; N]) {

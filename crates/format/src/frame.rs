@@ -12,7 +12,7 @@
 
 use crate::{
     Corrupt,
-    codec::{check, crc, digest, put, seal, u16_at, u32_at, u64_at},
+    codec::{check, crc, crc_of, put, seal, u16_at, u32_at, u64_at},
 };
 
 /// Alignment of frames, and the unit in which the index counts addresses, in bytes.
@@ -164,24 +164,9 @@ pub fn frame_len(payload: usize) -> usize {
     (HEADER + payload).next_multiple_of(GRAIN)
 }
 
-/// Bytes that are copied and then summed while they are still in the nearest cache.
-const STRIDE: usize = 4096;
-
-/// Lays the three parts of a payload at the start of `to` and returns their checksum. One pass: bytes that nobody
-/// touched lately come from memory once, not once to be summed and again to be copied.
-///
-/// # Panics
-/// If `to` is shorter than the payload.
-pub fn lay_payload(to: &mut [u8], key: &[u8], metadata: &[u8], body: &[u8]) -> u32 {
-    let mut sum = digest();
-    let mut at = 0;
-    for piece in [key, metadata, body].into_iter().flat_map(|part| part.chunks(STRIDE)) {
-        let to = &mut to[at..at + piece.len()];
-        to.copy_from_slice(piece);
-        sum.update(to);
-        at += piece.len();
-    }
-    sum.finalize() as u32
+/// Checksum of a payload given in its three parts.
+pub fn payload_crc(key: &[u8], metadata: &[u8], body: &[u8]) -> u32 {
+    crc_of(&[key, metadata, body])
 }
 
 /// Body of a [`Kind::Manifest`] frame: how a large object is cut.

@@ -74,7 +74,7 @@ fn header() -> frame::Header {
         kind: Kind::Whole,
         group: 8,
         server: 0xdead_beef,
-        payload_crc: frame::lay_payload(&mut [0; 18], b"key", b"meta", b"hello world"),
+        payload_crc: frame::payload_crc(b"key", b"meta", b"hello world"),
     }
 }
 
