@@ -128,7 +128,12 @@ impl Plan {
             // The folder is a log that only grows, on a device with room for it. It promises nothing of a file
             // system on a device that lies.
             let trouble = Trouble::Crashes;
-            return Self { preset, block: 512, volumes: 1, device: 4 << 30, trouble, ..self };
+            // Without durability a replaced file is gone at once, whatever becomes of its replacement.
+            let durability = match self.durability {
+                Durability::None => Durability::default(),
+                asked => asked,
+            };
+            return Self { preset, block: 512, volumes: 1, device: 4 << 30, trouble, durability, ..self };
         }
         let short = preset != DEFAULT && self.seed.is_multiple_of(2);
         // The others lie at one place.

@@ -321,6 +321,10 @@ impl<'a> Run<'a> {
         self.store = None;
         self.tally.device_operations += self.plugs.iter().map(|plug| plug.operations()).sum::<u64>();
         self.left.lock().clear();
+        if self.plan.has_files() {
+            // Their row does not keep what groups were told.
+            self.groups = crate::verbs::GroupBounds::default();
+        }
     }
 
     fn crash(&mut self) -> Result<(), End> {
