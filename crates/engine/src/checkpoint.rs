@@ -26,6 +26,8 @@ use crate::{Error, Result, index::Location, space::State, stats::add, volume::Vo
 pub(crate) enum Persistence {
     /// Deletes and grants in a journal, the index in checkpoints, objects as their own log.
     JournalAndCheckpoint,
+    /// What the file system keeps of files that are written, renamed and removed.
+    FileSystem,
 }
 
 #[derive(Default)]
@@ -64,6 +66,9 @@ const SLICE: u32 = 64;
 impl Volume {
     /// One slice of the checkpointer's work. Returns whether it did anything.
     pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
+        if self.has_files() {
+            return Ok(false);
+        }
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
             if !self.wants_checkpoint(&state) {
@@ -77,6 +82,10 @@ impl Volume {
 
     /// A checkpoint from beginning to end, or the rest of the one that is running.
     pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
+        if self.has_files() {
+            // The file system is the checkpoint.
+            return Ok(());
+        }
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
             self.begin_checkpoint(&mut state)?;
@@ -97,6 +106,10 @@ impl Volume {
             self.checkpoint_now()?;
         }
         Ok(())
+    }
+
+    fn has_files(&self) -> bool {
+        self.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
     }
 
     /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one.
@@ -273,10 +286,11 @@ impl Volume {
         next.encode(&mut buf);
         add(&self.shared.counters.device_writes, 1);
         add(&self.shared.counters.device_written, BLOCK as u64);
-        self.device
-            .write(Map::superblock(next.seq), &buf)
-            .and_then(|()| self.device.sync())
-            .map_err(|error| Error::io(format!("{}: writing the superblock", self.place), error))?;
+        let written = match self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
+            Some(files) => files.write_superblock(next.seq, &buf),
+            None => self.device.write(Map::superblock(next.seq), &buf).and_then(|()| self.device.sync()),
+        };
+        written.map_err(|error| Error::io(format!("{}: writing the superblock", self.place), error))?;
         *block = next;
         Ok(())
     }
@@ -318,6 +332,9 @@ impl Volume {
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
         self.wait_commit(self.commits.next())?;
         self.checkpoint_now()?;
+        if let Some(files) = self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
+            files.close().map_err(|error| Error::io(format!("{}: closing", self.place), error))?;
+        }
         self.commits.fail(Error::Closed);
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! A delete is logged even if the key is not in the index: recovery might know an older version of it
 //! that this run has evicted. Durable within the bound that [`Options`](crate::Options) give for deletes.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use picaflor_format::{
     BLOCK,
@@ -199,11 +199,31 @@ impl Store {
 }
 
 impl Volume {
+    fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Vec<u8>)> {
+        let place = || format!("{}: file {grain}", self.place);
+        add(&self.shared.counters.device_reads, 1);
+        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let damaged = |why: String| Error::Damaged {
+            place: place(),
+            why,
+            mend: "its entry is dropped when it is asked for".into(),
+        };
+        let frame = match read {
+            Err(error) if gone(&error) => return Err(damaged("it is not there".into())),
+            read => read.map_err(|error| Error::io(place(), error))?,
+        };
+        let header = Header::verify(&frame).map_err(|why| damaged(why.to_string()))?;
+        Ok((header, frame))
+    }
+
     /// Reads and verifies the frame at a grain.
     ///
     /// # Errors
     /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
     pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+        if let Some(read) = self.read_file(grain) {
+            return self.verified_file(grain, read);
+        }
         let offset = grain * GRAIN as u64;
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);

@@ -354,6 +354,9 @@ impl Volume {
         self.writer.deadline.store(u64::MAX, Relaxed);
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
+        if let Some((in_place, files)) = self.in_place.as_ref().and_then(|here| Some((here, here.files.as_ref()?))) {
+            return self.commit_files(in_place, files);
+        }
         self.note_losses()?;
         // In place there are no pieces, and all records keep their order.
         let begun = if self.in_place.is_some() { usize::MAX } else { self.journal.lock().pending() };

@@ -424,6 +424,9 @@ impl Plan {
         self.count();
         let clock = &self.volume.shared.clock;
         let began = clock.now_nanos();
+        if let Some(read) = self.volume.read_file(self.grain) {
+            return read.map(Bytes::from).map_err(Arc::new);
+        }
         let mut buf = self.volume.shared.pool.take(self.len);
         let pending = self.volume.pending(self.start, self.len);
         self.volume.device.read(self.start, &mut buf).map_err(Arc::new)?;
@@ -433,8 +436,12 @@ impl Plan {
     }
 
     /// Starts the read; every get that joined the flight is told.
+    /// A folder knows no requests: a file is read here and now.
     fn read_elsewhere(&self, flight: &Arc<InFlight>) {
         self.count();
+        if let Some(read) = self.volume.read_file(self.grain) {
+            return self.volume.reader.land(self.place(), flight, read.map(Bytes::from).map_err(Arc::new));
+        }
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
         let (place, extent, began) = (self.place(), self.extent, self.volume.shared.clock.now_nanos());
         let (start, pending) = (self.start, self.volume.pending(self.start, self.len));

@@ -54,6 +54,12 @@ impl Journal {
         self.next_page
     }
 
+    /// Drops what is pending: the file system keeps it.
+    pub(crate) fn forget(&mut self) {
+        self.pending.clear();
+        self.deletes = 0;
+    }
+
     /// Records that no page has taken yet: what a commit that begins now has to write.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()

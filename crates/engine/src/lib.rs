@@ -31,6 +31,7 @@ mod delete;
 mod error;
 mod eviction;
 mod fetch;
+mod files;
 mod flush;
 mod get;
 mod group;

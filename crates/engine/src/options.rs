@@ -3,12 +3,13 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use picaflor_device::{Clock, Device, Preallocate};
+use picaflor_device::{Clock, Device, Folder, Preallocate};
 use serde::Serialize;
 
 use crate::{
     Result,
     preset::{PICAFLOR, Preset},
+    space::Layout,
 };
 
 /// What happens when the device is full.
@@ -61,6 +62,8 @@ pub enum Place {
     Path(PathBuf),
     /// Any device: memory, faulty, simulated.
     Device(Arc<dyn Device>),
+    /// Any folder, for presets that keep a file for each object; a path is a real one to them.
+    Folder(Arc<dyn Folder>),
 }
 
 /// Asked before a put whether the object deserves room: key, and body length where it is known.
@@ -188,6 +191,11 @@ impl Options {
         self.preset = Preset::named(name)?;
         self.open_buffers = self.preset.open_buffers();
         Ok(self)
+    }
+
+    /// Whether the preset keeps a file for each object, and so lies in a folder, real or given, not on a device.
+    pub fn wants_folder(&self) -> bool {
+        matches!(self.preset.layout, Layout::Files(_))
     }
 
     /// Names of all presets, the default first.

@@ -8,11 +8,14 @@
 
 use std::{
     io,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use picaflor_device::AlignedBuf;
+use picaflor_device::{AlignedBuf, Folder};
 use picaflor_format::{
     frame::{self, GRAIN, Header, Kind},
     journal::{Placed, Record},
@@ -20,9 +23,10 @@ use picaflor_format::{
 };
 
 use crate::{
-    Error, Mode, Options, Result,
+    Durability, Error, Mode, Options, Result,
     append::Blocked,
     buffers::Draft,
+    files::Files,
     index::{Entered, Location, Word},
     locality::piece,
     object::Frame,
@@ -37,6 +41,8 @@ use crate::{
 pub(crate) struct InPlace {
     pub(crate) extents: Extents,
     packet: Option<Mutex<Packet>>,
+    /// Where each object has a file, and slots are but numbers.
+    pub(crate) files: Option<Files>,
     /// Held by whoever places an object: cursor, packetizer and device see one stream.
     turn: Mutex<()>,
     /// Bytes of key, metadata and body of the longest object that lies in one piece.
@@ -56,7 +62,7 @@ impl InPlace {
     pub(crate) const GRAINS: u32 = (SLOT / GRAIN as u64) as u32;
 
     /// `None` for the ring.
-    pub(crate) fn new(layout: Layout, map: &Map, options: &Options) -> Option<Self> {
+    pub(crate) fn new(layout: Layout, map: &Map, options: &Options, folder: Option<Arc<dyn Folder>>) -> Option<Self> {
         if layout == Layout::Ring {
             return None;
         }
@@ -65,6 +71,10 @@ impl InPlace {
         let piece = PIECE_MAX.min(memory / 32).min(zone.len / 16) / SLOT * SLOT;
         Some(Self {
             extents: Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32),
+            files: match (layout, folder) {
+                (Layout::Files(tree), Some(folder)) => Some(Files::new(folder, tree)),
+                _ => None,
+            },
             packet: (layout == Layout::Packets).then(|| Mutex::new(Packet::new())),
             turn: Mutex::new(()),
             payload_max: piece as usize - frame::HEADER,
@@ -75,6 +85,11 @@ impl InPlace {
     /// The slot at which an entry's frame begins.
     pub(crate) fn slot_of(grain: u64) -> u32 {
         (grain / u64::from(GRAINS)) as u32
+    }
+
+    /// Brings what the table, and the names of files, take up to date. Returns whether that grew.
+    pub(crate) fn account(&self, total: &AtomicU64) -> bool {
+        self.extents.account(total, self.files.as_ref().map_or(0, Files::bytes))
     }
 
     /// Where a frame in this slot lies.
@@ -140,11 +155,14 @@ impl Volume {
         let Some((slot, slots)) = extents.take(slots, piece, own) else { return Ok(Err(Blocked::Space)) };
         let mut frame = vec![0; slots as usize * SLOT as usize];
         let header = draft.lay(self.hasher.mark(u64::from(slot)), &mut frame);
-        self.write_frame(in_place, u64::from(slot) * SLOT, &frame)?;
         let location = InPlace::location(slot);
         let hash = self.hasher.frame(header.kind, draft.key).0;
+        match &in_place.files {
+            None => self.write_frame(in_place, u64::from(slot) * SLOT, &frame)?,
+            Some(files) => self.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
+        }
         // Before the index has it: whoever drops the entry finds the row.
-        self.enter_row(extents, Place { hash, slot, slots });
+        self.enter_row(in_place, Place { hash, slot, slots });
         if self.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
             extents.release(slot);
             return Ok(Err(Blocked::Moved));
@@ -161,12 +179,12 @@ impl Volume {
     }
 
     /// Adds a row to the table, which may grow.
-    fn enter_row(&self, extents: &Extents, place: Place) {
-        match extents.growth() {
-            0 => extents.enter(place),
-            more => self.shared.take(more, || extents.enter(place)),
+    fn enter_row(&self, in_place: &InPlace, place: Place) {
+        match in_place.extents.growth() {
+            0 => in_place.extents.enter(place),
+            more => self.shared.take(more, || in_place.extents.enter(place)),
         }
-        if extents.account(&self.shared.index_bytes) {
+        if in_place.account(&self.shared.index_bytes) {
             self.shared.shrink_memory();
         }
     }
@@ -257,16 +275,24 @@ impl Volume {
 
     /// Whether the journal should be written though nobody asks for durability.
     pub(crate) fn has_much_to_tell(&self) -> bool {
-        self.in_place.is_some() && self.journal.lock().pending() >= RECORDS_MAX
+        self.in_place.as_ref().is_some_and(|in_place| {
+            let pending = self.journal.lock().pending();
+            // Files have no journal: there it but counts deletes.
+            if in_place.files.is_some() && pending >= RECORDS_MAX {
+                self.journal.lock().forget();
+            }
+            in_place.files.is_none() && pending >= RECORDS_MAX
+        })
     }
 
     /// First byte and end of the blocks around a frame in place.
     pub(crate) fn blocks_of(&self, in_place: &InPlace, word: Word, grain: u64) -> (u64, u64) {
-        let block = self.device.block_size() as u64;
+        let block = if in_place.files.is_some() { SLOT } else { self.device.block_size() as u64 };
         let offset = grain * GRAIN as u64;
         let slots = in_place.extents.len_at(InPlace::slot_of(grain));
         let len = slots.map_or(u64::from(word.grains()) * GRAIN as u64, |slots| u64::from(slots) * SLOT);
-        let end = (offset + len).next_multiple_of(block).min(in_place.end.next_multiple_of(block));
+        let most = if in_place.files.is_some() { u64::MAX } else { in_place.end.next_multiple_of(block) };
+        let end = (offset + len).next_multiple_of(block).min(most);
         (offset / block * block, end)
     }
 
@@ -285,6 +311,53 @@ impl Volume {
         }
     }
 
+    fn write_file(&self, files: &Files, place: Place, header: &Header, frame: &[u8]) -> Result<()> {
+        let bytes = &frame[..frame::HEADER + header.payload_len()];
+        add(&self.shared.counters.device_writes, 1);
+        add(&self.shared.counters.device_written, bytes.len() as u64);
+        files.write(place.slot, place.hash, header.generation, header.server, bytes).map_err(|error| {
+            self.fail("writing a file", error);
+            self.commits.failure().unwrap_or(Error::Closed)
+        })
+    }
+
+    /// The file that this grain stands for, if objects have files.
+    pub(crate) fn read_file(&self, grain: u64) -> Option<io::Result<Vec<u8>>> {
+        let files = self.in_place.as_ref()?.files.as_ref()?;
+        Some(files.read(InPlace::slot_of(grain)))
+    }
+
+    /// A commit where objects have files: what was replaced is removed once its replacement is durable. A file system
+    /// keeps the order of removals; what was removed first is not there where what was removed later is gone.
+    pub(crate) fn commit_files(&self, in_place: &InPlace, files: &Files) -> Result<()> {
+        self.journal.lock().forget();
+        let ready = in_place.extents.ready(|_| true);
+        let sync = || {
+            add(&self.shared.counters.device_syncs, 1);
+            files.sync()
+        };
+        let removed = sync().and_then(|()| {
+            ready.iter().try_for_each(|freed| files.remove(freed.slot))?;
+            if ready.is_empty() { Ok(()) } else { sync() }
+        });
+        removed.map_err(|error| self.io("making puts durable", error))?;
+        self.settle_extents(ready);
+        add(&self.shared.counters.commits, 1);
+        Ok(())
+    }
+
+    /// Where nobody asks for durability, a file goes at once, as the paper's programs have it.
+    pub(crate) fn remove_if_careless(&self, in_place: &InPlace) {
+        let Some(files) = in_place.files.as_ref().filter(|_| self.shared.options.durability == Durability::None) else {
+            return;
+        };
+        let ready = in_place.extents.ready(|_| true);
+        match ready.iter().try_for_each(|freed| files.remove(freed.slot)) {
+            Ok(()) => self.settle_extents(ready),
+            Err(error) => self.fail("removing a file", error),
+        }
+    }
+
     /// What may be free after the commit that is about to begin: all whose end is told by now.
     pub(crate) fn ready_extents(&self) -> Vec<Freed> {
         let Some(in_place) = &self.in_place else { return Vec::new() };
@@ -294,7 +367,7 @@ impl Volume {
     pub(crate) fn settle_extents(&self, ready: Vec<Freed>) {
         if let Some(in_place) = &self.in_place {
             in_place.extents.settle(ready);
-            in_place.extents.account(&self.shared.index_bytes);
+            in_place.account(&self.shared.index_bytes);
         }
     }
 }

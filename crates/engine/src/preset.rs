@@ -5,8 +5,13 @@
 //! eviction (`eviction.rs`), persistence (`checkpoint.rs` with the journal).
 
 use crate::{
-    Error, Mode, Result, checkpoint::Persistence, eviction::Eviction, memory::Retention, placement::Placement,
-    reading::Reading, space::Layout,
+    Error, Mode, Result,
+    checkpoint::Persistence,
+    eviction::Eviction,
+    memory::Retention,
+    placement::Placement,
+    reading::Reading,
+    space::{Layout, Tree},
 };
 
 /// One row: a system of the literature, or ours.
@@ -33,6 +38,16 @@ pub(crate) const PICAFLOR: Preset = Preset {
 };
 
 /// Markatos et al. 1999, §3.4.
+const SIMPLE: Preset =
+    Preset { name: "simple", layout: Layout::Files(Tree::One), persistence: Persistence::FileSystem, ..BUDDY };
+
+/// The same.
+const SQUID: Preset = Preset { name: "squid", layout: Layout::Files(Tree::Rounds), ..SIMPLE };
+
+/// The same.
+const MULTIPLE_DIRS: Preset = Preset { name: "multiple-dirs", layout: Layout::Files(Tree::Servers), ..SIMPLE };
+
+/// The same.
 const BUDDY: Preset = Preset {
     name: "buddy",
     placement: Placement::None,
@@ -55,7 +70,8 @@ const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch,
 /// The same, §3.6.1.
 const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS };
 
-const TABLE: [Preset; 6] = [PICAFLOR, BUDDY, STREAM, STREAM_PACK, LAZY_READS, LAZY_READS_LOC];
+const TABLE: [Preset; 9] =
+    [PICAFLOR, SIMPLE, SQUID, MULTIPLE_DIRS, BUDDY, STREAM, STREAM_PACK, LAZY_READS, LAZY_READS_LOC];
 
 impl Preset {
     /// The row with this name.

@@ -224,6 +224,7 @@ impl Volume {
         let Location::OnDisk { grain } = word.location() else { return };
         if let Some(in_place) = &self.in_place {
             in_place.extents.release(InPlace::slot_of(grain));
+            self.remove_if_careless(in_place);
         } else if let Some(cluster) = self.cluster_of(grain) {
             self.space.sub_live(cluster, word.grains());
         }

@@ -63,6 +63,12 @@ pub enum Layout {
     Slots = 1,
     /// Single objects in place, each at the next free run behind the one before (STREAM: the same, §3.5).
     NextFit = 2,
+    /// A file for each object, all in one directory (SIMPLE: the same, §3.4).
+    Files = 3,
+    /// The same, in 16 times 256 directories in turn (SQUID).
+    FilesInTurn = 4,
+    /// The same, in a directory for each origin server (MULTIPLE-DIRS).
+    FilesOfServers = 5,
 }
 
 impl Layout {
@@ -71,6 +77,9 @@ impl Layout {
             0 => Self::Ring,
             1 => Self::Slots,
             2 => Self::NextFit,
+            3 => Self::Files,
+            4 => Self::FilesInTurn,
+            5 => Self::FilesOfServers,
             _ => return Err(Corrupt::Field("layout")),
         })
     }

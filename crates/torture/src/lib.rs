@@ -14,6 +14,7 @@
 
 mod canary;
 mod dice;
+mod folder;
 mod judge;
 mod oracle;
 mod plan;

@@ -12,6 +12,9 @@ use crate::dice::Dice;
 /// The row that is tortured where none is named.
 const DEFAULT: &str = "picaflor";
 
+/// Rows that keep a file for each object.
+const FILES: [&str; 3] = ["simple", "squid", "multiple-dirs"];
+
 /// What the devices of a run do to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -121,10 +124,26 @@ impl Plan {
     /// short as a slot.
     #[must_use]
     pub fn with_preset(self, preset: &'static str) -> Self {
+        if FILES.contains(&preset) {
+            // The folder is a log that only grows, on a device with room for it. It promises nothing of a file
+            // system on a device that lies.
+            let trouble = Trouble::Crashes;
+            // Without durability a replaced file is gone at once, whatever becomes of its replacement.
+            let durability = match self.durability {
+                Durability::None => Durability::default(),
+                asked => asked,
+            };
+            return Self { preset, block: 512, volumes: 1, device: 4 << 30, trouble, durability, ..self };
+        }
         let short = preset != DEFAULT && self.seed.is_multiple_of(2);
         // The others lie at one place.
         let volumes = if preset == DEFAULT { self.volumes } else { 1 };
         Self { preset, block: if short { 512 } else { 4096 }, volumes, ..self }
+    }
+
+    /// Whether the preset keeps a file for each object.
+    pub(crate) fn has_files(&self) -> bool {
+        FILES.contains(&self.preset)
     }
 
     /// Bodies that are longer than this may be in pieces.

@@ -12,6 +12,7 @@ use picaflor_device::{Clock, FaultyDevice, MemoryDevice};
 use crate::{
     canary::Sabotage,
     dice::Dice,
+    folder::LogFolder,
     oracle::Oracle,
     plan::{Plan, Trouble},
     plug::Plug,
@@ -186,7 +187,11 @@ impl<'a> Run<'a> {
         let plan = self.plan;
         let mut options = Options::on(Arc::clone(&self.plugs[0]) as Arc<dyn picaflor_device::Device>);
         options = options.as_preset(plan.preset).unwrap_or_else(|error| panic!("{error}"));
-        options.places = self.plugs.iter().map(|plug| Place::Device(Arc::clone(plug) as _)).collect();
+        let place = |plug: &Arc<Plug>| match options.wants_folder() {
+            true => Place::Folder(Arc::new(LogFolder::new(Arc::clone(plug)))),
+            false => Place::Device(Arc::clone(plug) as _),
+        };
+        options.places = self.plugs.iter().map(place).collect();
         options.capacity = plan.capacity * plan.volumes as u64;
         options.memory = plan.memory;
         options.mode = plan.mode;
@@ -316,6 +321,10 @@ impl<'a> Run<'a> {
         self.store = None;
         self.tally.device_operations += self.plugs.iter().map(|plug| plug.operations()).sum::<u64>();
         self.left.lock().clear();
+        if self.plan.has_files() {
+            // Their row does not keep what groups were told.
+            self.groups = crate::verbs::GroupBounds::default();
+        }
     }
 
     fn crash(&mut self) -> Result<(), End> {
@@ -420,7 +429,7 @@ impl<'a> Run<'a> {
 
     /// What lies beyond the capacity given was never written.
     fn check_unused_bytes(&self) -> Outcome {
-        if self.plan.trouble == Trouble::Lying || self.plan.trouble == Trouble::Damage {
+        if self.plan.trouble == Trouble::Lying || self.plan.trouble == Trouble::Damage || self.plan.has_files() {
             return Ok(());
         }
         for memory in &self.memories {

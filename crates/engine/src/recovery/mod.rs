@@ -22,7 +22,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use picaflor_device::{BufPool, Device, FileDevice, OpenOptions};
+use picaflor_device::{BufPool, Device, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder};
 use picaflor_format::{
     superblock::Superblock,
     zone::{CLUSTER_MAX, CLUSTER_MIN, Map},
@@ -34,6 +34,7 @@ use crate::{
     Error, Mode, Options, Place, Result,
     append::{lanes, unwritten_max},
     eviction::Budget,
+    files,
     group::Groups,
     hash::Hasher,
     index::GRAINS_MAX,
@@ -65,6 +66,7 @@ const PLACES_MAX: usize = u64::BITS as usize;
 struct Found {
     place: String,
     device: Arc<dyn Device>,
+    folder: Option<Arc<dyn Folder>>,
     superblock: Option<Superblock>,
 }
 
@@ -73,9 +75,9 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check(&options)?;
     let mut found = Vec::new();
     for place in &options.places {
-        let (name, device) = open_place(place, &options)?;
+        let (name, device, folder) = open_place(place, &options)?;
         let superblock = volume::read_superblock(&name, &*device, &options)?;
-        found.push(Found { place: name, device, superblock });
+        found.push(Found { place: name, device, folder, superblock });
     }
     let identity = identity(&mut found, &options)?;
     options.cluster = identity.cluster;
@@ -216,15 +218,42 @@ fn check_memory(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn open_place(place: &Place, options: &Options) -> Result<(String, Arc<dyn Device>)> {
-    match place {
-        Place::Device(device) => Ok((device.backend(), Arc::clone(device))),
-        Place::Path(path) => {
+type Opening = (String, Arc<dyn Device>, Option<Arc<dyn Folder>>);
+
+fn open_place(place: &Place, options: &Options) -> Result<Opening> {
+    let preset = options.preset.name;
+    let wrong = |what: &str| Err(Error::Option { name: "places", why: format!("preset {preset} lies {what}") });
+    match (place, options.preset.layout) {
+        (Place::Folder(folder), Layout::Files(_)) => open_folder(folder.backend(), Arc::clone(folder), options),
+        (Place::Path(path), Layout::Files(_)) => {
+            let name = path.display().to_string();
+            let folder = RealFolder::open(path).map_err(|error| Error::io(format!("opening {name}"), error))?;
+            open_folder(name, Arc::new(folder), options)
+        }
+        (Place::Device(_), Layout::Files(_)) => wrong("in a folder, not on a device"),
+        (Place::Folder(_), _) => wrong("on a device, not in a folder"),
+        (Place::Device(device), _) => Ok((device.backend(), Arc::clone(device), None)),
+        (Place::Path(path), _) => {
             let name = path.display().to_string();
             let device = open_file(path, options).map_err(|error| Error::io(format!("opening {name}"), error))?;
-            Ok((name, Arc::new(device)))
+            Ok((name, Arc::new(device), None))
         }
     }
+}
+
+/// A folder has no blocks: a device in memory, of which nothing but the superblock is ever written, stands for them.
+fn open_folder(name: String, folder: Arc<dyn Folder>, options: &Options) -> Result<Opening> {
+    let blocks = files::read_superblocks(&*folder)
+        .map_err(|error| Error::io(format!("{name}: reading the superblocks"), error))?;
+    let known = blocks.iter().filter_map(|block| Superblock::decode(block).ok()).map(|block| block.capacity).max();
+    let asked = if options.capacity == 0 { CAPACITY_DEFAULT } else { options.capacity };
+    let capacity = known.unwrap_or(asked).max(Map::least_capacity(options.cluster)).next_multiple_of(4096);
+    let device = MemoryDevice::new(capacity);
+    for (slot, mut block) in blocks.into_iter().enumerate() {
+        block.resize(picaflor_format::BLOCK, 0);
+        device.write(Map::superblock(slot as u64), &block).map_err(|error| Error::io(name.clone(), error))?;
+    }
+    Ok((name, Arc::new(device), Some(folder)))
 }
 
 fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {

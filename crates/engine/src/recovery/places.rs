@@ -16,10 +16,11 @@ use picaflor_format::{
     checkpoint::PlaceRow,
     frame::{ChunkKey, Kind, Manifest},
     journal::{Page, Record},
+    zone::SLOT,
 };
 
 use super::{EPOCH_SHIFT, receipt::VolumeReceipt};
-use crate::{Error, Mode, Result, place::InPlace, space::Place, volume::Volume};
+use crate::{Error, Mode, Result, files::Files, place::InPlace, space::Place, volume::Volume};
 
 /// Somebody who may lie somewhere.
 #[derive(Clone, Copy)]
@@ -44,8 +45,23 @@ enum Found {
     Nothing,
 }
 
+/// Fills table and index, from a checkpoint's rows and cursor and the log behind it, or from a listing of files. Returns
+/// whether the last run left something untold.
+pub(super) fn restore(
+    volume: &Arc<Volume>,
+    in_place: &InPlace,
+    (rows, cursor): (Vec<PlaceRow>, u32),
+    pages: &[Page],
+    receipt: &mut VolumeReceipt,
+) -> Result<bool> {
+    match &in_place.files {
+        Some(files) => list(volume, in_place, files, receipt),
+        None => replay(volume, in_place, rows, cursor, pages, receipt),
+    }
+}
+
 /// Fills table and index. `rows` are the checkpoint's, `cursor` where it stood. Returns whether the log told anything.
-pub(super) fn replay(
+fn replay(
     volume: &Arc<Volume>,
     in_place: &InPlace,
     rows: Vec<PlaceRow>,
@@ -91,12 +107,46 @@ pub(super) fn replay(
     receipt.deletes = deletes.len() as u64;
     let kept = resolve(volume, claims, &deletes, receipt)?;
     receipt.from_scan = kept.values().filter(|claim| claim.generation > 0).count() as u64;
+    fill(volume, in_place, &kept, cursor);
+    Ok(told)
+}
+
+/// Where objects have files the folder is the table. What the last run wrote is read unless it closed the store, and
+/// so is everything of which there are two versions; who gives way is removed. Returns whether it was not closed.
+fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut VolumeReceipt) -> Result<bool> {
+    let listed = |error| Error::io(format!("{}: listing", volume.place), error);
+    let (all, clean) = files.list().map_err(listed)?;
+    let epoch = volume.superblock.lock().epoch;
+    let mut versions: HashMap<u128, u32> = HashMap::new();
+    all.iter().for_each(|(_, name, _)| *versions.entry(name.hash).or_default() += 1);
+    let mut claims = BTreeMap::new();
+    for (number, name, len) in &all {
+        volume.shared.see_generation(name.generation);
+        let slots = len.div_ceil(SLOT).max(1) as u32;
+        let row = PlaceRow { hash: name.hash, slot: *number, slots, used: u64::from(*number) };
+        let vouched = (clean || name.generation >> EPOCH_SHIFT != epoch) && versions[&name.hash] == 1;
+        claims.insert(*number, Claim { row, generation: name.generation, vouched });
+    }
+    let kept = resolve(volume, claims, &HashMap::new(), receipt)?;
+    receipt.from_scan = kept.len() as u64;
+    let mut gone: BTreeSet<u32> = all.iter().map(|(number, ..)| *number).collect();
+    for claim in kept.values() {
+        gone.remove(&claim.row.slot);
+    }
+    fill(volume, in_place, &kept, 0);
+    if !volume.shared.options.read_only {
+        gone.iter().try_for_each(|number| files.remove(*number)).map_err(listed)?;
+    }
+    Ok(!clean)
+}
+
+/// Fills table and index.
+fn fill(volume: &Volume, in_place: &InPlace, kept: &HashMap<u128, Claim>, cursor: u32) {
     for row in in_place.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor) {
         let grains = row.slots * InPlace::GRAINS;
         volume.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
     }
-    in_place.extents.account(&volume.shared.index_bytes);
-    Ok(told)
+    in_place.account(&volume.shared.index_bytes);
 }
 
 /// First slots of the claims that have a slot in this range.

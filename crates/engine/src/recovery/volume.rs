@@ -223,7 +223,7 @@ fn build(
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
     // Open buffers, two to a lane, take at most a quarter of the device too.
-    let in_place = InPlace::new(shared.preset.layout, &map, options);
+    let in_place = InPlace::new(shared.preset.layout, &map, options, found.folder);
     let lanes = match &in_place {
         Some(in_place) => locality::buffers(options, in_place),
         None => lanes(options).min(u64::from(count) / 8).max(1),
@@ -346,7 +346,7 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, lost: bool, receipt: &mut V
     let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
     if let Some(in_place) = &volume.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
-        let told = places::replay(volume, in_place, rows, directory.cursor, &pages[since..], receipt)?;
+        let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
         let checkpointer = Checkpointer::restored(parts, previous);
         return Ok(Recovered { journal, ring, checkpointer, clean: !told, cold: false });
     }

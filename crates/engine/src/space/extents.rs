@@ -14,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use picaflor_format::checkpoint::PlaceRow;
 
-use super::{Layout, next_fit::NextFit, runs::Runs, slots::Slots};
+use super::{Layout, next_fit::NextFit, numbers::Numbers, runs::Runs, slots::Slots};
 use crate::hash::HashKeyed;
 
 /// An object's place.
@@ -40,6 +40,7 @@ pub(crate) struct Extents {
 enum Free {
     Slots(Slots),
     NextFit(NextFit),
+    Numbers(Numbers),
 }
 
 struct Table {
@@ -73,7 +74,7 @@ struct Row {
 /// Slots whose row is gone.
 #[derive(Clone, Copy)]
 pub(crate) struct Freed {
-    slot: u32,
+    pub(crate) slot: u32,
     slots: u32,
     hash: u64,
 }
@@ -92,6 +93,7 @@ impl Extents {
     pub(crate) fn new(layout: Layout, first: u32, count: u32) -> Self {
         let free = match layout {
             Layout::Slots => Free::Slots(Slots::new(first, count)),
+            Layout::Files(_) => Free::Numbers(Numbers::new(count)),
             Layout::Ring | Layout::NextFit | Layout::Packets => Free::NextFit(NextFit::new(first, count)),
         };
         let table = Table {
@@ -126,6 +128,7 @@ impl Extents {
             Free::Slots(space) if piece => space.take_any(slots),
             Free::Slots(space) => space.take(slots).map(|slot| (slot, slots)),
             Free::NextFit(space) => space.take(slots).map(|slot| (slot, slots)),
+            Free::Numbers(space) => space.take(slots).map(|number| (number, slots)),
         };
         self.wanted.store(if found.is_some() { 0 } else { slots }, Relaxed);
         found
@@ -270,7 +273,7 @@ impl Extents {
     /// Where the next search for a place begins; 0 where that is not by a cursor.
     pub(crate) fn cursor(&self) -> u32 {
         match &self.table.lock().free {
-            Free::Slots(_) => 0,
+            Free::Slots(_) | Free::Numbers(_) => 0,
             Free::NextFit(space) => space.cursor(),
         }
     }
@@ -288,10 +291,13 @@ impl Extents {
         let longest = match &table.free {
             Free::Slots(space) => space.longest(),
             Free::NextFit(space) => space.runs.longest(),
+            // A file is never too long for what is free.
+            Free::Numbers(_) => return None,
         };
         let holds = |slots: u32| match &table.free {
             Free::Slots(space) => space.holds(slots),
             Free::NextFit(space) => space.runs.holds(slots),
+            Free::Numbers(space) => space.free / u64::from(slots),
         };
         let lengths = std::iter::successors(Some(longest), |slots| Some(slots / 2)).take_while(|slots| *slots > 0);
         lengths.into_iter().find(|slots| holds(*slots) >= pieces(*slots))
@@ -302,10 +308,10 @@ impl Extents {
         self.wanted.load(Relaxed)
     }
 
-    /// Brings `total` up to what the table takes now. Returns whether it grew.
-    pub(crate) fn account(&self, total: &AtomicU64) -> bool {
+    /// Brings `total` up to what the table takes now, and `more` beside it. Returns whether it grew.
+    pub(crate) fn account(&self, total: &AtomicU64, more: u64) -> bool {
         let table = self.table.lock();
-        let now = table.bytes() as u64;
+        let now = table.bytes() as u64 + more;
         let before = self.told.swap(now, Relaxed);
         total.fetch_add(now.wrapping_sub(before), Relaxed);
         now > before
@@ -336,6 +342,7 @@ impl Table {
         let space = match &self.free {
             Free::Slots(space) => space.bytes(),
             Free::NextFit(space) => space.runs.count() * Runs::BYTES,
+            Free::Numbers(space) => space.bytes(),
         };
         let lists = self.vacant.capacity() * size_of::<u32>() + self.freed.capacity() * size_of::<Freed>();
         self.rows.capacity() * size_of::<Row>() + map_bytes(self.at.capacity()) + lists + space
@@ -345,6 +352,7 @@ impl Table {
         match &self.free {
             Free::Slots(space) => space.free(),
             Free::NextFit(space) => space.runs.free(),
+            Free::Numbers(space) => space.free,
         }
     }
 
@@ -352,6 +360,7 @@ impl Table {
         match &mut self.free {
             Free::Slots(space) => space.give(slot, slots),
             Free::NextFit(space) => space.runs.give(slot, slots),
+            Free::Numbers(space) => space.give(slot, slots),
         }
     }
 
@@ -359,6 +368,7 @@ impl Table {
         match &mut self.free {
             Free::Slots(space) => space.take_at(slot, slots),
             Free::NextFit(space) => space.runs.take_at(slot, slots),
+            Free::Numbers(space) => space.take_at(slot, slots),
         }
     }
 

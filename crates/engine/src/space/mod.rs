@@ -1,11 +1,13 @@
 //! Question 2, space: which bytes of the device an object gets, and who gives bytes back.
 //!
 //! [`Layout::Ring`] gives out whole clusters (`ring.rs`). The other layouts place objects one by one, *in place*:
-//! `extents.rs` is their table of who lies where, `slots.rs` and `next_fit.rs` choose the place, and `runs.rs` is what
-//! both keep free space in. A volume in place keeps a few clusters of the ring for its checkpoints.
+//! `extents.rs` is their table of who lies where; `slots.rs`, `next_fit.rs` and `numbers.rs` choose the place, and
+//! `runs.rs` is what the first two keep free space in. A volume in place keeps a few clusters of the ring for its
+//! checkpoints.
 
 mod extents;
 mod next_fit;
+mod numbers;
 mod ring;
 mod runs;
 mod slots;
@@ -25,6 +27,19 @@ pub(crate) enum Layout {
     NextFit,
     /// The same, written through a page-sized buffer.
     Packets,
+    /// A file for each object.
+    Files(Tree),
+}
+
+/// Which directory an object's file is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tree {
+    /// The only one.
+    One,
+    /// 16 of 256, in turn.
+    Rounds,
+    /// That of its origin server.
+    Servers,
 }
 
 impl Layout {
@@ -34,6 +49,9 @@ impl Layout {
             Self::Ring => superblock::Layout::Ring,
             Self::Slots => superblock::Layout::Slots,
             Self::NextFit | Self::Packets => superblock::Layout::NextFit,
+            Self::Files(Tree::One) => superblock::Layout::Files,
+            Self::Files(Tree::Rounds) => superblock::Layout::FilesInTurn,
+            Self::Files(Tree::Servers) => superblock::Layout::FilesOfServers,
         }
     }
 }
