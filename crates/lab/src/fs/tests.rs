@@ -198,6 +198,18 @@ fn whole_pages_in_a_row_stream_near_the_speed_of_the_disk_and_scattered_ones_do_
     assert!(scattered < row / 3.0, "{scattered:.2} MB/s");
 }
 
+/// However much memory and whatever is delayed: more than the disk takes cannot be written for long.
+#[test]
+fn no_file_system_outruns_its_disk() {
+    for name in FsProfile::names() {
+        let (file, _, disk) = big(name, 250 << 20);
+        let bytes = vec![0; 1 << 20];
+        let time = took(&disk, || (0..250).for_each(|at| file.write(at << 20, &bytes).unwrap()));
+        let rate = f64::from(250 << 20) / time / 1e3;
+        assert!((2.0..9.0).contains(&rate), "{name}: {rate:.1} MB/s");
+    }
+}
+
 #[test]
 fn a_batch_of_reads_is_faster_than_its_reads_one_by_one() {
     let offsets: Vec<u64> = (0..200_u64).map(|index| index * 7919 % 12_000 * 8192).collect();
