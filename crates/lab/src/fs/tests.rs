@@ -42,7 +42,6 @@ fn latfs(name: &str, size: usize) -> (f64, f64) {
 fn figure_3_of_markatos() {
     let all: Vec<_> =
         [0, 1024, 2048, 4096, 6144, 8192, 10_240].iter().map(|size| (*size, latfs("ufs", *size))).collect();
-    println!("{all:.1?}");
     let at = |size| all.iter().find(|(of, _)| *of == size).unwrap().1;
     let (empty, small, ten) = (at(0), at(4096), at(10_240));
     // M-3: more than 20 ms even when empty; about 40 at 10 KB, where ours is a quarter less (docs/LAB.md).
@@ -194,7 +193,7 @@ fn whole_pages_in_a_row_stream_near_the_speed_of_the_disk_and_scattered_ones_do_
     };
     let (row, scattered) = (rate(8192), rate(8192 * 1237));
     // M-I1: 4.7 MB/s through UFS.
-    assert!((4.0..6.1).contains(&row), "{row:.2} MB/s");
+    assert!((4.2..5.2).contains(&row), "{row:.2} MB/s");
     assert!(scattered < row / 3.0, "{scattered:.2} MB/s");
 }
 
