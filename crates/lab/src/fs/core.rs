@@ -115,6 +115,7 @@ impl Core {
         }
         if self.pages.is_full_of_dirt() {
             self.pages.flush(now, now)?;
+            self.pages.throttle();
         }
         if self.journal.as_ref().is_some_and(|journal| now >= journal.commit_at) {
             self.commit()?;

@@ -246,10 +246,15 @@ impl Pages {
     /// Starts a write, and waits while too much is under way.
     pub(crate) fn write_later(&mut self, address: Address, fragments: u64) -> io::Result<()> {
         self.start(address, fragments)?;
+        self.throttle();
+        Ok(())
+    }
+
+    /// Waits while too much is under way.
+    pub(crate) fn throttle(&self) {
         if self.under_way.load(Relaxed) > self.high_water {
             while self.under_way.load(Relaxed) > self.low_water && self.next() {}
         }
-        Ok(())
     }
 
     fn start(&mut self, address: Address, fragments: u64) -> io::Result<()> {
