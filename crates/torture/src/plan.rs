@@ -122,8 +122,8 @@ impl Plan {
     #[must_use]
     pub fn with_preset(self, preset: &'static str) -> Self {
         let short = preset != DEFAULT && self.seed.is_multiple_of(2);
-        // In place, a cache lies at one place.
-        let volumes = if preset != DEFAULT && self.mode == Mode::Cache { 1 } else { self.volumes };
+        // The others lie at one place.
+        let volumes = if preset == DEFAULT { self.volumes } else { 1 };
         Self { preset, block: if short { 512 } else { 4096 }, volumes, ..self }
     }
 

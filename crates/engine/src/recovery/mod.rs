@@ -184,9 +184,9 @@ fn check(options: &Options) -> Result<()> {
     if options.open_buffers == 0 {
         return wrong("open_buffers", "at least one is needed".into());
     }
-    if options.preset.layout != Layout::Ring && options.mode == Mode::Cache && options.places.len() > 1 {
+    if options.preset.layout != Layout::Ring && options.places.len() > 1 {
         // What leaves one volume would have to be told durably to all before its slots are used again.
-        let why = format!("a cache with preset {} lies at one place; give one, or a store's mode", options.preset.name);
+        let why = format!("preset {} lies at one place, {} were given", options.preset.name, options.places.len());
         return wrong("places", why);
     }
     if options.read_batch == 0 {
