@@ -319,7 +319,7 @@ impl Core {
         self.know_name(path);
         self.put_data(&runs, bytes)?;
         if let Some(indirect) = indirect {
-            self.pages.arrived(indirect, self.block())?;
+            self.pages.made(indirect)?;
             self.change(indirect, at_once)?;
         }
         if size > 0 {
@@ -476,7 +476,7 @@ impl Core {
             rest = later;
         }
         let inode_block = self.layout.inode_block(inode);
-        if self.profile.access_times && self.pages.has(inode_block) {
+        if self.profile.access_times && self.pages.has_metadata(inode_block) {
             self.change(inode_block, false)?;
         }
         Ok(bytes)

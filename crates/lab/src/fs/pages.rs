@@ -48,6 +48,8 @@ pub(crate) struct Pages {
     low_water: u64,
     dirty_limit: u64,
     lru: Lru,
+    /// Of metadata other than directories, if apart.
+    metadata: Option<Lru>,
     dirty: BTreeMap<Address, Dirty>,
     dirty_fragments: u64,
     under_way: Arc<AtomicU64>,
@@ -66,6 +68,7 @@ impl Pages {
             low_water: profile.daemon.low_water,
             dirty_limit: profile.memory.cache / fragment / 100 * profile.daemon.dirty_percent,
             lru: Lru::new(profile.memory.cache),
+            metadata: profile.memory.metadata.map(Lru::new),
             dirty: BTreeMap::new(),
             dirty_fragments: 0,
             under_way: Arc::default(),
@@ -82,10 +85,11 @@ impl Pages {
         self.disk.run_until(self.now() + Duration::from_nanos(nanos as u64).as_nanos() as u64);
     }
 
-    fn keep(&mut self, key: u64, bytes: u64) -> io::Result<()> {
+    fn keep(&mut self, key: u64, bytes: u64, metadata: bool) -> io::Result<()> {
         let mut left = Vec::new();
-        if self.lru.touch(key).is_none() {
-            self.lru.insert(key, bytes, 0, |key| left.push(key));
+        let lru = self.metadata.as_mut().filter(|_| metadata).unwrap_or(&mut self.lru);
+        if lru.touch(key).is_none() {
+            lru.insert(key, bytes, 0, |key| left.push(key));
         }
         // What leaves dirty is written first, with what lies beside it.
         for key in left {
@@ -101,12 +105,17 @@ impl Pages {
         self.lru.touch(address).is_some()
     }
 
+    /// The same of a block of metadata.
+    pub(crate) fn has_metadata(&mut self, address: Address) -> bool {
+        self.metadata.as_mut().unwrap_or(&mut self.lru).touch(address).is_some()
+    }
+
     /// A block of metadata is needed.
     pub(crate) fn need(&mut self, address: Address) -> io::Result<()> {
-        if !self.has(address) {
+        if !self.has_metadata(address) {
             self.counts.metadata_reads += 1;
             self.read(address, self.block)?;
-            self.keep(address, self.block * self.fragment)?;
+            self.keep(address, self.block * self.fragment, true)?;
         }
         Ok(())
     }
@@ -127,7 +136,7 @@ impl Pages {
     pub(crate) fn grown_directory(&mut self, id: u64, runs: &[Run]) -> io::Result<()> {
         self.lru.remove(id | DIRECTORY);
         let fragments: u64 = runs.iter().map(|(_, fragments)| fragments).sum();
-        self.keep(id | DIRECTORY, fragments * self.fragment)
+        self.keep(id | DIRECTORY, fragments * self.fragment, false)
     }
 
     /// Data is needed: runs of blocks in order. Adjacent ones come with one read, a cluster at most.
@@ -160,12 +169,17 @@ impl Pages {
         missing
     }
 
-    /// Blocks are in memory now.
+    /// A new block of metadata is in memory now.
+    pub(crate) fn made(&mut self, address: Address) -> io::Result<()> {
+        self.keep(address, self.block * self.fragment, true)
+    }
+
+    /// Blocks of data are in memory now.
     pub(crate) fn arrived(&mut self, address: Address, fragments: u64) -> io::Result<()> {
         let mut at = address;
         while at < address + fragments {
             let step = self.block.min(address + fragments - at);
-            self.keep(at, step * self.fragment)?;
+            self.keep(at, step * self.fragment, false)?;
             at += step;
         }
         Ok(())
@@ -210,7 +224,7 @@ impl Pages {
             self.dirty_fragments += fragments - entry.fragments;
             entry.fragments = fragments;
         }
-        self.keep(address, fragments * self.fragment)
+        self.keep(address, fragments * self.fragment, metadata)
     }
 
     /// A part of a directory is dirty; the directory is in memory as a whole.
@@ -269,6 +283,9 @@ impl Pages {
         while at < address + fragments {
             self.clean(at);
             self.lru.remove(at);
+            if let Some(metadata) = &mut self.metadata {
+                metadata.remove(at);
+            }
             at += self.block.min(address + fragments - at);
         }
     }

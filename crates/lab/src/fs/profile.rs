@@ -77,8 +77,10 @@ pub struct LayoutProfile {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryProfile {
-    /// Bytes of blocks, of whatever.
+    /// Bytes of blocks.
     pub cache: u64,
+    /// Bytes of inodes, maps and indirect blocks, if they are not kept among the others.
+    pub metadata: Option<u64>,
     /// Inodes.
     pub inodes: u64,
     /// Names whose inode is known without a search.
@@ -199,8 +201,8 @@ impl FsProfile {
                     .to_owned(),
             );
         }
-        if self.memory.cache < 64 * layout.block {
-            return Err("memory: a cache of at least 64 blocks".to_owned());
+        if self.memory.cache.min(self.memory.metadata.unwrap_or(u64::MAX)) < 64 * layout.block {
+            return Err("memory: caches of at least 64 blocks".to_owned());
         }
         match (&self.journal, self.metadata) {
             (Some(journal), Metadata::Journal) if journal.commit_s > 0.0 && journal.blocks > 64 => Ok(()),
