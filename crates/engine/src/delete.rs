@@ -20,8 +20,8 @@ use crate::{
     volume::Volume,
 };
 
-/// Metadata up to which a cache looks whether what it deletes is a manifest, so that chunks leave with their object. Those
-/// of one with more are never asked for again, and age.
+/// Metadata up to which a cache looks whether what it deletes is a manifest, so that chunks leave with their object.
+/// Those of one with more are never asked for again, and age.
 const MANIFEST_METADATA: usize = 64;
 
 /// A key's own entry.
@@ -102,8 +102,9 @@ impl Store {
         Ok(false)
     }
 
-    /// The entry that a delete of this key drops. A cache drops without reading, by the reasoning of [`Self::own`], what
-    /// is too long for the manifest of a large object; else a delete of a cold object would cost a read of the device.
+    /// The entry that a delete of this key drops. A cache drops without reading, by the reasoning of [`Self::own`],
+    /// what is too long for the manifest of a large object; else a delete of a cold object would cost a read of the
+    /// device.
     fn doomed(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<Option<Own>> {
         if self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none() {
             let longest = (HEADER + key.len() + MANIFEST_METADATA + Manifest::LEN).div_ceil(GRAIN) as u32;

@@ -1,8 +1,8 @@
 //! Locality buffers (Markatos et al. 1999, §3.6.1): objects of one origin server wait in memory for each other, and are
 //! placed one behind the other when their buffer is full, when another server needs it, or at a commit.
 //!
-//! The paper says neither how large a buffer is nor which one is the victim: here it is [`BUFFER`] bytes, and that which
-//! was added to least recently. Slots are promised when an object is gathered, as many as it needs in pieces of a
+//! The paper says neither how large a buffer is nor which one is the victim: here it is [`BUFFER`] bytes, and that
+//! which was added to least recently. Slots are promised when an object is gathered, as many as it needs in pieces of a
 //! single slot, so that it finds room when its time comes, however free space is scattered by then.
 //!
 //! Invariants: an object is gathered or in place, and the index says which; a buffer is emptied under its lane's lock.

@@ -2,8 +2,8 @@
 //! miss ratios. Who is asked for, and what leaves when it leaves, is the caller's affair.
 //!
 //! New things wait in a *small* queue of a tenth of the room. Those that were asked for often enough by the time they
-//! come to its end move to *main*, the others leave and are remembered as *ghosts*; a ghost that comes back goes to main
-//! at once. Main gives what was used another round, and takes one use for it.
+//! come to its end move to *main*, the others leave and are remembered as *ghosts*; a ghost that comes back goes to
+//! main at once. Main gives what was used another round, and takes one use for it.
 
 use std::collections::VecDeque;
 
@@ -42,8 +42,8 @@ pub enum Step<T> {
 }
 
 impl<T> S3Fifo<T> {
-    /// Empty queues that remember about `ghosts` of those that left, and move to main what was asked for `enough` times:
-    /// 2 in the paper.
+    /// Empty queues that remember about `ghosts` of those that left, and move to main what was asked for `enough`
+    /// times: 2 in the paper.
     pub fn new(ghosts: u64, enough: u8) -> Self {
         let ghosts = Ghosts::new(ghosts);
         Self { small: VecDeque::new(), small_bytes: 0, main: VecDeque::new(), ghosts, enough }
@@ -60,8 +60,8 @@ impl<T> S3Fifo<T> {
         self.small.push_back((unit, charge));
     }
 
-    /// One step of making room in `room`. `standing` is asked of what is at the end of a queue, `leave_with` told how many
-    /// uses it has left if it stays.
+    /// One step of making room in `room`. `standing` is asked of what is at the end of a queue, `leave_with` told how
+    /// many uses it has left if it stays.
     pub fn step(&mut self, room: u64, standing: impl Fn(&T) -> Standing, leave_with: impl Fn(&T, u8)) -> Step<T> {
         if (self.small_bytes > room / 10 || self.main.is_empty())
             && let Some((unit, charge)) = self.small.pop_front()

@@ -1,5 +1,5 @@
-//! Locality sets, as Hummingbird counts them (Shriver et al. 2001, §2.1): a page and what the same client asks for until
-//! its next page. The first set of a page is its primordial one; later sets are compared with it.
+//! Locality sets, as Hummingbird counts them (Shriver et al. 2001, §2.1): a page and what the same client asks for
+//! until its next page. The first set of a page is its primordial one; later sets are compared with it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
