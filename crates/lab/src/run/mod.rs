@@ -1,12 +1,12 @@
 //! One run: a workload, a store with one preset, and the device it is on, on one thread and on virtual time.
 //!
 //! The store is the engine that runs in production, opened with `Daemons::Manual`; its daemons take a step after every
-//! operation. Time passes on the device only, so what is measured is what the device was made to do. A run is a function
-//! of its setup.
+//! operation. Time passes on the device only, so what is measured is what the device was made to do. A run is a
+//! function of its setup.
 //!
 //! Two ways to replay. *Method*: what the two LRU levels of Markatos et al. ask of the disk, put by put, get by get,
-//! delete by delete; the store has room for what the second level holds. *Cache*: each request is a get and, if that misses, a put;
-//! who leaves is the preset's answer.
+//! delete by delete; the store has room for what the second level holds. *Cache*: each request is a get and, if that
+//! misses, a put; who leaves is the preset's answer.
 
 mod bodies;
 mod medium;

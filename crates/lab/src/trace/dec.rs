@@ -1,9 +1,9 @@
 //! The proxy traces of Digital Equipment Corporation, 29 August to 22 September 1996, as text.
 //!
-//! The archive is gone; its description (`webtraces.html`) names the fields of an entry. They are taken in that order,
-//! which is also how the structure of the reading programs had them: event duration, server duration, last
-//! modification, seconds, microseconds, client, server, port, path, query, size, status, type, flags, method, protocol.
-//! A first line with these names, in any order, overrides it. Clients, servers, paths and queries are numbers.
+//! The archive is gone. The fields are taken in the order in which its description had them, as far as it is
+//! remembered: event duration, server duration, last modification, seconds, microseconds, client, server, port, path,
+//! query, size, status, type, flags, method, protocol. A first line with these names, in any order, overrides it.
+//! Clients, servers, paths and queries are numbers. The packed binary form is not read.
 
 use super::{
     Kind, Line, NOT_GET, NOT_OK, Request,
