@@ -182,14 +182,7 @@ impl Volume {
             }
         }
         let body = manifest.encode();
-        let header = header_of(
-            draft,
-            Kind::Manifest,
-            draft.header.generation,
-            draft.key.len(),
-            draft.metadata.len(),
-            body.len(),
-        );
+        let header = header_of(draft, Kind::Manifest, draft.header.generation, draft.key, draft.metadata, &body);
         self.shared.memory.remove(draft.hash);
         // Replaced or deleted meanwhile, its pieces are nobody's: the scrubber, or LRU, takes them.
         let placed = self.place_in_turn(in_place, &Draft { header, body: &body, ..*draft }, Some(word), own)?;
