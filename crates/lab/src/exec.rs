@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(readers(16, 25, Order::OneWay), readers(16, 25, Order::OneWay));
     }
 
-    /// Objects put into a store on a disk, then read by some clients in an order of their own each. What each got, when.
+    /// Objects put into a store on a disk, then read by some clients in an order of their own each. Who got one, when.
     fn clients_of_a_store(clients: usize, seed: u64) -> (Vec<(usize, u64)>, u64) {
         let clock = Clock::virtual_at(1_000_000_000_000);
         let disk = disk(&clock, "ultrastar18lzx", Order::Nearest);
