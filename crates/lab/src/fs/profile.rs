@@ -188,7 +188,11 @@ impl FsProfile {
             || layout.first_percent > 99
             || layout.direct == 0
         {
-            return Err("layout: at least 16 blocks a group, at most half in reserve, less than 100 first_percent, a direct block".to_owned());
+            return Err(
+                "layout: at least 16 blocks a group, at most half in reserve, first_percent below 100, a direct \
+                block"
+                    .to_owned(),
+            );
         }
         let daemon = &self.daemon;
         if daemon.every_s <= 0.0
