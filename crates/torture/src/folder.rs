@@ -1,8 +1,8 @@
 //! A file system small enough to be believed, on a device that crashes: for presets that keep a file for each object.
 //!
-//! Everything done is a record in a log on the device: written, removed. A record carries the checksum of the one before
-//! it, so after a crash the log ends at the first that is not whole: what was done survives in its order, as with a
-//! journaling file system. The contents of a file carry no checksum: those that no sync followed may be torn.
+//! Everything done is a record in a log on the device: written, removed. A record carries the checksum of the one
+//! before it, so after a crash the log ends at the first that is not whole: what was done survives in its order, as
+//! with a journaling file system. The contents of a file carry no checksum: those that no sync followed may be torn.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

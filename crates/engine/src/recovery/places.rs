@@ -45,8 +45,8 @@ enum Found {
     Nothing,
 }
 
-/// Fills table and index, from a checkpoint's rows and cursor and the log behind it, or from a listing of files. Returns
-/// whether the last run left something untold.
+/// Fills table and index, from a checkpoint's rows and cursor and the log behind it, or from a listing of files.
+/// Returns whether the last run left something untold.
 pub(super) fn restore(
     volume: &Arc<Volume>,
     in_place: &InPlace,
