@@ -150,8 +150,10 @@ pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
 
 fn open(found: &Found, memory: &Memory, read_only: bool) -> Result<Store, Failure> {
     let first = &found.places[0];
-    let options =
-        Options::new(&found.paths[0]).mode(first.mode).memory(memory.for_capacity(found.capacity())).with(|o| {
+    let options = Options::preset(first.preset, &found.paths[0])?
+        .mode(first.mode)
+        .memory(memory.for_capacity(found.capacity()))
+        .with(|o| {
             o.places = found.paths.iter().cloned().map(Place::Path).collect();
             o.cluster = first.cluster;
             o.read_only = read_only;

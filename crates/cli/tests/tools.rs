@@ -389,3 +389,19 @@ fn a_running_server_is_asked() {
     folder.bad(&["stats", "--admin", &url], 1, &["is `picaflor serve` running"]);
     assert!(text(&folder.good(&["check", "picaflor.store"])).contains("sound"), "a killed server leaves a sound store");
 }
+
+#[test]
+fn a_store_of_any_preset_is_made_and_known_again() {
+    let folder = Folder::new();
+    for preset in ["simple", "squid", "multiple-dirs", "buddy", "stream", "lazy-reads-loc"] {
+        let store = format!("{preset}.store");
+        let make = ["put", &store, "a key", "--create", "--capacity", "64MiB", "--preset", preset];
+        good(folder.run_with(&make, b"a body"));
+        assert_eq!(folder.good(&["get", &store, "a key"]), b"a body", "{preset}");
+        assert_eq!(text(&folder.good(&["ls", &store])), "a key\n", "{preset}");
+        folder.good(&["check", &store]);
+        folder.good(&["rm", &store, "a key"]);
+        assert_eq!(text(&folder.good(&["ls", &store])), "", "{preset}");
+    }
+    folder.bad(&["put", "b.store", "k", "--create", "--preset", "gnu"], 1, &["no preset", "stream-pack"]);
+}

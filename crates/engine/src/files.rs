@@ -41,7 +41,7 @@ pub(crate) struct Name {
 }
 
 /// Written in turn, as on a device: of a file that no sync followed a crash may leave nothing.
-const SUPERBLOCKS: [&str; 2] = ["store-a", "store-b"];
+pub(crate) const SUPERBLOCKS: [&str; 2] = ["store-a", "store-b"];
 /// Files by number, with their lengths in bytes.
 pub(crate) type Listed = Vec<(u32, Name, u64)>;
 

@@ -16,7 +16,9 @@ use picaflor_format::{
 };
 use serde::Serialize;
 
-use crate::{Error, Mode, Result, recovery::lost_superblocks};
+use crate::{
+    Error, Mode, Result, files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES, preset::Preset, recovery::lost_superblocks,
+};
 
 /// What [`inspect`] found.
 #[derive(Debug, Clone)]
@@ -50,13 +52,15 @@ pub struct About {
     pub openings: u64,
     /// Version of the format.
     pub version: u32,
+    /// A preset that opens it: the first of those that leave such bytes.
+    pub preset: &'static str,
 }
 
 fn as_hex<S: serde::Serializer>(store: &u128, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{store:032x}"))
 }
 
-/// Looks at a file or block device and says how the store there was made.
+/// Looks at a file, a block device or a folder and says how the store there was made.
 ///
 /// # Errors
 /// [`Error::Io`] if it cannot be read or another process has it open for writing, [`Error::Version`] for a store of
@@ -91,6 +95,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
             number: found.volume,
             openings: found.epoch,
             version: VERSION,
+            preset: Preset::of_layout(found.layout).map_or("", |preset| preset.name),
         })),
         None if bytes.iter().take(SUPERBLOCKS.len as usize).all(|byte| *byte == 0) => {
             if has_remains(&bytes) {
@@ -108,9 +113,32 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
     }
 }
 
+/// The same of a folder with a file for each object, which has no length to be cut to.
+fn read_folder(path: &Path) -> io::Result<(Vec<u8>, u64)> {
+    let mut bytes = Vec::with_capacity(2 * BLOCK);
+    for (at, name) in SUPERBLOCKS_OF_FILES.iter().enumerate() {
+        match std::fs::read(path.join(name)) {
+            Ok(block) => bytes.extend_from_slice(&block),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        bytes.resize((at + 1) * BLOCK, 0);
+    }
+    let others = || std::fs::read_dir(path).map(|mut entries| entries.next().is_some());
+    if bytes.iter().all(|byte| *byte == 0) && others()? {
+        // Anything but a blank place.
+        bytes[0] = 1;
+    }
+    Ok((bytes, u64::MAX))
+}
+
 /// The bytes of the beginning, as far as there are any, and the length of the whole.
 fn read(path: &Path) -> io::Result<(Vec<u8>, u64)> {
     let kind = path.metadata()?.file_type();
+    if kind.is_dir() {
+        picaflor_device::lock(path, &File::open(path)?, true)?;
+        return read_folder(path);
+    }
     if !kind.is_file() && !kind.is_block_device() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a regular file nor a block device"));
     }

@@ -43,6 +43,8 @@ low! {
         memory: Size,
         /// `none`, `every-put`, or the longest time that a crash may cost; default `1s`.
         durability: String,
+        /// Storage manager: a row of the engine's table; default `picaflor`.
+        preset: String,
     }
     /// `[admin]`.
     LowAdmin {
@@ -206,6 +208,8 @@ pub struct StoreConfig {
     pub memory: Size,
     /// `none`, `every-put` or a time.
     pub durability: String,
+    /// A row of the engine's table.
+    pub preset: String,
 }
 
 /// See [`LowAdmin`].
@@ -346,7 +350,11 @@ fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
             format!("`{durability}` is not `none`, `every-put` or a time such as `1s`"),
         ));
     }
-    Ok(StoreConfig { path, capacity, memory, durability })
+    let preset = low.preset.unwrap_or_else(|| "picaflor".into());
+    if let Err(why) = picaflor::Options::new("").as_preset(&preset) {
+        return Err(ConfigError::value("store.preset", why.to_string()));
+    }
+    Ok(StoreConfig { path, capacity, memory, durability, preset })
 }
 
 fn resolve_cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {

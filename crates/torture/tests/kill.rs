@@ -19,8 +19,12 @@ const CHILD: &str = "PICAFLOR_TORTURE_CHILD";
 const KEYS: u64 = 300;
 const ROUNDS: u64 = 50;
 
+/// The last part of a store's path says its preset.
 fn options(path: &Path, mode: Mode, durability: Durability) -> Options {
-    let mut options = Options::new(path).capacity(32 << 20).memory(4 << 20).mode(mode).durability(durability);
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap();
+    let preset = name.split('.').next().unwrap();
+    let mut options =
+        Options::preset(preset, path).unwrap().capacity(32 << 20).memory(4 << 20).mode(mode).durability(durability);
     options.cluster = 64 << 10;
     options
 }
@@ -148,12 +152,24 @@ fn listen(child: &mut Child, until: Duration, durability: Durability, truth: &mu
 
 #[test]
 fn fifty_processes_are_killed_and_lose_nothing_durable() {
+    assert!(killed("picaflor", ROUNDS) > 1000, "the children did something");
+}
+
+#[test]
+fn no_preset_loses_anything_durable_when_it_is_killed() {
+    for preset in Options::presets().skip(1) {
+        assert!(killed(preset, 4) > 10, "{preset}: the children did something");
+    }
+}
+
+/// Kills so many processes that write to stores of a preset, one after the other. Returns how much they did.
+fn killed(preset: &str, rounds: u64) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let mut ids = 1;
     let mut truths: HashMap<bool, Truth> = HashMap::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let (mode, durability) = mode_of(round);
-        let path = folder.path().join(format!("{mode:?}"));
+        let path = folder.path().join(format!("{preset}.{mode:?}"));
         let truth = truths.entry(mode == Mode::Store).or_default();
         let mut child = start(&path, round, ids);
         let until = Duration::from_millis(10 + round * 37 % 190);
@@ -163,13 +179,13 @@ fn fifty_processes_are_killed_and_lose_nothing_durable() {
             let seen = store.get(&key(*at)).unwrap().map(|object| object.bytes().unwrap());
             let id = seen.as_ref().map_or(0, |body| u64::from_le_bytes(body[..8].try_into().unwrap()));
             if let Some(seen) = &seen {
-                assert!(*seen == body(id), "round {round}: key {at} has other bytes than were put");
+                assert!(*seen == body(id), "{preset}, round {round}: key {at} has other bytes than were put");
             }
             let may_be_gone = mode == Mode::Cache && id == 0;
             let receipt = store.receipt();
             assert!(
                 versions.contains(&id) || may_be_gone,
-                "round {round}: key {at} is {id}, not {versions:?}\n{receipt}"
+                "{preset}, round {round}: key {at} is {id}, not {versions:?}\n{receipt}"
             );
             if !may_be_gone {
                 *versions = vec![id];
@@ -180,5 +196,5 @@ fn fifty_processes_are_killed_and_lose_nothing_durable() {
             store.close().unwrap();
         }
     }
-    assert!(ids > 1000, "the children did something: {ids}");
+    ids
 }

@@ -1,5 +1,6 @@
 //! A fixed set of seeds, the same on every machine, and the canaries that must not pass.
 
+use picaflor::Options;
 use picaflor_torture::{Plan, Sabotage, Tally, caught, notice, operations};
 
 /// Seeds of the fixed set. Crash points follow from them; the test says how many at least.
@@ -38,6 +39,30 @@ fn a_seed_gives_the_same_run_every_time() {
         let plan = Plan::new(seed, None);
         let run = || caught(&plan, &operations(&plan), Sabotage::None).map_err(|violation| violation.to_string());
         assert_eq!(run(), run(), "seed {seed}");
+    }
+}
+
+#[test]
+fn no_seed_of_any_preset_is_violated() {
+    for preset in Options::presets().skip(1) {
+        let mut total = Tally::default();
+        for seed in 0..25 {
+            let plan = Plan::new(seed, None).with_preset(preset);
+            match caught(&plan, &operations(&plan), Sabotage::None) {
+                Ok(tally) => total += &tally,
+                Err(violation) => panic!("{violation}"),
+            }
+        }
+        assert!(total.crashes > 50 && total.due > 500, "{preset} must have tried hard: {total}");
+    }
+}
+
+#[test]
+fn canaries_of_objects_in_place_and_in_files_are_noticed() {
+    for preset in ["lazy-reads-loc", "squid"] {
+        for sabotage in [Sabotage::ForgetDelete, Sabotage::SyncLies, Sabotage::LoseObjects] {
+            assert!(notice(sabotage, 0..60, preset).is_some(), "{preset}: {sabotage:?} went by unnoticed");
+        }
     }
 }
 

@@ -62,6 +62,9 @@ pub(crate) struct Put {
     /// A new store never drops an object to make room, but says that it is full
     #[arg(long, requires = "create")]
     store_mode: bool,
+    /// Storage manager of a new store: picaflor, or one of the literature's [default: picaflor]
+    #[arg(long, value_name = "NAME", requires = "create")]
+    preset: Option<String>,
     #[command(flatten)]
     form: KeyForm,
 }
@@ -115,7 +118,8 @@ impl Put {
         }
         let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
         let capacity = self.capacity.map_or(0, |size| size.0);
-        let (store, found) = self.store.write_or_create(Options::new("").mode(mode).capacity(capacity))?;
+        let new = Options::new("").as_preset(self.preset.as_deref().unwrap_or("picaflor"))?;
+        let (store, found) = self.store.write_or_create(new.mode(mode).capacity(capacity))?;
         if let Some(found) = &found {
             self.compare(found)?;
         }
@@ -129,6 +133,10 @@ impl Put {
             return Err(Failure::Failed(format!(
                 "{name} is there already, and was made as a cache; leave out --store-mode"
             )));
+        }
+        let made = found.places[0].preset;
+        if let Some(preset) = self.preset.as_ref().filter(|preset| *preset != made) {
+            eprintln!("picaflor: {name} is there already, as {made} leaves it; --preset {preset} is for a new one");
         }
         // The engine rounds down to its blocks.
         if let Some(want) = self.capacity.filter(|want| have > want.0 || want.0 - have > 1 << 20) {

@@ -70,6 +70,9 @@ pub(crate) struct Serve {
     /// What a crash may cost: none, every-put, or a time [default: 1s]
     #[arg(long, value_name = "BOUND")]
     durability: Option<String>,
+    /// Storage manager: picaflor, or one of the literature's, such as stream-pack [default: picaflor]
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
@@ -131,6 +134,7 @@ impl Serve {
         flags.store.capacity = self.capacity;
         flags.store.memory = self.memory;
         flags.store.durability = self.durability;
+        flags.store.preset = self.preset;
         flags.admin.listen = self.admin;
         flags.admin.token = self.token;
         flags.forward.enabled = self.no_forward.then_some(false);
