@@ -11,7 +11,7 @@ pub(super) struct Ghosts {
 impl Ghosts {
     /// A table with room for about `objects` ghosts: two places each, so that few push each other out.
     pub(super) fn new(objects: u64) -> Self {
-        let places = (objects * 2).clamp(1 << 10, 1 << 20).next_power_of_two() as usize;
+        let places = (objects * 2).clamp(1, 1 << 20).next_power_of_two() as usize;
         Self { table: vec![0; places].into() }
     }
 

@@ -28,7 +28,9 @@ impl S3Fifo {
             uses.set((uses.get() + 1).min(MOST));
             return true;
         }
-        if size > self.capacity {
+        // What the small queue has no room for does not enter. The paper knows one size only; libCacheSim has it so,
+        // and where a few objects are as large as the cache it matters more than all else.
+        if size >= self.capacity / 10 {
             return false;
         }
         while self.bytes + size > self.capacity {
