@@ -10,7 +10,7 @@ use std::{
 };
 
 use picaflor_format::{
-    Corrupt, VERSION, has_remains,
+    BLOCK, Corrupt, VERSION, has_remains,
     superblock::Superblock,
     zone::{BEGINNING, Map, SUPERBLOCKS},
 };

@@ -295,7 +295,7 @@ fn raise_descriptors() {
 
 fn open_store(config: &Config) -> Result<Store, StartError> {
     let options = Options::preset(&config.store.preset, &config.store.path);
-    let mut options = options.map_err(|e| StartError::Store(config.store.path.display().to_string(), e.to_string()))?;
+    let mut options = options.map_err(|e| StartError::Store(format!("store {}: {e}", config.store.path.display())))?;
     options.capacity = config.store.capacity.0;
     options.memory = config.store.memory.0;
     options.durability = match config.store.durability.as_str() {
