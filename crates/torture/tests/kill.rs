@@ -26,6 +26,8 @@ fn options(path: &Path, mode: Mode, durability: Durability) -> Options {
     let mut options =
         Options::preset(preset, path).unwrap().capacity(32 << 20).memory(4 << 20).mode(mode).durability(durability);
     options.cluster = 64 << 10;
+    // One reader waits for nobody else.
+    options.read_batch_time = Duration::from_millis(1);
     options
 }
 
