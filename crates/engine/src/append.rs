@@ -11,7 +11,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Mode, Options, Refusal, Result,
+    Options, Refusal, Result,
     buffers::{Draft, Open, Slot},
     index::{Entered, Location, Word},
     placement::{Class, Placement},
@@ -104,14 +104,7 @@ impl Volume {
             }
             return Ok(Err(Blocked::Moved));
         }
-        if let Some(old) = old {
-            self.forget_live(old);
-        }
-        // In a cache an older version may be in memory though its entry went to another key of its place.
-        if old.is_some() || self.shared.options.mode == Mode::Cache {
-            self.placer.drop_copies(draft.hash);
-            self.shared.memory.remove(draft.hash);
-        }
+        self.replaced(draft.hash, old);
         if self.shared.index_bytes.load(Relaxed) != before {
             self.shared.shrink_memory();
         }

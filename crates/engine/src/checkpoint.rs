@@ -168,9 +168,7 @@ impl Volume {
     /// A device that failed a checkpoint's write or sync is not trusted with another; want of room is no failure.
     fn stop_if_broken(&self, error: &Error) {
         if matches!(error, Error::Io { source, .. } if source.kind() != std::io::ErrorKind::StorageFull) {
-            self.commits.fail(error.clone());
-            self.writer.wake();
-            self.tell_others();
+            self.stop(error.clone());
         }
     }
 

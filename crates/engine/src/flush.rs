@@ -290,7 +290,12 @@ impl Volume {
 
     /// Stops writing to this volume.
     pub(crate) fn fail(&self, doing: &str, error: io::Error) {
-        self.commits.fail(Error::io(format!("{}: {doing}", self.place), error));
+        self.stop(Error::io(format!("{}: {doing}", self.place), error));
+    }
+
+    /// As [`Volume::fail`], for this reason.
+    pub(crate) fn stop(&self, why: Error) {
+        self.commits.fail(why);
         self.writer.wake();
         self.tell_others();
     }

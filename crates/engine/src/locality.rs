@@ -82,12 +82,7 @@ impl Volume {
             // Dead where it lies; its promise is taken back when the buffer is emptied.
             return Ok(Err(Blocked::Moved));
         }
-        if let Some(old) = old {
-            self.forget_live(old);
-        }
-        if old.is_some() || self.shared.options.mode == Mode::Cache {
-            self.shared.memory.remove(draft.hash);
-        }
+        self.replaced(draft.hash, old);
         let kept = (class != Class::Bypass).then(|| self.buffers.read(slot, offset, draft.hash, |_, _| true)).flatten();
         drop(lane);
         if let Some(frame) = kept {

@@ -168,12 +168,7 @@ impl Volume {
             return Ok(Err(Blocked::Moved));
         }
         self.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
-        if let Some(old) = old {
-            self.forget_live(old);
-        }
-        if old.is_some() || self.shared.options.mode == Mode::Cache {
-            self.shared.memory.remove(draft.hash);
-        }
+        self.replaced(draft.hash, old);
         let len = frame::HEADER + header.payload_len();
         Ok(Ok((Frame::new(draft.hash, header, frame[..len].to_vec().into()), location)))
     }

@@ -8,7 +8,7 @@
 //! survivor is overwritten only after a commit that began after its reinsertion.
 
 use std::{
-    sync::{Arc, Weak, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
@@ -157,7 +157,7 @@ impl Volume {
         };
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
-        if self.shared.options.places.len() > 1 {
+        if self.has_others() {
             self.reclaimer.emptied.lock().push(victim);
             return Ok(Reclaimed::One);
         }
@@ -204,7 +204,7 @@ impl Volume {
         let bytes = (eviction == Eviction::Never
             || self.shared.options.eviction_listener.is_some()
             || self.shared.groups.any_loved()
-            || self.shared.options.places.len() > 1
+            || self.has_others()
             || live.iter().any(|(row, word)| used(row, word)))
         .then(|| self.read_at(victim, 0, self.cluster_len()));
         let bytes = match bytes {
@@ -265,9 +265,7 @@ impl Volume {
             let mut candidates = volume.index.candidates(key.parent as u64).into_iter();
             candidates.any(|word| is_owner(volume, word) || moved(volume, word))
         };
-        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
-        let elsewhere = || volumes.iter().filter_map(Weak::upgrade).any(|volume| has_owner(&volume));
-        self.streams_open.load(Relaxed) == 0 && !has_owner(self) && !elsewhere()
+        self.streams_open.load(Relaxed) == 0 && !has_owner(self) && !self.others().any(|volume| has_owner(&volume))
     }
 
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
@@ -322,9 +320,10 @@ impl Volume {
         if !self.drop_entry(row.hash, word) {
             return;
         }
-        if let Some((key, kind)) = key {
+        let is_store = self.shared.options.mode == Mode::Store;
+        if let Some((key, kind)) = key.filter(|_| is_store || self.has_others()) {
             let hash = self.hasher.frame(kind, key);
-            if self.shared.options.mode == Mode::Store {
+            if is_store {
                 // A crash must not leave a checkpoint's entry that leads nowhere.
                 self.record(Record::Delete { hash: hash.0, generation: row.generation });
             }

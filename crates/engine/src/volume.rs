@@ -241,6 +241,18 @@ impl Volume {
         removed.is_some()
     }
 
+    /// A key has a new entry, in place of `old` if that is given: what it replaced leaves the accounts and memory.
+    pub(crate) fn replaced(&self, hash: u64, old: Option<Word>) {
+        if let Some(old) = old {
+            self.forget_live(old);
+        }
+        // In a cache an older version may be in memory though its entry went to another key of its place.
+        if old.is_some() || self.shared.options.mode == Mode::Cache {
+            self.placer.drop_copies(hash);
+            self.shared.memory.remove(hash);
+        }
+    }
+
     /// The entry that a row of this slot has in the index, if it still has one.
     pub(crate) fn entry_in_slot(&self, slot: u32, row: &Row) -> Option<Word> {
         self.index.find(row.hash, Location::Buffered { slot, offset: row.offset / GRAIN as u32 })
@@ -302,14 +314,18 @@ impl Volume {
     /// Before a commit vouches for what the store did without a failed volume, its superblock says so: that volume
     /// may be back at the next opening, and knows neither what was deleted since nor what was replaced.
     pub(crate) fn note_losses(&self) -> Result<()> {
-        let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
-        if volumes.len() < 2 || self.shared.options.mode == Mode::Store {
+        if !self.has_others() || self.shared.options.mode == Mode::Store {
             return Ok(());
         }
-        let broken = volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.commits.is_broken());
+        let broken = self.others().filter(|volume| volume.commits.is_broken());
         let lost = broken.fold(0, |lost, volume| lost | 1 << volume.number);
         let known = self.superblock.lock().lost;
         if lost & !known == 0 { Ok(()) } else { self.write_superblock(|block| block.lost |= lost) }
+    }
+
+    /// Whether the store has other volumes.
+    pub(crate) fn has_others(&self) -> bool {
+        self.shared.options.places.len() > 1
     }
 
     /// The other volumes of this store.

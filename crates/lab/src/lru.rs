@@ -1,41 +1,19 @@
 //! Least recently used, by bytes: what the papers' caches all are.
 
-use std::collections::HashMap;
-
-/// No neighbour in the list.
-const NONE: u32 = u32::MAX;
-
-struct Node {
-    key: u64,
-    bytes: u64,
-    version: u32,
-    older: u32,
-    newer: u32,
-}
+use lru::LruCache;
 
 /// A cache of names and sizes.
 pub struct Lru {
     capacity: u64,
     bytes: u64,
-    places: HashMap<u64, u32>,
-    nodes: Vec<Node>,
-    free: Vec<u32>,
-    oldest: u32,
-    newest: u32,
+    /// By key: bytes and version.
+    entries: LruCache<u64, (u64, u32)>,
 }
 
 impl Lru {
     /// An empty cache of so many bytes.
     pub fn new(capacity: u64) -> Self {
-        Self {
-            capacity,
-            bytes: 0,
-            places: HashMap::new(),
-            nodes: Vec::new(),
-            free: Vec::new(),
-            oldest: NONE,
-            newest: NONE,
-        }
+        Self { capacity, bytes: 0, entries: LruCache::unbounded() }
     }
 
     /// Bytes held.
@@ -45,27 +23,22 @@ impl Lru {
 
     /// Objects held.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.entries.len()
     }
 
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.entries.is_empty()
     }
 
     /// Makes this object the most recent one and returns its version, if it is here.
     pub fn touch(&mut self, key: u64) -> Option<u32> {
-        let at = *self.places.get(&key)?;
-        if at != self.newest {
-            self.unlink(at);
-            self.link(at);
-        }
-        Some(self.nodes[at as usize].version)
+        self.entries.get(&key).map(|(_, version)| *version)
     }
 
     /// The version of an object that is here, its place unchanged.
     pub fn version(&self, key: u64) -> Option<u32> {
-        self.places.get(&key).map(|at| self.nodes[*at as usize].version)
+        self.entries.peek(&key).map(|(_, version)| *version)
     }
 
     /// Takes an object in that is not here, and tells of each that leaves for it, before it enters. What is larger
@@ -75,63 +48,21 @@ impl Lru {
             return false;
         }
         while self.bytes + bytes > self.capacity
-            && let Some(key) = self.pop_oldest()
+            && let Some((oldest, (freed, _))) = self.entries.pop_lru()
         {
-            left(key);
+            self.bytes -= freed;
+            left(oldest);
         }
-        let node = Node { key, bytes, version, older: NONE, newer: NONE };
-        let at = match self.free.pop() {
-            Some(at) => {
-                self.nodes[at as usize] = node;
-                at
-            }
-            None => {
-                self.nodes.push(node);
-                (self.nodes.len() - 1) as u32
-            }
-        };
-        self.places.insert(key, at);
         self.bytes += bytes;
-        self.link(at);
+        self.entries.put(key, (bytes, version));
         true
     }
 
     /// Takes an object out; false if it is not here.
     pub fn remove(&mut self, key: u64) -> bool {
-        let Some(at) = self.places.remove(&key) else { return false };
-        self.unlink(at);
-        self.bytes -= self.nodes[at as usize].bytes;
-        self.free.push(at);
-        true
-    }
-
-    fn pop_oldest(&mut self) -> Option<u64> {
-        let key = self.nodes.get(self.oldest as usize)?.key;
-        self.remove(key);
-        Some(key)
-    }
-
-    fn link(&mut self, at: u32) {
-        let newest = self.newest;
-        let node = &mut self.nodes[at as usize];
-        (node.older, node.newer) = (newest, NONE);
-        match self.nodes.get_mut(newest as usize) {
-            Some(node) => node.newer = at,
-            None => self.oldest = at,
-        }
-        self.newest = at;
-    }
-
-    fn unlink(&mut self, at: u32) {
-        let Node { older, newer, .. } = self.nodes[at as usize];
-        match self.nodes.get_mut(older as usize) {
-            Some(node) => node.newer = newer,
-            None => self.oldest = newer,
-        }
-        match self.nodes.get_mut(newer as usize) {
-            Some(node) => node.older = older,
-            None => self.newest = older,
-        }
+        let removed = self.entries.pop(&key);
+        self.bytes -= removed.map_or(0, |(bytes, _)| bytes);
+        removed.is_some()
     }
 }
 

@@ -239,12 +239,12 @@ impl Memory {
     pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
         let mut queues = self.queues.lock();
         let mut left = Vec::new();
-        queues.fifo.release(|unit, _| match unit {
+        queues.fifo.retain_small(|unit| match unit {
             Unit::Cluster(resident) if self.held() > budget => {
                 self.cluster_left(resident, &mut left);
-                true
+                false
             }
-            _ => false,
+            _ => true,
         });
         left
     }

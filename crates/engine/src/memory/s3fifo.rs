@@ -93,23 +93,19 @@ impl<T> S3Fifo<T> {
         }
     }
 
-    /// Takes out of the small queue, the oldest first, what `leaves` says of, by its charge.
-    pub(super) fn release(&mut self, mut leaves: impl FnMut(&T, u64) -> bool) -> Vec<T> {
-        let mut left = Vec::new();
-        for (unit, charge) in std::mem::take(&mut self.small) {
-            if leaves(&unit, charge) {
-                self.small_bytes -= charge;
-                left.push(unit);
-            } else {
-                self.small.push_back((unit, charge));
-            }
-        }
-        left
+    /// Keeps in the small queue what `stays`, asked of the oldest first.
+    pub(super) fn retain_small(&mut self, mut stays: impl FnMut(&T) -> bool) {
+        let bytes = &mut self.small_bytes;
+        self.small.retain(|(unit, charge)| {
+            let stays = stays(unit);
+            *bytes -= if stays { 0 } else { *charge };
+            stays
+        });
     }
 
     /// Drops what is not `alive`.
     pub(super) fn sweep(&mut self, alive: impl Fn(&T) -> bool) {
-        self.release(|unit, _| !alive(unit));
+        self.retain_small(&alive);
         self.main.retain(alive);
     }
 

@@ -85,7 +85,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let hasher = Hasher::new(identity.seed);
     let shared = Arc::new(shared(options, identity.epoch));
     let unopened: Vec<_> = (found.into_iter().enumerate())
-        .map(|(number, found)| volume::read(number, found, &shared, &identity, identity.lost >> number & 1 == 1))
+        .map(|(number, found)| volume::read(number, found, &shared, &identity))
         .collect::<Result<_>>()?;
     let begun = unopened.into_iter().map(|unopened| volume::begin(unopened, &identity));
     let (volumes, receipts): (Vec<Arc<Volume>>, Vec<VolumeReceipt>) =

@@ -127,14 +127,8 @@ pub(super) struct Unopened {
     ring: Option<(Ring, bool)>,
 }
 
-/// Reads one volume. `lost`: it failed while the others of its store went on.
-pub(super) fn read(
-    number: usize,
-    found: Found,
-    shared: &Arc<Shared>,
-    identity: &Identity,
-    lost: bool,
-) -> Result<Unopened> {
+/// Reads one volume.
+pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: &Identity) -> Result<Unopened> {
     let created = found.superblock.is_none();
     let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, number));
     let mut receipt =
@@ -147,6 +141,8 @@ pub(super) fn read(
     receipt.hot = hot.len();
     volume.set_hot_seq(hot_seq);
     let volume = Arc::new(volume);
+    // Whether it failed while the others of its store went on.
+    let lost = identity.lost >> number & 1 == 1;
     let recovered = recover(&volume, &superblock, lost, &mut receipt)?;
     account(&volume);
     receipt.objects = volume.index.objects();

@@ -159,7 +159,7 @@ impl FsProfile {
         }
         let text = fs::read_to_string(Path::new(name)).map_err(|error| {
             let known = Self::names().collect::<Vec<_>>().join(", ");
-            refused(name, format!("not one of {known}, and no file: {error}"))
+            Error::experiment(name, format!("not one of {known}, and no file: {error}"))
         })?;
         Self::parse(name, &text)
     }
@@ -169,8 +169,8 @@ impl FsProfile {
     /// # Errors
     /// A key that is missing, unknown or of the wrong type, with its line; or values that make no file system.
     pub fn parse(origin: &str, text: &str) -> Result<Self> {
-        let profile: Self = toml::from_str(text).map_err(|error| refused(origin, error.to_string()))?;
-        profile.check().map_err(|why| refused(origin, why))?;
+        let profile: Self = toml::from_str(text).map_err(|error| Error::experiment(origin, error.to_string()))?;
+        profile.check().map_err(|why| Error::experiment(origin, why))?;
         Ok(profile)
     }
 
@@ -214,8 +214,4 @@ impl FsProfile {
             _ => Err("a [journal] of more than 64 blocks, with metadata = \"journal\" and only there".to_owned()),
         }
     }
-}
-
-fn refused(name: &str, why: String) -> Error {
-    Error::Experiment { name: name.to_owned(), why }
 }
