@@ -170,9 +170,15 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
             volume.write_superblock(|block| (block.current, block.previous) = (block.previous, None))?;
         }
         if cold {
-            volume.write_superblock(|block| (block.current, block.previous) = (None, None))?;
-            // The journal goes on after pages that mean nothing now: only a checkpoint can say where.
+            // The journal goes on after pages that mean nothing now: only a checkpoint can say where. An opening that
+            // finds none must not begin with the first page.
+            let own = 1 << volume.number;
+            volume.write_superblock(|block| {
+                (block.current, block.previous) = (None, None);
+                block.lost |= own;
+            })?;
             volume.checkpoint_now()?;
+            volume.write_superblock(|block| block.lost &= !own)?;
         }
     }
     Ok((volume, receipt))
@@ -285,7 +291,10 @@ struct Recovered {
 fn recover(volume: &Arc<Volume>, block: &Superblock, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let ring = Ring::read(volume);
     if lost {
-        let why = "it failed while the others went on: what was deleted or replaced since then, it does not know";
+        let why = match block.current {
+            None if block.lost >> volume.number & 1 == 1 => "the opening that emptied it was cut short",
+            _ => "it failed while the others went on: what was deleted or replaced since then, it does not know",
+        };
         return cold_start(volume, why, ring, receipt);
     }
     let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();

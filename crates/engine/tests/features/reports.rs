@@ -1,10 +1,45 @@
 //! What a store says of itself: listings and statistics.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use picaflor::{Mode, PutOptions, Store};
+use picaflor::{
+    Mode, PutOptions, Store,
+    device::{Fault, FaultyDevice, MemoryDevice, On, Rule},
+};
 
-use crate::common::{MIB, body, bypass, counted, key, plain};
+use crate::common::{MIB, body, by_hand, bypass, counted, key, plain};
+
+#[test]
+fn a_cold_start_that_is_cut_short_starts_cold_again() {
+    let mut cut = 0;
+    for nth in 1..12 {
+        let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), nth));
+        let options = || by_hand(device.clone()).mode(Mode::Cache);
+        let store = Store::open(options()).unwrap();
+        (0..200).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+        store.flush().unwrap();
+        // As `kill -9` leaves it; then its clusters cannot be read, and the power fails.
+        std::mem::forget(store);
+        device.add(Rule::rate(Fault::ReadError, 1.0).within(MIB..32 * MIB));
+        device.add(Rule::nth(Fault::Crash(On::Write), nth));
+        let opened = Store::open(options());
+        if let Ok(store) = opened {
+            assert!(store.receipt().volumes[0].dropped.cold_start);
+            break;
+        }
+        device.clear_rules();
+        device.revive().unwrap();
+        let store = Store::open(options()).unwrap();
+        let receipt = &store.receipt().volumes[0];
+        let found = (0..200).filter(|i| store.contains(&key(*i)).unwrap()).count();
+        assert!(found == 0 || found == 200, "write {nth}: {found} objects; {receipt:?}");
+        // Or else the checkpoint of the empty store was durable by then.
+        let known = receipt.dropped.cold_start || receipt.checkpoint == "current";
+        assert!(found == 200 || known, "write {nth}: {receipt:?}");
+        cut += u64::from(receipt.dropped.cold_start);
+    }
+    assert!(cut > 1, "the power failed once it had begun to empty the store");
+}
 
 #[test]
 fn a_listing_has_every_object_once_and_says_how_far_it_is() {
