@@ -288,14 +288,18 @@ struct Recovered {
     cold: bool,
 }
 
+/// Why a volume's own superblock, or another's, says that nothing on it counts.
+fn why_lost(number: usize, block: &Superblock) -> &'static str {
+    match block.lost >> number & 1 {
+        1 => "the opening that emptied it was cut short",
+        _ => "it failed while the others went on: what was deleted or replaced since then, it does not know",
+    }
+}
+
 fn recover(volume: &Arc<Volume>, block: &Superblock, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let ring = Ring::read(volume);
     if lost {
-        let why = match block.current {
-            None if block.lost >> volume.number & 1 == 1 => "the opening that emptied it was cut short",
-            _ => "it failed while the others went on: what was deleted or replaced since then, it does not know",
-        };
-        return cold_start(volume, why, ring, receipt);
+        return cold_start(volume, why_lost(volume.number, block), ring, receipt);
     }
     let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();
     let mut loaded = None;
