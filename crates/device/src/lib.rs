@@ -26,7 +26,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use bytes::Bytes;
 
-pub use ahead::prefetch;
+pub use ahead::{give_back_freed, prefetch};
 pub use buf::{ALIGN, AlignedBuf, BufPool};
 pub use clock::Clock;
 pub use counted::{CountedDevice, Counts};

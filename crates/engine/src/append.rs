@@ -210,6 +210,8 @@ impl Volume {
                 seq: open.seq,
                 seal: self.next_seal.fetch_add(1, Relaxed),
                 durable: self.durable_seal.load(Relaxed),
+                store: self.store_id(),
+                id: cluster,
             };
             self.classes[cluster as usize].store(open.class.short(), Relaxed);
             *guard = Slot::Filled(open.seal(self.store_id(), cluster, last));

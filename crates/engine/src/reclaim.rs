@@ -26,7 +26,6 @@ use crate::{
     buffers::Draft,
     eviction::{Eviction, Resident},
     index::{Location, Word},
-    rows::Contents,
     space::{SPARE, State},
     stats::add,
     volume::Volume,
@@ -188,12 +187,10 @@ impl Volume {
 
     /// Moves or evicts what is live in the victim; returns how many moved.
     fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction) -> Result<usize> {
-        let rows = match self.contents(victim, None) {
-            Ok(Contents::Sealed(_, rows) | Contents::Unsealed(rows)) => rows,
-            Ok(Contents::Other) => Vec::new(),
+        let rows = match self.contents(victim) {
             // A store loses nothing because of a read that may succeed the next time.
             Err(error) if eviction == Eviction::Never => return Err(error),
-            Err(_) => Vec::new(),
+            rows => rows.unwrap_or_default(),
         };
         let live: Vec<(Row, Word)> = rows
             .into_iter()

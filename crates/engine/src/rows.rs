@@ -3,19 +3,19 @@
 use picaflor_device::AlignedBuf;
 use picaflor_format::{
     BLOCK,
-    cluster::{self, Content, Row, Table, Trailer, decode_table},
+    cluster::{self, Content, Row, Table, Trailer, decode_table, decode_trailer, table_len},
     frame::Header,
 };
 
 use crate::{Error, Result, stats::add, volume::Volume};
 
-/// The contents of one use of a cluster.
-pub(crate) enum Contents {
-    /// Its table, which vouches for places and generations, not for the frames' bytes.
+/// What one use of a cluster is.
+pub(crate) enum Use {
+    /// It was sealed, and this is its table, which vouches for places and generations, not for the frames' bytes.
     Sealed(Trailer, Vec<Row>),
-    /// The frames that verify, from the front: it has no table.
-    Unsealed(Vec<Row>),
-    /// No objects of this store.
+    /// It has no table. The use's number.
+    Unsealed(u64),
+    /// None for objects of this store.
     Other,
 }
 
@@ -43,47 +43,67 @@ impl Volume {
     /// The rows of a cluster, whichever way they are found; none if it cannot be read, and then its
     /// entries are found out one by one.
     pub(crate) fn read_rows(&self, cluster: u32) -> Vec<Row> {
-        match self.contents(cluster, None) {
-            Ok(Contents::Sealed(_, rows) | Contents::Unsealed(rows)) => rows,
-            Ok(Contents::Other) | Err(_) => Vec::new(),
-        }
+        self.contents(cluster).unwrap_or_default()
     }
 
-    /// What a cluster holds: two small reads if it is sealed, all of it if not. With `seq`, only that use of it
-    /// counts: a write that a crash kept from the device leaves the use before.
+    /// What a cluster holds, by its table or, if it has none, by the frames that verify.
     ///
     /// # Errors
     /// [`Error::Io`] with the place.
-    pub(crate) fn contents(&self, cluster: u32, seq: Option<u64>) -> Result<Contents> {
-        let Ok(header) = cluster::Header::decode(&self.read_at(cluster, 0, BLOCK)?) else {
-            return Ok(Contents::Other);
-        };
-        if header.store != self.store_id() || header.id != cluster || header.content != Content::Objects {
-            return Ok(Contents::Other);
-        }
-        if seq.is_some_and(|seq| seq != header.seq) {
-            return Ok(Contents::Other);
-        }
-        let size = self.cluster_len();
-        let mut tail = BLOCK;
-        loop {
-            match decode_table(&self.read_at(cluster, size - tail, tail)?) {
-                // A trailer of an earlier use stays until the cluster is sealed anew.
-                Ok(Table::Rows(last, rows)) if last.seq == header.seq => return Ok(Contents::Sealed(last, rows)),
-                Ok(Table::Longer(need)) if need > tail && need <= size => {
-                    tail = need.next_multiple_of(BLOCK).min(size);
-                }
-                _ => {
-                    let bytes = self.read_at(cluster, 0, size)?;
-                    return Ok(Contents::Unsealed(self.frames(&bytes, header.seq)));
-                }
-            }
+    pub(crate) fn contents(&self, cluster: u32) -> Result<Vec<Row>> {
+        match self.last_use(cluster, None, BLOCK)? {
+            Use::Sealed(_, rows) => Ok(rows),
+            Use::Unsealed(seq) => self.frames(cluster, seq),
+            Use::Other => Ok(Vec::new()),
         }
     }
 
-    /// The intact frames of one use of an unsealed cluster, in order. A gap up to the next block is where
-    /// a commit padded; anything else that is no frame is the end.
-    fn frames(&self, bytes: &[u8], seq: u64) -> Vec<Row> {
+    /// The last use of a cluster. With `seq`, only that use counts: a write that a crash kept from the device leaves
+    /// the use before. One read if the use is as expected and its table no longer than `guess` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the place.
+    pub(crate) fn last_use(&self, cluster: u32, seq: Option<u64>, guess: usize) -> Result<Use> {
+        let size = self.cluster_len();
+        let tail = self.read_at(cluster, size - guess, guess)?;
+        let last = decode_trailer(&tail).ok().filter(|(_, count)| table_len(*count) <= size);
+        let mine = |last: &Trailer| last.store == self.store_id() && last.id == cluster && Some(last.seq) == seq;
+        let seq = match last {
+            Some((last, _)) if mine(&last) => last.seq,
+            _ => match cluster::Header::decode(&self.read_at(cluster, 0, BLOCK)?) {
+                Ok(header)
+                    if header.store == self.store_id()
+                        && header.id == cluster
+                        && header.content == Content::Objects
+                        && seq.is_none_or(|seq| seq == header.seq) =>
+                {
+                    header.seq
+                }
+                _ => return Ok(Use::Other),
+            },
+        };
+        // A trailer of an earlier use stays until the cluster is sealed anew.
+        let Some((last, count)) = last.filter(|(last, _)| last.seq == seq) else { return Ok(Use::Unsealed(seq)) };
+        let table = match decode_table(&tail) {
+            Ok(Table::Longer(_)) => {
+                let len = table_len(count).next_multiple_of(BLOCK).min(size);
+                decode_table(&self.read_at(cluster, size - len, len)?)
+            }
+            table => table,
+        };
+        Ok(match table {
+            Ok(Table::Rows(_, rows)) => Use::Sealed(last, rows),
+            _ => Use::Unsealed(seq),
+        })
+    }
+
+    /// The intact frames of one use of a cluster whose table does not count, in order. A gap up to the next block is
+    /// where a commit padded; anything else that is no frame is the end.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the place.
+    pub(crate) fn frames(&self, cluster: u32, seq: u64) -> Result<Vec<Row>> {
+        let bytes = self.read_at(cluster, 0, self.cluster_len())?;
         let mark = self.hasher.mark(seq);
         let mut rows = Vec::new();
         let mut at = cluster::HEADER;
@@ -104,6 +124,6 @@ impl Volume {
                 _ => break,
             }
         }
-        rows
+        Ok(rows)
     }
 }

@@ -140,6 +140,10 @@ pub struct Trailer {
     /// Every cluster with a smaller or equal seal number was durable when this one was sealed:
     /// recovery need not verify those frame by frame.
     pub durable: u64,
+    /// Store, low half, as in the header; 0 in trailers that do not say.
+    pub store: u64,
+    /// Number of the cluster, as in the header.
+    pub id: u32,
 }
 
 /// Writes the table and trailer at the end of `cluster`, which is a whole cluster's bytes.
@@ -154,6 +158,8 @@ pub fn encode_table(cluster: &mut [u8], last: Trailer, rows: &[Row]) {
     put(table, trailer + 8, last.seq.to_le_bytes());
     put(table, trailer + 24, last.seal.to_le_bytes());
     put(table, trailer + 32, last.durable.to_le_bytes());
+    put(table, trailer + 40, last.store.to_le_bytes());
+    put(table, trailer + 48, last.id.to_le_bytes());
     put(table, trailer + 16, (rows.len() as u32).to_le_bytes());
     put(table, trailer + 20, crc(&table[..trailer]).to_le_bytes());
     seal(&mut table[trailer..], TRAILER_MAGIC);
@@ -173,13 +179,9 @@ pub enum Table {
 /// # Errors
 /// [`Corrupt`] for anything but an intact trailer and table.
 pub fn decode_table(tail: &[u8]) -> Result<Table, Corrupt> {
-    let trailer_at = tail.len().checked_sub(TRAILER).ok_or(Corrupt::Short)?;
+    let (last, count) = decode_trailer(tail)?;
+    let trailer_at = tail.len() - TRAILER;
     let trailer = &tail[trailer_at..];
-    check(trailer, TRAILER_MAGIC)?;
-    let count = u32_at(trailer, 16) as usize;
-    if count > crate::zone::CLUSTER_MAX as usize / ROW {
-        return Err(Corrupt::Field("rows"));
-    }
     let need = table_len(count);
     let Some(start) = tail.len().checked_sub(need) else { return Ok(Table::Longer(need)) };
     let rows = &tail[start..trailer_at];
@@ -187,6 +189,27 @@ pub fn decode_table(tail: &[u8]) -> Result<Table, Corrupt> {
         return Err(Corrupt::Checksum);
     }
     let rows = rows.chunks_exact(ROW).rev().map(Row::decode).collect::<Result<_, _>>()?;
-    let last = Trailer { seq: u64_at(trailer, 8), seal: u64_at(trailer, 24), durable: u64_at(trailer, 32) };
     Ok(Table::Rows(last, rows))
+}
+
+/// Reads the trailer at the end of `tail`, and how many rows lie before it.
+///
+/// # Errors
+/// [`Corrupt`] for anything but an intact trailer.
+pub fn decode_trailer(tail: &[u8]) -> Result<(Trailer, usize), Corrupt> {
+    let trailer_at = tail.len().checked_sub(TRAILER).ok_or(Corrupt::Short)?;
+    let trailer = &tail[trailer_at..];
+    check(trailer, TRAILER_MAGIC)?;
+    let count = u32_at(trailer, 16) as usize;
+    if count > crate::zone::CLUSTER_MAX as usize / ROW {
+        return Err(Corrupt::Field("rows"));
+    }
+    let last = Trailer {
+        seq: u64_at(trailer, 8),
+        seal: u64_at(trailer, 24),
+        durable: u64_at(trailer, 32),
+        store: u64_at(trailer, 40),
+        id: u32_at(trailer, 48),
+    };
+    Ok((last, count))
 }

@@ -118,10 +118,15 @@ fn cluster_header_and_table() {
     assert_eq!(cluster::Header::decode(&bytes), Ok(header));
     let row = |i: u32, kind| Row { hash: u64::from(i) << 40, generation: i.into(), offset: 64 * i, len: 128, kind };
     let rows = vec![row(1, Kind::Whole), row(3, Kind::Manifest), row(5, Kind::Chunk), row(7, Kind::Copy)];
-    let last = Trailer { seq: 0x77, seal: 41, durable: 40 };
+    // Before trailers said whose they are.
+    let last = Trailer { seq: 0x77, seal: 41, durable: 40, store: 0, id: 0 };
     cluster::encode_table(&mut bytes, last, &rows);
-    assert_eq!(cluster::decode_table(&bytes), Ok(Table::Rows(last, rows)));
+    assert_eq!(cluster::decode_table(&bytes), Ok(Table::Rows(last, rows.clone())));
     check("cluster", &bytes);
+    let last = Trailer { store: 0x99, id: 12, ..last };
+    cluster::encode_table(&mut bytes, last, &rows);
+    assert_eq!(cluster::decode_trailer(&bytes), Ok((last, 4)));
+    check("cluster-of-store", &bytes);
 }
 
 #[test]

@@ -73,8 +73,7 @@ impl Index {
     }
 
     fn spot(&self, hash: u64) -> (&RwLock<Segment>, u32) {
-        let segment = (hash >> (64 - self.bits)) as usize;
-        (&self.segments[segment], hash as u32 & ((1 << word::PLACE_BITS) - 1))
+        (&self.segments[self.segment_of(hash)], hash as u32 & ((1 << word::PLACE_BITS) - 1))
     }
 
     /// Asks the processor for the entries of a key that will be wanted in a moment.
@@ -105,6 +104,41 @@ impl Index {
         segment.matching(place).map(touch).collect()
     }
 
+    /// Which segment holds the entries of this hash. Larger hashes are in the same one or in a later one.
+    pub(crate) fn segment_of(&self, hash: u64) -> usize {
+        (hash >> (64 - self.bits)) as usize
+    }
+
+    /// Makes room for `more` entries in the segment of this hash at once, rather than by an eighth again and again.
+    pub(crate) fn reserve(&self, hash: u64, more: usize) {
+        let mut segment = self.segments[self.segment_of(hash)].write();
+        let before = segment.bytes();
+        segment.reserve(more);
+        self.grew(segment.bytes() - before);
+    }
+
+    /// Adds an entry, unless there are some already that may be for this key.
+    ///
+    /// # Errors
+    /// Those.
+    pub(crate) fn add(&self, hash: u64, location: Location, grains: u32) -> Result<(), Candidates> {
+        let (segment, place) = self.spot(hash);
+        let mut segment = segment.write();
+        let known: Candidates = segment.matching(place).map(|slot| Word(slot.load(Relaxed))).collect();
+        if !known.is_empty() {
+            return Err(known);
+        }
+        self.insert(&mut segment, place, Word::new(place, location, grains));
+        Ok(())
+    }
+
+    fn insert(&self, segment: &mut Segment, place: u32, new: Word) {
+        let before = segment.bytes();
+        segment.insert(place, new);
+        self.grew(segment.bytes() - before);
+        self.objects.fetch_add(1, Relaxed);
+    }
+
     /// Adds an entry, or puts it in place of `old` if that is given. If `old` is no longer there, nothing
     /// is changed: it may have moved, and then two entries would be of one key.
     pub(crate) fn put(&self, hash: u64, location: Location, grains: u32, old: Option<Word>) -> Entered {
@@ -119,10 +153,7 @@ impl Index {
             slot.store(new.displaced(displaced).0, Relaxed);
             return Entered::Replaced;
         }
-        let before = segment.bytes();
-        segment.insert(place, new);
-        self.grew(segment.bytes() - before);
-        self.objects.fetch_add(1, Relaxed);
+        self.insert(&mut segment, place, new);
         Entered::Added
     }
 

@@ -17,6 +17,8 @@ use super::word::{BUCKETS_MIN, PLACE_BITS, Word};
 const SLOTS: usize = 8;
 /// Entries that make way for one insertion before the segment grows instead.
 const REACH: usize = 32;
+/// How full a segment is to be after entries that were announced: between growing for them again and wasting room.
+const RESERVED: (usize, usize) = (7, 8);
 
 /// Bytes of the smallest segment that is not empty.
 pub(super) const BYTES_MIN: usize = BUCKETS_MIN * size_of::<Bucket>();
@@ -132,8 +134,20 @@ impl Segment {
         self.buckets[bucket].0.iter().find(|slot| slot.load(Relaxed) == 0)
     }
 
+    /// Grows, if `more` entries would make it fuller than it should be.
+    pub(super) fn reserve(&mut self, more: usize) {
+        let slots = (self.count + more) * RESERVED.1 / RESERVED.0;
+        if slots > self.buckets.len() * SLOTS {
+            self.grow_to(slots.div_ceil(SLOTS));
+        }
+    }
+
     fn grow(&mut self) {
-        let mut size = (self.buckets.len() + (self.buckets.len() / 8).max(4)).max(BUCKETS_MIN);
+        self.grow_to(self.buckets.len() + (self.buckets.len() / 8).max(4));
+    }
+
+    fn grow_to(&mut self, buckets: usize) {
+        let mut size = buckets.max(BUCKETS_MIN);
         let entries: Vec<(u32, Word)> = self.entries().collect();
         loop {
             self.buckets = (0..size).map(|_| Bucket::empty()).collect();

@@ -61,6 +61,9 @@ const MEMORY_CLUSTERS_MIN: u64 = 16;
 /// The same for each of several places: half of it is for buffers that are open or in flight.
 const MEMORY_CLUSTERS_EACH: u64 = 8;
 
+/// Objects found by a scan from which on opening gives back the memory that it took.
+const MANY: u64 = 100_000;
+
 /// A superblock has a bit for each.
 const PLACES_MAX: usize = u64::BITS as usize;
 
@@ -104,6 +107,9 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         volumes.iter().try_for_each(|volume| volume.write_superblock(|block| block.lost = 0))?;
     }
     let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
+    if receipts.iter().any(|receipt| receipt.from_scan > MANY) {
+        picaflor_device::give_back_freed();
+    }
     let receipt = Receipt::new(receipts, began.elapsed());
     Ok(Opened { shared, volumes, hasher, receipt })
 }
