@@ -82,9 +82,14 @@ impl Volume {
         if self.has_files() {
             return Ok(false);
         }
+        let begins = |state: &MutexGuard<'_, Checkpointer>| state.running.is_none() && self.wants_checkpoint(state);
+        let begins_now = begins(&self.checkpointer.lock());
+        if begins_now {
+            self.make_room_for_checkpoint()?;
+        }
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
-            if !self.wants_checkpoint(&state) {
+            if !begins(&state) {
                 return Ok(false);
             }
             self.begin_checkpoint(&mut state)?;
@@ -99,6 +104,7 @@ impl Volume {
             // The file system is the checkpoint.
             return Ok(());
         }
+        self.make_room_for_checkpoint()?;
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
             self.begin_checkpoint(&mut state)?;

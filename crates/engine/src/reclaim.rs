@@ -132,6 +132,34 @@ impl Volume {
         Ok(self.space.available() > before)
     }
 
+    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted and not yet written over, and
+    /// so takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes room
+    /// already is left to it.
+    pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
+        let is_enough = || self.space.available() >= self.checkpoint_clusters();
+        if self.in_place.is_some() || is_enough() {
+            return Ok(());
+        }
+        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(()) };
+        for _ in 0..self.space.count() {
+            if is_enough() {
+                break;
+            }
+            if self.reclaim_one()? == Reclaimed::Nothing {
+                self.retire_a_resident();
+                if self.reclaim_one()? == Reclaimed::Nothing {
+                    break;
+                }
+            }
+            if self.space.leaving() > 0 {
+                // Not in time for the journal: that would take the checkpoint for which there is no room yet.
+                self.let_emptied_leave();
+                self.wait_commit(self.commits.next())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Residents are no victims; on a small device they may be all there is.
     fn retire_a_resident(self: &Arc<Self>) {
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
@@ -167,10 +195,15 @@ impl Volume {
         Ok(Reclaimed::One)
     }
 
-    /// Makes the clusters free that wait for a commit. Where there are several volumes, a cluster is given to
-    /// something else only when all of them know durably what was evicted from it: an older version of that may
-    /// be in another's checkpoint.
+    /// Makes the clusters free that wait for a commit.
     fn free_emptied(self: &Arc<Self>) -> Result<()> {
+        self.let_emptied_leave();
+        self.commit_now()
+    }
+
+    /// Where there are several volumes, a cluster is given to something else only when all of them know durably what
+    /// was evicted from it: an older version of that may be in another's checkpoint.
+    fn let_emptied_leave(self: &Arc<Self>) {
         let emptied = std::mem::take(&mut *self.reclaimer.emptied.lock());
         if !emptied.is_empty() {
             // One that failed has its say at the next opening: it starts empty.
@@ -178,7 +211,6 @@ impl Volume {
             let next = State::Leaving(self.commits.next());
             emptied.into_iter().for_each(|cluster| self.space.set(cluster, next));
         }
-        self.commit_now()
     }
 
     fn home_of(&self, cluster: u32, row: &Row) -> Location {
