@@ -19,7 +19,6 @@ use bytes::Bytes;
 use picaflor_device::{Op, Request, thread_ring_number};
 use picaflor_format::{
     frame::{self, GRAIN, Header, Kind},
-    journal::Record,
 };
 
 use crate::{
@@ -368,9 +367,7 @@ impl Store {
         }
         add(&self.shared().counters.damaged, 1);
         let generation = self.shared().next_generation();
-        for volume in self.volumes() {
-            volume.record(Record::Delete { hash: hash.0, generation });
-        }
+        self.record_delete(hash, generation);
         if !query.chunk {
             self.shared().note_departure(&query.key, Departure::Damaged);
         }
