@@ -76,6 +76,14 @@ impl Counters {
     fn sync(&self) {
         self.syncs.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn request(&self, request: &Request) {
+        match &request.op {
+            Op::Read(buf) => self.read(buf.len()),
+            Op::Write(bytes) => self.write(bytes.len()),
+            Op::Sync => self.sync(),
+        }
+    }
 }
 
 impl CountedDevice {
@@ -110,6 +118,10 @@ impl Device for CountedDevice {
         self.inner.block_size()
     }
 
+    fn read_unit(&self) -> usize {
+        self.inner.read_unit()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.counters.read(buf.len());
         self.inner.read(offset, buf)
@@ -132,14 +144,14 @@ impl Device for CountedDevice {
 
     fn submit(&self, batch: Vec<Request>) {
         self.counters.batches.fetch_add(1, Ordering::Relaxed);
-        for request in &batch {
-            match &request.op {
-                Op::Read(buf) => self.counters.read(buf.len()),
-                Op::Write(bytes) => self.counters.write(bytes.len()),
-                Op::Sync => self.counters.sync(),
-            }
-        }
+        batch.iter().for_each(|request| self.counters.request(request));
         self.inner.submit(batch);
+    }
+
+    fn submit_own(&self, request: Request) {
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        self.counters.request(&request);
+        self.inner.submit_own(request);
     }
 
     fn advance(&self) -> bool {

@@ -144,7 +144,8 @@ impl Shared {
         act: impl FnOnce(&mut State, &dyn Device, &[usize]) -> io::Result<()>,
     ) -> io::Result<()> {
         let inner = self.inner.as_ref();
-        check_request(inner.capacity(), inner.block_size(), offset, len as u64)?;
+        let unit = if on == On::Read { inner.read_unit() } else { inner.block_size() };
+        check_request(inner.capacity(), unit, offset, len as u64)?;
         let mut state = self.state.lock();
         if state.crashed {
             return Err(Crashed.into());
@@ -188,6 +189,10 @@ impl Device for FaultyDevice {
 
     fn block_size(&self) -> usize {
         self.shared.inner.block_size()
+    }
+
+    fn read_unit(&self) -> usize {
+        self.shared.inner.read_unit().max(SECTOR).min(self.block_size())
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

@@ -5,7 +5,8 @@
 //! - after one failed sync every later write and sync fails: the kernel may already have dropped the
 //!   dirty data and marked it clean, so a retried sync that succeeds would prove nothing;
 //! - every error names the file;
-//! - dropping the device completes everything that was submitted.
+//! - dropping the device completes everything that was submitted, but for what a [`crate::ThreadRing`] was given: that
+//!   keeps the file open until the ring is turned or dropped.
 
 use std::error::Error;
 use std::fmt;
@@ -22,6 +23,7 @@ use rustix::fs::FallocateFlags;
 use crate::inline::Perform;
 use crate::open::{self, OpenOptions};
 use crate::pool::Pool;
+use crate::thread_ring;
 use crate::uring::Ring;
 use crate::{AlignedBuf, Backend, Device, Op, Request, check_request};
 
@@ -99,6 +101,10 @@ impl Device for FileDevice {
         self.core.block_size
     }
 
+    fn read_unit(&self) -> usize {
+        self.core.read_unit
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.core.read(offset, buf)
     }
@@ -121,6 +127,17 @@ impl Device for FileDevice {
         match &self.queue {
             Queue::Ring(ring) => ring.submit(batch),
             Queue::Pool { pool, .. } => pool.submit(batch),
+        }
+    }
+
+    fn submit_own(&self, request: Request) {
+        match &self.queue {
+            Queue::Ring(ring) => {
+                if let Err(request) = thread_ring::submit(&self.core, request) {
+                    ring.submit(vec![request]);
+                }
+            }
+            Queue::Pool { pool, .. } => pool.submit(vec![request]),
         }
     }
 
@@ -166,6 +183,8 @@ pub(crate) struct FileCore {
     pub(crate) path: PathBuf,
     pub(crate) capacity: u64,
     pub(crate) block_size: usize,
+    /// What the medium demands of direct I/O, or less than a block if it demands nothing.
+    pub(crate) read_unit: usize,
     /// What direct I/O asks of addresses in memory; 1 when buffered.
     pub(crate) memory_align: usize,
     pub(crate) access: Access,
@@ -182,7 +201,7 @@ impl FileCore {
 
     /// Refuses what must not reach the file, before any byte moves.
     pub(crate) fn check_read(&self, offset: u64, len: usize) -> io::Result<()> {
-        check_request(self.capacity, self.block_size, offset, len as u64).map_err(|error| self.error("read", error))
+        check_request(self.capacity, self.read_unit, offset, len as u64).map_err(|error| self.error("read", error))
     }
 
     /// As [`FileCore::check_read`], for writes.
@@ -275,10 +294,10 @@ impl FileCore {
         Ok(())
     }
 
-    /// How far a transfer of `count` out of `wanted` bytes has got: whole blocks, because direct I/O
+    /// How far a transfer of `count` out of `wanted` bytes has got: whole units, because direct I/O
     /// cannot go on from the middle of one.
     pub(crate) fn progress(&self, count: usize, wanted: usize) -> usize {
-        if count >= wanted { wanted } else { count - count % self.block_size }
+        if count >= wanted { wanted } else { count - count % self.read_unit }
     }
 
     fn sync(&self) -> io::Result<()> {

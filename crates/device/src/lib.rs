@@ -12,6 +12,7 @@ mod counted;
 mod fault;
 mod faulty;
 mod file;
+mod flights;
 mod folder;
 mod inline;
 mod medium;
@@ -19,6 +20,7 @@ mod memory;
 mod open;
 mod pool;
 mod simulated;
+mod thread_ring;
 mod uring;
 
 use std::io;
@@ -41,8 +43,10 @@ pub use simulated::{
     BucketProfile, BudgetProfile, CacheProfile, DiskProfile, Order, Profile, ProfileError, SeekProfile, SimulatedDisk,
     SimulatedOptions, SparseBytes, Times, ZoneProfile,
 };
+pub use thread_ring::{ThreadRing, number_here as thread_ring_number};
 
-/// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`].
+/// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`]; of reads,
+/// multiples of [`Device::read_unit`] will do.
 ///
 /// The blocking calls run on the caller's thread. [`Device::submit`] hands over a batch and returns at
 /// once; each request's `done` is called exactly once, from a thread of the device's choice (possibly
@@ -52,8 +56,14 @@ pub trait Device: Send + Sync {
     /// Usable bytes; fixed for the life of the device.
     fn capacity(&self) -> u64;
 
-    /// Smallest unit of reading and writing, in bytes; a power of two.
+    /// Smallest unit of writing, in bytes; a power of two.
     fn block_size(&self) -> usize;
+
+    /// Smallest unit of reading, in bytes; a power of two, and never more than [`Device::block_size`], which is the
+    /// default.
+    fn read_unit(&self) -> usize {
+        self.block_size()
+    }
 
     /// Fills `buf` from `offset`.
     ///
@@ -83,6 +93,13 @@ pub trait Device: Send + Sync {
 
     /// Starts a batch; see the trait's description for when and where `done` runs.
     fn submit(&self, batch: Vec<Request>);
+
+    /// Starts a request that none but tasks of the calling thread wait for: a device of this machine gives it to the
+    /// thread's [`ThreadRing`], if there is one, and then `done` runs when that is turned. The default is
+    /// [`Device::submit`].
+    fn submit_own(&self, request: Request) {
+        self.submit(vec![request]);
+    }
 
     /// Where time is virtual and nobody else moves it: lets pass what comes next, on this thread, and says whether
     /// there was anything. Who waits for a submitted request calls this until it returns false before it blocks. A

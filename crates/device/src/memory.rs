@@ -86,8 +86,13 @@ impl Inner {
         check_request(self.capacity, self.block_size, offset, len)
     }
 
+    /// As of a disk of sectors of 512 bytes that is written in larger blocks.
+    fn read_unit(&self) -> usize {
+        self.block_size.min(512)
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.check(offset, buf.len() as u64)?;
+        check_request(self.capacity, self.read_unit(), offset, buf.len() as u64)?;
         let mut rest = buf;
         for piece in pieces(offset, rest.len() as u64) {
             let (now, later) = rest.split_at_mut(piece.len);
@@ -144,6 +149,10 @@ impl Device for MemoryDevice {
 
     fn block_size(&self) -> usize {
         self.inner.block_size
+    }
+
+    fn read_unit(&self) -> usize {
+        self.inner.read_unit()
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {

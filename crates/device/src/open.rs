@@ -72,8 +72,8 @@ pub struct OpenOptions {
     pub create: bool,
     /// Refuse writes; the lock is then shared with other readers. Default false.
     pub read_only: bool,
-    /// Smallest unit of reading and writing, in bytes; at least what the medium demands. The default of
-    /// 4096 suits nearly all of them, so a file can move from one to another.
+    /// Smallest unit of writing, in bytes; at least what the medium demands, which is the unit of reading. The
+    /// default of 4096 suits nearly all of them, so a file can move from one to another.
     pub block_size: usize,
     /// Bypass the page cache where the file system allows it: the engine has its own cache, and a
     /// second copy of each page costs memory and time. Default true.
@@ -132,6 +132,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, progress: &mut dyn FnMut(
     let mut core = FileCore {
         capacity: if is_new { 0 } else { fit_capacity(path, options, length)? },
         block_size: options.block_size,
+        read_unit: alignment.offset.max(512).min(options.block_size),
         memory_align: if matches!(access, Access::Direct) { alignment.memory } else { 1 },
         file,
         path: path.to_owned(),

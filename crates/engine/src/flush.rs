@@ -306,12 +306,14 @@ impl Volume {
             match self.commits.wait(number)? {
                 Turn::Durable => return Ok(()),
                 Turn::Lead(number) => {
+                    let began = self.shared.clock.now_nanos();
                     let result = self.commit(number);
                     let failed = result.is_err();
                     if !failed {
                         self.space.settle(number);
                     }
-                    self.commits.complete(number, result);
+                    let took = Duration::from_nanos(self.shared.clock.now_nanos().saturating_sub(began));
+                    self.commits.complete(number, result, took);
                     if failed {
                         self.tell_others();
                     }

@@ -16,9 +16,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use picaflor_device::{Op, Request};
+use picaflor_device::{Op, Request, thread_ring_number};
 use picaflor_format::{
-    BLOCK,
     frame::{self, GRAIN, Header, Kind},
 };
 
@@ -27,7 +26,7 @@ use crate::{
     hash::KeyHash,
     index::{Location, Word},
     object::Frame,
-    reading::{Extent, InFlight, Outcome},
+    reading::{Extent, InFlight, Outcome, Sought},
     stats::add,
     store::Store,
     volume::Volume,
@@ -204,15 +203,17 @@ impl Store {
                 Next::Found(frame) => return self.answer(query, Ok(frame)),
                 Next::Absent(why) => return self.answer(query, Err(why)),
                 Next::Read(plan) => {
-                    let (flight, lead) = plan.volume.reader.join(plan.place());
+                    // A thread that blocks waits for nobody's ring.
+                    let place = plan.sought(0);
+                    let (flight, lead) = plan.volume.reader.join(place);
                     let outcome = if plan.volume.reader.is_lazy() {
                         if lead {
-                            plan.read_elsewhere(&flight);
+                            plan.read_elsewhere(place, &flight);
                         }
                         plan.volume.wait_in_batch(&flight)
                     } else if lead {
                         let outcome = plan.read_here();
-                        plan.volume.reader.land(plan.place(), &flight, outcome.clone());
+                        plan.volume.reader.land(place, &flight, outcome.clone());
                         outcome
                     } else {
                         add(&self.shared().counters.reads_shared, 1);
@@ -390,19 +391,20 @@ impl Plan {
             Extent::Cluster => (cluster_start, cluster_end),
             Extent::Object => {
                 let end = offset + u64::from(word.grains()) * GRAIN as u64;
-                let block = BLOCK as u64;
-                (offset / block * block, end.next_multiple_of(block).min(cluster_end))
+                let unit = volume.device.read_unit() as u64;
+                (offset / unit * unit, end.next_multiple_of(unit).min(cluster_end))
             }
         };
         Self { volume: Arc::clone(volume), word, grain, extent, start, len: (end - start) as usize }
     }
 
     /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
-    fn place(&self) -> u64 {
-        match self.extent {
+    fn sought(&self, ring: u64) -> Sought {
+        let place = match self.extent {
             Extent::Object => self.grain << 1,
             Extent::Cluster => self.start << 1 | 1,
-        }
+        };
+        Sought { place, ring }
     }
 
     fn count(&self) {
@@ -434,13 +436,13 @@ impl Plan {
 
     /// Starts the read; every get that joined the flight is told.
     /// A folder knows no requests: a file is read here and now.
-    fn read_elsewhere(&self, flight: &Arc<InFlight>) {
+    fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
         self.count();
         if let Some(read) = self.volume.read_file(self.grain) {
-            return self.volume.reader.land(self.place(), flight, read.map(Bytes::from).map_err(Arc::new));
+            return self.volume.reader.land(place, flight, read.map(Bytes::from).map_err(Arc::new));
         }
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
-        let (place, extent, began) = (self.place(), self.extent, self.volume.shared.clock.now_nanos());
+        let (extent, began) = (self.extent, self.volume.shared.clock.now_nanos());
         let (start, pending) = (self.start, self.volume.pending(self.start, self.len));
         let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
             if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
@@ -454,6 +456,8 @@ impl Plan {
         let request = Request { offset: self.start, op: Op::Read(buf), done };
         if self.volume.reader.is_lazy() {
             self.volume.hold_read(request);
+        } else if place.ring != 0 {
+            self.volume.device.submit_own(request);
         } else {
             self.volume.device.submit(vec![request]);
         }
@@ -520,9 +524,12 @@ impl Future for Seek {
                 Next::Found(frame) => return Poll::Ready(this.store.answer(&this.query, Ok(frame))),
                 Next::Absent(why) => return Poll::Ready(this.store.answer(&this.query, Err(why))),
                 Next::Read(plan) => {
-                    let (flight, lead) = plan.volume.reader.join(plan.place());
+                    // A batch waits for others, so it is not of this thread alone.
+                    let ring = if plan.volume.reader.is_lazy() { 0 } else { thread_ring_number() };
+                    let place = plan.sought(ring);
+                    let (flight, lead) = plan.volume.reader.join(place);
                     if lead {
-                        plan.read_elsewhere(&flight);
+                        plan.read_elsewhere(place, &flight);
                     } else if !this.counted {
                         this.counted = true;
                         add(&this.store.shared().counters.reads_shared, 1);

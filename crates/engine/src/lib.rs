@@ -79,6 +79,7 @@ pub use options::{
     Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Mode, Options, Place, PutOptions,
 };
 pub use picaflor_device as device;
+pub use picaflor_device::ThreadRing;
 pub use recovery::{Dropped, Receipt, VolumeReceipt};
 pub use stats::{Counts, Stats, VolumeStats};
 pub use store::{Group, Store};

@@ -4,9 +4,12 @@
 //! when the neighbours it brought in saved more time than it took. Both costs and the neighbours used
 //! are measured, per class of placement, with an occasional cluster read to keep the measure fresh.
 //!
-//! Invariants: reads of the same place at the same time are one device read ([`InFlight`]).
+//! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's own
+//! ring is for that thread's tasks only, so that nobody depends on its turning the ring.
 
 use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hash, Hasher},
     io,
     sync::{
         Arc,
@@ -20,7 +23,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use picaflor_device::{Device, Request};
 
-use crate::hash::HashKeyed;
+use crate::hash::Identity;
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +59,7 @@ pub(crate) struct Reader {
     /// Nanoseconds per read of an object and of a cluster.
     cost: [AtomicU64; 2],
     asked: Box<[AtomicU32]>,
-    /// By [`spread`] place.
-    flights: Mutex<HashKeyed<Arc<InFlight>>>,
+    flights: Mutex<HashMap<Sought, Arc<InFlight>, BuildHasherDefault<Identity>>>,
     /// Reads that wait for others.
     held: Mutex<Vec<Request>>,
     /// Clock nanoseconds by which they are to be issued; `u64::MAX` if there are none.
@@ -141,19 +143,19 @@ impl Reader {
     }
 
     /// Joins the read of this place, or begins one. True for who must do the read.
-    pub(crate) fn join(&self, place: u64) -> (Arc<InFlight>, bool) {
+    pub(crate) fn join(&self, place: Sought) -> (Arc<InFlight>, bool) {
         let mut flights = self.flights.lock();
-        if let Some(flight) = flights.get(&spread(place)) {
+        if let Some(flight) = flights.get(&place) {
             return (Arc::clone(flight), false);
         }
         let flight = Arc::new(InFlight::default());
-        flights.insert(spread(place), Arc::clone(&flight));
+        flights.insert(place, Arc::clone(&flight));
         (flight, true)
     }
 
     /// The read of this place has its outcome.
-    pub(crate) fn land(&self, place: u64, flight: &InFlight, outcome: Outcome) {
-        self.flights.lock().remove(&spread(place));
+    pub(crate) fn land(&self, place: Sought, flight: &InFlight, outcome: Outcome) {
+        self.flights.lock().remove(&place);
         let wakers = {
             let mut state = flight.state.lock();
             state.outcome = Some(outcome);
@@ -164,9 +166,19 @@ impl Reader {
     }
 }
 
-/// Another number for each place, as even as a hash.
-fn spread(place: u64) -> u64 {
-    place.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// What makes two reads the same one: what is read, and the ring of the thread whose tasks alone wait for it; 0 for a
+/// read that everybody may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sought {
+    pub(crate) place: u64,
+    pub(crate) ring: u64,
+}
+
+impl Hash for Sought {
+    /// Another number for each place, as even as a hash.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64((self.place ^ self.ring << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    }
 }
 
 /// The bytes read and the device offset they start at.

@@ -6,15 +6,25 @@
 
 use std::{
     collections::HashMap,
+    future::poll_fn,
+    io,
     net::{SocketAddr, TcpListener},
+    os::fd::{AsFd, OwnedFd},
     sync::Arc,
+    task::ready,
     time::Duration,
 };
 
 use hyper::{body::Incoming, server::conn::http1, service::Service};
 use parking_lot::Mutex;
+use picaflor::ThreadRing;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use tokio::{net::TcpStream, sync::watch, task::AbortHandle};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    net::TcpStream,
+    sync::watch,
+    task::AbortHandle,
+};
 
 use crate::{
     body::Body,
@@ -77,7 +87,12 @@ pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, 
         Err(e) => return eprintln!("picaflor: worker {number}: {e}"),
     };
     let counters = proxy.counters[number].clone();
+    // Where the system refuses it, reads go through the store's own.
+    let ring = ThreadRing::new().ok();
     runtime.block_on(async {
+        if let Some(readable) = ring.as_ref().and_then(|ring| ring.as_fd().try_clone_to_owned().ok()) {
+            tokio::spawn(turn(readable));
+        }
         let worker = Arc::new(Worker::new(proxy, counters));
         let connections = Connections::default();
         let limit = worker.proxy.config.limits.connections.div_ceil(worker.proxy.config.workers);
@@ -99,6 +114,22 @@ pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, 
         ticking.abort();
         worker.flush_log();
     });
+}
+
+/// Turns this thread's ring whenever something was asked of it or has arrived.
+async fn turn(readable: OwnedFd) -> io::Result<()> {
+    #[allow(
+        deprecated,
+        reason = "unsound for a type that changes its descriptor, as ours does not; the other is unsafe"
+    )]
+    let readable = AsyncFd::with_interest(readable, Interest::READABLE)?;
+    poll_fn(|context| {
+        loop {
+            ThreadRing::turn(context);
+            ready!(readable.poll_read_ready(context))?.clear_ready();
+        }
+    })
+    .await
 }
 
 async fn accept(

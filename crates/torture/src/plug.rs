@@ -76,6 +76,10 @@ impl Device for Plug {
         self.device.block_size()
     }
 
+    fn read_unit(&self) -> usize {
+        self.device.read_unit()
+    }
+
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.pass()?;
         told("read", offset, buf.len(), self.device.read(offset, buf))
