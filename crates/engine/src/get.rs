@@ -17,9 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use picaflor_device::{Op, Request, thread_ring_number};
-use picaflor_format::{
-    frame::{self, GRAIN, Header, Kind},
-};
+use picaflor_format::frame::{self, GRAIN, Header, Kind};
 
 use crate::{
     Chunks, Departure, Error, Miss, Mode, Object, Result,
@@ -309,8 +307,12 @@ impl Store {
         };
         let at = (plan.grain * GRAIN as u64 - plan.start) as usize;
         let frame = bytes.get(at..).unwrap_or_default();
+        let is_asked_for = |header: &Header| query.accepts(header, header.key(frame));
+        // A block that was written astray may hold an older version of the same key at the same place.
+        let is_entered =
+            |header: &Header| volume.in_place.is_some() || plan.word.is_of_grains((header.frame_len() / GRAIN) as u32);
         let why = match Header::verify(frame) {
-            Ok(header) if query.accepts(&header, header.key(frame)) => {
+            Ok(header) if is_asked_for(&header) && is_entered(&header) => {
                 add(&self.shared().counters.hits_device, 1);
                 volume.note_use(plan.grain);
                 volume.learn_class(plan.grain, &header);
@@ -321,7 +323,7 @@ impl Store {
                 let frame = Frame::new(hash, header, frame);
                 return Ok(Some(self.keep(volume, plan.word, frame)));
             }
-            Ok(header) if volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
+            Ok(header) if !is_asked_for(&header) && volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
                 // Two keys share one place in the index: this entry is the other one's.
                 query.passed.push(plan.word);
                 return Ok(None);

@@ -115,6 +115,11 @@ impl Word {
         size_of_code((self.0 >> SIZE_SHIFT & 0x7f) as u32)
     }
 
+    /// Whether a frame of so many grains may be the one that was entered.
+    pub(crate) fn is_of_grains(self, grains: u32) -> bool {
+        self.grains() == size_of_code(size_code(grains))
+    }
+
     pub(crate) fn is_displaced(self) -> bool {
         self.0 & DISPLACED != 0
     }

@@ -198,6 +198,24 @@ fn find(device: &FaultyDevice, len: u64, bytes: &[u8]) -> Vec<u64> {
 }
 
 #[test]
+fn a_block_written_astray_does_not_show_the_version_before() {
+    let disk = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 1));
+    let store = Store::open(by_hand(disk.clone())).unwrap();
+    // Each the first of its cluster.
+    store.put(b"page", &body(1, 100), &in_group(1)).unwrap();
+    store.flush().unwrap();
+    store.put(b"page", &body(2, 3000), &in_group(2)).unwrap();
+    store.close().unwrap();
+    let block = |id, len| find(&disk, 32 * MIB, &body(id, len)[..64])[0] / 4096 * 4096;
+    let (before, now) = (block(1, 100), block(2, 3000));
+    assert_ne!(before, now);
+    let astray = disk.pristine(before, 4096).unwrap();
+    disk.damage(now, &astray).unwrap();
+    let store = Store::open(by_hand(disk.clone())).unwrap();
+    assert_eq!(read(&store, b"page"), None, "a miss, not the version that was replaced");
+}
+
+#[test]
 fn an_audit_names_the_place_of_planted_damage() {
     let disk = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 5);
     let options = || by_hand(Arc::new(disk.clone())).mode(Mode::Store);
