@@ -139,6 +139,20 @@ impl Volume {
         granted >= enough || self.journal.lock().wants_checkpoint()
     }
 
+    /// The current checkpoint stays, alone until the next one: its clusters and its log are whole.
+    pub(crate) fn give_up_previous_checkpoint(&self) -> Result<()> {
+        let mut state = self.checkpointer.lock();
+        if state.running.is_some() || state.previous.is_empty() {
+            return Ok(());
+        }
+        self.write_superblock(|block| block.previous = None)?;
+        for cluster in std::mem::take(&mut state.previous) {
+            self.space.set(cluster, State::Free);
+        }
+        self.checkpoint_held.store(state.current.len() as u32, Relaxed);
+        Ok(())
+    }
+
     fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
         self.wait_commit(self.commits.next())?;

@@ -21,7 +21,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Departure, Mode, Result,
+    Departure, Error, Mode, Result,
     append::{Blocked, Purpose},
     buffers::Draft,
     eviction::{Eviction, Resident},
@@ -132,15 +132,26 @@ impl Volume {
         Ok(self.space.available() > before)
     }
 
-    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted and not yet written over, and
-    /// so takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes room
-    /// already is left to it.
+    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably so,
+    /// and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes room
+    /// already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
+    /// current one is given up.
     pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
         let is_enough = || self.space.available() >= self.checkpoint_clusters();
-        if self.in_place.is_some() || is_enough() {
-            return Ok(());
+        if !is_enough()
+            && let Some(_turn) = self.reclaimer.turn.try_lock()
+        {
+            match self.empty_until(is_enough) {
+                // What is to stay of the emptiest finds no room either.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(()) };
+        if is_enough() { Ok(()) } else { self.give_up_previous_checkpoint() }
+    }
+
+    /// Empties clusters until it is enough, or there is none.
+    fn empty_until(self: &Arc<Self>, is_enough: impl Fn() -> bool) -> Result<()> {
         for _ in 0..self.space.count() {
             if is_enough() {
                 break;
@@ -338,7 +349,7 @@ impl Volume {
     /// Not even the spare clusters are left for a survivor.
     fn evict_for_want_of_room(&self, row: &Row, word: Word, draft: &Draft<'_>) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
-            return Err(crate::Error::Full { needed: draft.header.payload_len() as u64, free: 0 });
+            return Err(Error::Full { needed: draft.header.payload_len() as u64, free: 0 });
         }
         self.evict(row, word, Some((draft.key, draft.header.kind)), Departure::Evicted);
         Ok(())
