@@ -17,9 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use picaflor_device::{Op, Request, thread_ring_number};
-use picaflor_format::{
-    frame::{self, GRAIN, Header, Kind},
-};
+use picaflor_format::frame::{self, GRAIN, Header, Kind};
 
 use crate::{
     Chunks, Departure, Error, Miss, Mode, Object, Result,
