@@ -186,10 +186,16 @@ impl Flights {
         }
     }
 
-    /// Whether [`Flights::enter`] would have anything to do without waiting.
+    /// Whether entries were pushed that the kernel has not taken.
+    pub(crate) fn has_entries(&mut self) -> bool {
+        !self.ring.submission().is_empty()
+    }
+
+    /// Whether the kernel says that there are completions to be fetched. It may say so when there are none any more, so
+    /// nobody is to ask again before something else has happened.
     pub(crate) fn has_news(&mut self) -> bool {
         let entries = self.ring.submission();
-        !entries.is_empty() || entries.taskrun() || entries.cq_overflow()
+        entries.taskrun() || entries.cq_overflow()
     }
 
     /// Hands the pushed entries to the kernel and waits for so many completions. False: nothing moved for now, and

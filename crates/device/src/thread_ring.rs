@@ -220,15 +220,14 @@ impl Local {
         if let Wait::Nap(_) = wait {
             self.state.borrow_mut().flights.arm();
         }
-        let mut news = self.admit();
+        let entries = self.admit();
         let count = match wait {
             Wait::No => 0,
             Wait::Completion => usize::from(!self.state.borrow().flights.is_idle()),
             Wait::Nap(nap) => usize::from(nap.begin()),
         };
-        news |= count > 0;
         let mut moved = true;
-        if news {
+        if entries || count > 0 || self.state.borrow_mut().flights.has_news() {
             moved = self.state.borrow_mut().flights.enter(count);
         }
         if let Wait::Nap(nap) = wait {
@@ -245,14 +244,14 @@ impl Local {
         }
     }
 
-    /// Gives the ring what waits, as long as there is room; whether it now has news for the kernel.
+    /// Gives the ring what waits, as long as there is room; whether it now has entries for the kernel.
     fn admit(&self) -> bool {
         loop {
             let mut state = self.state.borrow_mut();
             if !state.flights.has_room() {
-                return state.flights.has_news();
+                return state.flights.has_entries();
             }
-            let Some((core, request)) = state.waiting.pop_front() else { return state.flights.has_news() };
+            let Some((core, request)) = state.waiting.pop_front() else { return state.flights.has_entries() };
             let over = state.flights.start(&core, request);
             drop(state);
             finish_some(over);

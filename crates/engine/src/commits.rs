@@ -7,14 +7,18 @@
 //! Threads that put one object after the other are all released by one commit, and come back one after the other. The
 //! first of them would lead a commit for itself alone, and the rest would wait for two. So a leader waits for as many as
 //! took part last time, but no longer than half of what a commit takes: a guess that is wrong costs no more.
+//!
+//! The condition variables are those of the standard library: one system call wakes all who wait, where the ones used
+//! elsewhere let each wake the next.
 
 use std::{
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::Waker,
     time::{Duration, Instant},
 };
-
-use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{Error, Result};
 
@@ -59,7 +63,7 @@ pub(crate) enum Turn {
 impl Commits {
     /// The commit that will cover everything done so far.
     pub(crate) fn next(&self) -> u64 {
-        self.state.lock().started + 1
+        self.state().started + 1
     }
 
     /// Waits until commit `number` is complete or it is the caller's turn to run one.
@@ -67,7 +71,7 @@ impl Commits {
     /// # Errors
     /// The failure that stopped the volume.
     pub(crate) fn wait(&self, number: u64) -> Result<Turn> {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let mut counted = false;
         loop {
             if state.completed >= number {
@@ -79,7 +83,7 @@ impl Commits {
             if !state.leading {
                 state.leading = true;
                 state.waiting -= usize::from(counted);
-                self.gather(&mut state);
+                state = self.gather(state);
                 state.started += 1;
                 state.joined = std::mem::take(&mut state.waiting) + 1;
                 return Ok(Turn::Lead(state.started));
@@ -91,26 +95,34 @@ impl Commits {
                     self.gathered.notify_one();
                 }
             }
-            self.changed.wait(&mut state);
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// The leader waits for those who are likely to come.
-    fn gather(&self, state: &mut MutexGuard<'_, State>) {
+    fn gather<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         if state.waiting + 1 >= state.expected || state.patience.is_zero() {
-            return;
+            return state;
         }
         let until = Instant::now() + state.patience;
         while state.waiting + 1 < state.expected && state.failed.is_none() {
-            if self.gathered.wait_until(state, until).timed_out() {
-                return;
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
             }
+            (state, _) = self.gathered.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
         }
+        state
+    }
+
+    /// No panic leaves it half changed.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// As [`Commits::wait`] for a future: `None` means that the waker will be called.
     pub(crate) fn poll(&self, number: u64, waker: &Waker) -> Option<Result<()>> {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         if state.completed >= number {
             return Some(Ok(()));
         }
@@ -125,7 +137,7 @@ impl Commits {
     pub(crate) fn complete(&self, number: u64, result: Result<()>, took: Duration) {
         self.note(result.as_ref().err());
         let wakers = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             state.leading = false;
             state.expected = state.joined + state.waiting;
             state.patience = (took / 2).min(MOST_PATIENCE);
@@ -143,7 +155,7 @@ impl Commits {
     pub(crate) fn fail(&self, error: Error) {
         self.note(Some(&error));
         let wakers = {
-            let mut state = self.state.lock();
+            let mut state = self.state();
             state.failed.get_or_insert(error);
             std::mem::take(&mut state.wakers)
         };
@@ -164,7 +176,7 @@ impl Commits {
 
     /// Why the volume stopped writing, if it did.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.state.lock().failed.clone()
+        self.state().failed.clone()
     }
 }
 
@@ -213,8 +225,8 @@ mod tests {
     #[test]
     fn who_does_not_come_back_is_not_waited_for_twice() {
         let commits = Commits::default();
-        commits.state.lock().expected = 5;
-        commits.state.lock().patience = Duration::from_millis(20);
+        commits.state().expected = 5;
+        commits.state().patience = Duration::from_millis(20);
         let lead = |commits: &Commits| {
             let began = Instant::now();
             let Ok(Turn::Lead(number)) = commits.wait(commits.next()) else { panic!("nobody else is here") };
@@ -223,7 +235,7 @@ mod tests {
             waited
         };
         assert!(lead(&commits) >= Duration::from_millis(20));
-        assert_eq!(commits.state.lock().expected, 1);
-        assert_eq!(commits.state.lock().patience, MOST_PATIENCE);
+        assert_eq!(commits.state().expected, 1);
+        assert_eq!(commits.state().patience, MOST_PATIENCE);
     }
 }

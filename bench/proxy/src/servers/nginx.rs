@@ -4,6 +4,7 @@
 use std::{fs, path::Path};
 
 use anyhow::Result;
+use nix::sys::resource::{Resource, getrlimit};
 
 use super::{Running, Setup};
 
@@ -14,7 +15,7 @@ pub(super) fn sendfile(setup: &Setup) -> Result<Running> {
 pub(super) fn open_file_cache(setup: &Setup) -> Result<Running> {
     start(
         setup,
-        "sendfile on; tcp_nopush on; open_file_cache max=100000 inactive=10m; open_file_cache_valid 10m; \
+        "sendfile on; tcp_nopush on; open_file_cache max={files} inactive=10m; open_file_cache_valid 10m; \
          open_file_cache_min_uses 1;",
     )
 }
@@ -22,7 +23,7 @@ pub(super) fn open_file_cache(setup: &Setup) -> Result<Running> {
 pub(super) fn no_sendfile(setup: &Setup) -> Result<Running> {
     start(
         setup,
-        "sendfile off; output_buffers 2 128k; open_file_cache max=100000 inactive=10m; open_file_cache_valid 10m; \
+        "sendfile off; output_buffers 2 128k; open_file_cache max={files} inactive=10m; open_file_cache_valid 10m; \
          open_file_cache_min_uses 1;",
     )
 }
@@ -30,9 +31,14 @@ pub(super) fn no_sendfile(setup: &Setup) -> Result<Running> {
 pub(super) fn aio_threads(setup: &Setup) -> Result<Running> {
     start(
         setup,
-        "sendfile on; aio threads; open_file_cache max=100000 inactive=10m; open_file_cache_valid 10m; \
+        "sendfile on; aio threads; open_file_cache max={files} inactive=10m; open_file_cache_valid 10m; \
          open_file_cache_min_uses 1;",
     )
+}
+
+/// As many descriptors as nginx may have: with more kept open than that it fails requests.
+fn descriptors() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(_, hard)| hard.min(100_000))
 }
 
 fn start(setup: &Setup, how: &str) -> Result<Running> {
@@ -40,8 +46,10 @@ fn start(setup: &Setup, how: &str) -> Result<Running> {
     let at = folder.display();
     // As root, nginx hands its worker to a user who may not enter the folder.
     let user = if nix::unistd::geteuid().is_root() { "user root;" } else { "" };
+    let descriptors = descriptors();
+    let how = how.replace("{files}", &(descriptors * 3 / 4).to_string());
     let text = format!(
-        "{user} worker_processes 1; worker_rlimit_nofile 200000; daemon off; pid {at}/pid; error_log {at}/error.log;\n\
+        "{user} worker_processes 1; worker_rlimit_nofile {descriptors}; daemon off; pid {at}/pid; error_log {at}/error.log;\n\
          events {{ worker_connections 4096; multi_accept on; }}\n\
          http {{\n\
          access_log off; keepalive_timeout 600s; keepalive_requests 1000000000; tcp_nodelay on; {how}\n\

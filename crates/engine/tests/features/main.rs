@@ -10,6 +10,7 @@ mod memory;
 mod placement;
 mod ranges;
 mod reports;
+mod rings;
 mod streams;
 mod threads;
 mod volumes;
