@@ -12,7 +12,7 @@ use picaflor::{
     device::{Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
 };
 
-use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read};
+use crate::common::{KIB, MIB, body, by_hand, bypass, counted, in_group, key, plain, read};
 
 #[test]
 fn the_admission_filter_sees_key_and_length_and_its_word_counts() {
