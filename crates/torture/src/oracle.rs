@@ -239,10 +239,13 @@ impl Oracle {
     /// Whether a get of this key must bring something. `may_leave`: objects leave this store by themselves.
     #[must_use]
     pub(crate) fn must_be_there(&self, key: usize, now: u64, may_leave: bool) -> bool {
-        self.keys[key].live().all(|(_, version)| {
-            let is_there = version.value.is_some_and(|value| !value.is_expired(now));
-            is_there && !(may_leave && version.gone)
-        })
+        // The place of a replaced version may be used again before what replaced it is durable: neither is there then.
+        let replaced = may_leave && self.keys[key].live().nth(1).is_some();
+        !replaced
+            && self.keys[key].live().all(|(_, version)| {
+                let is_there = version.value.is_some_and(|value| !value.is_expired(now));
+                is_there && !(may_leave && version.gone)
+            })
     }
 
     /// Whether the value that must be there is longer than this.
