@@ -340,14 +340,31 @@ impl Volume {
         self.others().for_each(|volume| volume.due_within(Duration::ZERO));
     }
 
-    /// A version leaves this volume that was the newest of its key. Another volume, or its checkpoint, may know an
-    /// older one, which must not come up in its place.
+    /// A version leaves this volume. Another volume, or its checkpoint, may know an older one, which must not come up in
+    /// its place; or a newer one, which stays, if a crash brought back what leaves now.
     pub(crate) fn forget_elsewhere(&self, hash: KeyHash, generation: u64) {
         for other in self.others() {
-            for word in other.index.candidates(hash.short()) {
+            let is_older = |word: &Word| !other.holds_newer(hash, *word, generation);
+            while let Some(word) = other.index.candidates(hash.short()).into_iter().find(is_older) {
                 other.drop_entry(hash.short(), word);
             }
             other.record(Record::Delete { hash: hash.0, generation, everywhere: false });
+        }
+    }
+
+    /// Whether an entry leads to a later version of the key than this, or to another key.
+    fn holds_newer(&self, hash: KeyHash, word: Word, generation: u64) -> bool {
+        let is_newer =
+            |header: &Header, key: &[u8]| self.hasher.frame(header.kind, key) != hash || header.generation > generation;
+        match word.location() {
+            Location::Buffered { slot, offset } => {
+                let frame = self.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
+                frame.is_some_and(|frame| is_newer(&frame.header, frame.key()))
+            }
+            Location::OnDisk { grain } => {
+                let read = self.read_frame(grain, word.grains());
+                read.is_ok_and(|(header, frame)| is_newer(&header, header.key(&frame)))
+            }
         }
     }
 
