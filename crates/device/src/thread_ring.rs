@@ -1,12 +1,12 @@
 //! A ring of the asking thread's own, turned from its event loop.
 //!
 //! A read through the shared ring crosses to the thread that owns it and back: two switches of threads, which on one
-//! core cost as much as the read. A thread that has an event loop anyway, and asks for many reads, owns a [`ThreadRing`]
-//! instead: what its tasks ask for is handed to the kernel in one call when the loop has come round, and completes on
-//! this very thread, with nobody else woken.
+//! core cost as much as the read. A thread that has an event loop anyway, and asks for many reads, has a
+//! [`ThreadRing`] instead: what its tasks ask for is handed to the kernel in one call when the loop has come round,
+//! and completes on this very thread, with nobody else woken.
 //!
-//! Only reads that the thread's own tasks wait for come here ([`Device::submit_own`]): nobody who blocks waits for them,
-//! so a thread that is late to turn its ring holds up its own tasks and no one else.
+//! Only reads that the thread's own tasks wait for come here ([`Device::submit_own`]): nobody who blocks waits for
+//! them, so a thread that is late to turn its ring holds up its own tasks and no one else.
 //!
 //! Invariants:
 //! - the ring is created, entered and reaped on one thread ([`ThreadRing`] is not `Send`);

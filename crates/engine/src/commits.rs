@@ -5,8 +5,8 @@
 //! failed once is never asked again: what it holds since its last sync is unknown.
 //!
 //! Threads that put one object after the other are all released by one commit, and come back one after the other. The
-//! first of them would lead a commit for itself alone, and the rest would wait for two. So a leader waits for as many as
-//! took part last time, but no longer than half of what a commit takes: a guess that is wrong costs no more.
+//! first of them would lead a commit for itself alone, and the rest would wait for two. So a leader waits for as many
+//! as took part last time, but no longer than half of what a commit takes: a guess that is wrong costs no more.
 //!
 //! The condition variables are those of the standard library: one system call wakes all who wait, where the ones used
 //! elsewhere let each wake the next.

@@ -4,8 +4,8 @@
 //! when the neighbours it brought in saved more time than it took. Both costs and the neighbours used
 //! are measured, per class of placement, with an occasional cluster read to keep the measure fresh.
 //!
-//! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's own
-//! ring is for that thread's tasks only, so that nobody depends on its turning the ring.
+//! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's
+//! own ring is for that thread's tasks only, so that nobody depends on its turning the ring.
 
 use std::{
     collections::HashMap,
