@@ -70,7 +70,7 @@ impl Data {
     }
 
     /// Sizes of the first objects, for a device benchmark that asks for the same.
-    pub(crate) fn some_sizes(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn some_sizes(&self) -> impl Iterator<Item = usize> + Clone {
         (0..4096).map(|id| self.len(id, 0))
     }
 }

@@ -19,15 +19,28 @@ pub(crate) struct Fio {
     file: PathBuf,
     size: u64,
     time: Duration,
-    /// Sizes of requests that read one object each, as fio wants them.
-    split: String,
+    /// Sizes of requests that read one object each, in the sectors of a disk, as fio wants them.
+    reads: String,
+    /// Sizes of requests that write one object each, in blocks of 4 KiB.
+    writes: String,
 }
 
 impl Fio {
     /// Nothing where fio is not installed.
-    pub(crate) fn find(folder: &Path, size: u64, time: Duration, sizes: impl Iterator<Item = usize>) -> Option<Self> {
+    pub(crate) fn find(
+        folder: &Path,
+        size: u64,
+        time: Duration,
+        sizes: impl Iterator<Item = usize> + Clone,
+    ) -> Option<Self> {
         Command::new("fio").arg("--version").output().ok().filter(|output| output.status.success())?;
-        Some(Self { file: folder.join("fio"), size, time, split: split(sizes) })
+        Some(Self {
+            file: folder.join("fio"),
+            size,
+            time,
+            reads: split(sizes.clone(), 512),
+            writes: split(sizes, 4096),
+        })
     }
 
     /// Sequential writing in blocks of 1 MiB: over what was written before, or once through space that is reserved.
@@ -48,8 +61,8 @@ impl Fio {
 
     /// Random reads of the sizes that objects take, this many in flight.
     pub(crate) fn get(&self, in_flight: usize) -> Result<Figures> {
-        let (depth, split) = (format!("--iodepth={in_flight}"), format!("--bssplit={}", self.split));
-        let job = self.run("read", &["--rw=randread", "--blockalign=4k", &depth, &split])?;
+        let (depth, split) = (format!("--iodepth={in_flight}"), format!("--bssplit={}", self.reads));
+        let job = self.run("read", &["--rw=randread", "--blockalign=512", &depth, &split])?;
         let reads = number(&job, "iops")?;
         let cpu = (number(&job, "usr_cpu")? + number(&job, "sys_cpu")?) / 100.0;
         Ok(Figures::from([
@@ -62,7 +75,7 @@ impl Fio {
     /// Overwriting and syncing: one object at a time, or the joint batch of several writers.
     pub(crate) fn durable(&self, writers: usize) -> Result<Figures> {
         let batch = format!("--bs={}k", writers * 8);
-        let split = format!("--bssplit={}", self.split);
+        let split = format!("--bssplit={}", self.writes);
         let size = if writers == 1 { split } else { batch };
         let job = self.run("write", &["--rw=write", "--ioengine=psync", "--fdatasync=1", "--blockalign=4k", &size])?;
         Ok(Figures::from([("1 durable puts/s".into(), number(&job, "iops")? * writers as f64)]))
@@ -103,15 +116,15 @@ fn number(job: &Value, name: &str) -> Result<f64> {
     job[name].as_f64().with_context(|| format!("fio printed no {name}"))
 }
 
-/// How many blocks of 4 KiB a request for one object touches when objects lie end to end, as fio's `bssplit`.
+/// How many bytes, in such units, a request for one object touches when objects lie end to end, as fio's `bssplit`.
 ///
 /// fio takes whole percents, so the requests are sorted into a hundred equal parts, each with its own mean.
-fn split(sizes: impl Iterator<Item = usize>) -> String {
+fn split(sizes: impl Iterator<Item = usize>, unit: usize) -> String {
     let mut at = 0;
     let mut blocks: Vec<usize> = sizes
         .map(|size| {
             let end = at + size + crate::data::KEY_LEN + FRAME;
-            let touched = end.div_ceil(4096) - at / 4096;
+            let touched = end.div_ceil(unit) - at / unit;
             at = end;
             touched
         })
@@ -123,7 +136,7 @@ fn split(sizes: impl Iterator<Item = usize>) -> String {
         let mean = (part.iter().sum::<usize>() + part.len() / 2) / part.len();
         *percents.entry(mean).or_default() += 1;
     }
-    let parts: Vec<_> = percents.iter().map(|(blocks, percent)| format!("{}k/{percent}", blocks * 4)).collect();
+    let parts: Vec<_> = percents.iter().map(|(blocks, percent)| format!("{}/{percent}", blocks * unit)).collect();
     parts.join(":")
 }
 
@@ -134,7 +147,7 @@ mod tests {
     #[test]
     fn requests_are_split_into_whole_percents() {
         let data = crate::data::Data::new(crate::data::Profile::Web);
-        let text = split(data.some_sizes());
+        let text = split(data.some_sizes(), 512);
         let percents: usize =
             text.split(':').map(|part| part.split('/').nth(1).unwrap().parse::<usize>().unwrap()).sum();
         assert_eq!(percents, 100, "{text}");
