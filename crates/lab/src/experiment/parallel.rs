@@ -52,6 +52,7 @@ fn one(case: &Case, progress: &dyn Fn(u64)) -> Result<Row> {
     Ok(Row {
         preset: case.setup.preset.clone(),
         device: case.setup.device.clone(),
+        file_system: case.setup.file_system.clone().unwrap_or_default(),
         disk_mib: case.disk_mib,
         target_utilisation: case.utilisation,
         buffers: case.buffers,

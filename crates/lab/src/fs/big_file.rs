@@ -187,7 +187,6 @@ impl BigFile {
                 drop(state);
                 for (address, fragments) in core.pages.missing(&runs) {
                     core.pages.read_later(address, fragments, &left)?;
-                    core.pages.counts.data_reads += 1;
                     arriving.push((address, fragments));
                 }
             }
