@@ -19,7 +19,13 @@ use picaflor_format::{
     zone::Map,
 };
 
-use crate::{Error, Result, index::Location, space::State, stats::add, volume::Volume};
+use crate::{
+    Error, Mode, Result,
+    index::Location,
+    space::{Space, State},
+    stats::add,
+    volume::Volume,
+};
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +64,13 @@ struct Running {
     payload: Vec<u8>,
     parts: Vec<(u32, u64)>,
     clusters: Vec<u32>,
+}
+
+impl Running {
+    /// Nothing will name what it has written so far.
+    fn give_back(self, space: &Space) {
+        self.clusters.into_iter().for_each(|cluster| space.set(cluster, State::Free));
+    }
 }
 
 /// Segments copied in one slice.
@@ -155,11 +168,30 @@ impl Volume {
         let Some(mut running) = state.running.take() else { return Ok(()) };
         match self.advance(&mut running) {
             Ok(false) => state.running = Some(running),
-            Ok(true) => self.finish_checkpoint(state, running).inspect_err(|error| self.stop_if_broken(error))?,
+            Ok(true) => {
+                if let Err(error) = self.commit_others() {
+                    running.give_back(&self.space);
+                    return Err(error);
+                }
+                self.finish_checkpoint(state, running).inspect_err(|error| self.stop_if_broken(error))?;
+            }
             Err(error) => {
                 self.stop_if_broken(&error);
-                running.clusters.iter().for_each(|cluster| self.space.set(*cluster, State::Free));
+                running.give_back(&self.space);
                 return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever this volume's log told so far the others know durably: from here on it may forget. A cache empties
+    /// at the next opening those that failed; a store does without checkpoints until then.
+    fn commit_others(&self) -> Result<()> {
+        for other in self.others() {
+            match other.wait_commit(other.commits.next()) {
+                Ok(()) | Err(Error::Closed) => {}
+                Err(error) if self.shared.options.mode == Mode::Store => return Err(error),
+                Err(_) => {}
             }
         }
         Ok(())
@@ -256,6 +288,7 @@ impl Volume {
         self.write_superblock(|block| {
             block.previous = block.current;
             block.current = Some(reference);
+            block.durable = self.durable_seal.load(Relaxed);
         })?;
         let mut clusters = running.clusters;
         clusters.push(id);

@@ -54,6 +54,8 @@ impl Store {
             if let Some(failure) = volumes().find_map(|volume| volume.commits.failure()) {
                 return Err(failure);
             }
+            // The newest version goes last.
+            self.settle_rivals(hash, key, true)?;
             for volume in volumes() {
                 while let Some(own) = self.doomed(volume, hash, key)? {
                     found |= volume.drop_entry(hash.short(), own.word);
@@ -61,9 +63,9 @@ impl Store {
                         self.drop_chunks(hash, manifest);
                     }
                 }
-                volume.record(Record::Delete { hash: hash.0, generation });
                 volume.placer.drop_copies(hash.short());
             }
+            self.record_delete(hash, generation);
             // In a cache it may be in memory though its entry went to another key of its place.
             shared.memory.remove(hash.short());
         }
@@ -93,13 +95,21 @@ impl Store {
             let own = self.verified(volume, hash, key, Kind::Whole)?;
             let Some(own) = own.filter(|own| own.generation == generation) else { continue };
             if volume.drop_entry(hash.short(), own.word) {
-                volume.record(Record::Delete { hash: hash.0, generation });
+                self.record_delete(hash, generation);
                 volume.due_within(self.shared().options.delete_time);
                 own.manifest.into_iter().for_each(|manifest| self.drop_chunks(hash, manifest));
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Logs a delete on all volumes, as one: a checkpoint of one of them relies on the others knowing of it too.
+    pub(crate) fn record_delete(&self, hash: KeyHash, generation: u64) {
+        let working = self.volumes().iter().filter(|volume| !self.is_lost(volume));
+        let mut journals: Vec<_> = working.map(|volume| volume.journal.lock()).collect();
+        let record = Record::Delete { hash: hash.0, generation, everywhere: self.volumes().len() > 1 };
+        journals.iter_mut().for_each(|journal| journal.push(record));
     }
 
     /// The entry that a delete of this key drops. A cache drops without reading, by the reasoning of [`Self::own`],

@@ -20,7 +20,6 @@ use picaflor_device::{Op, Request};
 use picaflor_format::{
     BLOCK,
     frame::{self, GRAIN, Header, Kind},
-    journal::Record,
 };
 
 use crate::{
@@ -367,9 +366,7 @@ impl Store {
         }
         add(&self.shared().counters.damaged, 1);
         let generation = self.shared().next_generation();
-        for volume in self.volumes() {
-            volume.record(Record::Delete { hash: hash.0, generation });
-        }
+        self.record_delete(hash, generation);
         if !query.chunk {
             self.shared().note_departure(&query.key, Departure::Damaged);
         }

@@ -120,7 +120,7 @@ mod tests {
     fn a_delete_that_comes_while_a_commit_gathers_waits_for_the_next() {
         let map = Map::new(64 << 20, 256 << 10).unwrap();
         let mut journal = Journal::new(map, 7, 1, 1, 1);
-        let delete = |generation| Record::Delete { hash: 9, generation };
+        let delete = |generation| Record::Delete { hash: 9, generation, everywhere: false };
         journal.push(delete(1));
         let begun = journal.pending();
         journal.push(delete(2));

@@ -102,7 +102,7 @@ impl Volume {
             return 0;
         }
         let generation = self.shared.next_generation();
-        self.record(Record::Delete { hash: place.hash, generation });
+        self.record(Record::Delete { hash: place.hash, generation, everywhere: false });
         let why = told.as_ref().map_or(Departure::Evicted, |(why, _)| *why);
         let counters = &self.shared.counters;
         add(if why == Departure::Expired { &counters.expired } else { &counters.evicted }, 1);

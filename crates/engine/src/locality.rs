@@ -196,7 +196,7 @@ impl Volume {
         if self.drop_entry(draft.hash, word) {
             // Its own generation: what is put from now on has a larger one.
             let generation = draft.header.generation;
-            self.record(Record::Delete { hash: self.hasher.key(draft.key).0, generation });
+            self.record(Record::Delete { hash: self.hasher.key(draft.key).0, generation, everywhere: false });
             add(&self.shared.counters.evicted, 1);
             self.shared.note_departure(draft.key, Departure::Evicted);
         }

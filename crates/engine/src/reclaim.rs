@@ -325,7 +325,7 @@ impl Volume {
             let hash = self.hasher.frame(kind, key);
             if is_store {
                 // A crash must not leave a checkpoint's entry that leads nowhere.
-                self.record(Record::Delete { hash: hash.0, generation: row.generation });
+                self.record(Record::Delete { hash: hash.0, generation: row.generation, everywhere: self.has_others() });
             }
             self.forget_elsewhere(hash, row.generation);
         }

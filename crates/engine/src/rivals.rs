@@ -32,7 +32,7 @@ impl Store {
         for (generation, volume, own) in versions {
             if Some(generation) != newest {
                 volume.drop_entry(hash.short(), own.word);
-                volume.record(Record::Delete { hash: hash.0, generation });
+                volume.record(Record::Delete { hash: hash.0, generation, everywhere: false });
             }
         }
         Ok(())

@@ -116,7 +116,7 @@ impl Volume {
             return;
         }
         if !self.shared.options.read_only {
-            self.record(Record::Delete { hash: hash.0, generation: header.generation });
+            self.record(Record::Delete { hash: hash.0, generation: header.generation, everywhere: self.has_others() });
             self.forget_elsewhere(hash, header.generation);
         }
         if header.kind != Kind::Chunk {
@@ -139,7 +139,7 @@ impl Volume {
             };
             if gone && self.drop_entry(hash, word) && !self.shared.options.read_only {
                 let generation = self.shared.next_generation();
-                self.record(Record::Delete { hash: place.hash, generation });
+                self.record(Record::Delete { hash: place.hash, generation, everywhere: false });
             }
         }
         add(&self.shared.counters.clusters_scrubbed, 1);

@@ -1,7 +1,8 @@
 //! A volume: one device with its index, space, buffers and journal. The verbs are in files of their own.
 //!
 //! Lock order, outermost first: key stripe → writer's turn (`flush.rs`) → lane → slot →
-//! index segment → space, journal. Nobody waits for a device while holding a lane or anything below.
+//! index segment → space, journals in the order of the volumes. Nobody waits for a device while holding a lane or
+//! anything below.
 
 use std::{
     sync::{
@@ -346,7 +347,7 @@ impl Volume {
             for word in other.index.candidates(hash.short()) {
                 other.drop_entry(hash.short(), word);
             }
-            other.record(Record::Delete { hash: hash.0, generation });
+            other.record(Record::Delete { hash: hash.0, generation, everywhere: false });
         }
     }
 

@@ -48,6 +48,8 @@ pub struct Superblock {
     pub previous: Option<CheckpointRef>,
     /// Volumes that failed while this one went on, a bit each: they do not know what was deleted or replaced since.
     pub lost: u64,
+    /// Every seal up to this one was durable when this was written.
+    pub durable: u64,
     /// How its objects lie.
     pub layout: Layout,
 }
@@ -121,8 +123,9 @@ impl Superblock {
         put(out, 72, self.epoch.to_le_bytes());
         put_ref(out, 80, self.current);
         put_ref(out, 104, self.previous);
-        put(out, 136, self.lost.to_le_bytes());
         put(out, 128, (self.layout as u32).to_le_bytes());
+        put(out, 136, self.lost.to_le_bytes());
+        put(out, 144, self.durable.to_le_bytes());
         crate::codec::seal(out, MAGIC);
     }
 
@@ -150,6 +153,7 @@ impl Superblock {
             current: ref_at(bytes, 80),
             previous: ref_at(bytes, 104),
             lost: u64_at(bytes, 136),
+            durable: u64_at(bytes, 144),
             layout: Layout::from_u32(u32_at(bytes, 128))?,
         };
         if found.segment_bits > 30 {

@@ -40,9 +40,8 @@ fn check(name: &str, bytes: &[u8]) {
     assert!(golden == dump(bytes), "{name} is encoded otherwise than version 1 was");
 }
 
-#[test]
-fn superblock() {
-    let block = Superblock {
+fn superblock_of_three() -> Superblock {
+    Superblock {
         seq: 5,
         store: 0x0123_4567_89ab_cdef_0011_2233_4455_6677,
         seed: 0xfeed_beef_0000_0001,
@@ -55,12 +54,26 @@ fn superblock() {
         current: Some(CheckpointRef { directory: 17, seq: 99, journal_start: 1234 }),
         previous: None,
         lost: 0b101,
+        durable: 0,
         layout: superblock::Layout::Ring,
-    };
+    }
+}
+
+fn check_superblock(name: &str, block: Superblock) {
     let mut bytes = vec![0xaa; BLOCK];
     block.encode(&mut bytes);
     assert_eq!(Superblock::decode(&bytes), Ok(block));
-    check("superblock", &bytes);
+    check(name, &bytes);
+}
+
+#[test]
+fn superblock() {
+    check_superblock("superblock", superblock_of_three());
+}
+
+#[test]
+fn superblock_that_vouches() {
+    check_superblock("superblock-durable", Superblock { durable: 0x0009_0000_0077, ..superblock_of_three() });
 }
 
 fn header() -> frame::Header {
@@ -114,7 +127,7 @@ fn cluster_header_and_table() {
 #[test]
 fn journal_page() {
     let records = [
-        Record::Delete { hash: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff, generation: 7 },
+        Record::Delete { hash: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff, generation: 7, everywhere: false },
         Record::Reserve { cluster: 21, seq: 0x0505 },
         Record::Group(Group { id: 4, temper: 2, interval: 250 }),
     ];
@@ -127,10 +140,19 @@ fn journal_page() {
 }
 
 #[test]
+fn journal_page_of_several_volumes() {
+    let records = [Record::Delete { hash: 6, generation: 11, everywhere: true }];
+    let mut bytes = vec![0xaa; BLOCK];
+    assert_eq!(journal::encode_page(&mut bytes, 302, 0, 0x99, &records), 1);
+    assert_eq!(journal::decode_page(&bytes).unwrap().records, records);
+    check("journal-everywhere", &bytes);
+}
+
+#[test]
 fn journal_page_in_place() {
     let placed =
         Placed { hash: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff, generation: 9, slot: 0x0102_0304, slots: 11 };
-    let records = [Record::Placed(placed), Record::Delete { hash: 5, generation: 10 }];
+    let records = [Record::Placed(placed), Record::Delete { hash: 5, generation: 10, everywhere: false }];
     let mut bytes = vec![0xaa; BLOCK];
     assert_eq!(journal::encode_page(&mut bytes, 301, 0, 0x99, &records), 2);
     assert_eq!(journal::decode_page(&bytes).unwrap().records, records);
@@ -165,12 +187,10 @@ fn superblock_in_place() {
         current: None,
         previous: None,
         lost: 0,
+        durable: 0,
         layout: superblock::Layout::NextFit,
     };
-    let mut bytes = vec![0xaa; BLOCK];
-    block.encode(&mut bytes);
-    assert_eq!(Superblock::decode(&bytes), Ok(block));
-    check("superblock-in-place", &bytes);
+    check_superblock("superblock-in-place", block);
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Run<'_> {
         let expected = self.oracle.expected(key);
         // A device that failed keeps what it had: when it comes back, so may a version that was replaced or
         // deleted meanwhile on the others. Only a store of one device is held to more.
-        let left_behind = self.plan.trouble == Trouble::Failing && self.plan.volumes > 1;
+        let left_behind = self.plan.trouble == Trouble::Failing && self.plan.volumes > 1 && !self.is_cache();
         let lies = self.plan.trouble == Trouble::Lying || self.doubtful || left_behind;
         match self.oracle.saw(key, &seen, now) {
             Verdict::Right => Ok(()),

@@ -5,13 +5,15 @@
 //! dropped in its [`Receipt`].
 
 mod ahead;
+mod image;
 mod places;
 mod receipt;
 mod ring;
 mod scan;
+mod superblock;
 mod volume;
 
-pub(crate) use volume::lost_superblocks;
+pub(crate) use superblock::lost_superblocks;
 
 use std::{
     path::Path,
@@ -76,7 +78,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let mut found = Vec::new();
     for place in &options.places {
         let (name, device, folder) = open_place(place, &options)?;
-        let superblock = volume::read_superblock(&name, &*device, &options)?;
+        let superblock = superblock::read_superblock(&name, &*device, &options)?;
         found.push(Found { place: name, device, folder, superblock });
     }
     let identity = identity(&mut found, &options)?;
@@ -84,9 +86,16 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check_memory(&options)?;
     let hasher = Hasher::new(identity.seed);
     let shared = Arc::new(shared(options, identity.epoch));
-    let unopened: Vec<_> = (found.into_iter().enumerate())
-        .map(|(number, found)| volume::read(number, found, &shared, &identity))
+    let unread: Vec<_> = (found.into_iter().enumerate())
+        .map(|(number, found)| volume::begin_reading(number, found, &shared, &identity))
         .collect::<Result<_>>()?;
+    let mut everywhere = scan::Deletes::new();
+    for (hash, generation) in unread.iter().flat_map(volume::Unread::deletes) {
+        let known = everywhere.entry(hash).or_insert(generation);
+        *known = generation.max(*known);
+    }
+    let unopened = unread.into_iter().map(|unread| volume::read(unread, &identity, &everywhere));
+    let unopened: Vec<_> = unopened.collect::<Result<_>>()?;
     let begun = unopened.into_iter().map(|unopened| volume::begin(unopened, &identity));
     let (volumes, receipts): (Vec<Arc<Volume>>, Vec<VolumeReceipt>) =
         begun.collect::<Result<Vec<_>>>()?.into_iter().unzip();

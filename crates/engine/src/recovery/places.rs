@@ -94,7 +94,7 @@ fn replay(
                 claims.insert(placed.slot, Claim { row, generation: placed.generation, vouched });
                 cursor = end;
             }
-            Record::Delete { hash, generation } => {
+            Record::Delete { hash, generation, .. } => {
                 told = true;
                 volume.shared.see_generation(generation);
                 let known = deletes.entry(hash).or_insert(generation);

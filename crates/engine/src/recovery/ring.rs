@@ -51,12 +51,17 @@ impl Ring {
         Self { pages, unread, places: volume.map.journal_pages() }
     }
 
+    /// The pages from `start` on up to the first that is not there.
+    pub(super) fn run(&self, start: u64) -> impl Iterator<Item = &Page> {
+        (start..).map_while(|seq| self.pages.get(&seq))
+    }
+
     /// The log from `start` on.
     ///
     /// # Errors
     /// In words, if pages that once were durable are gone.
     pub(super) fn log(&self, start: u64) -> Result<Vec<&Page>, String> {
-        let log: Vec<&Page> = (start..).map_while(|seq| self.pages.get(&seq)).collect();
+        let log: Vec<&Page> = self.run(start).collect();
         let end = start + log.len() as u64;
         // The log may go on there.
         if self.unread.contains(&(end % self.places)) {

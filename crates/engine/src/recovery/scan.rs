@@ -91,7 +91,8 @@ fn sight(volume: &Arc<Volume>, clusters: &Clusters, receipt: &mut VolumeReceipt)
     let mut newest: HashKeyed<Sighting> = HashKeyed::default();
     let mut doubtful = Vec::new();
     // By epoch: what a later run synced says nothing of what an earlier one left torn.
-    let mut durable: HashMap<u64, u64> = HashMap::new();
+    let known = volume.superblock.lock().durable;
+    let mut durable: HashMap<u64, u64> = HashMap::from([(known >> EPOCH_SHIFT, known)]);
     let mut manifests = Vec::new();
     let mut note = |cluster: u32, row: Row| {
         if row.kind == Kind::Manifest {

@@ -12,19 +12,23 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use picaflor_device::Device;
 use picaflor_format::{
-    BLOCK, Corrupt,
-    checkpoint::{Directory, PlaceRow, decode_cluster, next_piece},
-    cluster::Content,
+    BLOCK,
     frame::GRAIN,
-    has_remains, hot,
+    hot,
     journal::{Page, Record},
-    superblock::{self, CheckpointRef, Superblock},
-    zone::{BEGINNING, HOT_SLOT, IN_PLACE_MAX, Map},
+    superblock::{self, Superblock},
+    zone::{HOT_SLOT, IN_PLACE_MAX, Map},
 };
 
-use super::{EPOCH_SHIFT, Found, Identity, address_limit, ahead, places, receipt::VolumeReceipt, ring::Ring, scan};
+use super::{
+    EPOCH_SHIFT, Found, Identity, address_limit,
+    image::{load_checkpoint, load_directory},
+    places,
+    receipt::VolumeReceipt,
+    ring::Ring,
+    scan,
+};
 use crate::{
     Error, Mode, Options, Result,
     append::lanes,
@@ -44,81 +48,6 @@ use crate::{
     volume::{Shared, Volume},
 };
 
-/// Reads the newer intact superblock; `None` if the place is blank and was no store before.
-pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Options) -> Result<Option<Superblock>> {
-    let damaged = |why: String, mend: &str| Error::Damaged { place: place.into(), why, mend: mend.into() };
-    if device.block_size() > BLOCK {
-        let why = format!("{place} has blocks of {} bytes, more than {BLOCK}", device.block_size());
-        return Err(Error::Option { name: "places", why });
-    }
-    if device.capacity() < Map::least_capacity(options.cluster) {
-        let why =
-            format!("{place} has {} bytes; {} are the least", device.capacity(), Map::least_capacity(options.cluster));
-        return Err(Error::Option { name: "capacity", why });
-    }
-    let mut newest: Option<Superblock> = None;
-    let mut blank = true;
-    let mut unread = None;
-    let mut why = Corrupt::Magic;
-    for slot in 0..2 {
-        let mut block = options_buf(BLOCK);
-        if let Err(error) = device.read(Map::superblock(slot), &mut block) {
-            unread = Some(Error::io(format!("{place}: reading the superblock"), error));
-            continue;
-        }
-        blank &= block.iter().all(|byte| *byte == 0);
-        match Superblock::decode(&block) {
-            Ok(found) if newest.is_none_or(|known| known.seq < found.seq) => newest = Some(found),
-            Ok(_) => {}
-            Err(found) => why = found,
-        }
-    }
-    // One of the two is enough, whatever became of the other.
-    match newest {
-        Some(found) if found.capacity > device.capacity() => Err(damaged(
-            format!("it was made with {} bytes and now has {}", found.capacity, device.capacity()),
-            "restore the file's length, or remove it to start empty",
-        )),
-        Some(found) => Ok(Some(found)),
-        None if unread.is_some() => Err(unread.unwrap_or(Error::Closed)),
-        None if let Corrupt::Version(found) = why => {
-            Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION })
-        }
-        None if blank => {
-            // No place is so small that this is more than all of it.
-            let mut beginning = options_buf(BEGINNING.len as usize);
-            device
-                .read(0, &mut beginning)
-                .map_err(|error| Error::io(format!("{place}: reading its beginning"), error))?;
-            if has_remains(&beginning) {
-                Err(lost_superblocks(place))
-            } else if options.read_only {
-                Err(damaged("there is no store here".into(), "open it for writing once to make one"))
-            } else {
-                Ok(None)
-            }
-        }
-        None => Err(damaged(
-            format!("no superblock could be read ({why}), and it is not blank"),
-            "it may hold something else: choose another place, or clear its first 256 KiB to start empty",
-        )),
-    }
-}
-
-/// The superblocks are blank, and there was a store.
-pub(crate) fn lost_superblocks(place: &str) -> Error {
-    Error::Damaged {
-        place: place.into(),
-        why: "both superblocks are blank, and behind them are the remains of a store".into(),
-        mend: "restore it from a copy; to give up what is in it and start empty, remove the file or clear its first 256 KiB"
-            .into(),
-    }
-}
-
-fn options_buf(len: usize) -> picaflor_device::AlignedBuf {
-    picaflor_device::AlignedBuf::zeroed(len)
-}
-
 /// A volume of which everything was read and nothing was written yet.
 pub(super) struct Unopened {
     volume: Arc<Volume>,
@@ -127,23 +56,50 @@ pub(super) struct Unopened {
     ring: Option<(Ring, bool)>,
 }
 
-/// Reads one volume.
-pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: &Identity) -> Result<Unopened> {
+/// A volume of which no more was read than its journal; that, unless the volume is new.
+pub(super) struct Unread {
+    volume: Volume,
+    ring: Option<Ring>,
+}
+
+impl Unread {
+    /// Deletes that this volume's log tells of and that hold on the others too. What it told before its newest
+    /// checkpoint the others know durably.
+    pub(super) fn deletes(&self) -> impl Iterator<Item = (u128, u64)> {
+        let start = self.volume.superblock.lock().current.map_or(1, |reference| reference.journal_start);
+        let records = self.ring.iter().flat_map(move |ring| ring.run(start)).flat_map(|page| &page.records);
+        records.filter_map(|record| match *record {
+            Record::Delete { hash, generation, everywhere: true } => Some((hash, generation)),
+            _ => None,
+        })
+    }
+}
+
+/// Makes one volume and reads its journal.
+pub(super) fn begin_reading(number: usize, found: Found, shared: &Arc<Shared>, identity: &Identity) -> Result<Unread> {
     let created = found.superblock.is_none();
     let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, number));
-    let mut receipt =
-        VolumeReceipt { place: found.place.clone(), created, checkpoint: "none", ..VolumeReceipt::default() };
     let volume = build(number, found, shared, identity, superblock)?;
-    if created {
+    let ring = (!created).then(|| Ring::read(&volume));
+    Ok(Unread { volume, ring })
+}
+
+/// Reads the rest of one volume. `everywhere`: the deletes that the logs of all volumes tell of, for all.
+pub(super) fn read(unread: Unread, identity: &Identity, everywhere: &scan::Deletes) -> Result<Unopened> {
+    let Unread { volume, ring } = unread;
+    let (shared, number) = (Arc::clone(&volume.shared), volume.number);
+    let place = volume.place.clone();
+    let mut receipt = VolumeReceipt { place, created: ring.is_none(), checkpoint: "none", ..VolumeReceipt::default() };
+    let Some(ring) = ring else {
         return Ok(Unopened { volume: Arc::new(volume), receipt, ring: None });
-    }
+    };
     let (hot_seq, hot) = read_hot_log(&volume);
     receipt.hot = hot.len();
     volume.set_hot_seq(hot_seq);
     let volume = Arc::new(volume);
     // Whether it failed while the others of its store went on.
     let lost = identity.lost >> number & 1 == 1;
-    let recovered = recover(&volume, &superblock, lost, &mut receipt)?;
+    let recovered = recover(&volume, ring, everywhere, lost, &mut receipt)?;
     account(&volume);
     receipt.objects = volume.index.objects();
     receipt.clean = recovered.clean;
@@ -203,6 +159,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         current: None,
         previous: None,
         lost: 0,
+        durable: 0,
         layout,
     }
 }
@@ -296,10 +253,16 @@ fn why_lost(number: usize, block: &Superblock) -> &'static str {
     }
 }
 
-fn recover(volume: &Arc<Volume>, block: &Superblock, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
-    let ring = Ring::read(volume);
+fn recover(
+    volume: &Arc<Volume>,
+    ring: Ring,
+    everywhere: &scan::Deletes,
+    lost: bool,
+    receipt: &mut VolumeReceipt,
+) -> Result<Recovered> {
+    let block = *volume.superblock.lock();
     if lost {
-        return cold_start(volume, why_lost(volume.number, block), ring, receipt);
+        return cold_start(volume, why_lost(volume.number, &block), ring, receipt);
     }
     let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();
     let mut loaded = None;
@@ -352,14 +315,15 @@ fn recover(volume: &Arc<Volume>, block: &Superblock, lost: bool, receipt: &mut V
         volume.space.set(*id, State::Checkpoint);
     }
     volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
-    let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
+    let mut journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
     if let Some(in_place) = &volume.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
         let checkpointer = Checkpointer::restored(parts, previous);
         return Ok(Recovered { journal, ring, checkpointer, clean: !told, cold: false });
     }
-    let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start);
+    let Told { mut deletes, mut clusters, young, mut deleted } = told(volume, &pages, start);
+    deleted |= add_untold(&mut deletes, everywhere, &mut journal);
     for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
         clusters.entry(*id).or_insert(None);
     }
@@ -407,7 +371,7 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
             }
             // The earlier ones too: a slow buffer of this time may hold what was deleted before. Generations
             // keep them from taking more.
-            Record::Delete { hash, generation } => {
+            Record::Delete { hash, generation, .. } => {
                 deleted |= since;
                 let known = deletes.entry(hash).or_insert(generation);
                 *known = generation.max(*known);
@@ -417,6 +381,19 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
         }
     }
     Told { deletes, clusters, young, deleted }
+}
+
+/// Adds the deletes that only other volumes' logs tell of; to this one's log too, for theirs may forget them after the
+/// next checkpoint. Returns whether there were any.
+fn add_untold(deletes: &mut scan::Deletes, everywhere: &scan::Deletes, journal: &mut Journal) -> bool {
+    let untold = |(hash, generation): &(&u128, &u64)| deletes.get(hash) < Some(generation);
+    let untold: Vec<(u128, u64)> =
+        everywhere.iter().filter(untold).map(|(hash, generation)| (*hash, *generation)).collect();
+    for &(hash, generation) in &untold {
+        journal.push(Record::Delete { hash, generation, everywhere: true });
+        deletes.insert(hash, generation);
+    }
+    !untold.is_empty()
 }
 
 /// Nothing can be trusted: a cache starts empty, a store is refused.
@@ -436,63 +413,6 @@ fn cold_start(volume: &Arc<Volume>, why: &str, ring: Ring, receipt: &mut VolumeR
     let next = ring.beyond();
     let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::default(), clean: false, cold: true })
-}
-
-fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, String> {
-    if id >= volume.space.count() {
-        return Err(format!("cluster {id} does not exist"));
-    }
-    let bytes = volume.read_cluster(id).ok_or_else(|| format!("cluster {id} cannot be read"))?;
-    let (header, payload) = decode_cluster(&bytes).map_err(|why| format!("cluster {id}: {why}"))?;
-    if header.seq != seq || header.store != volume.store_id() || header.content != content || header.id != id {
-        return Err(format!("cluster {id} holds something else"));
-    }
-    Ok(payload.to_vec())
-}
-
-fn load_directory(volume: &Volume, reference: CheckpointRef) -> Result<Directory, String> {
-    let payload = load_cluster(volume, reference.directory, reference.seq, Content::CheckpointDirectory)?;
-    Directory::decode(&payload).map_err(|why| format!("directory: {why}"))
-}
-
-/// Fills the index from a checkpoint; in place, the rows of the table are returned instead.
-fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<PlaceRow>), String> {
-    let directory = load_directory(volume, reference)?;
-    let mut rows = Vec::new();
-    let mut image: Vec<u64> = Vec::new();
-    let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, String> {
-        let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
-        let (mut rest, mut pieces) = (&payload[..], Vec::new());
-        while !rest.is_empty() {
-            let (piece, after) = next_piece(rest).map_err(|why| format!("cluster {id}: {why}"))?;
-            rest = after;
-            pieces.push(piece);
-        }
-        Ok(pieces)
-    };
-    ahead::in_order(&directory.parts, ahead::readers(&volume.shared.options), pieces, |(id, _), pieces| {
-        for piece in pieces? {
-            if piece.first as usize != image.len() {
-                return Err(format!("cluster {id}: a piece of segment {} is missing", piece.segment));
-            }
-            image.extend_from_slice(&piece.words);
-            if image.len() != piece.total as usize {
-                continue;
-            }
-            if volume.in_place.is_some() {
-                let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
-                rows.extend(image.as_chunks().0.iter().map(row));
-            } else {
-                volume
-                    .index
-                    .restore(piece.segment, &image)
-                    .ok_or_else(|| format!("segment {} makes no sense", piece.segment))?;
-            }
-            image.clear();
-        }
-        Ok(())
-    })?;
-    Ok((directory, rows))
 }
 
 /// The newer intact hot log: its number, and the places it names.

@@ -140,6 +140,64 @@ fn filled(devices: &[Arc<FaultyDevice>], mode: Mode) -> (Store, Vec<bool>) {
     (store, alone)
 }
 
+/// A group that lives on the first device, and one that lives on the second.
+fn a_group_on_each(store: &Store) -> [u32; 2] {
+    let mut groups = [0; 2];
+    for group in 1..=20 {
+        let before = in_use(store);
+        let put = PutOptions { group, bypass_memory: true, ..PutOptions::default() };
+        (0..100).for_each(|i| store.put(&key(u64::from(group) * 1000 + i), &body(i, 3000), &put).unwrap());
+        store.step().unwrap();
+        groups[usize::from(in_use(store)[1] > before[1])] = group;
+    }
+    groups
+}
+
+/// A version is durable on one device, was deleted, and so was a later one, durable on the other device; the deletes
+/// are durable on the other device alone. Then the power fails, after more work of the other device, if wanted.
+fn after_deletes_that_one_device_knows(more: impl FnOnce(&Store, &PutOptions)) -> Store {
+    let devices = devices(2);
+    let options = || places(&devices).mode(Mode::Store).durability(Durability::EveryPut);
+    let store = Store::open(options()).unwrap();
+    let [here, there] = a_group_on_each(&store).map(|group| PutOptions { group, ..PutOptions::default() });
+    store.put(b"page", b"first", &here).unwrap();
+    store.delete(b"page").unwrap();
+    store.put(b"page", b"second", &there).unwrap();
+    store.delete(b"page").unwrap();
+    store.put(b"other", b"page", &there).unwrap();
+    more(&store, &there);
+    for device in &devices {
+        device.crash().unwrap();
+    }
+    drop(store);
+    devices.iter().for_each(|device| device.revive().unwrap());
+    Store::open(options()).unwrap()
+}
+
+#[test]
+fn a_delete_that_one_device_knows_of_holds_on_all() {
+    let store = after_deletes_that_one_device_knows(|_, _| {});
+    assert_eq!(read(&store, b"page"), None);
+}
+
+#[test]
+fn a_delete_that_one_device_knew_of_holds_on_all_after_it_forgot() {
+    let store = after_deletes_that_one_device_knows(|store, there| {
+        let checkpoints = || store.stats().counts.checkpoints;
+        let before = checkpoints();
+        for i in 0..20_000 {
+            store.put(&key(i), &body(i, 20_000), there).unwrap();
+            store.delete(&key(i)).unwrap();
+            store.step().unwrap();
+            if checkpoints() > before + 1 {
+                return;
+            }
+        }
+        panic!("no checkpoint");
+    });
+    assert_eq!(read(&store, b"page"), None);
+}
+
 #[test]
 fn a_device_that_cannot_be_read_costs_its_objects_only() {
     let devices = devices(2);
@@ -219,16 +277,7 @@ fn what_was_evicted_on_one_device_does_not_come_up_for_what_is_evicted_on_anothe
         left.fetch_add(u32::from(key == b"page"), Relaxed);
     }));
     let store = Store::open(options).unwrap();
-    // A group for each device.
-    let mut groups = [0; 2];
-    for group in 1..=20 {
-        let before = in_use(&store);
-        let put = PutOptions { group, bypass_memory: true, ..PutOptions::default() };
-        (0..100).for_each(|i| store.put(&key(u64::from(group) * 1000 + i), &body(i, 3000), &put).unwrap());
-        store.step().unwrap();
-        let grown = usize::from(in_use(&store)[1] > before[1]);
-        groups[grown] = group;
-    }
+    let groups = a_group_on_each(&store);
     let mut next = 100_000;
     let mut evict = |group: u32| {
         let put = PutOptions { group, bypass_memory: true, ..PutOptions::default() };

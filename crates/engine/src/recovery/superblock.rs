@@ -1,0 +1,83 @@
+//! Telling a store from a blank place, and both from a store that lost its superblocks.
+//!
+//! Invariants: what is not blank and has no superblock is refused, never made anew.
+
+use picaflor_device::{AlignedBuf, Device};
+use picaflor_format::{
+    BLOCK, Corrupt, has_remains,
+    superblock::Superblock,
+    zone::{BEGINNING, Map},
+};
+
+use crate::{Error, Options, Result};
+
+/// Reads the newer intact superblock; `None` if the place is blank and was no store before.
+pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Options) -> Result<Option<Superblock>> {
+    let damaged = |why: String, mend: &str| Error::Damaged { place: place.into(), why, mend: mend.into() };
+    if device.block_size() > BLOCK {
+        let why = format!("{place} has blocks of {} bytes, more than {BLOCK}", device.block_size());
+        return Err(Error::Option { name: "places", why });
+    }
+    if device.capacity() < Map::least_capacity(options.cluster) {
+        let why =
+            format!("{place} has {} bytes; {} are the least", device.capacity(), Map::least_capacity(options.cluster));
+        return Err(Error::Option { name: "capacity", why });
+    }
+    let mut newest: Option<Superblock> = None;
+    let mut blank = true;
+    let mut unread = None;
+    let mut why = Corrupt::Magic;
+    for slot in 0..2 {
+        let mut block = AlignedBuf::zeroed(BLOCK);
+        if let Err(error) = device.read(Map::superblock(slot), &mut block) {
+            unread = Some(Error::io(format!("{place}: reading the superblock"), error));
+            continue;
+        }
+        blank &= block.iter().all(|byte| *byte == 0);
+        match Superblock::decode(&block) {
+            Ok(found) if newest.is_none_or(|known| known.seq < found.seq) => newest = Some(found),
+            Ok(_) => {}
+            Err(found) => why = found,
+        }
+    }
+    // One of the two is enough, whatever became of the other.
+    match newest {
+        Some(found) if found.capacity > device.capacity() => Err(damaged(
+            format!("it was made with {} bytes and now has {}", found.capacity, device.capacity()),
+            "restore the file's length, or remove it to start empty",
+        )),
+        Some(found) => Ok(Some(found)),
+        None if unread.is_some() => Err(unread.unwrap_or(Error::Closed)),
+        None if let Corrupt::Version(found) = why => {
+            Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION })
+        }
+        None if blank => {
+            // No place is so small that this is more than all of it.
+            let mut beginning = AlignedBuf::zeroed(BEGINNING.len as usize);
+            device
+                .read(0, &mut beginning)
+                .map_err(|error| Error::io(format!("{place}: reading its beginning"), error))?;
+            if has_remains(&beginning) {
+                Err(lost_superblocks(place))
+            } else if options.read_only {
+                Err(damaged("there is no store here".into(), "open it for writing once to make one"))
+            } else {
+                Ok(None)
+            }
+        }
+        None => Err(damaged(
+            format!("no superblock could be read ({why}), and it is not blank"),
+            "it may hold something else: choose another place, or clear its first 256 KiB to start empty",
+        )),
+    }
+}
+
+/// The superblocks are blank, and there was a store.
+pub(crate) fn lost_superblocks(place: &str) -> Error {
+    Error::Damaged {
+        place: place.into(),
+        why: "both superblocks are blank, and behind them are the remains of a store".into(),
+        mend: "restore it from a copy; to give up what is in it and start empty, remove the file or clear its first 256 KiB"
+            .into(),
+    }
+}
