@@ -11,6 +11,7 @@
 mod bodies;
 mod medium;
 mod reads;
+mod stream;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -19,10 +20,11 @@ use medium::Medium;
 use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Store};
 use reads::Reads;
 use serde::Serialize;
+pub use stream::{Stream, Streams};
 
 use crate::{
     Error, Result,
-    method::{Levels, Method, Operation},
+    method::{Levels, Operation},
     synth::Synthetic,
     trace::{Request, Trace},
 };
@@ -149,11 +151,11 @@ pub struct Outcome {
     pub transfer_share: f64,
 }
 
-/// Runs a setup. `progress` is told how many requests more are done, now and then.
+/// Runs a setup; `stream` is its own. `progress` is told how many requests more are done, now and then.
 ///
 /// # Errors
 /// If the setup names what does not exist, or the store fails.
-pub fn run(setup: &Setup, progress: &dyn Fn(u64)) -> Result<Outcome> {
+pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Outcome> {
     let options = Options::preset(&setup.preset, "").map_err(failed(setup))?;
     let medium = Medium::new(setup, &options)?;
     let options = fill(options, setup, &medium);
@@ -170,7 +172,7 @@ pub fn run(setup: &Setup, progress: &dyn Fn(u64)) -> Result<Outcome> {
     let before = clock.now_nanos();
     let counts = store.stats().counts;
     match setup.replay {
-        Replay::Method(levels) => replay.method(levels, progress)?,
+        Replay::Method(_) => replay.method(stream, progress)?,
         Replay::Cache => replay.cache(progress)?,
     }
     replay.drain()?;
@@ -231,28 +233,23 @@ impl Running<'_> {
         Ok(all.take(usize::try_from(self.setup.gets).unwrap_or(usize::MAX)))
     }
 
-    fn method(&mut self, levels: Levels, progress: &dyn Fn(u64)) -> Result<()> {
-        let mut method = Method::new(levels);
-        let mut operations = Vec::new();
-        for request in self.requests()? {
-            method.get(&request, |operation| operations.push(operation));
-            for operation in operations.drain(..) {
-                match operation {
-                    Operation::Read(request) => self.read(&request)?,
-                    Operation::Write(request) => self.write(&request)?,
-                    Operation::Delete(key) => self.delete(key)?,
-                }
+    fn method(&mut self, stream: &Stream, progress: &dyn Fn(u64)) -> Result<()> {
+        let Stream { operations, counts } = stream;
+        let mut told = 0;
+        for (done, operation) in (1..).zip(operations) {
+            match operation {
+                Operation::Read(request) => self.read(request)?,
+                Operation::Write(request) => self.write(request)?,
+                Operation::Delete(key) => self.delete(*key)?,
             }
-            self.outcome.gets += 1;
-            if self.outcome.gets.is_multiple_of(WORD) {
-                progress(WORD);
-            }
-            let counts = method.counts();
-            self.outcome.hits = counts.memory_hits + counts.reads;
-            if self.setup.operations.is_some_and(|limit| counts.operations() >= limit) {
-                break;
+            let gets = counts.gets * done / operations.len() as u64;
+            if gets >= told + WORD {
+                progress(gets - told);
+                told = gets;
             }
         }
+        self.outcome.gets = counts.gets;
+        self.outcome.hits = counts.memory_hits + counts.reads;
         Ok(())
     }
 
