@@ -169,8 +169,10 @@ impl Volume {
         }
         self.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
         self.replaced(draft.hash, old);
-        let len = frame::HEADER + header.payload_len();
-        Ok(Ok((Frame::new(draft.hash, header, frame[..len].to_vec().into()), location)))
+        // The end of the last slot is given back; the rest stays where it is.
+        frame.truncate(frame::HEADER + header.payload_len());
+        frame.shrink_to_fit();
+        Ok(Ok((Frame::new(draft.hash, header, frame.into()), location)))
     }
 
     /// Adds a row to the table, which may grow.

@@ -96,9 +96,9 @@ impl Placer {
         lane
     }
 
-    /// Remembers that two objects are wanted side by side.
+    /// Remembers that two objects are wanted side by side, if anything is ever moved beside another.
     pub(crate) fn hint(&self, a: u64, b: u64) {
-        if a != b {
+        if a != b && self.placement == Placement::Together {
             let mut hints = self.hints.lock();
             hints.add(a, b, self.pairs);
             hints.add(b, a, self.pairs);

@@ -36,11 +36,6 @@ impl Lru {
         self.entries.get(&key).map(|(_, version)| *version)
     }
 
-    /// The version of an object that is here, its place unchanged.
-    pub fn version(&self, key: u64) -> Option<u32> {
-        self.entries.peek(&key).map(|(_, version)| *version)
-    }
-
     /// Takes an object in that is not here, and tells of each that leaves for it, before it enters. What is larger
     /// than the cache is not taken in.
     pub fn insert(&mut self, key: u64, bytes: u64, version: u32, mut left: impl FnMut(u64)) -> bool {
@@ -83,6 +78,6 @@ mod tests {
         assert!(!lru.insert(5, 11, 0, |_| panic!("nothing leaves for what does not fit")));
         assert!(lru.remove(3) && !lru.remove(3));
         assert!(lru.insert(6, 10, 0, |key| left.push(key)));
-        assert_eq!((&left[..], lru.len(), lru.version(6)), (&[2, 1, 4][..], 1, Some(0)));
+        assert_eq!((&left[..], lru.len(), lru.touch(6)), (&[2, 1, 4][..], 1, Some(0)));
     }
 }

@@ -79,19 +79,21 @@ impl Method {
     pub fn get(&mut self, request: &Request, mut operation: impl FnMut(Operation)) {
         let Request { key, size, version, .. } = *request;
         self.counts.gets += 1;
-        if self.first.version(key).is_some_and(|held| held != version) {
-            self.first.remove(key);
+        match self.first.touch(key) {
+            Some(held) if held == version => {
+                self.counts.memory_hits += 1;
+                return;
+            }
+            Some(_) => drop(self.first.remove(key)),
+            None => {}
         }
-        if self.first.touch(key).is_some() {
-            self.counts.memory_hits += 1;
-            return;
-        }
-        if self.second.version(key).is_some_and(|held| held != version) {
+        let held = self.second.touch(key);
+        if held.is_some_and(|held| held != version) {
             self.second.remove(key);
             self.counts.deletes += 1;
             operation(Operation::Delete(key));
         }
-        if self.second.touch(key).is_some() {
+        if held == Some(version) {
             self.counts.reads += 1;
             operation(Operation::Read(*request));
         } else {

@@ -40,6 +40,66 @@ fn those_that_come_with_the_lab_are_right() {
     assert!(wrong.contains("disk_mb"), "{wrong}");
 }
 
+const FILES: &str = r#"
+title = "Files"
+question = "Does a file for each object cost more?"
+workload = "dec"
+replay = "method"
+gets = 1500
+first_level_mib = 1
+memory_mib = 16
+disk_mib = [32]
+utilisation = [0.6]
+presets = ["simple", "squid", "multiple-dirs", "buddy"]
+devices = ["barracuda4"]
+
+[file_systems]
+barracuda4 = "ufs"
+"#;
+
+#[test]
+fn a_file_for_each_object_lies_on_a_modelled_file_system() {
+    let rows = experiment::run(&Spec::parse("files", FILES).unwrap(), None, &|_, _| {}).unwrap();
+    let [simple, squid, multiple, buddy] = [0, 1, 2, 3].map(|at| &rows[at]);
+    assert_eq!((&*simple.file_system, &*buddy.file_system), ("ufs", ""), "only where it is needed");
+    for row in [simple, squid, multiple] {
+        let outcome = &row.outcome;
+        assert_eq!((outcome.lost, outcome.refused, outcome.writes), (0, 0, buddy.outcome.writes), "{}", row.preset);
+        // An inode and a block of the directory at least, at once, for each file made or removed.
+        let changes = outcome.writes + outcome.deletes;
+        assert!(outcome.disk_writes > 2 * changes, "{}: {} {changes}", row.preset, outcome.disk_writes);
+        assert!(outcome.seconds > 2.0 * buddy.outcome.seconds, "{}: {}", row.preset, outcome.seconds);
+        assert!(outcome.written_per_byte > 2.0, "{}: {}", row.preset, outcome.written_per_byte);
+    }
+    assert!(squid.outcome.disk_reads > simple.outcome.disk_reads, "4,096 directories are read again and again");
+    let without = Spec::parse("files", &FILES.replace("barracuda4 = ", "exos = ")).unwrap();
+    let wrong = experiment::run(&without, None, &|_, _| {}).unwrap_err().to_string();
+    assert!(wrong.contains("file_system") && wrong.contains("simple"), "{wrong}");
+    // SQUID's 4,096 directories alone are as large as this disk.
+    let cache = FILES
+        .replace(r#""squid", "#, "")
+        .replace("method", "cache")
+        .replace("first_level_mib = 1", "")
+        .replace("1500", "9000");
+    for row in experiment::run(&Spec::parse("cache", &cache).unwrap(), None, &|_, _| {}).unwrap() {
+        let outcome = &row.outcome;
+        assert!(outcome.refused == 0 && outcome.hits > 1000, "{}: {outcome:?}", row.preset);
+        assert!(outcome.utilisation > 0.5, "it was filled: {outcome:?}");
+    }
+}
+
+#[test]
+fn a_folder_of_this_machine_is_a_device_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let text = FILES.replace(r#"["barracuda4"]"#, &format!("[{path:?}]")).replace("1500", "400");
+    for row in experiment::run(&Spec::parse("real", &text).unwrap(), None, &|_, _| {}).unwrap() {
+        assert_eq!((row.outcome.lost, row.outcome.refused), (0, 0), "{}", row.preset);
+        assert!(row.outcome.writes > 100 && row.outcome.seconds > 0.0, "{}", row.preset);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left");
+}
+
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let spec = Spec::parse("small", SMALL).unwrap();

@@ -1,13 +1,15 @@
 //! The bytes of a simulated device, kept sparsely.
 //!
-//! A page that is all zeros costs nothing, and of another only the bytes between its first and last that are not
-//! zero are kept: a replay whose objects have headers but no bodies fits in memory, whatever their sizes.
+//! Of a page only those lines are kept that are not all zeros: a replay whose objects have headers, and here and there
+//! a mark in their bodies, fits in memory, whatever their sizes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
+/// Bytes of a line: a page has as many as a mask has bits.
+const LINE: usize = PAGE / 64;
 /// Pages that share one look-up.
 const GROUP: u64 = 512;
 
@@ -20,18 +22,31 @@ pub struct SparseBytes {
 
 #[derive(Clone, Default)]
 struct Page {
-    /// Where in the page the bytes begin.
-    start: u16,
+    /// Which lines are not zeros, the first one in the lowest bit.
+    mask: u64,
+    /// Those lines.
     bytes: Box<[u8]>,
+}
+
+/// The numbers of the bits that are set, from the lowest.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit as usize)
+    })
 }
 
 impl Page {
     fn read(&self, from: usize, buf: &mut [u8]) {
         buf.fill(0);
-        let start = usize::from(self.start);
-        let (low, high) = (from.max(start), (from + buf.len()).min(start + self.bytes.len()));
-        if low < high {
-            buf[low - from..high - from].copy_from_slice(&self.bytes[low - start..high - start]);
+        let end = from + buf.len();
+        for (line, bytes) in bits(self.mask).zip(self.bytes.chunks_exact(LINE)) {
+            let start = line * LINE;
+            let (low, high) = (from.max(start), end.min(start + LINE));
+            if low < high {
+                buf[low - from..high - from].copy_from_slice(&bytes[low - start..high - start]);
+            }
         }
     }
 
@@ -46,31 +61,18 @@ impl Page {
     }
 
     fn set(&mut self, whole: &[u8]) {
-        let start = first_nonzero(whole);
-        let end = if start == PAGE { PAGE } else { last_nonzero(whole) + 1 };
-        self.start = start as u16;
-        self.bytes = whole[start..end].into();
+        let lines = whole.chunks_exact(LINE).enumerate();
+        self.mask = lines.fold(0, |mask, (line, bytes)| mask | u64::from(!is_zero(bytes)) << line);
+        let mut kept = vec![0; self.mask.count_ones() as usize * LINE];
+        for (line, bytes) in bits(self.mask).zip(kept.chunks_exact_mut(LINE)) {
+            bytes.copy_from_slice(&whole[line * LINE..][..LINE]);
+        }
+        self.bytes = kept.into();
     }
 }
 
-/// Bytes looked at together: most are zeros, and this compiles to wide instructions.
-const STEP: usize = 64;
-
 fn is_zero(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |or, byte| or | byte) == 0
-}
-
-/// `PAGE` if there is none.
-fn first_nonzero(page: &[u8]) -> usize {
-    let Some(step) = page.chunks(STEP).position(|chunk| !is_zero(chunk)) else { return PAGE };
-    step * STEP + page[step * STEP..].iter().position(|byte| *byte != 0).unwrap_or(0)
-}
-
-/// 0 if there is none.
-fn last_nonzero(page: &[u8]) -> usize {
-    let Some(step) = page.chunks(STEP).rposition(|chunk| !is_zero(chunk)) else { return 0 };
-    let chunk = &page[step * STEP..][..STEP];
-    step * STEP + chunk.iter().rposition(|byte| *byte != 0).unwrap_or(0)
 }
 
 impl SparseBytes {
@@ -180,6 +182,6 @@ mod tests {
         sparse.clear(0, size as u64);
         assert_eq!(sparse.held(), 0);
         sparse.write(8_000, &[0, 0, 5, 0, 6, 0]);
-        assert_eq!(sparse.held(), 3);
+        assert_eq!(sparse.held(), LINE as u64);
     }
 }

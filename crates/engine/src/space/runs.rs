@@ -1,13 +1,19 @@
 //! Free space as runs of slots: given back runs grow together, and a run is found by place or from a place on.
 //!
 //! Invariants: runs do not touch each other; `lengths` counts the runs of each length, so that what fits nowhere is
-//! known without looking.
+//! known without looking; no run that begins in a region is longer than `most` says of it, so that whole regions are
+//! passed by.
 
 use std::collections::BTreeMap;
+
+/// Slots of a region. A region takes four bytes, whatever is in it.
+const REGION: u32 = 4096;
 
 #[derive(Default)]
 pub(crate) struct Runs {
     by_start: BTreeMap<u32, u32>,
+    /// By region. Raised by each run that comes, and set to what is true when a search went through all of it in vain.
+    most: Vec<u32>,
     lengths: BTreeMap<u32, u32>,
     free: u64,
 }
@@ -38,6 +44,11 @@ impl Runs {
         if len > 0 {
             self.by_start.insert(start, len);
             *self.lengths.entry(len).or_default() += 1;
+            let region = (start / REGION) as usize;
+            if self.most.len() <= region {
+                self.most.resize(region + 1, 0);
+            }
+            self.most[region] = self.most[region].max(len);
             self.free += u64::from(len);
         }
     }
@@ -80,7 +91,7 @@ impl Runs {
     }
 
     /// The first place at or behind `from` where so many slots are free, else the first of all.
-    pub(crate) fn fit_from(&self, from: u32, len: u32) -> Option<u32> {
+    pub(crate) fn fit_from(&mut self, from: u32, len: u32) -> Option<u32> {
         if self.longest() < len {
             return None;
         }
@@ -88,9 +99,28 @@ impl Runs {
             let (start, end) = (u64::from(from.max(*start)), u64::from(*start) + u64::from(*run));
             (start + u64::from(len) <= end).then_some(start as u32)
         });
-        let fits = |run: &(&u32, &u32)| *run.1 >= len;
-        let behind = || self.by_start.range(from..).find(fits).map(|(start, _)| *start);
-        around.or_else(behind).or_else(|| self.by_start.iter().find(fits).map(|(start, _)| *start))
+        let region = (from / REGION) as usize;
+        around.or_else(|| self.search(region, from, len)).or_else(|| self.search(0, 0, len))
+    }
+
+    /// The first run of at least this length that begins at or behind `from`, which is in this region.
+    fn search(&mut self, mut region: usize, mut from: u32, len: u32) -> Option<u32> {
+        loop {
+            region += self.most.get(region..)?.iter().position(|most| *most >= len)?;
+            let start = region as u32 * REGION;
+            from = from.max(start);
+            let mut longest = 0;
+            for (start, run) in self.by_start.range(from..=start + (REGION - 1)) {
+                if *run >= len {
+                    return Some(*start);
+                }
+                longest = longest.max(*run);
+            }
+            if from == start {
+                self.most[region] = longest;
+            }
+            region += 1;
+        }
     }
 }
 
@@ -112,5 +142,37 @@ mod tests {
         assert_eq!(runs.fit_from(0, 31), None);
         runs.give(110, 10);
         assert_eq!((runs.free(), runs.count(), runs.longest()), (50, 1, 50));
+    }
+
+    #[test]
+    fn a_search_finds_what_a_look_at_every_run_finds() {
+        let size = 40 * REGION;
+        let mut runs = Runs::default();
+        let mut taken: Vec<(u32, u32)> = Vec::new();
+        runs.give(5, size - 5);
+        let mut state = 1_u64;
+        let mut below = |bound: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % bound
+        };
+        for round in 0..30_000 {
+            let (from, len) = (below(size as usize) as u32, 1 + below(if round % 9 == 0 { 3000 } else { 40 }) as u32);
+            let around = runs.by_start.range(..=from).next_back().filter(|(start, run)| from + len <= *start + **run);
+            let fits = |run: &(&u32, &u32)| *run.1 >= len;
+            let behind = runs.by_start.range(from..).find(fits).or_else(|| runs.by_start.iter().find(fits));
+            let expected = around.map(|_| from).or(behind.map(|run| *run.0));
+            assert_eq!(runs.fit_from(from, len), expected, "{round}: {from} {len}");
+            match expected {
+                Some(start) if round % 3 > 0 => {
+                    assert!(runs.take_at(start, len));
+                    taken.push((start, len));
+                }
+                _ if taken.is_empty() => {}
+                _ => {
+                    let (start, len) = taken.swap_remove(below(taken.len()));
+                    runs.give(start, len);
+                }
+            }
+        }
     }
 }

@@ -72,6 +72,8 @@ pub struct Row {
     pub preset: String,
     /// The device.
     pub device: String,
+    /// The file-system model on it; empty if there is none.
+    pub file_system: String,
     /// Bytes of the second level in MiB; of a cache, of its device.
     pub disk_mib: u64,
     /// What share of the device the live objects were to take.

@@ -13,7 +13,7 @@ use super::{Row, Spec, spec::Case};
 use crate::{
     Result,
     method::Method,
-    run::{self, Outcome},
+    run::{self, Outcome, Streams},
 };
 
 /// Runs all cases on so many threads, or as many as there are processors. `progress` is told how many requests more
@@ -26,6 +26,7 @@ pub fn run(spec: &Spec, jobs: Option<NonZero<usize>>, progress: &(dyn Fn(u64, u6
     let total = spec.requests().saturating_mul(cases.len() as u64);
     let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get).min(cases.len().max(1));
     let next = AtomicUsize::new(0);
+    let streams = Streams::default();
     let rows: Mutex<Vec<Option<Result<Row>>>> = Mutex::new(cases.iter().map(|_| None).collect());
     let lock = || rows.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|scope| {
@@ -33,7 +34,7 @@ pub fn run(spec: &Spec, jobs: Option<NonZero<usize>>, progress: &(dyn Fn(u64, u6
             scope.spawn(|| {
                 while let Some((at, case)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, cases.get(at)?)))
                 {
-                    let row = one(case, &|more| progress(more, total));
+                    let row = one(case, &streams, &|more| progress(more, total));
                     let failed = row.is_err();
                     lock()[at] = Some(row);
                     if failed {
@@ -47,11 +48,15 @@ pub fn run(spec: &Spec, jobs: Option<NonZero<usize>>, progress: &(dyn Fn(u64, u6
     rows.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
 }
 
-fn one(case: &Case, progress: &dyn Fn(u64)) -> Result<Row> {
-    let outcome = if case.store { run::run(&case.setup, progress)? } else { counts(case, progress)? };
+fn one(case: &Case, streams: &Streams, progress: &dyn Fn(u64)) -> Result<Row> {
+    let outcome = match case.store {
+        true => run::run(&case.setup, &*streams.of(&case.setup)?, progress)?,
+        false => counts(case, progress)?,
+    };
     Ok(Row {
         preset: case.setup.preset.clone(),
         device: case.setup.device.clone(),
+        file_system: case.setup.file_system.clone().unwrap_or_default(),
         disk_mib: case.disk_mib,
         target_utilisation: case.utilisation,
         buffers: case.buffers,

@@ -1,6 +1,6 @@
 //! An experiment as its file has it, and the cases that follow from it.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::Deserialize;
 
@@ -44,11 +44,14 @@ pub struct Spec {
     /// Rows of the engine's table.
     #[serde(default)]
     pub presets: Vec<String>,
-    /// Device profiles, or `memory`.
+    /// Device profiles, `memory`, or folders of this machine, with a slash in their names.
     #[serde(default)]
     pub devices: Vec<String>,
     /// A file-system model between them.
     pub file_system: Option<String>,
+    /// Without one: by device, the model on which presets that keep a file for each object lie.
+    #[serde(default)]
+    pub file_systems: BTreeMap<String, String>,
     /// Open buffers; 0 is the engine's default.
     #[serde(default = "usual_buffers")]
     pub buffers: Vec<usize>,
@@ -220,10 +223,12 @@ impl Spec {
             Kind::Cache => disk_mib << 20,
             Kind::Method | Kind::Counts => ((disk_mib << 20) as f64 * FRAMES / ROOM / utilisation) as u64,
         };
+        let files = picaflor::Options::preset(preset, "").is_ok_and(|options| options.wants_folder());
+        let apart = self.file_systems.get(device).filter(|_| files);
         let setup = Setup {
             preset: preset.into(),
             device: device.into(),
-            file_system: self.file_system.clone(),
+            file_system: self.file_system.as_ref().or(apart).cloned(),
             capacity: capacity.next_multiple_of(1 << 20),
             memory: self.memory_mib << 20,
             buffers: (buffers != 0).then_some(buffers),

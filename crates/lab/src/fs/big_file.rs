@@ -196,7 +196,6 @@ impl BigFile {
                 let state = &mut *self.state.lock();
                 for (address, fragments) in self.missing_of(core, state, self.pages_of(*offset, *len))? {
                     core.pages.read_later(address, fragments, &left)?;
-                    core.pages.counts.data_reads += 1;
                 }
             }
             core.pages.wait_for(&left);
@@ -244,7 +243,6 @@ impl Device for BigFile {
         let state = &mut *self.state.lock();
         let left = Arc::new(AtomicU64::new(0));
         for (address, fragments) in self.missing_of(core, state, self.pages_of(offset, buf.len()))? {
-            core.pages.counts.data_reads += 1;
             core.pages.read_later(address, fragments, &left)?;
             core.pages.wait_for(&left);
         }

@@ -31,6 +31,10 @@ pub struct IoCounts {
     pub synchronous_writes: u64,
     /// Writes that were started and not waited for.
     pub later_writes: u64,
+    /// Bytes of all these reads.
+    pub read_bytes: u64,
+    /// Bytes of all these writes.
+    pub written_bytes: u64,
 }
 
 struct Dirty {
@@ -186,6 +190,7 @@ impl Pages {
     }
 
     fn read(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+        self.counts.read_bytes += fragments * self.fragment;
         let mut at = address;
         while at < address + fragments {
             let step = self.cluster.min(address + fragments - at);
@@ -196,7 +201,9 @@ impl Pages {
     }
 
     /// Starts a read that another waits for.
-    pub(crate) fn read_later(&self, address: Address, fragments: u64, left: &Arc<AtomicU64>) -> io::Result<()> {
+    pub(crate) fn read_later(&mut self, address: Address, fragments: u64, left: &Arc<AtomicU64>) -> io::Result<()> {
+        self.counts.data_reads += 1;
+        self.counts.read_bytes += fragments * self.fragment;
         left.fetch_add(1, Relaxed);
         let left = Arc::clone(left);
         self.disk.touch(address * self.fragment, fragments * self.fragment, false, move || {
@@ -240,6 +247,7 @@ impl Pages {
     pub(crate) fn write(&mut self, address: Address, fragments: u64) -> io::Result<()> {
         self.clean(address);
         self.counts.synchronous_writes += 1;
+        self.counts.written_bytes += fragments * self.fragment;
         self.disk.touch_and_wait(address * self.fragment, fragments * self.fragment, true)
     }
 
@@ -265,6 +273,7 @@ impl Pages {
         }
         self.counts.later_writes += 1;
         let bytes = fragments * self.fragment;
+        self.counts.written_bytes += bytes;
         self.under_way.fetch_add(bytes, Relaxed);
         let under_way = Arc::clone(&self.under_way);
         self.disk.touch(address * self.fragment, bytes, true, move || {

@@ -61,6 +61,20 @@ fn seconds(results: &Results, preset: &str) -> Option<f64> {
     results.number(FIG6, preset, BELOW, "seconds")
 }
 
+/// The least spare space, as a share of the objects' bytes, at which STREAM and STREAM-PACKETIZER reach the lower ends
+/// of M-11's bands, and do so wherever there is more. The paper says 72% of utilisation, which leaves 39%, and "about
+/// 30%".
+fn spare(results: &Results) -> Option<f64> {
+    let mut shares: Vec<f64> = results.rows.get(FIG6)?.iter().map(|row| row.target_utilisation).collect();
+    shares.sort_by(f64::total_cmp);
+    shares.dedup();
+    let fast = |share: &f64| {
+        let over = |preset| faster(results, preset, "buddy", *share);
+        over("stream").zip(over("stream-pack")).is_some_and(|(stream, pack)| stream >= 1.7 && pack >= 2.0)
+    };
+    shares.into_iter().take_while(fast).last().map(|share| 1.0 / share - 1.0)
+}
+
 /// The values of a field by disk size.
 fn by_disk(results: &Results, field: &str) -> Option<Vec<f64>> {
     results.rows.get(FIG2)?.iter().map(|row| row.number(field)).collect()
@@ -119,12 +133,15 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "M-2",
-        what: "writes fall, reads rise and stay below half a million",
+        what: "writes fall, reads rise and stay below half a million, on disks up to the paper's own of 4 GB",
         published: "yes",
         band: YES,
         ours: |r| {
+            // The axis of Figure 2 is lost; what we draw beyond its machine's disk is no statement of the paper.
+            let own = r.rows.get(FIG2)?.iter().take_while(|row| row.disk_mib <= 4096).count();
             let (writes, reads) = (by_disk(r, "writes")?, by_disk(r, "reads")?);
-            holds(writes.is_sorted_by(|a, b| a >= b) && reads.is_sorted() && reads.iter().all(|reads| *reads < 5e5))
+            let below = reads[..own].iter().all(|reads| *reads < 5e5);
+            holds(own > 0 && writes.is_sorted_by(|a, b| a >= b) && reads.is_sorted() && below)
         },
     },
     Claim {
@@ -238,10 +255,10 @@ pub(super) const CLAIMS: &[Claim] = &[
     },
     Claim {
         id: "M-12",
-        what: "STREAM at 71% takes so much more space than BUDDY at 95%",
+        what: "least space beyond the objects' with which both are as fast as M-11 has them, as a share",
         published: "about 30%",
-        band: (0.25, 0.40),
-        ours: |_| None,
+        band: (0.25, 0.42),
+        ours: spare,
     },
     Claim {
         id: "M-13",

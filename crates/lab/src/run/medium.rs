@@ -1,43 +1,92 @@
-//! What is under the store: memory, a simulated device, or a file on a modelled file system of one.
+//! What is under the store: memory, a simulated device, a file or a folder of a modelled file system on one, or a place
+//! on this machine.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
-use picaflor::Place;
-use picaflor_device::{Clock, Device, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions};
+use picaflor::{Options, Place};
+use picaflor_device::{Clock, Device, Folder, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions};
+use tempfile::TempDir;
 
-use super::{Outcome, Setup};
+use super::{Outcome, Replay, Setup};
 use crate::{
     Error, Result,
     fs::{FileSystem, FsProfile},
 };
 
+/// Steps by which a partition grows until the file system on it has the room that is wanted.
+const STEP: u64 = 16 << 20;
+
 pub(super) struct Medium {
-    clock: Clock,
+    pub(super) clock: Clock,
     disk: Option<SimulatedDisk>,
+    system: Option<FileSystem>,
     place: Place,
+    /// Of a place on this machine; what is in it goes when the run ends.
+    _folder: Option<TempDir>,
+}
+
+/// Errors of a setup, which name its device.
+fn wrong(setup: &Setup, why: impl ToString) -> Error {
+    Error::experiment(&setup.device, why.to_string())
+}
+
+/// Whether the device of a setup is a folder of this machine: such names have a slash.
+fn is_real(setup: &Setup) -> bool {
+    setup.device.contains('/') && Path::new(&setup.device).is_dir()
 }
 
 impl Medium {
-    pub(super) fn new(setup: &Setup, clock: &Clock) -> Result<Self> {
-        let wrong = |why: String| Error::Experiment { name: setup.device.clone(), why };
+    pub(super) fn new(setup: &Setup, options: &Options) -> Result<Self> {
+        if is_real(setup) {
+            return Self::real(setup, options);
+        }
+        let clock = Clock::virtual_at(1_700_000_000_000);
+        let made = |disk, system, place| Self { clock: clock.clone(), disk, system, place, _folder: None };
         if setup.device == "memory" {
             let device = Arc::new(MemoryDevice::new(setup.capacity.next_multiple_of(1 << 20)));
-            return Ok(Self { clock: clock.clone(), disk: None, place: Place::Device(device) });
+            return Ok(made(None, None, Place::Device(device)));
         }
-        let profile = Profile::find(&setup.device).map_err(|error| wrong(error.to_string()))?;
-        let options = SimulatedOptions { seed: setup.seed, ..SimulatedOptions::default() };
-        let disk = SimulatedDisk::new(&profile, clock.clone(), &options).map_err(|error| wrong(error.to_string()))?;
-        let place = match &setup.file_system {
-            None => Place::Device(Arc::new(disk.clone()) as Arc<dyn Device>),
-            Some(name) => {
-                let system =
-                    FileSystem::new(&FsProfile::find(name)?, &disk).map_err(|error| wrong(error.to_string()))?;
-                let file = system.big_file(setup.capacity);
-                let why = |error| wrong(format!("a file of {} MiB on {name}: {error}", setup.capacity >> 20));
-                Place::Device(Arc::new(file.map_err(why)?))
+        let profile = Profile::find(&setup.device).map_err(|error| wrong(setup, error))?;
+        match &setup.file_system {
+            None if options.wants_folder() => {
+                let preset = &setup.preset;
+                Err(wrong(setup, format!("preset {preset} keeps files: name a file_system for this device")))
             }
-        };
-        Ok(Self { clock: clock.clone(), disk: Some(disk), place })
+            None => {
+                // A store takes all of its device.
+                let whole = disk(setup, &profile, &clock, None)?.capacity();
+                let disk = disk(setup, &profile, &clock, Some(setup.capacity.min(whole)))?;
+                Ok(made(Some(disk.clone()), None, Place::Device(Arc::new(disk))))
+            }
+            Some(name) => {
+                let kind = FsProfile::find(name)?;
+                let (disk, system, place) = if options.wants_folder() {
+                    let (disk, system) = partition(setup, &profile, &kind, &clock)?;
+                    let folder: Arc<dyn Folder> = Arc::new(system.clone());
+                    (disk, system, Place::Folder(folder))
+                } else {
+                    let disk = disk(setup, &profile, &clock, None)?;
+                    let system = FileSystem::new(&kind, &disk).map_err(|error| wrong(setup, error))?;
+                    let why =
+                        |error| wrong(setup, format!("a file of {} MiB on {name}: {error}", setup.capacity >> 20));
+                    let file = system.big_file(setup.capacity).map_err(why)?;
+                    (disk, system, Place::Device(Arc::new(file)))
+                };
+                Ok(made(Some(disk), Some(system), place))
+            }
+        }
+    }
+
+    /// A folder or file of its own in a folder of this machine, on its time.
+    fn real(setup: &Setup, options: &Options) -> Result<Self> {
+        if setup.file_system.is_some() {
+            return Err(wrong(setup, "a folder of this machine has its own file system: leave out file_system"));
+        }
+        let folder = tempfile::Builder::new().prefix("picaflor-lab-").tempdir_in(&setup.device);
+        let folder = folder.map_err(Error::file("making a folder in", &setup.device))?;
+        let name = if options.wants_folder() { "files" } else { "volume" };
+        let place = Place::Path(folder.path().join(name));
+        Ok(Self { clock: Clock::real(), disk: None, system: None, place, _folder: Some(folder) })
     }
 
     pub(super) fn place(&self) -> Place {
@@ -55,7 +104,7 @@ impl Medium {
         }
     }
 
-    /// Where the device's time went.
+    /// Where the device's time went, and what a file system made of the store's requests.
     pub(super) fn account(&self, outcome: &mut Outcome) {
         let Some(disk) = &self.disk else { return };
         let times = disk.times();
@@ -63,5 +112,39 @@ impl Medium {
         (outcome.seek_share, outcome.rotation_share) = (share(times.seek), share(times.rotation));
         outcome.transfer_share = share(times.transfer);
         (outcome.disk_reads, outcome.disk_writes) = (times.reads, times.writes);
+    }
+
+    /// Reads of the disk, bytes read and bytes written, if a file system is between it and the store.
+    pub(super) fn below(&self) -> Option<(u64, u64, u64)> {
+        let counts = self.system.as_ref()?.counts();
+        Some((counts.data_reads + counts.metadata_reads, counts.read_bytes, counts.written_bytes))
+    }
+}
+
+fn disk(setup: &Setup, profile: &Profile, clock: &Clock, bytes: Option<u64>) -> Result<SimulatedDisk> {
+    let part = bytes.map(|bytes| 0..bytes);
+    let options = SimulatedOptions { seed: setup.seed, part, ..SimulatedOptions::default() };
+    SimulatedDisk::new(profile, clock.clone(), &options).map_err(|error| wrong(setup, error))
+}
+
+/// A file system on as much of the disk, from its outer edge, as it needs to have the room of the store. A cache fills
+/// what it is given, and a file takes more than its slots: whole fragments, and a directory. So it gets a quarter more.
+fn partition(setup: &Setup, profile: &Profile, kind: &FsProfile, clock: &Clock) -> Result<(SimulatedDisk, FileSystem)> {
+    let room = match setup.replay {
+        Replay::Method(_) => setup.capacity,
+        Replay::Cache => setup.capacity / 4 * 5,
+    };
+    let whole = disk(setup, profile, clock, None)?.capacity();
+    let mut bytes = room.next_multiple_of(STEP);
+    loop {
+        let disk = disk(setup, profile, clock, Some(bytes.min(whole)))?;
+        let system = FileSystem::new(kind, &disk).map_err(|error| wrong(setup, error))?;
+        if system.available() >= room {
+            return Ok((disk, system));
+        }
+        if bytes >= whole {
+            return Err(wrong(setup, format!("too small for {} MiB of files on {}", room >> 20, kind.name)));
+        }
+        bytes += STEP;
     }
 }

@@ -11,19 +11,20 @@
 mod bodies;
 mod medium;
 mod reads;
+mod stream;
 
 use std::{path::PathBuf, time::Duration};
 
 use bodies::Bodies;
 use medium::Medium;
 use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Store};
-use picaflor_device::Clock;
 use reads::Reads;
 use serde::Serialize;
+pub use stream::{Stream, Streams};
 
 use crate::{
     Error, Result,
-    method::{Levels, Method, Operation},
+    method::{Levels, Operation},
     synth::Synthetic,
     trace::{Request, Trace},
 };
@@ -68,9 +69,10 @@ pub enum Replay {
 pub struct Setup {
     /// Row of the engine's table.
     pub preset: String,
-    /// `memory`, or the name of a device profile.
+    /// `memory`, the name of a device profile, or a folder of this machine, with a slash in its name. There a run is on
+    /// the machine's time, and no function of its setup.
     pub device: String,
-    /// Name of a file-system model between the store and the device, if there is one.
+    /// Name of a file-system model between the store and a simulated device, if there is one.
     pub file_system: Option<String>,
     /// Device bytes that the store may use.
     pub capacity: u64,
@@ -115,11 +117,11 @@ pub struct Outcome {
     pub hit_ratio: f64,
     /// Hits a second.
     pub hits_per_second: f64,
-    /// Reads of the device for each hit that the memory did not answer.
+    /// Reads of the device for each hit that the memory did not answer; a file system's own included.
     pub reads_per_hit: f64,
     /// Bytes written to the device for each byte of a body that was stored.
     pub written_per_byte: f64,
-    /// Bytes written to the device.
+    /// Bytes written to the device, or started, by the store or the file system under it.
     pub device_written: u64,
     /// Bytes read from it.
     pub device_read: u64,
@@ -151,19 +153,20 @@ pub struct Outcome {
     pub transfer_share: f64,
 }
 
-/// Runs a setup. `progress` is told how many requests more are done, now and then.
+/// Runs a setup; `stream` is its own. `progress` is told how many requests more are done, now and then.
 ///
 /// # Errors
 /// If the setup names what does not exist, or the store fails.
-pub fn run(setup: &Setup, progress: &dyn Fn(u64)) -> Result<Outcome> {
-    let clock = Clock::virtual_at(1_700_000_000_000);
-    let medium = Medium::new(setup, &clock)?;
-    let options = options(setup, &medium, &clock)?;
+pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Outcome> {
+    let options = Options::preset(&setup.preset, "").map_err(failed(setup))?;
+    let medium = Medium::new(setup, &options)?;
+    let options = fill(options, setup, &medium);
+    let clock = medium.clock.clone();
     let store = Store::open(options).map_err(failed(setup))?;
     let mut replay = Running {
         setup,
         store: &store,
-        bodies: Bodies::new(setup.seed),
+        bodies: Bodies::default(),
         reads: Reads::new(setup.preset.starts_with("lazy-reads")),
         medium: &medium,
         outcome: Outcome::default(),
@@ -171,7 +174,7 @@ pub fn run(setup: &Setup, progress: &dyn Fn(u64)) -> Result<Outcome> {
     let before = clock.now_nanos();
     let counts = store.stats().counts;
     match setup.replay {
-        Replay::Method(levels) => replay.method(levels, progress)?,
+        Replay::Method(_) => replay.method(stream, progress)?,
         Replay::Cache => replay.cache(progress)?,
     }
     replay.drain()?;
@@ -179,18 +182,20 @@ pub fn run(setup: &Setup, progress: &dyn Fn(u64)) -> Result<Outcome> {
     let mut outcome = replay.outcome;
     outcome.seconds = (clock.now_nanos() - before) as f64 / 1e9;
     medium.account(&mut outcome);
-    tally(&mut outcome, &store, &counts);
+    tally(&mut outcome, &store, &counts, medium.below());
     Ok(outcome)
 }
 
 /// An error of the store, with the name of the run.
-fn failed(setup: &Setup) -> impl Fn(StoreError) -> Error + use<> {
-    let name = format!("{} on {}", setup.preset, setup.device);
-    move |source| Error::Store { name: name.clone(), source }
+fn failed(setup: &Setup) -> impl Fn(StoreError) -> Error + use<'_> {
+    move |source| Error::Store { name: name_of(setup), source }
 }
 
-fn options(setup: &Setup, medium: &Medium, clock: &Clock) -> Result<Options> {
-    let mut options = Options::preset(&setup.preset, "").map_err(failed(setup))?;
+fn name_of(setup: &Setup) -> String {
+    format!("{} on {}", setup.preset, setup.device)
+}
+
+fn fill(mut options: Options, setup: &Setup, medium: &Medium) -> Options {
     options.places = vec![medium.place()];
     options.capacity = match medium.place() {
         Place::Device(device) => setup.capacity.min(device.capacity()),
@@ -204,12 +209,12 @@ fn options(setup: &Setup, medium: &Medium, clock: &Clock) -> Result<Options> {
     options.delete_time = Duration::from_secs(300);
     options.delete_count = u64::MAX;
     options.daemons = Daemons::Manual;
-    options.clock = clock.clone();
+    options.clock = medium.clock.clone();
     options.seed = Some(setup.seed);
     if let Some(buffers) = setup.buffers {
         options.open_buffers = buffers;
     }
-    Ok(options)
+    options
 }
 
 struct Running<'a> {
@@ -230,28 +235,23 @@ impl Running<'_> {
         Ok(all.take(usize::try_from(self.setup.gets).unwrap_or(usize::MAX)))
     }
 
-    fn method(&mut self, levels: Levels, progress: &dyn Fn(u64)) -> Result<()> {
-        let mut method = Method::new(levels);
-        let mut operations = Vec::new();
-        for request in self.requests()? {
-            method.get(&request, |operation| operations.push(operation));
-            for operation in operations.drain(..) {
-                match operation {
-                    Operation::Read(request) => self.read(&request)?,
-                    Operation::Write(request) => self.write(&request)?,
-                    Operation::Delete(key) => self.delete(key)?,
-                }
+    fn method(&mut self, stream: &Stream, progress: &dyn Fn(u64)) -> Result<()> {
+        let Stream { operations, counts } = stream;
+        let mut told = 0;
+        for (done, operation) in (1..).zip(operations) {
+            match operation {
+                Operation::Read(request) => self.read(request)?,
+                Operation::Write(request) => self.write(request)?,
+                Operation::Delete(key) => self.delete(*key)?,
             }
-            self.outcome.gets += 1;
-            if self.outcome.gets.is_multiple_of(WORD) {
-                progress(WORD);
-            }
-            let counts = method.counts();
-            self.outcome.hits = counts.memory_hits + counts.reads;
-            if self.setup.operations.is_some_and(|limit| counts.operations() >= limit) {
-                break;
+            let gets = counts.gets * done / operations.len() as u64;
+            if gets >= told + WORD {
+                progress(gets - told);
+                told = gets;
             }
         }
+        self.outcome.gets = counts.gets;
+        self.outcome.hits = counts.memory_hits + counts.reads;
         Ok(())
     }
 
@@ -303,10 +303,9 @@ impl Running<'_> {
 
     /// A store that returns other bytes than it was given has no speed worth measuring.
     fn check(&self, request: &Request, body: Option<&[u8]>) -> Result<()> {
-        let right = body.is_none_or(|body| body == self.bodies.of(request));
-        let name = format!("{} on {}", self.setup.preset, self.setup.device);
+        let right = body.is_none_or(|body| Bodies::is_of(request, body));
         let why = || format!("the store returned wrong bytes for key {:x}", request.key);
-        if right { Ok(()) } else { Err(Error::Experiment { name, why: why() }) }
+        if right { Ok(()) } else { Err(Error::experiment(name_of(self.setup), why())) }
     }
 
     fn write(&mut self, request: &Request) -> Result<()> {
@@ -358,7 +357,7 @@ impl Running<'_> {
 }
 
 /// Ratios, and what the store says of itself.
-fn tally(outcome: &mut Outcome, store: &Store, before: &picaflor::Counts) {
+fn tally(outcome: &mut Outcome, store: &Store, before: &picaflor::Counts, below: Option<(u64, u64, u64)>) {
     let stats = store.stats();
     let counts = &stats.counts;
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
@@ -368,10 +367,12 @@ fn tally(outcome: &mut Outcome, store: &Store, before: &picaflor::Counts) {
     outcome.ms_per_operation = ratio(outcome.seconds * 1e3, operations);
     outcome.hit_ratio = ratio(outcome.hits as f64, outcome.gets as f64);
     outcome.hits_per_second = ratio(outcome.hits as f64, outcome.seconds);
-    outcome.device_written = counts.device_written - before.device_written;
-    outcome.device_read = counts.device_read - before.device_read;
     let device_hits = (counts.hits_device - before.hits_device) as f64;
-    outcome.reads_per_hit = ratio((counts.device_reads - before.device_reads) as f64, device_hits);
+    let own = (counts.device_reads, counts.device_read, counts.device_written);
+    let reads;
+    (reads, outcome.device_read, outcome.device_written) =
+        below.unwrap_or((own.0 - before.device_reads, own.1 - before.device_read, own.2 - before.device_written));
+    outcome.reads_per_hit = ratio(reads as f64, device_hits);
     outcome.written_per_byte = ratio(outcome.device_written as f64, outcome.stored_bytes as f64);
     let live: u64 = stats.volumes.iter().map(|volume| volume.live_bytes).sum();
     let room: u64 = stats.volumes.iter().map(|volume| volume.room_bytes).sum();
