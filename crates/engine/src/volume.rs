@@ -340,8 +340,8 @@ impl Volume {
         self.others().for_each(|volume| volume.due_within(Duration::ZERO));
     }
 
-    /// A version leaves this volume. Another volume, or its checkpoint, may know an older one, which must not come up in
-    /// its place; or a newer one, which stays, if a crash brought back what leaves now.
+    /// A version leaves this volume. Another volume, or its checkpoint, may know an older one, which must not come up
+    /// in its place; or a newer one, which stays, if a crash brought back what leaves now.
     pub(crate) fn forget_elsewhere(&self, hash: KeyHash, generation: u64) {
         for other in self.others() {
             let is_older = |word: &Word| !other.holds_newer(hash, *word, generation);
