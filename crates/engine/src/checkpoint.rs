@@ -82,9 +82,14 @@ impl Volume {
         if self.has_files() {
             return Ok(false);
         }
+        let begins = |state: &MutexGuard<'_, Checkpointer>| state.running.is_none() && self.wants_checkpoint(state);
+        let begins_now = begins(&self.checkpointer.lock());
+        if begins_now {
+            self.make_room_for_checkpoint()?;
+        }
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
-            if !self.wants_checkpoint(&state) {
+            if !begins(&state) {
                 return Ok(false);
             }
             self.begin_checkpoint(&mut state)?;
@@ -99,6 +104,7 @@ impl Volume {
             // The file system is the checkpoint.
             return Ok(());
         }
+        self.make_room_for_checkpoint()?;
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
             self.begin_checkpoint(&mut state)?;
@@ -131,6 +137,20 @@ impl Volume {
         let own = u64::from(self.checkpoint_clusters());
         let enough = (64 * own).max(64).min(u64::from(self.space.count() / 8).max(own + 2));
         granted >= enough || self.journal.lock().wants_checkpoint()
+    }
+
+    /// The current checkpoint stays, alone until the next one: its clusters and its log are whole.
+    pub(crate) fn give_up_previous_checkpoint(&self) -> Result<()> {
+        let mut state = self.checkpointer.lock();
+        if state.running.is_some() || state.previous.is_empty() {
+            return Ok(());
+        }
+        self.write_superblock(|block| block.previous = None)?;
+        for cluster in std::mem::take(&mut state.previous) {
+            self.space.set(cluster, State::Free);
+        }
+        self.checkpoint_held.store(state.current.len() as u32, Relaxed);
+        Ok(())
     }
 
     fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {

@@ -1,7 +1,8 @@
 //! Making room in place: the objects that were not used for longest leave, one by one.
 //!
 //! Invariants: an object that leaves is told in the journal as deleted, so that no older version of it comes back; its
-//! slots are free after the next commit. So objects leave ahead of need, and many for one commit.
+//! slots are free after the next commit. So objects leave ahead of need, and many for one commit; but no more of them
+//! than a commit is worth, for a cache is to be as full as it is asked to be.
 
 use std::sync::Arc;
 
@@ -10,12 +11,15 @@ use picaflor_format::{frame::Kind, journal::Record};
 use crate::{Departure, Mode, Result, place::InPlace, space::Place, stats::add, volume::Volume};
 
 /// Part of all slots that is kept clean ahead of puts.
-const AHEAD: u32 = 64;
+const AHEAD: u32 = 256;
+/// Part of all slots that may wait for a commit.
+const LEAVING: u32 = 64;
 
 impl Volume {
-    /// Slots kept clean ahead of puts: a 64th of all, at most 16 MiB.
+    /// Slots kept clean ahead of puts: a 256th of all, at most 4 MiB. Half of it is made room for by one commit, which
+    /// on a disk costs about what writing a fifth of that does.
     fn slots_ahead(in_place: &InPlace) -> u64 {
-        u64::from((in_place.extents.count() / AHEAD).clamp(16, 32_768))
+        u64::from((in_place.extents.count() / AHEAD).clamp(16, 8192))
     }
 
     /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
@@ -40,7 +44,8 @@ impl Volume {
         let stuck = in_place.extents.wanted() > 0;
         if !stuck && !self.is_crowded(7) && free + leaving >= ahead {
             // One commit frees many slots, so it waits for them, or for one that is made anyway.
-            let due = leaving > 0 && free < ahead / 2;
+            let much = u64::from((in_place.extents.count() / LEAVING).max(16));
+            let due = leaving > 0 && (free < ahead / 2 || leaving > much);
             if due {
                 self.commit_now()?;
             }

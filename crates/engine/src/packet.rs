@@ -6,10 +6,9 @@
 use std::io;
 
 use picaflor_device::AlignedBuf;
-use picaflor_format::BLOCK;
 
-/// Bytes of the buffer.
-const PAGE: usize = BLOCK;
+/// Bytes of the buffer: the page of the paper's machine, an Ultra 1. Shorter pages divide it.
+const PAGE: usize = 8192;
 
 pub(crate) struct Packet {
     page: AlignedBuf,
@@ -110,7 +109,7 @@ mod tests {
         packet.append(1536, &bytes[1024..2048], &mut write).unwrap();
         let pending = packet.pending(0, PAGE).unwrap();
         assert_eq!((pending.start, pending.bytes.len()), (512, 2048));
-        packet.append(2560, &bytes[2048..7168], &mut write).unwrap();
+        packet.append(2560, &bytes[2048..2 * PAGE - 1024], &mut write).unwrap();
         // Not contiguous: the tail is written as it is.
         packet.append(4 * PAGE as u64 + 1024, &bytes[..512], &mut write).unwrap();
         let mut read = vec![0; PAGE];
@@ -119,7 +118,7 @@ mod tests {
         packet.flush(&mut write).unwrap();
         packet.flush(&mut write).unwrap();
         assert!(packet.pending(0, 5 * PAGE).is_none());
-        assert_eq!(writes, [(512, PAGE - 512), (PAGE, 3584), (4 * PAGE + 1024, 512)]);
-        assert_eq!(disk[512..7680], bytes[..7168]);
+        assert_eq!(writes, [(512, PAGE - 512), (PAGE, PAGE - 512), (4 * PAGE + 1024, 512)]);
+        assert_eq!(disk[512..2 * PAGE - 512], bytes[..2 * PAGE - 1024]);
     }
 }

@@ -258,16 +258,29 @@ impl Volume {
     }
 
     /// Bytes of body of the pieces into which an object has to be cut to find room; `None` if that would not help, or
-    /// if it has not come to that: what is leaving is waited for, and a cache first lets others leave.
+    /// if it has not come to that: what is leaving is waited for, and before there are many pieces a cache lets others
+    /// leave, a few times.
     pub(crate) fn cut_for(&self, payload: usize, rounds: u32) -> Option<usize> {
         const ROUNDS: u32 = 4;
+        const PIECES: usize = 8;
         let extents = &self.in_place.as_ref()?.extents;
         let (_, leaving, _) = extents.slots();
-        if leaving > 0 || self.shared.options.mode == Mode::Cache && rounds < ROUNDS {
+        if leaving > 0 {
             return None;
         }
         // Their head takes a place too.
-        extents.cut_for(|slots| payload.div_ceil(piece(slots)) as u64 + 1).map(piece)
+        let piece = extents.cut_for(|slots| payload.div_ceil(piece(slots)) as u64 + 1).map(piece)?;
+        let is_time = self.shared.options.mode == Mode::Store || rounds >= ROUNDS;
+        (is_time || payload.div_ceil(piece) <= PIECES).then_some(piece)
+    }
+
+    /// Bytes of body of the pieces of a long object of at least `total` bytes. In place the free runs decide, for a
+    /// piece is not cut again; where all of them are too little, pieces for which room is made without many leaving.
+    pub(crate) fn piece_of_long(&self, total: usize) -> Option<usize> {
+        const SHORT: u32 = 128;
+        let in_place = self.in_place.as_ref().filter(|in_place| in_place.files.is_none())?;
+        let found = in_place.extents.cut_for(|slots| total.div_ceil(piece(slots)) as u64 + 1);
+        Some(piece(found.unwrap_or(SHORT)))
     }
 
     /// Whether the journal should be written though nobody asks for durability.

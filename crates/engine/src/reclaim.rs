@@ -21,7 +21,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Departure, Mode, Result,
+    Departure, Error, Mode, Result,
     append::{Blocked, Purpose},
     buffers::Draft,
     eviction::{Eviction, Resident},
@@ -133,6 +133,45 @@ impl Volume {
         Ok(self.space.available() > before)
     }
 
+    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably so,
+    /// and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes room
+    /// already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
+    /// current one is given up.
+    pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
+        let is_enough = || self.space.available() >= self.checkpoint_clusters();
+        if !is_enough()
+            && let Some(_turn) = self.reclaimer.turn.try_lock()
+        {
+            match self.empty_until(is_enough) {
+                // What is to stay of the emptiest finds no room either.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if is_enough() { Ok(()) } else { self.give_up_previous_checkpoint() }
+    }
+
+    /// Empties clusters until it is enough, or there is none.
+    fn empty_until(self: &Arc<Self>, is_enough: impl Fn() -> bool) -> Result<()> {
+        for _ in 0..self.space.count() {
+            if is_enough() {
+                break;
+            }
+            if self.reclaim_one()? == Reclaimed::Nothing {
+                self.retire_a_resident();
+                if self.reclaim_one()? == Reclaimed::Nothing {
+                    break;
+                }
+            }
+            if self.space.leaving() > 0 {
+                // Not in time for the journal: that would take the checkpoint for which there is no room yet.
+                self.let_emptied_leave();
+                self.wait_commit(self.commits.next())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Residents are no victims; on a small device they may be all there is.
     fn retire_a_resident(self: &Arc<Self>) {
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
@@ -168,10 +207,15 @@ impl Volume {
         Ok(Reclaimed::One)
     }
 
-    /// Makes the clusters free that wait for a commit. Where there are several volumes, a cluster is given to
-    /// something else only when all of them know durably what was evicted from it: an older version of that may
-    /// be in another's checkpoint.
+    /// Makes the clusters free that wait for a commit.
     fn free_emptied(self: &Arc<Self>) -> Result<()> {
+        self.let_emptied_leave();
+        self.commit_now()
+    }
+
+    /// Where there are several volumes, a cluster is given to something else only when all of them know durably what
+    /// was evicted from it: an older version of that may be in another's checkpoint.
+    fn let_emptied_leave(self: &Arc<Self>) {
         let emptied = std::mem::take(&mut *self.reclaimer.emptied.lock());
         if !emptied.is_empty() {
             // One that failed has its say at the next opening: it starts empty.
@@ -179,7 +223,6 @@ impl Volume {
             let next = State::Leaving(self.commits.next());
             emptied.into_iter().for_each(|cluster| self.space.set(cluster, next));
         }
-        self.commit_now()
     }
 
     fn home_of(&self, cluster: u32, row: &Row) -> Location {
@@ -309,7 +352,7 @@ impl Volume {
     /// Not even the spare clusters are left for a survivor.
     fn evict_for_want_of_room(&self, row: &Row, word: Word, draft: &Draft<'_>) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
-            return Err(crate::Error::Full { needed: draft.header.payload_len() as u64, free: 0 });
+            return Err(Error::Full { needed: draft.header.payload_len() as u64, free: 0 });
         }
         self.evict(row, word, Some((draft.key, draft.header.kind)), Departure::Evicted);
         Ok(())

@@ -182,6 +182,8 @@ pub struct VolumeStats {
     pub clusters_free: u32,
     /// Bytes of live objects on the device, to within an eighth.
     pub live_bytes: u64,
+    /// Bytes of the device that objects can take; in the ring checkpoints take theirs from the same clusters.
+    pub room_bytes: u64,
     /// Journal pages in use, of the pages of the ring.
     pub journal_pages: (u64, u64),
     /// Why the volume stopped writing, if it did.

@@ -200,7 +200,8 @@ impl PutStream {
         let id = self.store.shared().next_generation();
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
-        let chunk = self.piece_max.map_or(chunk, |most| most.min(chunk)) as u32;
+        let most = self.piece_max.or_else(|| volume.piece_of_long(self.len.map_or(chunk, |len| len as usize)));
+        let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
         let manifest = Manifest { id, total: 0, chunk };
         self.large = Some(LargePut { manifest, written: 0, volume, owned: false });
     }

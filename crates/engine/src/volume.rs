@@ -384,9 +384,11 @@ impl Volume {
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {
-        let live: u64 = match &self.in_place {
-            Some(in_place) => in_place.extents.slots().2 * (SLOT / GRAIN as u64),
-            None => (0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum(),
+        let (live, room) = match &self.in_place {
+            Some(in_place) => {
+                (in_place.extents.slots().2 * (SLOT / GRAIN as u64), u64::from(in_place.extents.count()) * SLOT)
+            }
+            None => ((0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum(), self.map.clusters.len),
         };
         VolumeStats {
             place: self.place.clone(),
@@ -394,6 +396,7 @@ impl Volume {
             clusters: self.space.count(),
             clusters_free: self.space.available(),
             live_bytes: live * GRAIN as u64,
+            room_bytes: room,
             journal_pages: self.journal.lock().pages(),
             failed: self.commits.failure().map(|why| why.to_string()),
         }

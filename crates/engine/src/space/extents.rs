@@ -118,7 +118,7 @@ impl Extents {
     }
 
     /// Takes a place for an object, or for a `piece` of one that had to be cut; [`Extents::enter`]
-    /// follows. Returns it with its length, which may be more for a piece.
+    /// follows. Returns it with its length, which may be more.
     /// `own` of the promised slots are the object's.
     pub(crate) fn take(&self, slots: u32, piece: bool, own: u64) -> Option<(u32, u32)> {
         let mut table = self.table.lock();
@@ -126,7 +126,7 @@ impl Extents {
         let found = match &mut table.free {
             _ if !enough => None,
             Free::Slots(space) if piece => space.take_any(slots),
-            Free::Slots(space) => space.take(slots).map(|slot| (slot, slots)),
+            Free::Slots(space) => space.take_near(slots),
             Free::NextFit(space) => space.take(slots).map(|slot| (slot, slots)),
             Free::Numbers(space) => space.take(slots).map(|number| (number, slots)),
         };

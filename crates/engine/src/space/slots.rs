@@ -59,10 +59,20 @@ impl Slots {
 
     /// A slot for a piece of an object that had to be cut: of a longer class, if its own has none. With its length.
     pub(super) fn take_any(&mut self, blocks: u32) -> Option<(u32, u32)> {
+        self.take_up_to(blocks, THRESHOLD)
+    }
+
+    /// The same for a whole object, of up to twice its length: the paper's files would grow instead, but here all
+    /// classes share what there is, and who has no slot would cost others theirs.
+    pub(super) fn take_near(&mut self, blocks: u32) -> Option<(u32, u32)> {
+        self.take_up_to(blocks, THRESHOLD.min(2 * blocks))
+    }
+
+    fn take_up_to(&mut self, blocks: u32, most: u32) -> Option<(u32, u32)> {
         if let Some(slot) = self.take(blocks) {
             return Some((slot, blocks));
         }
-        let class = (blocks..=THRESHOLD).find(|class| !self.free[*class as usize].is_empty())?;
+        let class = (blocks..=most).find(|class| !self.free[*class as usize].is_empty())?;
         Some((self.pop(class)?, class))
     }
 
@@ -209,5 +219,15 @@ mod tests {
         assert_eq!(space.take(1), None);
         space.give(10, 10);
         assert_eq!((space.longest(), space.take(4)), (10, Some(10)));
+    }
+
+    #[test]
+    fn where_a_class_cannot_grow_a_longer_one_helps_out() {
+        let mut space = Slots::new(0, 1280);
+        assert!((0..128).all(|_| space.take(10).is_some()));
+        space.give(20, 10);
+        space.give(40, 10);
+        assert_eq!(space.take_near(4), None, "more than twice as long");
+        assert_eq!((space.take_near(5), space.take_any(1)), (Some((20, 10)), Some((40, 10))));
     }
 }

@@ -37,7 +37,7 @@ struct State {
     contents: SparseBytes,
     /// Pages that wait to be a cluster.
     behind: Range<u64>,
-    /// The page after the last that was read.
+    /// The page after the last that a read needed.
     next_read: u64,
 }
 
@@ -117,15 +117,25 @@ impl BigFile {
         offset / self.page..(offset + len as u64).div_ceil(self.page)
     }
 
-    /// A page is needed whose rest is not written: it is read, and where the last one read was the page before, the
-    /// rest of a cluster with it.
-    fn fault(&self, core: &mut Core, state: &mut State, page: u64) -> io::Result<()> {
-        let ahead = if page == state.next_read { core.profile.daemon.cluster / self.page } else { 1 };
-        let pages = page..(page + ahead).min(self.capacity / self.page);
-        state.next_read = pages.end;
-        // As far as it lies in one piece: the rest is no part of this read.
-        let run: Vec<_> = state.runs_of(pages, core.layout.fragments).into_iter().take(1).collect();
-        core.pages.need_data(&run)
+    /// What has to come from the disk so that a read finds its pages, in order: each page that follows the one before
+    /// it brings the rest of a cluster with it, as far as that lies in one piece and is not in memory (McVoy & Kleiman
+    /// 1991; 4.4BSD and Solaris alike). All of it counts as being in memory from now on.
+    fn missing_of(&self, core: &mut Core, state: &mut State, pages: Range<u64>) -> io::Result<Vec<Run>> {
+        let mut missing = Vec::new();
+        for page in pages {
+            let ahead = if page == state.next_read { core.profile.daemon.cluster / self.page } else { 1 };
+            state.next_read = page + 1;
+            if core.pages.has(state.address(page, core.layout.fragments)) {
+                continue;
+            }
+            let cluster = page..(page + ahead).min(self.capacity / self.page);
+            let piece: Vec<_> = state.runs_of(cluster, core.layout.fragments).into_iter().take(1).collect();
+            if let Some((address, fragments)) = core.pages.missing(&piece).first().copied() {
+                core.pages.arrived(address, fragments)?;
+                missing.push((address, fragments));
+            }
+        }
+        Ok(missing)
     }
 
     /// The pages that waited to be a cluster go to the disk.
@@ -155,7 +165,9 @@ impl BigFile {
         let fragments = core.layout.fragments;
         let address = state.address(page, fragments);
         if (within.start > 0 || within.end < self.page) && !core.pages.has(address) {
-            self.fault(core, state, page)?;
+            // This page alone, each time: Markatos et al. traced it, and a small write was "usually" a read of the
+            // disk (§3.5). What the drive reads ahead meanwhile is the drive's.
+            core.pages.need_data(&[(address, fragments)])?;
         }
         core.pages.dirty(address, fragments, false)?;
         if within.end < self.page || !core.profile.whole_blocks_at_once {
@@ -180,20 +192,13 @@ impl BigFile {
         let at_once = core.profile.daemon.reads_at_once;
         for some in reads.chunks(at_once) {
             let left = Arc::new(AtomicU64::new(0));
-            let mut arriving = Vec::new();
             for (offset, len) in some {
-                let state = self.state.lock();
-                let runs = state.runs_of(self.pages_of(*offset, *len), core.layout.fragments);
-                drop(state);
-                for (address, fragments) in core.pages.missing(&runs) {
+                let state = &mut *self.state.lock();
+                for (address, fragments) in self.missing_of(core, state, self.pages_of(*offset, *len))? {
                     core.pages.read_later(address, fragments, &left)?;
-                    arriving.push((address, fragments));
                 }
             }
             core.pages.wait_for(&left);
-            for (address, fragments) in arriving {
-                core.pages.arrived(address, fragments)?;
-            }
         }
         Ok(())
     }
@@ -235,9 +240,12 @@ impl Device for BigFile {
         self.check(offset, buf.len())?;
         let core = &mut *self.fs.core.lock();
         core.begin(buf.len() as u64, 0, false)?;
-        let state = self.state.lock();
-        let pages = self.pages_of(offset, buf.len());
-        core.pages.need_data(&state.runs_of(pages, core.layout.fragments))?;
+        let state = &mut *self.state.lock();
+        let left = Arc::new(AtomicU64::new(0));
+        for (address, fragments) in self.missing_of(core, state, self.pages_of(offset, buf.len()))? {
+            core.pages.read_later(address, fragments, &left)?;
+            core.pages.wait_for(&left);
+        }
         state.contents.read(offset, buf);
         Ok(())
     }

@@ -127,8 +127,10 @@ pub struct Outcome {
     pub device_read: u64,
     /// Bytes of bodies stored.
     pub stored_bytes: u64,
-    /// Bytes of live objects at the end, as a share of the store's capacity.
+    /// Bytes of live objects at the end, as a share of what objects can take.
     pub utilisation: f64,
+    /// Objects, and pieces of large ones, that left by themselves; of a method replay, what fragmentation costs.
+    pub evicted: u64,
     /// Bytes of memory in use at the end: index, buffers, memory tier.
     pub memory_used: u64,
     /// Of these, the index.
@@ -373,7 +375,9 @@ fn tally(outcome: &mut Outcome, store: &Store, before: &picaflor::Counts, below:
     outcome.reads_per_hit = ratio(reads as f64, device_hits);
     outcome.written_per_byte = ratio(outcome.device_written as f64, outcome.stored_bytes as f64);
     let live: u64 = stats.volumes.iter().map(|volume| volume.live_bytes).sum();
-    outcome.utilisation = ratio(live as f64, stats.capacity as f64);
+    let room: u64 = stats.volumes.iter().map(|volume| volume.room_bytes).sum();
+    outcome.utilisation = ratio(live as f64, room as f64);
+    outcome.evicted = counts.evicted - before.evicted;
     outcome.memory_used = stats.memory_used;
     outcome.index_bytes = stats.index_bytes;
     outcome.objects = stats.objects;
