@@ -133,7 +133,7 @@ impl Volume {
         Ok(self.space.available() > before)
     }
 
-    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably so,
+    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted not durably,
     /// and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes room
     /// already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
     /// current one is given up.
