@@ -47,6 +47,10 @@ fn html(spec: &Spec, rows: &[Row]) -> Result<String> {
     let requests = rows.first().map_or(0, |row| row.outcome.gets);
     let file_system = spec.file_system.as_deref().map_or_else(String::new, |name| format!(", file system {name}"));
     page.text(&format!("Workload {}, {requests} requests; disk {}{file_system}.", spec.workload, sizes.join(", ")));
+    if !spec.file_systems.is_empty() {
+        let on: Vec<_> = spec.file_systems.iter().map(|(device, name)| format!("{name} on {device}")).collect();
+        page.text(&format!("File systems of the rows with a file for each object: {}.", on.join(", ")));
+    }
     for plot in &spec.plot {
         for svg in drawings(plot, rows)? {
             page.drawing(&svg);
