@@ -133,9 +133,9 @@ impl Volume {
         Ok(self.space.available() > before)
     }
 
-    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably so,
-    /// and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes room
-    /// already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
+    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably
+    /// so, and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes
+    /// room already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
     /// current one is given up.
     pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
         let is_enough = || self.space.available() >= self.checkpoint_clusters();

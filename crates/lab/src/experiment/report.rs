@@ -68,12 +68,13 @@ fn html(spec: &Spec, rows: &[Row]) -> Result<String> {
 
 /// What the table shows: of all columns those that tell rows apart, or matter always.
 fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
-    const ALL: [(&str, &str, bool); 19] = [
+    const ALL: [(&str, &str, bool); 20] = [
         ("preset", "preset", false),
         ("device", "device", false),
         ("disk, MiB", "disk_mib", false),
         ("target use", "target_utilisation", false),
         ("buffers", "buffers", false),
+        ("threshold", "threshold", false),
         ("seed", "seed", false),
         ("seconds", "seconds", true),
         ("gets/s", "gets_per_second", true),

@@ -78,6 +78,8 @@ pub struct Setup {
     pub memory: u64,
     /// Open buffers, if other than the engine's default.
     pub buffers: Option<usize>,
+    /// Longest object that shares an area, in blocks, if other than the engine's default.
+    pub threshold: Option<u32>,
     /// What is replayed.
     pub workload: Workload,
     /// How.
@@ -208,6 +210,9 @@ fn options(setup: &Setup, medium: &Medium, clock: &Clock) -> Result<Options> {
     options.seed = Some(setup.seed);
     if let Some(buffers) = setup.buffers {
         options.open_buffers = buffers;
+    }
+    if let Some(threshold) = setup.threshold {
+        options.threshold = threshold;
     }
     Ok(options)
 }
