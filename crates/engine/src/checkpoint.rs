@@ -34,6 +34,8 @@ pub(crate) enum Persistence {
     JournalAndCheckpoint,
     /// What the file system keeps of files that are written, renamed and removed.
     FileSystem,
+    /// Objects in slots, each with its key and length: an opening reads all slots.
+    Scan,
 }
 
 #[derive(Default)]
@@ -79,7 +81,7 @@ const SLICE: u32 = 64;
 impl Volume {
     /// One slice of the checkpointer's work. Returns whether it did anything.
     pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
-        if self.has_files() {
+        if !self.has_checkpoints() {
             return Ok(false);
         }
         let begins = |state: &MutexGuard<'_, Checkpointer>| state.running.is_none() && self.wants_checkpoint(state);
@@ -100,8 +102,7 @@ impl Volume {
 
     /// A checkpoint from beginning to end, or the rest of the one that is running.
     pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
-        if self.has_files() {
-            // The file system is the checkpoint.
+        if !self.has_checkpoints() {
             return Ok(());
         }
         self.make_room_for_checkpoint()?;
@@ -127,8 +128,9 @@ impl Volume {
         Ok(())
     }
 
-    fn has_files(&self) -> bool {
-        self.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
+    /// Whether journal and checkpoints are what survives.
+    pub(crate) fn has_checkpoints(&self) -> bool {
+        self.shared.preset.persistence == Persistence::JournalAndCheckpoint
     }
 
     /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one.

@@ -361,8 +361,8 @@ impl Volume {
         self.writer.deadline.store(u64::MAX, Relaxed);
         self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
-        if let Some((in_place, files)) = self.in_place.as_ref().and_then(|here| Some((here, here.files.as_ref()?))) {
-            return self.commit_files(in_place, files);
+        if let Some(in_place) = self.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
+            return self.commit_untold(in_place);
         }
         self.note_losses()?;
         // In place there are no pieces, and all records keep their order.

@@ -196,7 +196,9 @@ impl Volume {
         if self.drop_entry(draft.hash, word) {
             // Its own generation: what is put from now on has a larger one.
             let generation = draft.header.generation;
-            self.record(Record::Delete { hash: self.hasher.key(draft.key).0, generation, everywhere: false });
+            let hash = self.hasher.key(draft.key);
+            self.record(Record::Delete { hash: hash.0, generation, everywhere: self.has_others() });
+            self.forget_elsewhere(hash, generation);
             add(&self.shared.counters.evicted, 1);
             self.shared.note_departure(draft.key, Departure::Evicted);
         }

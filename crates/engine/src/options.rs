@@ -12,6 +12,9 @@ use crate::{
     space::Layout,
 };
 
+/// The paper's THRESHOLD (Markatos et al. 1999, §3.4), in blocks of 512 bytes.
+pub(crate) const THRESHOLD: u32 = 256;
+
 /// What happens when the device is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -116,6 +119,9 @@ pub struct Options {
     pub read_only: bool,
 
     // Performance.
+    /// Blocks of 512 bytes of the longest object that shares an area with others of its length, where the preset's
+    /// layout has areas (`buddy`); longer ones lie alone. Fixed when the store is made. Default 256, 128 KiB.
+    pub threshold: u32,
     /// Bytes of a cluster, the unit of writing: a power of two, 64 KiB to 4 MiB. Fixed when the store is
     /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer.
     pub cluster: u32,
@@ -163,6 +169,7 @@ impl Options {
             admission: None,
             eviction_listener: None,
             read_only: false,
+            threshold: THRESHOLD,
             cluster: 256 << 10,
             open_buffers: PICAFLOR.open_buffers(),
             read_batch: 10,

@@ -62,7 +62,12 @@ impl InPlace {
     pub(crate) const GRAINS: u32 = (SLOT / GRAIN as u64) as u32;
 
     /// `None` for the ring.
-    pub(crate) fn new(layout: Layout, map: &Map, options: &Options, folder: Option<Arc<dyn Folder>>) -> Option<Self> {
+    pub(crate) fn new(
+        (layout, threshold): (Layout, u32),
+        map: &Map,
+        options: &Options,
+        folder: Option<Arc<dyn Folder>>,
+    ) -> Option<Self> {
         if layout == Layout::Ring {
             return None;
         }
@@ -70,7 +75,7 @@ impl InPlace {
         let memory = options.memory / options.places.len() as u64;
         let piece = PIECE_MAX.min(memory / 32).min(zone.len / 16) / SLOT * SLOT;
         Some(Self {
-            extents: Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32),
+            extents: Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32, threshold),
             files: match (layout, folder) {
                 (Layout::Files(tree), Some(folder)) => Some(Files::new(folder, tree)),
                 _ => None,
@@ -271,7 +276,9 @@ impl Volume {
         // Their head takes a place too.
         let piece = extents.cut_for(|slots| payload.div_ceil(piece(slots)) as u64 + 1).map(piece)?;
         let is_time = self.shared.options.mode == Mode::Store || rounds >= ROUNDS;
-        (is_time || payload.div_ceil(piece) <= PIECES).then_some(piece)
+        // What waits in locality buffers has more promised to it than it will take.
+        let is_cheap = payload.div_ceil(piece) <= PIECES && !extents.has_promised();
+        (is_time || is_cheap).then_some(piece)
     }
 
     /// Bytes of body of the pieces of a long object of at least `total` bytes. In place the free runs decide, for a
@@ -337,23 +344,34 @@ impl Volume {
         Some(files.read(InPlace::slot_of(grain)))
     }
 
-    /// A commit where objects have files: what was replaced is removed once its replacement is durable. A file system
-    /// keeps the order of removals; what was removed first is not there where what was removed later is gone.
-    pub(crate) fn commit_files(&self, in_place: &InPlace, files: &Files) -> Result<()> {
+    /// A commit where objects speak for themselves, in files or in slots: what was replaced is removed once its
+    /// replacement is durable. A file system keeps the order of removals; what was removed first is not there where
+    /// what was removed later is gone. In slots an older version was removed by an earlier commit.
+    pub(crate) fn commit_untold(&self, in_place: &InPlace) -> Result<()> {
         self.journal.lock().forget();
         let ready = in_place.extents.ready(|_| true);
         let sync = || {
             add(&self.shared.counters.device_syncs, 1);
-            files.sync()
+            in_place.files.as_ref().map_or_else(|| self.device.sync(), Files::sync)
+        };
+        let remove = |freed: &Freed| match &in_place.files {
+            Some(files) => files.remove(freed.slot),
+            None => self.wipe(in_place, freed.slot),
         };
         let removed = sync().and_then(|()| {
-            ready.iter().try_for_each(|freed| files.remove(freed.slot))?;
+            ready.iter().try_for_each(remove)?;
             if ready.is_empty() { Ok(()) } else { sync() }
         });
         removed.map_err(|error| self.io("making puts durable", error))?;
         self.settle_extents(ready);
         add(&self.shared.counters.commits, 1);
         Ok(())
+    }
+
+    /// Makes what lies at a slot unreadable: its header is gone.
+    pub(crate) fn wipe(&self, in_place: &InPlace, slot: u32) -> io::Result<()> {
+        let _turn = in_place.turn();
+        self.write_parts(u64::from(slot) * SLOT, [&[0; SLOT as usize], &[]])
     }
 
     /// Where nobody asks for durability, a file goes at once, as the paper's programs have it.

@@ -58,6 +58,9 @@ const BUDDY: Preset = Preset {
     persistence: Persistence::JournalAndCheckpoint,
 };
 
+/// The same: §3.4 has the choice between a checkpoint every few minutes and a scan.
+const BUDDY_SCAN: Preset = Preset { name: "buddy-scan", persistence: Persistence::Scan, ..BUDDY };
+
 /// The same, §3.5.
 const STREAM: Preset = Preset { name: "stream", layout: Layout::NextFit, ..BUDDY };
 
@@ -70,8 +73,8 @@ const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch,
 /// The same, §3.6.1.
 const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS };
 
-const TABLE: [Preset; 9] =
-    [PICAFLOR, SIMPLE, SQUID, MULTIPLE_DIRS, BUDDY, STREAM, STREAM_PACK, LAZY_READS, LAZY_READS_LOC];
+const TABLE: [Preset; 10] =
+    [PICAFLOR, SIMPLE, SQUID, MULTIPLE_DIRS, BUDDY, BUDDY_SCAN, STREAM, STREAM_PACK, LAZY_READS, LAZY_READS_LOC];
 
 impl Preset {
     /// The row with this name.
@@ -92,7 +95,15 @@ impl Preset {
 
     /// The first row that leaves such bytes.
     pub(crate) fn of_layout(layout: picaflor_format::superblock::Layout) -> Option<Self> {
-        TABLE.into_iter().find(|preset| preset.layout.on_device() == layout)
+        TABLE.into_iter().find(|preset| preset.on_device() == layout)
+    }
+
+    /// What the superblock calls the bytes that it leaves.
+    pub(crate) fn on_device(&self) -> picaflor_format::superblock::Layout {
+        match (self.layout, self.persistence) {
+            (Layout::Slots, Persistence::Scan) => picaflor_format::superblock::Layout::SlotsScanned,
+            (layout, _) => layout.on_device(),
+        }
     }
 
     /// Buffers that a store of this row keeps open unless it is told otherwise.

@@ -139,7 +139,7 @@ impl Volume {
             };
             if gone && self.drop_entry(hash, word) && !self.shared.options.read_only {
                 let generation = self.shared.next_generation();
-                self.record(Record::Delete { hash: place.hash, generation, everywhere: false });
+                self.record(Record::Delete { hash: place.hash, generation, everywhere: self.has_others() });
             }
         }
         add(&self.shared.counters.clusters_scrubbed, 1);

@@ -10,6 +10,9 @@ use crate::{
 
 const MAGIC: u32 = u32::from_le_bytes(*b"PFsb");
 
+/// Most blocks that a class of slots may have: a list is kept for each.
+pub const THRESHOLD_MAX: u32 = 4096;
+
 /// Where a checkpoint begins, and from where on the journal adds to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CheckpointRef {
@@ -52,6 +55,8 @@ pub struct Superblock {
     pub durable: u64,
     /// How its objects lie.
     pub layout: Layout,
+    /// Blocks of the longest object that shares an area, in the layouts that have areas; 0 is 256.
+    pub threshold: u32,
 }
 
 /// How objects are laid on the device. Numbers are frozen.
@@ -71,6 +76,8 @@ pub enum Layout {
     FilesInTurn = 4,
     /// The same, in a directory for each origin server (MULTIPLE-DIRS).
     FilesOfServers = 5,
+    /// As [`Layout::Slots`]; what lies there says so by itself, and what is freed is wiped.
+    SlotsScanned = 6,
 }
 
 impl Layout {
@@ -82,6 +89,7 @@ impl Layout {
             3 => Self::Files,
             4 => Self::FilesInTurn,
             5 => Self::FilesOfServers,
+            6 => Self::SlotsScanned,
             _ => return Err(Corrupt::Field("layout")),
         })
     }
@@ -126,6 +134,7 @@ impl Superblock {
         put(out, 128, (self.layout as u32).to_le_bytes());
         put(out, 136, self.lost.to_le_bytes());
         put(out, 144, self.durable.to_le_bytes());
+        put(out, 152, self.threshold.to_le_bytes());
         crate::codec::seal(out, MAGIC);
     }
 
@@ -155,7 +164,11 @@ impl Superblock {
             lost: u64_at(bytes, 136),
             durable: u64_at(bytes, 144),
             layout: Layout::from_u32(u32_at(bytes, 128))?,
+            threshold: u32_at(bytes, 152),
         };
+        if found.threshold > THRESHOLD_MAX {
+            return Err(Corrupt::Field("threshold"));
+        }
         if found.segment_bits > 30 {
             return Err(Corrupt::Field("segment bits"));
         }

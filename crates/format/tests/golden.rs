@@ -56,6 +56,7 @@ fn superblock_of_three() -> Superblock {
         lost: 0b101,
         durable: 0,
         layout: superblock::Layout::Ring,
+        threshold: 0,
     }
 }
 
@@ -74,6 +75,12 @@ fn superblock() {
 #[test]
 fn superblock_that_vouches() {
     check_superblock("superblock-durable", Superblock { durable: 0x0009_0000_0077, ..superblock_of_three() });
+}
+
+#[test]
+fn superblock_of_slots() {
+    let layout = superblock::Layout::SlotsScanned;
+    check_superblock("superblock-slots", Superblock { layout, threshold: 16, ..superblock_of_three() });
 }
 
 fn header() -> frame::Header {
@@ -194,6 +201,7 @@ fn superblock_in_place() {
         lost: 0,
         durable: 0,
         layout: superblock::Layout::NextFit,
+        threshold: 0,
     };
     check_superblock("superblock-in-place", block);
 }

@@ -28,6 +28,9 @@ pub enum Trouble {
     Damage,
 }
 
+/// The row whose slots say by themselves whose they are.
+const SCANNED: &str = "buddy-scan";
+
 /// One run, but for its operations.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -136,9 +139,16 @@ impl Plan {
             return Self { preset, block: 512, volumes: 1, device: 4 << 30, trouble, durability, ..self };
         }
         let short = preset != DEFAULT && self.seed.is_multiple_of(2);
-        // The others lie at one place.
-        let volumes = if preset == DEFAULT { self.volumes } else { 1 };
-        Self { preset, block: if short { 512 } else { 4096 }, volumes, ..self }
+        let volumes = if preset == SCANNED { 1 } else { self.volumes };
+        // Nothing but a slot's own bytes tells of it: what is changed or not written is not there, and what was written
+        // though the device said that it was not is.
+        let trouble = if preset == SCANNED { Trouble::Crashes } else { self.trouble };
+        Self { preset, block: if short { 512 } else { 4096 }, volumes, trouble, ..self }
+    }
+
+    /// Whether the row does not keep what groups were told.
+    pub(crate) fn forgets_groups(&self) -> bool {
+        self.has_files() || self.preset == SCANNED
     }
 
     /// Whether the preset keeps a file for each object.

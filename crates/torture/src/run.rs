@@ -321,7 +321,7 @@ impl<'a> Run<'a> {
         self.store = None;
         self.tally.device_operations += self.plugs.iter().map(|plug| plug.operations()).sum::<u64>();
         self.left.lock().clear();
-        if self.plan.has_files() {
+        if self.plan.forgets_groups() {
             // Their row does not keep what groups were told.
             self.groups = crate::verbs::GroupBounds::default();
         }

@@ -26,7 +26,7 @@ use std::{
 use parking_lot::Mutex;
 use picaflor_device::{BufPool, Device, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder};
 use picaflor_format::{
-    superblock::Superblock,
+    superblock::{Superblock, THRESHOLD_MAX},
     zone::{CLUSTER_MAX, CLUSTER_MIN, Map},
 };
 use rand::Rng;
@@ -35,6 +35,7 @@ pub use receipt::{Dropped, Receipt, VolumeReceipt};
 use crate::{
     Error, Mode, Options, Place, Result,
     append::{lanes, unwritten_max},
+    checkpoint::Persistence,
     eviction::Budget,
     files,
     group::Groups,
@@ -170,7 +171,7 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         }
     }
     found.sort_by_key(|found| found.superblock.map(|block| block.volume.0));
-    if first.layout != options.preset.layout.on_device() {
+    if first.layout != options.preset.on_device() {
         let fitting = Preset::of_layout(first.layout).map_or("of a later build", |preset| preset.name);
         let why = format!(
             "this place was made with another layout than that of {}; open it with preset {fitting}",
@@ -204,10 +205,13 @@ fn check(options: &Options) -> Result<()> {
     if options.open_buffers == 0 {
         return wrong("open_buffers", "at least one is needed".into());
     }
-    if options.preset.layout != Layout::Ring && options.places.len() > 1 {
-        // What leaves one volume would have to be told durably to all before its slots are used again.
+    if options.preset.persistence != Persistence::JournalAndCheckpoint && options.places.len() > 1 {
+        // What leaves one volume is told to the others by its log, and there is none.
         let why = format!("preset {} lies at one place, {} were given", options.preset.name, options.places.len());
         return wrong("places", why);
+    }
+    if options.threshold == 0 || options.threshold > THRESHOLD_MAX {
+        return wrong("threshold", format!("{} blocks; it is from 1 to {THRESHOLD_MAX}", options.threshold));
     }
     if options.read_batch == 0 {
         return wrong("read_batch", "at least one read makes a batch".into());

@@ -13,14 +13,20 @@ use std::{
 };
 
 use picaflor_format::{
+    BLOCK,
     checkpoint::PlaceRow,
-    frame::{ChunkKey, Kind, Manifest},
+    frame::{self, ChunkKey, Header, Kind, Manifest},
     journal::{Page, Record},
     zone::SLOT,
 };
 
-use super::{EPOCH_SHIFT, receipt::VolumeReceipt};
-use crate::{Error, Mode, Result, files::Files, place::InPlace, space::Place, volume::Volume};
+use super::{EPOCH_SHIFT, receipt::VolumeReceipt, scan::Deletes, volume::add_untold};
+use crate::{
+    Error, Mode, Result, files::Files, journal::Journal, place::InPlace, space::Place, stats::add, volume::Volume,
+};
+
+/// A volume's log since its checkpoint, the deletes that the logs of all volumes tell of, and where this log goes on.
+pub(super) type Log<'a> = (&'a [Page], &'a Deletes, &'a mut Journal);
 
 /// Somebody who may lie somewhere.
 #[derive(Clone, Copy)]
@@ -51,12 +57,13 @@ pub(super) fn restore(
     volume: &Arc<Volume>,
     in_place: &InPlace,
     (rows, cursor): (Vec<PlaceRow>, u32),
-    pages: &[Page],
+    log: Log<'_>,
     receipt: &mut VolumeReceipt,
 ) -> Result<bool> {
     match &in_place.files {
         Some(files) => list(volume, in_place, files, receipt),
-        None => replay(volume, in_place, rows, cursor, pages, receipt),
+        None if !volume.has_checkpoints() => scan(volume, in_place, receipt),
+        None => replay(volume, in_place, rows, cursor, log, receipt),
     }
 }
 
@@ -66,14 +73,14 @@ fn replay(
     in_place: &InPlace,
     rows: Vec<PlaceRow>,
     cursor: u32,
-    pages: &[Page],
+    (pages, everywhere, journal): Log<'_>,
     receipt: &mut VolumeReceipt,
 ) -> Result<bool> {
     let mut used = rows.iter().map(|row| row.used).max().unwrap_or(0);
     receipt.from_checkpoint = rows.len() as u64;
     let claim = |row: PlaceRow| (row.slot, Claim { row, generation: 0, vouched: true });
     let mut claims: BTreeMap<u32, Claim> = rows.into_iter().map(claim).collect();
-    let mut deletes: HashMap<u128, u64> = HashMap::new();
+    let mut deletes = Deletes::new();
     let mut cursor = cursor;
     let doubtful = last_batches(pages);
     let mut told = false;
@@ -104,6 +111,7 @@ fn replay(
             Record::Reserve { .. } => {}
         }
     }
+    told |= add_untold(&mut deletes, everywhere, journal);
     receipt.deletes = deletes.len() as u64;
     let kept = resolve(volume, claims, &deletes, receipt)?;
     receipt.from_scan = kept.values().filter(|claim| claim.generation > 0).count() as u64;
@@ -127,7 +135,7 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
         let vouched = (clean || name.generation >> EPOCH_SHIFT != epoch) && versions[&name.hash] == 1;
         claims.insert(*number, Claim { row, generation: name.generation, vouched });
     }
-    let kept = resolve(volume, claims, &HashMap::new(), receipt)?;
+    let kept = resolve(volume, claims, &Deletes::new(), receipt)?;
     receipt.from_scan = kept.len() as u64;
     let mut gone: BTreeSet<u32> = all.iter().map(|(number, ..)| *number).collect();
     for claim in kept.values() {
@@ -138,6 +146,57 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
         gone.iter().try_for_each(|number| files.remove(*number)).map_err(listed)?;
     }
     Ok(!clean)
+}
+
+/// Where slots say by themselves whose they are, all of them are read, and the newest of each key stands. Who gives way
+/// is wiped, or it would come back when the newer one is deleted. Nothing is left untold.
+fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -> Result<bool> {
+    const STEP: usize = 256 << 10;
+    let zone = volume.map.in_place().1;
+    let longest = (in_place.payload_max + frame::HEADER).next_multiple_of(BLOCK);
+    let mut buf = volume.shared.pool.take(longest + STEP);
+    let mut claims = BTreeMap::new();
+    let mut at = zone.start;
+    while at < zone.end() {
+        let start = at / BLOCK as u64 * BLOCK as u64;
+        let len = (buf.len() as u64).min(zone.end() - start) as usize;
+        let read = volume.device.read(start, &mut buf[..len]);
+        read.map_err(|error| Error::io(format!("{}: reading slots at {start}", volume.place), error))?;
+        add(&volume.shared.counters.device_reads, 1);
+        add(&volume.shared.counters.device_read, len as u64);
+        let end = start + len as u64;
+        // What may go on behind the end is looked at again from its own beginning.
+        while at < end && (end == zone.end() || end - at >= longest as u64) {
+            let slot = (at / SLOT) as u32;
+            let found = Header::verify(&buf[(at - start) as usize..len]).ok();
+            let Some(header) = found.filter(|header| header.mark == volume.hasher.mark(u64::from(slot))) else {
+                at += SLOT;
+                continue;
+            };
+            volume.shared.see_generation(header.generation);
+            let hash = volume.hasher.frame(header.kind, header.key(&buf[(at - start) as usize..len])).0;
+            let slots = header.frame_len().div_ceil(SLOT as usize) as u32;
+            let row = PlaceRow { hash, slot, slots, used: header.generation };
+            // How it is cut, if it is, is still to be seen.
+            let vouched = header.kind != Kind::Manifest;
+            claims.insert(slot, Claim { row, generation: header.generation, vouched });
+            at += u64::from(slots) * SLOT;
+        }
+    }
+    let mut gone: BTreeSet<u32> = claims.keys().copied().collect();
+    let kept = resolve(volume, claims, &Deletes::new(), receipt)?;
+    receipt.from_scan = kept.len() as u64;
+    for claim in kept.values() {
+        gone.remove(&claim.row.slot);
+    }
+    fill(volume, in_place, &kept, 0);
+    if !volume.shared.options.read_only && !gone.is_empty() {
+        // The newer ones may be what the last run wrote and no sync covered.
+        let synced = volume.device.sync();
+        let wiped = synced.and_then(|()| gone.iter().try_for_each(|slot| volume.wipe(in_place, *slot)));
+        wiped.map_err(|error| Error::io(format!("{}: wiping slots", volume.place), error))?;
+    }
+    Ok(false)
 }
 
 /// Fills table and index.
@@ -173,14 +232,20 @@ fn last_batches(pages: &[Page]) -> BTreeSet<u64> {
 fn resolve(
     volume: &Arc<Volume>,
     claims: BTreeMap<u32, Claim>,
-    deletes: &HashMap<u128, u64>,
+    deletes: &Deletes,
     receipt: &mut VolumeReceipt,
 ) -> Result<HashMap<u128, Claim>> {
     let mut of_key: HashMap<u128, Vec<Claim>> = HashMap::new();
-    for claim in claims.into_values() {
-        if deletes.get(&claim.row.hash).is_some_and(|deleted| *deleted >= claim.generation) {
-            receipt.dropped.deleted += 1;
-            continue;
+    for mut claim in claims.into_values() {
+        if let Some(deleted) = deletes.get(&claim.row.hash) {
+            if claim.generation == 0 && volume.has_others() {
+                // What another log tells of may be older than the checkpoint.
+                claim.generation = generation_of(volume, &claim)?;
+            }
+            if *deleted >= claim.generation {
+                receipt.dropped.deleted += 1;
+                continue;
+            }
         }
         of_key.entry(claim.row.hash).or_default().push(claim);
     }
@@ -229,6 +294,18 @@ fn newest(
         }
     }
     Ok(None)
+}
+
+/// The generation of a row of the checkpoint, from its frame; 0 if that is not there.
+fn generation_of(volume: &Arc<Volume>, claim: &Claim) -> Result<u64> {
+    match volume.read_placed(&claim.place()) {
+        Ok((header, frame)) => {
+            let is_own = volume.hasher.frame(header.kind, header.key(&frame)).0 == claim.row.hash;
+            Ok(if is_own { header.generation } else { 0 })
+        }
+        Err(error @ Error::Io { .. }) if volume.shared.options.mode == Mode::Store => Err(error),
+        Err(_) => Ok(0),
+    }
 }
 
 fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {

@@ -40,11 +40,12 @@ use crate::{
     index::{Index, Location, SLOTS_MAX, Word},
     journal::Journal,
     locality,
+    options::THRESHOLD,
     place::InPlace,
     placement::Placer,
     reading::Reader,
     scrub::Scrubber,
-    space::{Space, State},
+    space::{Layout, Space, State},
     volume::{Shared, Volume},
 };
 
@@ -143,7 +144,7 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
 fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> Superblock {
     let each = shared.options.capacity / u64::from(identity.count);
     let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
-    let layout = shared.preset.layout.on_device();
+    let layout = shared.preset.on_device();
     let in_place = if layout == superblock::Layout::Ring { u64::MAX } else { IN_PLACE_MAX };
     let capacity = limit.min(address_limit()).min(in_place) / BLOCK as u64 * BLOCK as u64;
     Superblock {
@@ -161,6 +162,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         lost: 0,
         durable: 0,
         layout,
+        threshold: if shared.preset.layout == Layout::Slots { shared.options.threshold } else { 0 },
     }
 }
 
@@ -181,8 +183,9 @@ fn build(
     let options = &shared.options;
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
+    let threshold = if superblock.threshold == 0 { THRESHOLD } else { superblock.threshold };
     // Open buffers, two to a lane, take at most a quarter of the device too.
-    let in_place = InPlace::new(shared.preset.layout, &map, options, found.folder);
+    let in_place = InPlace::new((shared.preset.layout, threshold), &map, options, found.folder);
     let lanes = match &in_place {
         Some(in_place) => locality::buffers(options, in_place),
         None => lanes(options).min(u64::from(count) / 8).max(1),
@@ -318,7 +321,8 @@ fn recover(
     let mut journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
     if let Some(in_place) = &volume.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
-        let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
+        let log = (&pages[since..], everywhere, &mut journal);
+        let told = places::restore(volume, in_place, (rows, directory.cursor), log, receipt)?;
         let checkpointer = Checkpointer::restored(parts, previous);
         return Ok(Recovered { journal, ring, checkpointer, clean: !told, cold: false });
     }
@@ -385,7 +389,7 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
 
 /// Adds the deletes that only other volumes' logs tell of; to this one's log too, for theirs may forget them after the
 /// next checkpoint. Returns whether there were any.
-fn add_untold(deletes: &mut scan::Deletes, everywhere: &scan::Deletes, journal: &mut Journal) -> bool {
+pub(super) fn add_untold(deletes: &mut scan::Deletes, everywhere: &scan::Deletes, journal: &mut Journal) -> bool {
     let untold = |(hash, generation): &(&u128, &u64)| deletes.get(hash) < Some(generation);
     let untold: Vec<(u128, u64)> =
         everywhere.iter().filter(untold).map(|(hash, generation)| (*hash, *generation)).collect();

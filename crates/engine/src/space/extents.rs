@@ -89,10 +89,10 @@ fn mixed(slot: u32) -> u64 {
 }
 
 impl Extents {
-    /// `count` free slots from `first` on.
-    pub(crate) fn new(layout: Layout, first: u32, count: u32) -> Self {
+    /// `count` free slots from `first` on. Objects of up to `threshold` slots share areas, where the layout has them.
+    pub(crate) fn new(layout: Layout, first: u32, count: u32, threshold: u32) -> Self {
         let free = match layout {
-            Layout::Slots => Free::Slots(Slots::new(first, count)),
+            Layout::Slots => Free::Slots(Slots::new(first, count, threshold)),
             Layout::Files(_) => Free::Numbers(Numbers::new(count)),
             Layout::Ring | Layout::NextFit | Layout::Packets => Free::NextFit(NextFit::new(first, count)),
         };
@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_is_found_and_freed_slots_wait_for_the_commit() {
-        let extents = Extents::new(Layout::NextFit, 0, 10);
+        let extents = Extents::new(Layout::NextFit, 0, 10, 256);
         let slots: Vec<u32> = (0..5).filter_map(|hash| put(&extents, hash, 2)).collect();
         assert_eq!((slots.len(), put(&extents, 9, 2), extents.wanted()), (5, None, 2));
         extents.touch(slots[0]);
@@ -453,7 +453,7 @@ mod tests {
     #[test]
     fn a_table_comes_back_from_its_image_in_the_order_of_use() {
         for layout in [Layout::Slots, Layout::NextFit] {
-            let extents = Extents::new(layout, 64, 100_000);
+            let extents = Extents::new(layout, 64, 100_000, 256);
             let slots: Vec<u32> = (0..2000).filter_map(|hash| put(&extents, hash, 1 + hash as u32 % 7)).collect();
             for (hash, slot) in slots.iter().enumerate() {
                 match hash % 3 {
@@ -468,7 +468,7 @@ mod tests {
             let mut rows: Vec<PlaceRow> = words.chunks_exact(4).map(row).collect();
             let twice = rows[7];
             rows.push(twice);
-            let copy = Extents::new(layout, 64, 100_000);
+            let copy = Extents::new(layout, 64, 100_000, 256);
             assert_eq!(copy.restore(rows, extents.cursor()).len(), 1333, "what overlaps is left out");
             assert_eq!((copy.slots().2, copy.slots().0), (extents.slots().2, 100_000 - copy.slots().2));
             for _ in 0..1333 {

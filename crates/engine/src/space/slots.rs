@@ -10,8 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::runs::Runs;
 
-/// Blocks of the longest object that shares an area: 128 KiB, the paper's THRESHOLD.
-pub(crate) const THRESHOLD: u32 = 256;
 /// Slots by which a class grows at a time, at least if there is room, and the bytes of them in blocks.
 const AREA_SLOTS: u32 = 8;
 const AREA_BLOCKS: u32 = 64;
@@ -35,18 +33,20 @@ pub(crate) struct Slots {
     listed_slots: usize,
     /// Most blocks of an area: a small device is not given to one class.
     area_max: u32,
+    /// Blocks of the longest object that shares an area: the paper's THRESHOLD.
+    threshold: u32,
 }
 
 impl Slots {
-    pub(super) fn new(first: u32, blocks: u32) -> Self {
+    pub(super) fn new(first: u32, blocks: u32, threshold: u32) -> Self {
         let mut runs = Runs::default();
         runs.give(first, blocks);
-        let free = vec![BTreeSet::new(); THRESHOLD as usize + 1];
-        Self { runs, areas: BTreeMap::new(), free, listed: 0, listed_slots: 0, area_max: blocks / 64 }
+        let free = vec![BTreeSet::new(); threshold as usize + 1];
+        Self { runs, areas: BTreeMap::new(), free, listed: 0, listed_slots: 0, area_max: blocks / 64, threshold }
     }
 
     pub(super) fn take(&mut self, blocks: u32) -> Option<u32> {
-        if blocks > THRESHOLD {
+        if blocks > self.threshold {
             let found = self.runs.fit_from(0, blocks)?;
             self.runs.take_at(found, blocks);
             return Some(found);
@@ -59,13 +59,13 @@ impl Slots {
 
     /// A slot for a piece of an object that had to be cut: of a longer class, if its own has none. With its length.
     pub(super) fn take_any(&mut self, blocks: u32) -> Option<(u32, u32)> {
-        self.take_up_to(blocks, THRESHOLD)
+        self.take_up_to(blocks, self.threshold)
     }
 
     /// The same for a whole object, of up to twice its length: the paper's files would grow instead, but here all
     /// classes share what there is, and who has no slot would cost others theirs.
     pub(super) fn take_near(&mut self, blocks: u32) -> Option<(u32, u32)> {
-        self.take_up_to(blocks, THRESHOLD.min(2 * blocks))
+        self.take_up_to(blocks, self.threshold.min(2 * blocks))
     }
 
     fn take_up_to(&mut self, blocks: u32, most: u32) -> Option<(u32, u32)> {
@@ -107,7 +107,7 @@ impl Slots {
     }
 
     pub(super) fn give(&mut self, slot: u32, blocks: u32) {
-        if blocks > THRESHOLD {
+        if blocks > self.threshold {
             return self.runs.give(slot, blocks);
         }
         self.list(blocks, slot);
@@ -132,7 +132,7 @@ impl Slots {
         if !self.runs.take_at(slot, blocks) {
             return false;
         }
-        if blocks > THRESHOLD {
+        if blocks > self.threshold {
             return true;
         }
         match self.areas.range_mut(..=slot).next_back() {
@@ -152,7 +152,7 @@ impl Slots {
 
     /// Blocks of the longest object that finds a place.
     pub(super) fn longest(&self) -> u32 {
-        let class = (0..=THRESHOLD).rev().find(|class| !self.free[*class as usize].is_empty());
+        let class = (0..=self.threshold).rev().find(|class| !self.free[*class as usize].is_empty());
         self.runs.longest().max(class.unwrap_or(0))
     }
 
@@ -176,9 +176,11 @@ impl Slots {
 mod tests {
     use super::*;
 
+    const THRESHOLD: u32 = 256;
+
     #[test]
     fn the_first_free_slot_of_the_class() {
-        let mut space = Slots::new(1000, 100_000);
+        let mut space = Slots::new(1000, 100_000, THRESHOLD);
         let threes: Vec<u32> = (0..30).filter_map(|_| space.take(3)).collect();
         assert_eq!(threes[..4], [1000, 1003, 1006, 1009]);
         let five = space.take(5).unwrap();
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_an_opening_found_is_taken_and_given_back() {
-        let mut space = Slots::new(0, 1000);
+        let mut space = Slots::new(0, 1000, THRESHOLD);
         for slot in [100, 103, 106, 109, 200] {
             assert!(space.take_at(slot, 3));
         }
@@ -214,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_last_free_run_serves_a_class_slot_by_slot() {
-        let mut space = Slots::new(0, 30);
+        let mut space = Slots::new(0, 30, THRESHOLD);
         assert!((0..3).all(|_| space.take(10).is_some()));
         assert_eq!(space.take(1), None);
         space.give(10, 10);
@@ -223,7 +225,7 @@ mod tests {
 
     #[test]
     fn where_a_class_cannot_grow_a_longer_one_helps_out() {
-        let mut space = Slots::new(0, 1280);
+        let mut space = Slots::new(0, 1280, THRESHOLD);
         assert!((0..128).all(|_| space.take(10).is_some()));
         space.give(20, 10);
         space.give(40, 10);

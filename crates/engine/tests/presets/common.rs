@@ -10,7 +10,7 @@ use picaflor::{
 pub(crate) const MIB: u64 = 1 << 20;
 
 /// Rows whose objects lie in place on a device.
-pub(crate) const IN_PLACE: [&str; 5] = ["buddy", "stream", "stream-pack", "lazy-reads", "lazy-reads-loc"];
+pub(crate) const IN_PLACE: [&str; 6] = ["buddy", "buddy-scan", "stream", "stream-pack", "lazy-reads", "lazy-reads-loc"];
 
 pub(crate) fn body(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(i * i) >> 3) as u8).collect()

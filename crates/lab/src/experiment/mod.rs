@@ -24,7 +24,15 @@ macro_rules! files {
     };
 }
 
-files!("markatos-fig2", "markatos-fig4", "markatos-fig6", "markatos-operations", "presets-on-devices", "quick");
+files!(
+    "markatos-fig2",
+    "markatos-fig4",
+    "markatos-fig5",
+    "markatos-fig6",
+    "markatos-operations",
+    "presets-on-devices",
+    "quick"
+);
 
 /// Names and specifications of all that come with the lab.
 ///
@@ -80,6 +88,8 @@ pub struct Row {
     pub target_utilisation: f64,
     /// Open buffers; 0 is the engine's default.
     pub buffers: usize,
+    /// Longest object that shares an area, in blocks; 0 is the engine's default.
+    pub threshold: u32,
     /// The seed.
     pub seed: u64,
     /// What the run gave.

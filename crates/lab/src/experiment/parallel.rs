@@ -60,6 +60,7 @@ fn one(case: &Case, streams: &Streams, progress: &dyn Fn(u64)) -> Result<Row> {
         disk_mib: case.disk_mib,
         target_utilisation: case.utilisation,
         buffers: case.buffers,
+        threshold: case.setup.threshold.unwrap_or(0),
         seed: case.setup.seed,
         outcome,
     })

@@ -79,6 +79,7 @@ fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
         ("disk, MiB", "disk_mib", false),
         ("target use", "target_utilisation", false),
         ("buffers", "buffers", false),
+        ("threshold", "threshold", false),
         ("seed", "seed", false),
         ("seconds", "seconds", true),
         ("gets/s", "gets_per_second", true),

@@ -55,6 +55,9 @@ pub struct Spec {
     /// Open buffers; 0 is the engine's default.
     #[serde(default = "usual_buffers")]
     pub buffers: Vec<usize>,
+    /// Longest object that shares an area, in blocks of 512 bytes; 0 is the engine's default.
+    #[serde(default = "usual_threshold")]
+    pub threshold: Vec<u32>,
     /// Seeds.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
@@ -110,6 +113,10 @@ fn whole() -> Vec<f64> {
 }
 
 fn usual_buffers() -> Vec<usize> {
+    vec![0]
+}
+
+fn usual_threshold() -> Vec<u32> {
     vec![0]
 }
 
@@ -207,7 +214,13 @@ impl Spec {
                     for &buffers in &self.buffers {
                         for &utilisation in &self.utilisation {
                             for &seed in &self.seeds {
-                                cases.push(self.case(device, preset, (disk_mib, buffers, utilisation, seed)));
+                                let case = self.case(device, preset, (disk_mib, buffers, utilisation, seed));
+                                let with = |&threshold: &u32| {
+                                    let mut case = case.clone();
+                                    case.setup.threshold = (threshold != 0).then_some(threshold);
+                                    case
+                                };
+                                cases.extend(self.threshold.iter().map(with));
                             }
                         }
                     }
@@ -232,6 +245,7 @@ impl Spec {
             capacity: capacity.next_multiple_of(1 << 20),
             memory: self.memory_mib << 20,
             buffers: (buffers != 0).then_some(buffers),
+            threshold: None,
             workload: self.workload(),
             replay: if self.replay == Kind::Cache { Replay::Cache } else { Replay::Method(levels) },
             gets: self.requests(),

@@ -80,6 +80,8 @@ pub struct Setup {
     pub memory: u64,
     /// Open buffers, if other than the engine's default.
     pub buffers: Option<usize>,
+    /// Longest object that shares an area, in blocks, if other than the engine's default.
+    pub threshold: Option<u32>,
     /// What is replayed.
     pub workload: Workload,
     /// How.
@@ -213,6 +215,9 @@ fn fill(mut options: Options, setup: &Setup, medium: &Medium) -> Options {
     options.seed = Some(setup.seed);
     if let Some(buffers) = setup.buffers {
         options.open_buffers = buffers;
+    }
+    if let Some(threshold) = setup.threshold {
+        options.threshold = threshold;
     }
     options
 }
