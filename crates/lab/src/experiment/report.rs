@@ -72,7 +72,7 @@ fn html(spec: &Spec, rows: &[Row]) -> Result<String> {
 
 /// What the table shows: of all columns those that tell rows apart, or matter always.
 fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
-    const ALL: [(&str, &str, bool); 20] = [
+    const ALL: [(&str, &str, bool); 21] = [
         ("preset", "preset", false),
         ("device", "device", false),
         ("files on", "file_system", false),
