@@ -22,8 +22,8 @@ pub(crate) const READY: &str = "ready";
 /// Objects that are looked for; few enough that looking takes no time of note.
 const SAMPLE: u64 = 1000;
 
-/// Longest wait for everything to be there.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest wait for everything to be there: twice what it should take.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn fill_and_wait(engine: &dyn Engine, data: &Data, job: &Job) -> Result<Figures> {
     load::put_all(engine, data, job.objects)?;
