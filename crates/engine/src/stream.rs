@@ -108,8 +108,9 @@ impl PutStream {
             self.buffer.extend_from_slice(data);
             return Ok(());
         };
+        // What came before the object was known to be large may be more than a piece.
         while self.buffer.len() + data.len() >= chunk {
-            let (now, later) = data.split_at((chunk - self.buffer.len()).min(data.len()));
+            let (now, later) = data.split_at(chunk.saturating_sub(self.buffer.len()).min(data.len()));
             self.buffer.extend_from_slice(now);
             data = later;
             let rest = self.buffer.split_off(chunk.min(self.buffer.len()));

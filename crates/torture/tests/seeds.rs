@@ -7,12 +7,19 @@ use picaflor_torture::{Plan, Sabotage, Tally, caught, notice, operations};
 const SEEDS: std::ops::Range<u64> = 0..250;
 
 fn torture(seeds: impl Iterator<Item = u64>) -> Tally {
+    tortured(seeds.map(|seed| Plan::new(seed, None)))
+}
+
+fn tortured(plans: impl Iterator<Item = Plan>) -> Tally {
     let mut total = Tally::default();
-    for seed in seeds {
-        let plan = Plan::new(seed, None);
+    for plan in plans {
         match caught(&plan, &operations(&plan), Sabotage::None) {
             Ok(tally) => total += &tally,
-            Err(violation) => panic!("{violation}"),
+            Err(violation) => {
+                // Not by the panic, for torture keeps those to itself.
+                eprintln!("{violation}");
+                panic!("seed {}", plan.seed);
+            }
         }
     }
     total
@@ -62,14 +69,8 @@ fn a_seed_gives_the_same_run_every_time() {
 #[test]
 fn no_seed_of_any_preset_is_violated() {
     for preset in Options::presets().skip(1) {
-        let mut total = Tally::default();
-        for seed in 0..25 {
-            let plan = Plan::new(seed, None).with_preset(preset);
-            match caught(&plan, &operations(&plan), Sabotage::None) {
-                Ok(tally) => total += &tally,
-                Err(violation) => panic!("{violation}"),
-            }
-        }
+        let total = tortured((0..25).map(|seed| Plan::new(seed, None).with_preset(preset)));
+        eprintln!("{preset}: {total}");
         assert!(total.crashes > 50 && total.due > 500, "{preset} must have tried hard: {total}");
     }
 }
