@@ -54,9 +54,21 @@ impl Engine for Picaflor {
     }
 
     fn get(&self, key: &[u8], seen: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let Some(object) = self.store.get(key)? else { return Ok(false) };
-        seen(&object.bytes()?);
-        Ok(true)
+        loop {
+            let Some(object) = self.store.get(key)? else { return Ok(false) };
+            let generation = object.generation();
+            match object.bytes() {
+                Ok(body) => seen(&body),
+                // Another thread replaced a large object while this one read its pieces.
+                Err(picaflor::Error::Damaged { .. })
+                    if self.store.get(key)?.is_some_and(|now| now.generation() != generation) =>
+                {
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            }
+            return Ok(true);
+        }
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
