@@ -153,30 +153,19 @@ impl Store {
         while let Some(word) = candidates.pop() {
             let (mut manifest, mut generation) = (None, 0);
             let mut leads_nowhere = false;
-            let mut accept = |header: &Header, found: &[u8], body: Option<&[u8]>| {
-                let is_own = (header.kind == Kind::Chunk) == chunk && found == key;
+            let accept = |header: &Header, frame: &[u8]| {
+                let is_own = (header.kind == Kind::Chunk) == chunk && header.key(frame) == key;
                 generation = header.generation;
-                if is_own && header.kind == Kind::Manifest {
-                    manifest = body.and_then(|body| Manifest::decode(body).ok());
-                }
+                manifest = header.manifest(frame).filter(|_| is_own);
                 is_own
             };
-            let is_own = match word.location() {
-                Location::Buffered { slot, offset } => {
-                    let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
-                    frame.is_some_and(|frame| accept(&frame.header, frame.key(), Some(&frame.body())))
+            let is_own = match volume.look_at(hash.short(), word, accept) {
+                Ok(is_own) => is_own.unwrap_or(false),
+                Err(error) if matches!(error, Error::Damaged { .. }) || self.mode() == Mode::Cache => {
+                    leads_nowhere = true;
+                    false
                 }
-                Location::OnDisk { grain } => match volume.read_frame(grain, word.grains()) {
-                    Ok((header, frame)) => {
-                        let body = frame.get(header.body_start()..header.body_start() + header.body_len as usize);
-                        accept(&header, header.key(&frame), body)
-                    }
-                    Err(error) if matches!(error, Error::Damaged { .. }) || self.mode() == Mode::Cache => {
-                        leads_nowhere = true;
-                        false
-                    }
-                    Err(error) => return Err(error),
-                },
+                Err(error) => return Err(error),
             };
             if volume.index.find(hash.short(), word.location()).is_none() {
                 // It moved while it was looked at: a buffer was retired, or a cluster read in.
@@ -224,6 +213,22 @@ impl Volume {
         };
         let header = Header::verify(&frame).map_err(|why| damaged(why.to_string()))?;
         Ok((header, frame))
+    }
+
+    /// Shows the frame that an entry leads to, its header first; `None` if the entry's buffer is gone.
+    ///
+    /// # Errors
+    /// As [`Volume::read_frame`].
+    pub(crate) fn look_at<R>(&self, hash: u64, word: Word, see: impl FnOnce(&Header, &[u8]) -> R) -> Result<Option<R>> {
+        match word.location() {
+            Location::Buffered { slot, offset } => {
+                let frame = self.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
+                Ok(frame.map(|frame| see(&frame.header, frame.bytes())))
+            }
+            Location::OnDisk { grain } => {
+                self.read_frame(grain, word.grains()).map(|(header, frame)| Some(see(&header, &frame)))
+            }
+        }
     }
 
     /// Reads and verifies the frame at a grain.

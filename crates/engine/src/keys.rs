@@ -8,7 +8,7 @@ use std::{sync::Arc, vec};
 use bytes::Bytes;
 use picaflor_format::{
     cluster::Row,
-    frame::{GRAIN, Header, Kind, Manifest},
+    frame::{GRAIN, Header, Kind},
 };
 use serde::Serialize;
 
@@ -96,10 +96,9 @@ impl Iterator for Keys {
 }
 
 fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
-    let body = header.body_start();
     let len = match header.kind {
         Kind::Chunk => return None,
-        Kind::Manifest => Manifest::decode(frame.get(body..body + header.body_len as usize)?).ok()?.total,
+        Kind::Manifest => header.manifest(frame)?.total,
         Kind::Whole | Kind::Copy => header.body_len.into(),
     };
     Some(Entry {

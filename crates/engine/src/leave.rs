@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use picaflor_format::{frame::Kind, journal::Record};
+use picaflor_format::frame::Kind;
 
 use crate::{Departure, Mode, Result, hash::KeyHash, place::InPlace, space::Place, stats::add, volume::Volume};
 
@@ -109,8 +109,7 @@ impl Volume {
             return 0;
         }
         let generation = self.shared.next_generation();
-        self.record(Record::Delete { hash: place.hash, generation, everywhere: self.has_others() });
-        self.forget_elsewhere(KeyHash(place.hash), generation);
+        self.forget(KeyHash(place.hash), generation);
         let why = told.as_ref().map_or(Departure::Evicted, |(why, _)| *why);
         let counters = &self.shared.counters;
         add(if why == Departure::Expired { &counters.expired } else { &counters.evicted }, 1);

@@ -12,7 +12,6 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use picaflor_format::{
     cluster::Row,
     frame::{self, ChunkKey, GRAIN, Header, Kind, Manifest},
-    journal::Record,
     zone::SLOT,
 };
 
@@ -196,9 +195,7 @@ impl Volume {
         if self.drop_entry(draft.hash, word) {
             // Its own generation: what is put from now on has a larger one.
             let generation = draft.header.generation;
-            let hash = self.hasher.key(draft.key);
-            self.record(Record::Delete { hash: hash.0, generation, everywhere: self.has_others() });
-            self.forget_elsewhere(hash, generation);
+            self.forget(self.hasher.key(draft.key), generation);
             add(&self.shared.counters.evicted, 1);
             self.shared.note_departure(draft.key, Departure::Evicted);
         }

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
-    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
+    frame::{ChunkKey, Header, Kind},
     journal::Record,
     zone::SLOT,
 };
@@ -282,20 +282,10 @@ impl Volume {
     /// manifest comes last.
     pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
         let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
-        let owns = |header: &Header, frame: &[u8]| {
-            let body = header.body_start();
-            let body = frame.get(body..body + header.body_len as usize).unwrap_or_default();
-            header.kind == Kind::Manifest && Manifest::decode(body).is_ok_and(|manifest| manifest.id == key.id)
-        };
-        let is_owner = |volume: &Self, word: Word| match word.location() {
-            Location::Buffered { slot, offset } => {
-                let frame = volume.buffers.read(slot, offset as usize * GRAIN, key.parent as u64, |_, _| true);
-                frame.is_none_or(|frame| owns(&frame.header, frame.bytes()))
-            }
-            // What cannot be read now may be an owner.
-            Location::OnDisk { grain } => {
-                volume.read_frame(grain, word.grains()).map_or(true, |(header, frame)| owns(&header, &frame))
-            }
+        let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
+        // What cannot be read now, or is gone, may be an owner.
+        let is_owner = |volume: &Self, word: Word| {
+            volume.look_at(key.parent as u64, word, owns).map_or(true, |owns| owns.unwrap_or(true))
         };
         // So may what moved while it was looked at: by then others may lie where it was.
         let moved = |volume: &Self, word: Word| {

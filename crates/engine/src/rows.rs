@@ -35,6 +35,11 @@ impl Volume {
         Ok(buf)
     }
 
+    /// Bytes to read from the end of a cluster so that a table of so many rows is among them.
+    pub(crate) fn tail_len(&self, rows: usize) -> usize {
+        table_len(rows).next_multiple_of(BLOCK).min(self.cluster_len())
+    }
+
     /// All of a cluster, if it can be read.
     pub(crate) fn read_cluster(&self, cluster: u32) -> Option<AlignedBuf> {
         self.read_at(cluster, 0, self.cluster_len()).ok()
@@ -86,7 +91,7 @@ impl Volume {
         let Some((last, count)) = last.filter(|(last, _)| last.seq == seq) else { return Ok(Use::Unsealed(seq)) };
         let table = match decode_table(&tail) {
             Ok(Table::Longer(_)) => {
-                let len = table_len(count).next_multiple_of(BLOCK).min(size);
+                let len = self.tail_len(count);
                 decode_table(&self.read_at(cluster, size - len, len)?)
             }
             table => table,

@@ -116,8 +116,7 @@ impl Volume {
             return;
         }
         if !self.shared.options.read_only {
-            self.record(Record::Delete { hash: hash.0, generation: header.generation, everywhere: self.has_others() });
-            self.forget_elsewhere(hash, header.generation);
+            self.forget(hash, header.generation);
         }
         if header.kind != Kind::Chunk {
             self.shared.note_departure(key, Departure::Damaged);

@@ -340,6 +340,12 @@ impl Volume {
         self.others().for_each(|volume| volume.due_within(Duration::ZERO));
     }
 
+    /// A version leaves this volume for good: its log says so, and the others forget what is older.
+    pub(crate) fn forget(&self, hash: KeyHash, generation: u64) {
+        self.record(Record::Delete { hash: hash.0, generation, everywhere: self.has_others() });
+        self.forget_elsewhere(hash, generation);
+    }
+
     /// A version leaves this volume. Another volume, or its checkpoint, may know an older one, which must not come up
     /// in its place; or a newer one, which stays, if a crash brought back what leaves now.
     pub(crate) fn forget_elsewhere(&self, hash: KeyHash, generation: u64) {
@@ -354,18 +360,10 @@ impl Volume {
 
     /// Whether an entry leads to a later version of the key than this, or to another key.
     fn holds_newer(&self, hash: KeyHash, word: Word, generation: u64) -> bool {
-        let is_newer =
-            |header: &Header, key: &[u8]| self.hasher.frame(header.kind, key) != hash || header.generation > generation;
-        match word.location() {
-            Location::Buffered { slot, offset } => {
-                let frame = self.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
-                frame.is_some_and(|frame| is_newer(&frame.header, frame.key()))
-            }
-            Location::OnDisk { grain } => {
-                let read = self.read_frame(grain, word.grains());
-                read.is_ok_and(|(header, frame)| is_newer(&header, header.key(&frame)))
-            }
-        }
+        let is_newer = |header: &Header, frame: &[u8]| {
+            self.hasher.frame(header.kind, header.key(frame)) != hash || header.generation > generation
+        };
+        self.look_at(hash.short(), word, is_newer).is_ok_and(Option::unwrap_or_default)
     }
 
     /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.

@@ -148,6 +148,13 @@ impl Header {
         &frame[HEADER..HEADER + usize::from(self.key_len)]
     }
 
+    /// How the large object is cut whose head this frame is; `None` if it is none, or makes no sense. `frame` begins
+    /// with this header.
+    pub fn manifest(&self, frame: &[u8]) -> Option<Manifest> {
+        let body = frame.get(self.body_start()..self.body_start() + self.body_len as usize)?;
+        Manifest::decode(body).ok().filter(|_| self.kind == Kind::Manifest)
+    }
+
     /// First byte of the metadata inside the frame.
     pub fn meta_start(&self) -> usize {
         HEADER + usize::from(self.key_len)

@@ -93,10 +93,9 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let unread: Vec<_> = (found.into_iter().enumerate())
         .map(|(number, found)| volume::begin_reading(number, found, &shared, &identity))
         .collect::<Result<_>>()?;
-    let mut everywhere = scan::Deletes::new();
+    let mut everywhere = scan::Deletes::default();
     for (hash, generation) in unread.iter().flat_map(volume::Unread::deletes) {
-        let known = everywhere.entry(hash).or_insert(generation);
-        *known = generation.max(*known);
+        everywhere.note(hash, generation);
     }
     let unopened = unread.into_iter().map(|unread| volume::read(unread, &identity, &everywhere));
     let unopened: Vec<_> = unopened.collect::<Result<_>>()?;

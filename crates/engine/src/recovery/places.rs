@@ -80,7 +80,7 @@ fn replay(
     receipt.from_checkpoint = rows.len() as u64;
     let claim = |row: PlaceRow| (row.slot, Claim { row, generation: 0, vouched: true });
     let mut claims: BTreeMap<u32, Claim> = rows.into_iter().map(claim).collect();
-    let mut deletes = Deletes::new();
+    let mut deletes = Deletes::default();
     let mut cursor = cursor;
     let doubtful = last_batches(pages);
     let mut told = false;
@@ -104,8 +104,7 @@ fn replay(
             Record::Delete { hash, generation, .. } => {
                 told = true;
                 volume.shared.see_generation(generation);
-                let known = deletes.entry(hash).or_insert(generation);
-                *known = generation.max(*known);
+                deletes.note(hash, generation);
             }
             Record::Group(group) => volume.shared.groups.restore(group),
             Record::Reserve { .. } => {}
@@ -135,7 +134,7 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
         let vouched = (clean || name.generation >> EPOCH_SHIFT != epoch) && versions[&name.hash] == 1;
         claims.insert(*number, Claim { row, generation: name.generation, vouched });
     }
-    let kept = resolve(volume, claims, &Deletes::new(), receipt)?;
+    let kept = resolve(volume, claims, &Deletes::default(), receipt)?;
     receipt.from_scan = kept.len() as u64;
     let mut gone: BTreeSet<u32> = all.iter().map(|(number, ..)| *number).collect();
     for claim in kept.values() {
@@ -184,7 +183,7 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
         }
     }
     let mut gone: BTreeSet<u32> = claims.keys().copied().collect();
-    let kept = resolve(volume, claims, &Deletes::new(), receipt)?;
+    let kept = resolve(volume, claims, &Deletes::default(), receipt)?;
     receipt.from_scan = kept.len() as u64;
     for claim in kept.values() {
         gone.remove(&claim.row.slot);
@@ -237,12 +236,12 @@ fn resolve(
 ) -> Result<HashMap<u128, Claim>> {
     let mut of_key: HashMap<u128, Vec<Claim>> = HashMap::new();
     for mut claim in claims.into_values() {
-        if let Some(deleted) = deletes.get(&claim.row.hash) {
+        if let Some(deleted) = deletes.of(claim.row.hash) {
             if claim.generation == 0 && volume.has_others() {
                 // What another log tells of may be older than the checkpoint.
                 claim.generation = generation_of(volume, &claim)?;
             }
-            if *deleted >= claim.generation {
+            if deleted >= claim.generation {
                 receipt.dropped.deleted += 1;
                 continue;
             }
@@ -320,9 +319,5 @@ fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {
     if hash != claim.row.hash || header.generation != claim.generation {
         return Ok(Found::Nothing);
     }
-    if header.kind != Kind::Manifest {
-        return Ok(Found::Whole(None));
-    }
-    let body = frame.get(header.body_start()..header.body_start() + header.body_len as usize).unwrap_or_default();
-    Ok(Found::Whole(Manifest::decode(body).ok().map(|manifest| (hash, manifest))))
+    Ok(Found::Whole(header.manifest(&frame).map(|manifest| (hash, manifest))))
 }

@@ -21,8 +21,8 @@ use std::{
 use parking_lot::Mutex;
 use picaflor_format::{
     BLOCK,
-    cluster::{Row, Trailer, table_len},
-    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
+    cluster::{Row, Trailer},
+    frame::{ChunkKey, GRAIN, Header, Kind},
 };
 
 use super::{
@@ -62,7 +62,32 @@ impl Sighting {
 }
 
 /// Deletes since the checkpoint: the largest generation of each key's hash.
-pub(super) type Deletes = BTreeMap<u128, u64>;
+#[derive(Default)]
+pub(super) struct Deletes(BTreeMap<u128, u64>);
+
+impl Deletes {
+    /// Returns whether that was not known.
+    pub(super) fn note(&mut self, hash: u128, generation: u64) -> bool {
+        let is_news = self.of(hash) < Some(generation);
+        if is_news {
+            self.0.insert(hash, generation);
+        }
+        is_news
+    }
+
+    pub(super) fn of(&self, hash: u128) -> Option<u64> {
+        self.0.get(&hash).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them, by hash.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u128, u64)> {
+        self.0.iter().map(|(hash, generation)| (*hash, *generation))
+    }
+}
 
 /// Clusters to look at, and which use of each the journal named last.
 pub(super) type Clusters = BTreeMap<u32, Option<u64>>;
@@ -92,7 +117,7 @@ pub(super) fn merge(
     let readers = ahead::readers(&volume.shared.options);
     let look = Look::begin(volume, &named, readers)?;
     // By the short hash, as rows have it.
-    let short: HashKeyed<u64> = deletes.iter().map(|(hash, generation)| (*hash as u64, *generation)).collect();
+    let short: HashKeyed<u64> = deletes.iter().map(|(hash, generation)| (hash as u64, generation)).collect();
     let passes = (look.frames * size_of::<Sighting>()).div_ceil(budget(volume)).max(1);
     let each = look.frames / passes / PARTS;
     let mut parts: Vec<Mutex<Vec<Sighting>>> = Vec::new();
@@ -135,7 +160,7 @@ pub(super) fn merge(
         entered.enter(volume, manifest, &short)?;
         entered.add_to(receipt);
     }
-    let all: Vec<(u128, u64)> = deletes.iter().map(|(hash, generation)| (*hash, *generation)).collect();
+    let all: Vec<(u128, u64)> = deletes.iter().collect();
     let apply = |&(hash, generation): &(u128, u64)| delete_from_checkpoint(volume, hash, generation);
     ahead::in_order(&all, readers, apply, |(_, generation), entered| {
         volume.shared.see_generation(*generation);
@@ -200,8 +225,7 @@ impl Look {
     fn last_use(&self, volume: &Volume, cluster: u32, seq: Option<u64>) -> Result<Use> {
         let found = volume.last_use(cluster, seq, self.table.load(Relaxed))?;
         if let Use::Sealed(_, rows) = &found {
-            let len = table_len(rows.len()).next_multiple_of(BLOCK).min(volume.cluster_len());
-            self.table.store(len, Relaxed);
+            self.table.store(volume.tail_len(rows.len()), Relaxed);
         }
         Ok(found)
     }
@@ -252,9 +276,7 @@ fn is_whole(volume: &Arc<Volume>, sighting: &Sighting) -> Result<bool> {
         Err(Error::Damaged { .. }) => return Ok(true),
         Err(error) => return Err(error),
     };
-    let body = header.body_start();
-    let body = frame.get(body..body + header.body_len as usize).unwrap_or_default();
-    let Ok(manifest) = Manifest::decode(body) else { return Ok(true) };
+    let Some(manifest) = header.manifest(&frame) else { return Ok(true) };
     let parent = volume.hasher.key(header.key(&frame)).0;
     Ok((0..manifest.chunks()).all(|number| {
         let chunk = volume.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();

@@ -360,7 +360,7 @@ struct Told {
 
 /// Reads the records; `start` is the checkpoint's first page.
 fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
-    let mut deletes = scan::Deletes::new();
+    let mut deletes = scan::Deletes::default();
     let mut clusters = scan::Clusters::new();
     let mut young = BTreeSet::new();
     let mut deleted = false;
@@ -377,8 +377,7 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
             // keep them from taking more.
             Record::Delete { hash, generation, .. } => {
                 deleted |= since;
-                let known = deletes.entry(hash).or_insert(generation);
-                *known = generation.max(*known);
+                deletes.note(hash, generation);
             }
             Record::Group(group) if since => volume.shared.groups.restore(group),
             _ => {}
@@ -390,14 +389,12 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
 /// Adds the deletes that only other volumes' logs tell of; to this one's log too, for theirs may forget them after the
 /// next checkpoint. Returns whether there were any.
 pub(super) fn add_untold(deletes: &mut scan::Deletes, everywhere: &scan::Deletes, journal: &mut Journal) -> bool {
-    let untold = |(hash, generation): &(&u128, &u64)| deletes.get(hash) < Some(generation);
-    let untold: Vec<(u128, u64)> =
-        everywhere.iter().filter(untold).map(|(hash, generation)| (*hash, *generation)).collect();
-    for &(hash, generation) in &untold {
+    let mut any = false;
+    for (hash, generation) in everywhere.iter().filter(|(hash, generation)| deletes.note(*hash, *generation)) {
         journal.push(Record::Delete { hash, generation, everywhere: true });
-        deletes.insert(hash, generation);
+        any = true;
     }
-    !untold.is_empty()
+    any
 }
 
 /// Nothing can be trusted: a cache starts empty, a store is refused.
