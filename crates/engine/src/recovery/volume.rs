@@ -4,7 +4,7 @@
 //! first, with a new epoch ([`begin`]); what cannot be trusted is refused in a store and dropped in a cache, by name.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -17,7 +17,7 @@ use picaflor_format::{
     frame::GRAIN,
     hot,
     journal::{Page, Record},
-    superblock::{self, Superblock},
+    superblock::{self, CheckpointRef, Superblock},
     zone::{HOT_SLOT, IN_PLACE_MAX, Map},
 };
 
@@ -305,15 +305,10 @@ fn recover(
         (directory, parts)
     });
     directory.groups.iter().for_each(|group| volume.shared.groups.restore(*group));
-    let previous_directory = match (receipt.checkpoint, block.previous) {
-        ("current", Some(previous)) => load_directory(volume, previous).ok(),
-        _ => None,
+    let (open, previous) = match (receipt.checkpoint, block.previous) {
+        ("current", Some(reference)) => previous_checkpoint(volume, reference, &pages).unwrap_or_default(),
+        _ => Default::default(),
     };
-    let previous: Vec<u32> = match (&previous_directory, block.previous) {
-        (Some(kept), Some(reference)) => kept.parts.iter().map(|part| part.0).chain([reference.directory]).collect(),
-        _ => Vec::new(),
-    };
-    let open = previous_directory.map_or_else(Vec::new, |directory| directory.open);
     for id in parts.iter().chain(&previous) {
         volume.space.set(*id, State::Checkpoint);
     }
@@ -345,6 +340,18 @@ fn recover(
     volume.space.set_cursor(directory.cursor);
     let clean = clusters.is_empty() && !deleted;
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
+}
+
+/// The clusters that the previous checkpoint calls open, and its own; `None` if it is not whole. Behind a superblock that
+/// is not the newest it may have been given up since, and its clusters hold objects.
+fn previous_checkpoint(volume: &Volume, reference: CheckpointRef, pages: &[Page]) -> Option<(Vec<u32>, Vec<u32>)> {
+    let directory = load_directory(volume, reference).ok()?;
+    let own: BTreeMap<u32, u64> = directory.parts.into_iter().chain([(reference.directory, reference.seq)]).collect();
+    let granted_again = pages.iter().flat_map(|page| &page.records).any(|record| match record {
+        Record::Reserve { cluster, seq } => own.get(cluster).is_some_and(|known| seq > known),
+        _ => false,
+    });
+    (!granted_again).then(|| (directory.open, own.into_keys().collect()))
 }
 
 /// What the journal tells.
