@@ -74,6 +74,8 @@ struct Found {
     device: Arc<dyn Device>,
     folder: Option<Arc<dyn Folder>>,
     superblock: Option<Superblock>,
+    /// Whether another superblock that is not intact may be newer.
+    doubtful: bool,
 }
 
 pub(crate) fn open(mut options: Options) -> Result<Opened> {
@@ -82,8 +84,8 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let mut found = Vec::new();
     for place in &options.places {
         let (name, device, folder) = open_place(place, &options)?;
-        let superblock = superblock::read_superblock(&name, &*device, &options)?;
-        found.push(Found { place: name, device, folder, superblock });
+        let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
+        found.push(Found { place: name, device, folder, superblock, doubtful: both == Some(false) });
     }
     let identity = identity(&mut found, &options)?;
     options.cluster = identity.cluster;
@@ -119,6 +121,8 @@ pub(crate) struct Identity {
     store: u128,
     seed: u64,
     cluster: u32,
+    /// Whether an epoch that is known may not be the last: then both superblocks are written anew, so that this one is.
+    doubtful: bool,
     /// Of this opening: above that of any before it.
     epoch: u64,
     count: u32,
@@ -149,7 +153,7 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
             Some(seed) => (u128::from(seed), seed),
             None => (random.random(), random.random()),
         };
-        return Ok(Identity { store, seed, cluster: options.cluster, epoch: 1, count, lost: 0 });
+        return Ok(Identity { store, seed, cluster: options.cluster, doubtful: false, epoch: 1, count, lost: 0 });
     };
     let odd = |why: String| Error::Option { name: "places", why };
     for found in &*found {
@@ -185,9 +189,11 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
             why: "this place was made as a store, whose objects a cache would evict; open it in store mode".into(),
         });
     }
-    let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1;
+    // A superblock that cannot be read is one ahead at most.
+    let doubtful = found.iter().any(|found| found.doubtful);
+    let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1 + u64::from(doubtful);
     let lost = known.iter().fold(0, |lost, block| lost | block.lost);
-    Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, epoch, count, lost })
+    Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, doubtful, epoch, count, lost })
 }
 
 fn check(options: &Options) -> Result<()> {

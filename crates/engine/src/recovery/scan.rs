@@ -149,10 +149,11 @@ pub(super) fn merge(
         ahead::in_order(&parts, readers, enter, |_, entered| entered.map(|entered| entered.add_to(receipt)))?;
     }
     // After all others, for they count only with their chunks; the oldest of a key first.
-    manifests.sort_unstable_by_key(|manifest: &Sighting| manifest.generation);
-    for manifest in &manifests {
+    manifests.sort_unstable_by_key(|(manifest, _): &(Sighting, bool)| manifest.generation);
+    for (manifest, vouched) in &manifests {
         volume.shared.see_generation(manifest.generation);
-        if !is_whole(volume, manifest)? {
+        // Chunks come before their manifest: a sync that vouches for it vouches for them.
+        if !vouched && !is_whole(volume, manifest)? {
             receipt.dropped.torn += 1;
             continue;
         }
@@ -188,7 +189,8 @@ struct Look {
 #[derive(Default)]
 struct Found {
     sightings: Vec<Sighting>,
-    manifests: Vec<Sighting>,
+    /// With whether a sync vouched for them.
+    manifests: Vec<(Sighting, bool)>,
     verified: bool,
     /// Frames that a table names and that do not verify.
     torn: u64,
@@ -253,7 +255,7 @@ impl Look {
         for row in &rows {
             let Some(sighting) = Sighting::new(cluster, row) else { continue };
             match row.kind {
-                Kind::Manifest => found.manifests.push(sighting),
+                Kind::Manifest => found.manifests.push((sighting, !found.verified)),
                 _ => found.sightings.push(sighting),
             }
         }

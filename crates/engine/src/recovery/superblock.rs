@@ -11,8 +11,13 @@ use picaflor_format::{
 
 use crate::{Error, Options, Result};
 
-/// Reads the newer intact superblock; `None` if the place is blank and was no store before.
-pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Options) -> Result<Option<Superblock>> {
+/// Reads the newer intact superblock, and whether the other one is intact too; `None` if the place is blank and was no
+/// store before.
+pub(super) fn read_superblock(
+    place: &str,
+    device: &dyn Device,
+    options: &Options,
+) -> Result<Option<(Superblock, bool)>> {
     let damaged = |why: String, mend: &str| Error::Damaged { place: place.into(), why, mend: mend.into() };
     if device.block_size() > BLOCK {
         let why = format!("{place} has blocks of {} bytes, more than {BLOCK}", device.block_size());
@@ -24,6 +29,7 @@ pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Option
         return Err(Error::Option { name: "capacity", why });
     }
     let mut newest: Option<Superblock> = None;
+    let mut intact = 0;
     let mut blank = true;
     let mut unread = None;
     let mut why = Corrupt::Magic;
@@ -35,8 +41,10 @@ pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Option
         }
         blank &= block.iter().all(|byte| *byte == 0);
         match Superblock::decode(&block) {
-            Ok(found) if newest.is_none_or(|known| known.seq < found.seq) => newest = Some(found),
-            Ok(_) => {}
+            Ok(found) => {
+                intact += 1;
+                newest = newest.filter(|known| known.seq >= found.seq).or(Some(found));
+            }
             Err(found) => why = found,
         }
     }
@@ -46,7 +54,7 @@ pub(super) fn read_superblock(place: &str, device: &dyn Device, options: &Option
             format!("it was made with {} bytes and now has {}", found.capacity, device.capacity()),
             "restore the file's length, or remove it to start empty",
         )),
-        Some(found) => Ok(Some(found)),
+        Some(found) => Ok(Some((found, intact == 2))),
         None if unread.is_some() => Err(unread.unwrap_or(Error::Closed)),
         None if let Corrupt::Version(found) = why => {
             Err(Error::Version { place: place.into(), found, supported: picaflor_format::VERSION })

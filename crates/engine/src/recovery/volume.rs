@@ -119,6 +119,9 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
         return Ok((volume, receipt));
     }
     volume.write_superblock(|block| block.epoch = identity.epoch)?;
+    if identity.doubtful {
+        volume.write_superblock(|_| ())?;
+    }
     if let Some((ring, cold)) = ring {
         let next = volume.journal.lock().next_page();
         ring.clear_from(&volume, next)?;
@@ -342,8 +345,8 @@ fn recover(
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
 }
 
-/// The clusters that the previous checkpoint calls open, and its own; `None` if it is not whole. Behind a superblock that
-/// is not the newest it may have been given up since, and its clusters hold objects.
+/// The clusters that the previous checkpoint calls open, and its own; `None` if it is not whole. Behind a superblock
+/// that is not the newest it may have been given up since, and its clusters hold objects.
 fn previous_checkpoint(volume: &Volume, reference: CheckpointRef, pages: &[Page]) -> Option<(Vec<u32>, Vec<u32>)> {
     let directory = load_directory(volume, reference).ok()?;
     let own: BTreeMap<u32, u64> = directory.parts.into_iter().chain([(reference.directory, reference.seq)]).collect();
