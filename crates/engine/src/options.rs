@@ -122,8 +122,9 @@ pub struct Options {
     /// Blocks of 512 bytes of the longest object that shares an area with others of its length, where the preset's
     /// layout has areas (`buddy`); longer ones lie alone. Fixed when the store is made. Default 256, 128 KiB.
     pub threshold: u32,
-    /// Bytes of a cluster, the unit of writing: a power of two, 64 KiB to 4 MiB. Fixed when the store is
-    /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer.
+    /// Bytes of a cluster, the unit of writing: a power of two, 16 KiB to 4 MiB. Fixed when the store is
+    /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer;
+    /// 64 KiB with `damelo`, whose page it is.
     pub cluster: u32,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
     /// has 128 locality buffers of 64 KiB.
@@ -170,7 +171,7 @@ impl Options {
             eviction_listener: None,
             read_only: false,
             threshold: THRESHOLD,
-            cluster: 256 << 10,
+            cluster: PICAFLOR.cluster(),
             open_buffers: PICAFLOR.open_buffers(),
             read_batch: 10,
             read_batch_time: Duration::from_millis(500),
@@ -197,6 +198,7 @@ impl Options {
     pub fn as_preset(mut self, name: &str) -> Result<Self> {
         self.preset = Preset::named(name)?;
         self.open_buffers = self.preset.open_buffers();
+        self.cluster = self.preset.cluster();
         Ok(self)
     }
 
@@ -271,7 +273,8 @@ pub enum Expiry {
 /// What goes with one object, beside its key and body.
 #[derive(Debug, Clone, Default)]
 pub struct PutOptions {
-    /// The application's bytes, returned with the object; at most 64 KiB.
+    /// The application's bytes, returned with the object; at most 64 KiB, and with the key no more than fits in a
+    /// cluster.
     pub metadata: Bytes,
     /// When it expires.
     pub expiry: Expiry,

@@ -24,6 +24,8 @@ pub(crate) enum Placement {
     None,
     /// Objects of one origin server, while they wait in a buffer.
     PerServer,
+    /// Objects of one group, and nobody else: a cluster holds one group (Dámelo §1, §4).
+    Groups,
 }
 
 /// What objects of one lane have in common.
@@ -77,10 +79,15 @@ impl Placer {
     /// The class of an object.
     pub(crate) fn class(&self, group: u32, server: u32) -> Class {
         match self.placement {
-            Placement::Together if group != 0 => Class::Group(group),
+            Placement::Together | Placement::Groups if group != 0 => Class::Group(group),
             Placement::Together | Placement::PerServer if server != 0 => Class::Server(server),
-            Placement::Together | Placement::PerServer | Placement::None => Class::Rest,
+            Placement::Together | Placement::PerServer | Placement::Groups | Placement::None => Class::Rest,
         }
+    }
+
+    /// Whether a cluster holds objects of one class only, whatever hints say.
+    pub(crate) fn keeps_apart(&self) -> bool {
+        self.placement == Placement::Groups
     }
 
     /// The lane of a class. `tick` orders uses.

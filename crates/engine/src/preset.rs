@@ -73,8 +73,30 @@ const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch,
 /// The same, §3.6.1.
 const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS };
 
-const TABLE: [Preset; 10] =
-    [PICAFLOR, SIMPLE, SQUID, MULTIPLE_DIRS, BUDDY, BUDDY_SCAN, STREAM, STREAM_PACK, LAZY_READS, LAZY_READS_LOC];
+/// Ledlie 2000. A group's objects share pages, which are clusters.
+const DAMELO: Preset = Preset {
+    name: "damelo",
+    placement: Placement::Groups,
+    layout: Layout::Ring,
+    retention: Retention::Lru,
+    reading: Reading::WhatPays,
+    eviction: Eviction::RingReinsert,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+const TABLE: [Preset; 11] = [
+    PICAFLOR,
+    SIMPLE,
+    SQUID,
+    MULTIPLE_DIRS,
+    BUDDY,
+    BUDDY_SCAN,
+    STREAM,
+    STREAM_PACK,
+    LAZY_READS,
+    LAZY_READS_LOC,
+    DAMELO,
+];
 
 impl Preset {
     /// The row with this name.
@@ -110,6 +132,12 @@ impl Preset {
     pub(crate) fn open_buffers(&self) -> usize {
         // The most, and the best, of the paper.
         if self.placement == Placement::PerServer { 128 } else { 16 }
+    }
+
+    /// Bytes of a cluster of a new store of this row, unless it is told otherwise.
+    pub(crate) fn cluster(&self) -> u32 {
+        // Dámelo's proxy had pages of this size (§5.4).
+        if self.placement == Placement::Groups { 64 << 10 } else { 256 << 10 }
     }
 
     /// Who leaves, in this mode.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor_format::frame::{self, Header, KEY_MAX, Kind, META_MAX};
+use picaflor_format::frame::{self, Header, KEY_MAX, Kind, META_MAX, Manifest};
 
 use crate::{
     Daemons, Durability, Error, Expiry, Mode, PutOptions, Refusal, Result,
@@ -102,8 +102,10 @@ impl Store {
     /// Limits, expiry and admission. Returns when the object expires.
     pub(crate) fn admit(&self, key: &[u8], len: Option<u64>, options: &PutOptions) -> Result<u64> {
         let shared = self.shared();
+        // Beside the key there is room for the manifest of a large object at least.
+        let meta_max = META_MAX.min(self.payload_max().saturating_sub(key.len() + Manifest::LEN));
         for (what, given, least, max) in
-            [("key", key.len(), 1, KEY_MAX), ("metadata", options.metadata.len(), 0, META_MAX)]
+            [("key", key.len(), 1, KEY_MAX), ("metadata", options.metadata.len(), 0, meta_max)]
         {
             if given < least || given > max {
                 return Err(Error::Limit { what, len: given, max });
@@ -273,9 +275,10 @@ impl Store {
     }
 
     fn class(&self, options: &PutOptions) -> Class {
-        match options.bypass_memory {
+        let placer = &self.volumes()[0].placer;
+        match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
-            false => self.volumes()[0].placer.class(options.group, options.server),
+            false => placer.class(options.group, options.server),
         }
     }
 

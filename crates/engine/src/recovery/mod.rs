@@ -205,7 +205,7 @@ fn check(options: &Options) -> Result<()> {
         return wrong("places", format!("{} were given; {PLACES_MAX} are the most", options.places.len()));
     }
     if !options.cluster.is_power_of_two() || !(CLUSTER_MIN..=CLUSTER_MAX).contains(&options.cluster) {
-        return wrong("cluster", format!("{} is not a power of two from 64 KiB to 4 MiB", options.cluster));
+        return wrong("cluster", format!("{} is not a power of two from 16 KiB to 4 MiB", options.cluster));
     }
     if options.open_buffers == 0 {
         return wrong("open_buffers", "at least one is needed".into());
