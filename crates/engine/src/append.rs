@@ -142,7 +142,10 @@ impl Volume {
             Slot::Open(open) => open.room(),
             _ => 0,
         };
-        let rooms = lane.map(|slot| slot.map(room));
+        let mut rooms = lane.map(|slot| slot.map(room));
+        if self.placer.keeps_apart() && rooms.iter().flatten().all(|room| *room < len) && self.compact(lane) {
+            rooms = lane.map(|slot| slot.map(room));
+        }
         if let Some(at) = rooms.iter().position(|room| room.is_some_and(|room| room >= len)) {
             return Ok(lane[at].ok_or(Blocked::Buffers));
         }

@@ -98,6 +98,11 @@ impl Writer {
         }
     }
 
+    /// The writer's turn, if nobody has it: no commit is under way as long as it is held.
+    pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turn.try_lock()
+    }
+
     pub(crate) fn enqueue(&self, slot: u32) {
         let mut state = self.state.lock();
         state.queue.push_back(slot);

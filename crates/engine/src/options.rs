@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use picaflor_device::{Clock, Device, Folder, Preallocate};
+use picaflor_device::{Clock, Device, Elevator, Folder, Preallocate};
 use serde::Serialize;
 
 use crate::{
@@ -132,6 +132,9 @@ pub struct Options {
     /// How the blocks of a new file are obtained: reserving them is done at once, writing them all makes every
     /// later write and sync cheaper. Default: files up to 256 MiB are written, larger ones reserved.
     pub preallocate: Preallocate,
+    /// In which order reads and writes that wait go to the device; with one of the two elevators one at a time, which
+    /// suits a disk with an arm. Default none; two ways with `damelo`.
+    pub elevator: Elevator,
     /// For presets that read in batches (`lazy-reads`): reads that make one. Default 10.
     pub read_batch: usize,
     /// The same: longest time that a read waits for others, on the store's clock. Default 500 ms: at 20 reads a second,
@@ -173,6 +176,7 @@ impl Options {
             threshold: THRESHOLD,
             cluster: PICAFLOR.cluster(),
             open_buffers: PICAFLOR.open_buffers(),
+            elevator: PICAFLOR.elevator,
             read_batch: 10,
             read_batch_time: Duration::from_millis(500),
             preallocate: Preallocate::Auto,
@@ -199,6 +203,7 @@ impl Options {
         self.preset = Preset::named(name)?;
         self.open_buffers = self.preset.open_buffers();
         self.cluster = self.preset.cluster();
+        self.elevator = self.preset.elevator;
         Ok(self)
     }
 

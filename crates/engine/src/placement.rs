@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
+use picaflor_format::frame::Kind;
 
 use crate::hash::HashKeyed;
 
@@ -34,6 +35,8 @@ pub(crate) enum Class {
     Group(u32),
     Server(u32),
     Rest,
+    /// Chunks of large objects.
+    Large,
     /// Objects that are not to stay in memory.
     Bypass,
 }
@@ -45,6 +48,7 @@ impl Class {
             Self::Group(group) => group.wrapping_mul(0x9e37_79b1) ^ 0x5555,
             Self::Server(server) => server.wrapping_mul(0x85eb_ca6b),
             Self::Rest => 0,
+            Self::Large => 0x1a49_e000,
             Self::Bypass => 0x0b1b_a55e,
         };
         (mixed >> 16) as u16 ^ mixed as u16
@@ -76,9 +80,11 @@ impl Placer {
         Self { placement, pairs, lanes: Mutex::new(lanes), hints: Mutex::default(), copies: Mutex::default() }
     }
 
-    /// The class of an object.
-    pub(crate) fn class(&self, group: u32, server: u32) -> Class {
+    /// The class of an object, or of a chunk of one.
+    pub(crate) fn class(&self, kind: Kind, group: u32, server: u32) -> Class {
         match self.placement {
+            // They fill clusters of their own, which may lie where the device is fastest.
+            Placement::Groups if kind == Kind::Chunk => Class::Large,
             Placement::Together | Placement::Groups if group != 0 => Class::Group(group),
             Placement::Together | Placement::PerServer if server != 0 => Class::Server(server),
             Placement::Together | Placement::PerServer | Placement::Groups | Placement::None => Class::Rest,

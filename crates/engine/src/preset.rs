@@ -2,7 +2,10 @@
 //!
 //! One answer is one variant of a closed enum in the module of its question:
 //! placement (`placement.rs`), space (`space.rs`), memory (`memory/`), reading (`reading.rs`),
+//! whose order at the device is the elevator's of the floor below;
 //! eviction (`eviction.rs`), persistence (`checkpoint.rs` with the journal).
+
+use picaflor_device::Elevator;
 
 use crate::{
     Error, Mode, Result,
@@ -22,6 +25,8 @@ pub(crate) struct Preset {
     pub(crate) layout: Layout,
     pub(crate) retention: Retention,
     pub(crate) reading: Reading,
+    /// In which order reads and writes go to the device.
+    pub(crate) elevator: Elevator,
     /// In a cache. A store never evicts, whatever the preset.
     pub(crate) eviction: Eviction,
     pub(crate) persistence: Persistence,
@@ -33,6 +38,7 @@ pub(crate) const PICAFLOR: Preset = Preset {
     layout: Layout::Ring,
     retention: Retention::S3Fifo,
     reading: Reading::WhatPays,
+    elevator: Elevator::Absent,
     eviction: Eviction::RingReinsert,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -54,6 +60,7 @@ const BUDDY: Preset = Preset {
     layout: Layout::Slots,
     retention: Retention::Lru,
     reading: Reading::Object,
+    elevator: Elevator::Absent,
     eviction: Eviction::Lru,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -80,6 +87,8 @@ const DAMELO: Preset = Preset {
     layout: Layout::Ring,
     retention: Retention::Lru,
     reading: Reading::WhatPays,
+    // The thesis has one way, and meant to have two, for which its groups are placed (§3, §6).
+    elevator: Elevator::TwoWay,
     eviction: Eviction::RingReinsert,
     persistence: Persistence::JournalAndCheckpoint,
 };

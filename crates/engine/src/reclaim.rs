@@ -299,7 +299,7 @@ impl Volume {
     }
 
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
-        let class = self.placer.class(header.group, header.server);
+        let class = self.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
         let body = header.body_start();
         let draft = Draft {

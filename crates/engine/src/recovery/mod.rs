@@ -24,7 +24,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use picaflor_device::{BufPool, Device, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder};
+use picaflor_device::{
+    BufPool, Device, Elevator, ElevatorDevice, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder,
+};
 use picaflor_format::{
     superblock::{Superblock, THRESHOLD_MAX},
     zone::{CLUSTER_MAX, CLUSTER_MIN, Map},
@@ -83,7 +85,10 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check(&options)?;
     let mut found = Vec::new();
     for place in &options.places {
-        let (name, device, folder) = open_place(place, &options)?;
+        let (name, mut device, folder) = open_place(place, &options)?;
+        if options.elevator != Elevator::Absent {
+            device = Arc::new(ElevatorDevice::new(device, options.elevator));
+        }
         let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
         found.push(Found { place: name, device, folder, superblock, doubtful: both == Some(false) });
     }
