@@ -84,7 +84,7 @@ impl Volume {
         }
         let lane = joined.unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
         let mut lane = self.lanes[lane].lock();
-        if self.placer.keeps_apart() {
+        if self.placer.keeps_apart() && self.affords_apart() {
             self.part_from_others(&mut lane, class)?;
         }
         let slot = match self.lane_with_room(&mut lane, draft.header.frame_len(), class, purpose)? {
@@ -166,6 +166,12 @@ impl Volume {
         Ok(opened)
     }
 
+    /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more groups
+    /// than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
+    fn affords_apart(&self) -> bool {
+        self.space.available() > SPARE + self.checkpoint_reserve() + 2
+    }
+
     /// A lane that another class had: its buffers are sealed as they are.
     fn part_from_others(self: &Arc<Self>, lane: &mut Lane, class: Class) -> Result<()> {
         for open in lane {
@@ -220,13 +226,13 @@ impl Volume {
             // What is gathered there is placed by a commit, object by object.
             return Ok(());
         }
-        let (granted, seq) = match &*self.buffers.slot(slot).read() {
-            Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq),
+        let (granted, seq, site) = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq, open.class.site()),
             _ => return Ok(()),
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.grant(State::Busy, seq)?,
+            None => self.grant(State::Busy, seq, site)?,
         };
         self.lay_copies(slot, cluster);
         let mut guard = self.buffers.slot(slot).write();

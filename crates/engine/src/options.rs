@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     Result,
     preset::{PICAFLOR, Preset},
-    space::Layout,
+    space::{Layout, NextCluster},
 };
 
 /// The paper's THRESHOLD (Markatos et al. 1999, §3.4), in blocks of 512 bytes.
@@ -124,8 +124,14 @@ pub struct Options {
     pub threshold: u32,
     /// Bytes of a cluster, the unit of writing: a power of two, 16 KiB to 4 MiB. Fixed when the store is
     /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer;
-    /// 64 KiB with `damelo`, whose page it is.
+    /// 64 KiB with `hummingbird` and `damelo`.
     pub cluster: u32,
+    /// Which free cluster is written next. Default the next one in address order; `hummingbird` writes where the disk's
+    /// arm is, `damelo` in the group's region.
+    pub next_cluster: NextCluster,
+    /// Groups among which [`NextCluster::InRegion`] divides the device; higher numbers begin again in its middle. Default
+    /// 16.
+    pub groups: u32,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
     /// has 128 locality buffers of 64 KiB.
     pub open_buffers: usize,
@@ -175,6 +181,8 @@ impl Options {
             read_only: false,
             threshold: THRESHOLD,
             cluster: PICAFLOR.cluster(),
+            next_cluster: PICAFLOR.next_cluster(),
+            groups: 16,
             open_buffers: PICAFLOR.open_buffers(),
             elevator: PICAFLOR.elevator,
             read_batch: 10,
@@ -200,9 +208,12 @@ impl Options {
     /// # Errors
     /// As [`Options::preset`].
     pub fn as_preset(mut self, name: &str) -> Result<Self> {
-        self.preset = Preset::named(name)?;
+        let before = std::mem::replace(&mut self.preset, Preset::named(name)?);
         self.open_buffers = self.preset.open_buffers();
-        self.cluster = self.preset.cluster();
+        if self.cluster == before.cluster() {
+            self.cluster = self.preset.cluster();
+        }
+        self.next_cluster = self.preset.next_cluster();
         self.elevator = self.preset.elevator;
         Ok(self)
     }

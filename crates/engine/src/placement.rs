@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use parking_lot::Mutex;
 use picaflor_format::frame::Kind;
 
-use crate::hash::HashKeyed;
+use crate::{hash::HashKeyed, space::Site};
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,17 @@ impl Class {
             Self::Bypass => 0x0b1b_a55e,
         };
         (mixed >> 16) as u16 ^ mixed as u16
+    }
+}
+
+impl Class {
+    /// Where a cluster of this class is wanted.
+    pub(crate) fn site(self) -> Site {
+        match self {
+            Self::Group(group) => Site::Group(group),
+            Self::Large => Site::Outer,
+            Self::Server(_) | Self::Rest | Self::Bypass => Site::Rest,
+        }
     }
 }
 

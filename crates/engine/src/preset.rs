@@ -14,7 +14,7 @@ use crate::{
     memory::Retention,
     placement::Placement,
     reading::Reading,
-    space::{Layout, Tree},
+    space::{Layout, NextCluster, Tree},
 };
 
 /// One row: a system of the literature, or ours.
@@ -40,6 +40,18 @@ pub(crate) const PICAFLOR: Preset = Preset {
     reading: Reading::WhatPays,
     elevator: Elevator::Absent,
     eviction: Eviction::RingReinsert,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+/// Shriver et al. 2001.
+const HUMMINGBIRD: Preset = Preset {
+    name: "hummingbird",
+    placement: Placement::None,
+    layout: Layout::Ring,
+    retention: Retention::LruClusters,
+    reading: Reading::Cluster,
+    elevator: Elevator::Absent,
+    eviction: Eviction::LruCluster,
     persistence: Persistence::JournalAndCheckpoint,
 };
 
@@ -85,16 +97,17 @@ const DAMELO: Preset = Preset {
     name: "damelo",
     placement: Placement::Groups,
     layout: Layout::Ring,
-    retention: Retention::Lru,
-    reading: Reading::WhatPays,
+    retention: Retention::Frames,
+    reading: Reading::Cluster,
     // The thesis has one way, and meant to have two, for which its groups are placed (§3, §6).
     elevator: Elevator::TwoWay,
     eviction: Eviction::RingReinsert,
     persistence: Persistence::JournalAndCheckpoint,
 };
 
-const TABLE: [Preset; 11] = [
+const TABLE: [Preset; 12] = [
     PICAFLOR,
+    HUMMINGBIRD,
     SIMPLE,
     SQUID,
     MULTIPLE_DIRS,
@@ -139,20 +152,35 @@ impl Preset {
 
     /// Buffers that a store of this row keeps open unless it is told otherwise.
     pub(crate) fn open_buffers(&self) -> usize {
-        // The most, and the best, of the paper.
-        if self.placement == Placement::PerServer { 128 } else { 16 }
+        match self.name {
+            // The most, and the best, of the paper.
+            "lazy-reads-loc" => 128,
+            // One is packed; another is of what bypasses memory.
+            "hummingbird" => 2,
+            _ => 16,
+        }
     }
 
-    /// Bytes of a cluster of a new store of this row, unless it is told otherwise.
+    /// Bytes of a cluster, the same.
     pub(crate) fn cluster(&self) -> u32 {
         // Dámelo's proxy had pages of this size (§5.4).
-        if self.placement == Placement::Groups { 64 << 10 } else { 256 << 10 }
+        if self.retention.holds_clusters() { 64 << 10 } else { 256 << 10 }
+    }
+
+    /// Which cluster is written next, the same.
+    pub(crate) fn next_cluster(&self) -> NextCluster {
+        match self.retention {
+            Retention::LruClusters => NextCluster::ClosestToAccess,
+            Retention::Frames => NextCluster::InRegion,
+            Retention::S3Fifo | Retention::Lru => NextCluster::Overwrite,
+        }
     }
 
     /// Who leaves, in this mode.
     pub(crate) fn eviction(&self, mode: Mode) -> Eviction {
         match mode {
             Mode::Cache => self.eviction,
+            Mode::Store if self.retention == Retention::Frames => Eviction::NeverAhead,
             Mode::Store => Eviction::Never,
         }
     }

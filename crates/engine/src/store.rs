@@ -272,7 +272,9 @@ impl Group {
 
     /// Treats the group's objects as any.
     pub fn set(&self, temper: Temper) {
-        self.record(self.store.shared().groups.set_temper(self.id, temper));
+        let shared = self.store.shared();
+        self.record(shared.groups.set_temper(self.id, temper));
+        shared.memory.set_temper(self.id, temper);
     }
 
     /// How long the group's puts may stay volatile, whatever the store's own bound, from the next one on; `None`, or a
