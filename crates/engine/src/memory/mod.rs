@@ -101,6 +101,10 @@ enum Unit {
 }
 
 impl Unit {
+    fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     fn is_here(&self) -> bool {
         match self {
             Self::Object(weak) => weak.strong_count() > 0,
@@ -288,7 +292,7 @@ impl Memory {
             _ => true,
         });
         while self.held() > budget
-            && let Some((number, unit)) = Self::pop_least_recent(&mut queues, |unit| matches!(unit, Unit::Cluster(_)))
+            && let Some((number, unit)) = Self::pop_least_recent(&mut queues, Unit::is_cluster)
         {
             match unit {
                 Unit::Cluster(resident) => self.cluster_left(&resident, &mut left),
