@@ -279,8 +279,8 @@ impl Memory {
         left
     }
 
-    /// Takes clusters out, the oldest of the small queue, or the least recently used, first, until no more than `budget`
-    /// bytes are held.
+    /// Takes clusters out, the oldest of the small queue, or the least recently used, first, until no more than
+    /// `budget` bytes are held.
     pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
         let mut queues = self.queues.lock();
         let mut left = Vec::new();
