@@ -126,6 +126,10 @@ enum Unit {
 }
 
 impl Unit {
+    fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     fn is_here(&self) -> bool {
         match self {
             Self::Object(weak) => weak.strong_count() > 0,
@@ -323,8 +327,8 @@ impl Memory {
         left
     }
 
-    /// Takes clusters out, the oldest of the small queue, or the least recently used, first, until no more than `budget`
-    /// bytes are held.
+    /// Takes clusters out, the oldest of the small queue, or the least recently used, first, until no more than
+    /// `budget` bytes are held.
     pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
         let mut queues = self.queues.lock();
         let mut left = Vec::new();
@@ -341,7 +345,7 @@ impl Memory {
             self.cluster_left(&resident, &mut left);
         }
         while self.held() > budget
-            && let Some((number, unit)) = Self::pop_least_recent(&mut queues, |unit| matches!(unit, Unit::Cluster(_)))
+            && let Some((number, unit)) = Self::pop_least_recent(&mut queues, Unit::is_cluster)
         {
             match unit {
                 Unit::Cluster(resident) => self.cluster_left(&resident, &mut left),
