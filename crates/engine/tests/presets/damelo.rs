@@ -10,7 +10,7 @@ use std::{
 };
 
 use picaflor::{
-    Durability, Error, Mode, Options, PutOptions, Store,
+    Daemons, Durability, Error, Mode, Options, PutOptions, Store,
     device::{
         Clock, CountedDevice, Device, Elevator, FaultyDevice, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions,
     },
@@ -74,7 +74,7 @@ fn a_page_holds_one_group_whatever_the_order_of_creation() {
         }
         store.close().unwrap();
         let pages = groups_by_page(&*device, page);
-        assert!(pages.len() >= 1200 * 2500 / page as usize, "{}", pages.len());
+        assert!(pages.len() >= 1200 * 1400 / page as usize, "{}", pages.len());
         assert!(pages.values().all(|groups| groups.len() == 1), "{page}: {pages:?}");
         let groups: BTreeSet<u32> = pages.into_values().flatten().collect();
         assert_eq!(groups.len(), 16);
@@ -191,6 +191,8 @@ fn low_groups_lie_in_the_middle_of_the_platter_and_large_objects_at_its_outer_ed
     for i in 0..960 {
         put(&store, 1 + (i % 16) as u32, i, 4000);
     }
+    store.close().unwrap();
+    let store = Store::open(paged(&device, page, 16 * MIB)).unwrap();
     let large = body(7, 1_500_000);
     store.put(&key(1, 9999), &large, &in_group(1)).unwrap();
     store.close().unwrap();
@@ -210,14 +212,13 @@ fn low_groups_lie_in_the_middle_of_the_platter_and_large_objects_at_its_outer_ed
         assert!(distance(group + 1) < distance(group + 3) || group == 13, "{group}");
         assert!(distance(group + 1).max(distance(group)) < 0.5);
     }
-    // The chunks begin with the first cluster, one behind the other.
+    // The chunks take what is free from the first cluster on: a sixteenth group has four pages there.
     let mut bytes = vec![0; page as usize];
-    let mut seen = 0;
-    for at in first..first + 23 {
+    let is_chunk = |at: &u64| {
         device.read(at * page, &mut bytes).unwrap();
-        seen += usize::from(memchr(&bytes, &large[seen * 65_000..][..16]).len() + usize::from(seen > 0) > 0);
-    }
-    assert!(seen >= 20, "{seen} of 24 chunks");
+        !memchr(&large, &bytes[1000..1064]).is_empty()
+    };
+    assert_eq!((first..first + 27).filter(is_chunk).count(), 23, "of 24 chunks; the last is short");
 }
 
 /// Clusters of a device of so many bytes.
@@ -237,21 +238,21 @@ fn the_elevator_takes_reads_on_its_way() {
         };
         let disk =
             Arc::new(SimulatedDisk::new(&Profile::find("ultrastar9lzx").unwrap(), clock.clone(), &options).unwrap());
-        let options = paged(&disk, 16 * KIB, 4 * MIB).with(|o| (o.clock, o.elevator) = (clock.clone(), elevator));
+        let options = paged(&disk, 64 * KIB, 24 * MIB).with(|o| (o.clock, o.elevator) = (clock.clone(), elevator));
         let store = Store::open(options.clone()).unwrap();
-        (0..1600).for_each(|i| put(&store, 1 + (i % 16) as u32, i, 3600));
+        let group = |i: u64| 1 + (i % 16) as u32;
+        (0..256).for_each(|i| put(&store, group(i), i, 14_000));
         store.close().unwrap();
         let store = Store::open(options).unwrap();
         let began = clock.now_nanos();
-        let mut gets: Vec<_> = (0..64)
-            .map(|i| i * 997 % 1600)
-            .map(|i| (i, Box::pin(store.get_async(&key(1 + (i % 16) as u32, i)))))
-            .collect();
+        // One object of each of four pages in each of sixteen groups.
+        let asked = (0..64).map(|n| n * 29 % 64).map(|n| n / 16 * 64 + n % 16);
+        let mut gets: Vec<_> = asked.map(|i| (i, Box::pin(store.get_async(&key(group(i), i))))).collect();
         let mut context = Context::from_waker(Waker::noop());
         while !gets.is_empty() {
             gets.retain_mut(|(i, get)| match get.as_mut().poll(&mut context) {
                 Poll::Ready(found) => {
-                    assert_eq!(found.unwrap().unwrap().body().unwrap(), body(*i, 3600));
+                    assert_eq!(found.unwrap().unwrap().body().unwrap(), body(*i, 14_000));
                     false
                 }
                 Poll::Pending => true,
@@ -261,7 +262,7 @@ fn the_elevator_takes_reads_on_its_way() {
         times.push((clock.now_nanos() - began) / 1000);
     }
     println!("64 reads from all over a disk, microseconds: as they come, one way, two ways: {times:?}");
-    assert!(times[1] * 10 < times[0] * 8 && times[2] * 10 < times[0] * 8, "{times:?}");
+    assert!(times[1].max(times[2]) * 100 < times[0] * 85, "{times:?}");
 }
 
 #[test]
@@ -269,19 +270,19 @@ fn deletes_wait_for_their_page_and_then_make_room_in_it() {
     let device = counted(64 * MIB);
     let store = Store::open(paged(&device, 64 * KIB, 8 * MIB)).unwrap();
     let before = device.counts();
-    // Two pages are open in a lane; 15 frames of 4,096 bytes fit in each.
-    (0..28).for_each(|i| put(&store, 1, i, 3900));
+    // 16 frames of 4,032 bytes fit in a page.
+    (0..15).for_each(|i| put(&store, 1, i, 3900));
     (0..14).step_by(2).for_each(|i| assert!(store.delete(&key(1, i)).unwrap()));
-    put(&store, 1, 1, 3900);
+    put(&store, 1, 15, 3900);
     assert_eq!(device.counts() - before, Default::default(), "a delete reads and writes nothing");
     assert_eq!(store.stats().counts.compacted_bytes, 0, "and moves nothing");
     (100..107).for_each(|i| put(&store, 1, i, 3900));
     let counts = store.stats().counts;
     assert_eq!((device.counts() - before).writes, 0, "they found room where the deleted ones were");
-    assert!(counts.compacted_bytes >= 7 * 4000, "{counts:?}");
-    assert!(counts.moved_bytes <= 8 * 4100, "each of the others moved once: {counts:?}");
+    assert!(counts.clusters_sealed == 0 && counts.compacted_bytes >= 7 * 4000, "{counts:?}");
+    assert!(counts.moved_bytes <= 9 * 4100, "each of the others moved once: {counts:?}");
     let there = |store: &Store| {
-        for i in (0..28).chain(100..107) {
+        for i in (0..16).chain(100..107) {
             let gone = i < 14 && i % 2 == 0;
             assert_eq!(read(store, &key(1, i)), (!gone).then(|| body(i, 3900)), "{i}");
         }
@@ -451,8 +452,12 @@ fn eight_threads_on_a_real_file_read_what_was_put() {
         };
         verify(&store);
         store.close().unwrap();
-        let store = Store::open(options).unwrap();
+        let store = Store::open(options.clone()).unwrap();
         verify(&store);
-        assert!(store.check(|_, _| {}).is_clean());
+        store.close().unwrap();
+        // What is in memory is no longer on the device only, so before anything is read.
+        let store = Store::open(options.with(|o| o.daemons = Daemons::Manual)).unwrap();
+        let report = store.check(|_, _| {});
+        assert!(report.is_clean(), "{report:?}");
     }
 }
