@@ -1,7 +1,7 @@
 //! An elevator: requests wait in the order of their places, and the device is given one at a time.
 //!
-//! For a disk with an arm and no queue of its own, or a queue that does not know how far the arm has to go (Ledlie 2000,
-//! §4). Whoever asks, by a blocking call or by a batch, waits for the arm to come by.
+//! For a disk with an arm and no queue of its own, or a queue that does not know how far the arm has to go (Ledlie
+//! 2000, §4). Whoever asks, by a blocking call or by a batch, waits for the arm to come by.
 //!
 //! Invariants: at most one request is with the device; nobody is passed by for ever, for each request lies beyond the
 //! one before it until the arm turns; no lock is held while a `done` runs. Syncs have no place and do not wait.

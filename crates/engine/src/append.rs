@@ -166,8 +166,8 @@ impl Volume {
         Ok(opened)
     }
 
-    /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more groups
-    /// than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
+    /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
+    /// groups than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
     fn affords_apart(&self) -> bool {
         self.space.available() > SPARE + self.checkpoint_reserve() + 2
     }

@@ -129,8 +129,8 @@ pub struct Options {
     /// Which free cluster is written next. Default the next one in address order; `hummingbird` writes where the disk's
     /// arm is, `damelo` in the group's region.
     pub next_cluster: NextCluster,
-    /// Groups among which [`NextCluster::InRegion`] divides the device; higher numbers begin again in its middle. Default
-    /// 16.
+    /// Groups among which [`NextCluster::InRegion`] divides the device; higher numbers begin again in its middle.
+    /// Default 16.
     pub groups: u32,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
     /// has 128 locality buffers of 64 KiB.

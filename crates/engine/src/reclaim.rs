@@ -105,7 +105,7 @@ impl Volume {
         if emptied { Ok(true) } else { self.make_space() }
     }
 
-    /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room already does more.
+    /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room does more.
     fn compact_ahead(self: &Arc<Self>) -> Result<bool> {
         let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
         match self.reclaim_this(Victim::HalfEmpty) {

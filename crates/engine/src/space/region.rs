@@ -1,6 +1,6 @@
-//! Where groups lie on a platter (Ledlie 2000, §3, figure 2): low numbers in its middle, which an arm that goes to and fro
-//! passes most often, the others alternately to both sides; chunks of large objects from the outer edge on, where the
-//! tracks are fastest; what has no group, and checkpoints, at the inner edge.
+//! Where groups lie on a platter (Ledlie 2000, §3, figure 2): low numbers in its middle, which an arm that goes to and
+//! fro passes most often, the others alternately to both sides; chunks of large objects from the outer edge on, where
+//! the tracks are fastest; what has no group, and checkpoints, at the inner edge.
 //!
 //! Addresses grow from the outer edge to the inner one. A group writes one cluster behind the other in its region,
 //! round and round, so that reading it in order is reading on; when that is full, the free cluster closest to it.

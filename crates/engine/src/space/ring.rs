@@ -101,7 +101,8 @@ impl Space {
     /// The same, where it is also noted when each was used.
     pub(crate) const BYTES_PER_USED_CLUSTER: u64 = Self::BYTES_PER_CLUSTER + size_of::<AtomicU64>() as u64;
 
-    /// All free. `groups`: how many [`NextCluster::InRegion`] divides the device among. `notes_use`: whether [`Victim::LeastRecent`] will be asked for.
+    /// All free. `groups`: how many [`NextCluster::InRegion`] divides the device among. `notes_use`: whether
+    /// [`Victim::LeastRecent`] will be asked for.
     pub(crate) fn new(count: u32, cluster_grains: u32, (next, groups): (NextCluster, u32), notes_use: bool) -> Self {
         let clusters = Clusters {
             states: vec![State::Free; count as usize],
