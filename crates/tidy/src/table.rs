@@ -39,6 +39,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "append",
                 "batch",
                 "checkpoint",
+                "compact",
                 "daemons",
                 "flush",
                 "leave",
