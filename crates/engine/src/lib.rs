@@ -36,6 +36,7 @@ mod flush;
 mod get;
 mod group;
 mod hash;
+pub mod htod;
 mod index;
 mod inspect;
 mod journal;

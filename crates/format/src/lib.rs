@@ -13,6 +13,7 @@ pub mod cluster;
 mod codec;
 pub mod frame;
 pub mod hot;
+pub mod htod;
 pub mod journal;
 mod remains;
 pub mod superblock;
