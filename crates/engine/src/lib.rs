@@ -21,6 +21,7 @@
 mod adopt;
 mod append;
 mod batch;
+pub mod blocks;
 mod buffers;
 mod check;
 mod checkpoint;

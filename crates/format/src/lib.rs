@@ -8,6 +8,7 @@
 //! Decoders take any bytes and never panic.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod checkpoint;
 pub mod cluster;
 mod codec;
