@@ -144,6 +144,11 @@ impl FreeLists {
         space.coalesced = if whole { (0, Some(space.frees)) } else { (last, space.coalesced.1) };
         let shrinks = space.walk.is_none() && runs.last().is_some_and(|run| run.0 + run.1 == space.lists.tail);
         let tail = if shrinks { runs.pop() } else { None };
+        // The tail that the home names is where a failure's walk begins, so it must stay a place where a block begins.
+        let named = home.home.tail.0;
+        if runs.iter().any(|&(begin, size, count)| count > 1 && begin < named && named < begin + size) {
+            self.write_home_of(&mut home, &mut space)?;
+        }
         for (begin, size, _) in runs.into_iter().filter(|run| run.2 > 1) {
             self.join(&mut space, begin, size)?;
         }

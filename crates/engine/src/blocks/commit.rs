@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use super::{BlockError, BlockResult, FreeLists, home::HomeState};
+use super::{BlockError, BlockResult, FreeLists, home::HomeState, space::Space};
 use crate::commits::Turn;
 
 impl FreeLists {
@@ -63,12 +63,13 @@ impl FreeLists {
 
     /// Writes the home with the tail of the last sync.
     pub(super) fn write_home(&self, home: &mut HomeState) -> BlockResult<()> {
-        {
-            let mut space = self.space.lock();
-            home.home.tail = space.synced;
-            home.home.durable = space.synced.1;
-            space.since_home = 0;
-        }
+        self.write_home_of(home, &mut self.space.lock())
+    }
+
+    pub(super) fn write_home_of(&self, home: &mut HomeState, space: &mut Space) -> BlockResult<()> {
+        home.home.tail = space.synced;
+        home.home.durable = space.synced.1;
+        space.since_home = 0;
         self.writes.home(self.shape.slot as usize);
         home.write(self.device.as_ref(), &self.shape).inspect_err(|error| self.commits.fail(error.shared()))
     }

@@ -59,7 +59,18 @@ impl FreeLists {
     }
 
     pub(super) fn write_granted(&self, header: &Header, bytes: Option<&[u8]>) -> BlockResult<Block> {
-        let Err(error) = self.write_block(header, bytes.unwrap_or_default()) else { return Ok(self.block(*header)) };
+        match self.write_block(header, bytes.unwrap_or_default()) {
+            Ok(()) => Ok(self.block(*header)),
+            Err(error) => {
+                self.undo(header, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// A granted block could not be written: writes that it is free. If that fails too, blocks behind it could not be
+    /// found after a failure, so nothing may be promised any more.
+    pub(super) fn undo(&self, header: &Header, error: &BlockError) {
         let free = {
             let mut space = self.space.lock();
             space.tally.subtract(header);
@@ -69,7 +80,6 @@ impl FreeLists {
             Ok(()) => self.space.lock().wait_for_sync(free.at, free.size),
             Err(_) => self.commits.fail(error.shared()),
         }
-        Err(error)
     }
 
     /// Header and bytes, one device write.

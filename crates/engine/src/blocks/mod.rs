@@ -21,10 +21,11 @@
 //! order, sector by sector. A freed block's bytes are reused only after a sync.
 //!
 //! **What is where.** `lists.rs` chooses a block; `grant.rs` writes and frees it; `walk.rs` finds blocks after a
-//! failure; `home.rs` keeps what must be found first; `commit.rs` makes things durable; `coalesce.rs` makes large
+//! failure; `batch.rs` places many at once; `home.rs` keeps what must be found first; `commit.rs` makes things durable; `coalesce.rs` makes large
 //! blocks of small ones; `image.rs` is a clean shutdown.
 
 mod address;
+mod batch;
 mod coalesce;
 mod commit;
 mod error;

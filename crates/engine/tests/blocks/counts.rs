@@ -73,4 +73,27 @@ fn a_read_is_one_read_and_a_split_is_one_write() {
     assert_eq!((split.writes, lists.stats().splits), (1, 1), "the rest needs no header yet");
 }
 
+#[test]
+fn a_batch_is_written_in_address_order_and_side_by_side_at_once() {
+    let mut options = options(Method::Ts);
+    options.batch_threshold = 4096;
+    let (device, lists) = counted(options);
+    let large = lists.put(&[1; 20_000]).unwrap();
+    let small = lists.put(&[1; 1000]).unwrap();
+    lists.put(&[1; 1000]).unwrap();
+    lists.free_batch(&[small, large]).unwrap();
+    lists.sync().unwrap();
+    let bodies: Vec<Vec<u8>> = [900, 3000, 1500].iter().map(|&len| vec![len as u8; len]).collect();
+    let slices: Vec<&[u8]> = bodies.iter().map(Vec::as_slice).collect();
+    let mut blocks = Vec::new();
+    let batch = counts_of(&device, || blocks = lists.put_batch(&slices).unwrap());
+    assert_eq!(batch.writes, 1, "three blocks of one free block");
+    // By decreasing size, from the large block: the small one is below the threshold.
+    let at = |index: usize| blocks[index].address().grain();
+    assert!(at(1) == large.address().grain() && at(1) < at(2) && at(2) < at(0));
+    for (block, bytes) in blocks.iter().zip(&bodies) {
+        assert_eq!(lists.read(block.address()).unwrap().1, *bytes);
+    }
+}
+
 pub(crate) const METHODS: [Method; 1] = [Method::Ts];

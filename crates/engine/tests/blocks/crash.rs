@@ -184,8 +184,12 @@ impl Life {
     }
 
     fn put_batch(&mut self, lists: &FreeLists) -> BlockResult<()> {
-        for _ in 0..self.random.random_range(1..5) {
-            self.put(lists)?;
+        let bodies: Vec<Vec<u8>> = (0..self.random.random_range(1..7)).map(|_| self.bytes()).collect();
+        let slices: Vec<&[u8]> = bodies.iter().map(Vec::as_slice).collect();
+        match lists.put_batch(&slices) {
+            Ok(blocks) => blocks.into_iter().zip(bodies.clone()).for_each(|(block, bytes)| self.note(block, bytes)),
+            Err(BlockError::Full { .. }) => self.settle(),
+            Err(error) => return Err(error),
         }
         Ok(())
     }
