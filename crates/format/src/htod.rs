@@ -280,7 +280,7 @@ mod tests {
         let other = Slot::new(5, 0x12_3456_789a, 0x0100_0007);
         set_slot(&mut page, 0, 0, Some(other));
         assert_eq!(slot(&page, 0, 0), Some(other));
-        assert!(other.is_of(7) && !other.is_of(8));
+        assert!(other.is_of(0x0100_0007) && !other.is_of(7) && !other.is_of(0x0200_0007));
         set_slot(&mut page, 0, 0, None);
         assert_eq!(slot(&page, 0, 0), None);
     }

@@ -35,6 +35,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             ],
             // What lives in memory, and who leaves it.
             &["buffers", "eviction", "memory", "object", "placement"],
+            // Hash tables on a device: beside the volumes, on blocks of their own.
+            &["htod"],
             // One volume and what is done to it; the options it is opened with.
             &[
                 "adopt",

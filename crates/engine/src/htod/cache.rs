@@ -1,8 +1,8 @@
 //! Index pages in memory, no more of them than was asked for.
 //!
-//! Invariants: a page is in the cache once or not at all; who reads it from the device holds its lock while it does, and
-//! who writes it holds the lock until the device has it, so nobody can read it back old; a page leaves only when nobody
-//! holds its lock, and is marked, for somebody may still have it in hand.
+//! Invariants: a page is in the cache once or not at all; who reads it from the device holds its lock while it
+//! does, and who writes it holds the lock until the device has it, so nobody can read it back old; a page leaves
+//! only when nobody holds its lock, and is marked, for somebody may still have it in hand.
 //!
 //! Who leaves is decided by the rules of `memory/s3fifo.rs`.
 
@@ -140,9 +140,7 @@ impl Shard {
             patience -= 1;
             let frames = &self.frames;
             let standing = |frame: &Arc<Frame>| match frames.get(&(frame.index.number, frame.number)) {
-                Some(present) if Arc::ptr_eq(present, frame) => {
-                    Standing::Here(frame.hash(), frame.uses.load(Relaxed))
-                }
+                Some(present) if Arc::ptr_eq(present, frame) => Standing::Here(frame.hash(), frame.uses.load(Relaxed)),
                 _ => Standing::Gone,
             };
             match self.queue.step(room as u64, standing, |frame, uses| frame.uses.store(uses, Relaxed)) {

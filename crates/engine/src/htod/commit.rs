@@ -1,8 +1,8 @@
 //! What makes puts and removes durable, and what may go once they are.
 //!
-//! Steps of a commit: the pages that the device does not have are written, the device is synced, whoever waited is told,
-//! and what was replaced or removed before the commit began is freed. Entries were written by their puts. Nothing waits
-//! for anything else within: entry and page may reach the device in any order.
+//! Steps of a commit: the pages that the device does not have are written, the device is synced, whoever waited is
+//! told, and what was replaced or removed before the commit began is freed. Entries were written by their puts.
+//! Nothing waits for anything else within: entry and page may reach the device in any order.
 //!
 //! Invariant: a block is freed only when the page that no longer needs it is durable.
 
@@ -18,14 +18,7 @@ use std::{
 use parking_lot::RwLockWriteGuard;
 use picaflor_format::htod::{SECTOR, Slot};
 
-use super::{
-    Durable, Entered, Inner,
-    cache::Frame,
-    failed,
-    page::Page,
-    shape,
-    tables::Index,
-};
+use super::{Durable, Entered, Inner, cache::Frame, failed, page::Page, shape, tables::Index};
 use crate::{
     Result,
     blocks::{Block, FreeLists},
@@ -148,9 +141,7 @@ impl Inner {
         let from = ends.0 * SECTOR / self.block_size * self.block_size;
         let to = (ends.1 * SECTOR).next_multiple_of(self.block_size);
         let (extent, offset) = frame.index.place(frame.number)?;
-        lists
-            .write_area(&extent, offset + from as u64, &page.bytes[from..to])
-            .map_err(failed("write an index page"))
+        lists.write_area(&extent, offset + from as u64, &page.bytes[from..to]).map_err(failed("write an index page"))
     }
 
     /// Frees what waited for a commit up to this one, which is complete.
@@ -180,6 +171,9 @@ impl Inner {
         let number = shape::page_of(hash, index.pages.load(Acquire));
         let Some(frame) = self.cache.peek(index.number, number) else { return };
         let mut page = frame.page.write();
+        if page.gone {
+            return;
+        }
         let standing = page.slots().find(|standing| standing.slot == *slot);
         if let Some(standing) = standing {
             page.forget(standing);

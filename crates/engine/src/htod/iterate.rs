@@ -1,8 +1,8 @@
 //! Going through a table: keys, values, or both, in the order of their pages.
 //!
-//! Invariants: what is there from the beginning to the end is met once; what is put or removed meanwhile may be met or not;
-//! a key that is replaced meanwhile is met with one of its values. A batch of entries is in memory at a time, read in the
-//! order of their places.
+//! Invariants: what is there from the beginning to the end is met once; what is put or removed meanwhile may be met
+//! or not; a key that is replaced meanwhile is met with one of its values. A batch of entries is in memory at a
+//! time, read in the order of their places.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -33,8 +33,8 @@ pub struct Keys(Pairs);
 pub struct Values(Pairs);
 
 impl Table {
-    /// All keys with their values, in no order. Others may put and remove meanwhile: what they change is met or not, what
-    /// they do not change is met once. After an error the next call goes on behind it.
+    /// All keys with their values, in no order. Others may put and remove meanwhile: what they change is met or
+    /// not, what they do not change is met once. After an error the next call goes on behind it.
     #[must_use]
     pub fn pairs(&self) -> Pairs {
         let known = self.index.pages.load(Acquire);

@@ -1,11 +1,12 @@
 //! What a crash may leave behind, put right while the tables are in use.
 //!
-//! Nothing here is needed for right answers. A put that was under way may have left a block that no page names; a replaced
-//! entry may not have been freed; a page may still say what was in doubt. So: every page is read, which decides what is in
-//! doubt, and written if it changed; then every block is looked at, and freed if its key's page does not name it.
+//! Nothing here is needed for right answers. A put that was under way may have left a block that no page names; a
+//! replaced entry may not have been freed; a page may still say what was in doubt. So: every page is read, which
+//! decides what is in doubt, and written if it changed; then every block is looked at, and freed if its key's page
+//! does not name it.
 //!
-//! Invariant: only blocks of former epochs are freed, and only under the lock of their key's page while nobody else frees:
-//! so none that a call of this run is about to name or to free itself.
+//! Invariant: only blocks of former epochs are freed, and only under the lock of their key's page while nobody else
+//! frees: so none that a call of this run is about to name or to free itself.
 
 use std::{
     collections::HashMap,
@@ -35,9 +36,9 @@ pub struct Mended {
 }
 
 impl HashTables {
-    /// Frees what the last crash left allocated and unnamed, settles what it left in doubt, and counts the keys. After a
-    /// clean stop there is nothing to do, and nothing is read. Reads every index page and every block; others may use the
-    /// tables meanwhile.
+    /// Frees what the last crash left allocated and unnamed, settles what it left in doubt, and counts the keys.
+    /// After a clean stop there is nothing to do, and nothing is read. Reads every index page and every block;
+    /// others may use the tables meanwhile.
     ///
     /// # Errors
     /// As [`super::Table::put`].

@@ -1,12 +1,12 @@
 //! Hash tables on a device: far more keys than memory, each put durable when it returns, no log.
 //!
-//! The HTOD of Iyengar, Jin and Challenger 2003, section 3, on the block allocator of [`crate::blocks`]: an entry (key and
-//! value) is a block, and an index says where it lies. Ours differs in four things.
+//! The HTOD of Iyengar, Jin and Challenger 2003, section 3, on the block allocator of [`crate::blocks`]: an entry
+//! (key and value) is a block, and an index says where it lies. Ours differs in four things.
 //!
 //! - The index is made of pages of 4,096 bytes with 240 slots instead of a chain for each bucket; a put costs one write
 //!   for the entry and one for its page whether others hash there or not.
-//! - It grows page by page (linear hashing, Litwin 1980), so doubling is spread over the puts. Its state is what lies on
-//!   the device: an opening looks which pages were made and goes on.
+//! - It grows page by page (linear hashing, Litwin 1980), so doubling is spread over the puts. Its state is what
+//!   lies on the device: an opening looks which pages were made and goes on.
 //! - A slot keeps the version before until the new one is durable, in the same sector. So entry and page go out in any
 //!   order and one sync covers both; recovery falls back to the version before where the new entry did not arrive.
 //! - Callers that wait for durability share syncs.

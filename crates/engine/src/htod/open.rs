@@ -1,10 +1,11 @@
 //! Opening and closing a place of hash tables.
 //!
-//! What the allocator's roots say: `ROOT`, the place of the list of tables, the epoch and whether it was closed, the first
-//! doubtful epoch, the seed of the hash.
+//! What the allocator's roots say: `ROOT`, the place of the list of tables, the epoch and whether it was closed,
+//! the first doubtful epoch, the seed of the hash.
 //!
-//! Steps of an opening: read the roots; note the new epoch, unclosed, and sync, which also makes durable whatever of the
-//! last run was read from a cache of the machine; open the list of tables. A table is opened when it is asked for.
+//! Steps of an opening: read the roots; note the new epoch, unclosed, and sync, which also makes durable whatever
+//! of the last run was read from a cache of the machine; open the list of tables. A table is opened when it is
+//! asked for.
 
 use std::{
     collections::HashMap,
@@ -91,11 +92,7 @@ impl HashTables {
     /// # Errors
     /// [`Error::Io`] if the device fails; [`Error::Damaged`] if what lies there is not ours or not intact; what the
     /// allocator refuses.
-    pub fn open(
-        device: Arc<dyn Device>,
-        blocks: BlockOptions,
-        options: HtodOptions,
-    ) -> Result<(Self, HtodReceipt)> {
+    pub fn open(device: Arc<dyn Device>, blocks: BlockOptions, options: HtodOptions) -> Result<(Self, HtodReceipt)> {
         let block_size = device.block_size();
         let (lists, receipt) = FreeLists::open(device, blocks).map_err(failed("open the block allocator"))?;
         let found = Roots::read(lists.roots())?;

@@ -1,7 +1,7 @@
 //! An index page in memory: which slots it has, and which of its sectors the device does not have yet.
 //!
-//! Invariant: a sector that is not dirty has the slots that it has on the device, but for those that an opening would
-//! not believe either.
+//! Invariant: a sector that is not dirty has the slots that it has on the device, but for what `resolve.rs` changes
+//! in them whenever they are read. A page with a dirty sector is on the list for the next commit.
 
 use picaflor_format::{
     BLOCK,
@@ -24,7 +24,8 @@ pub(super) struct Page {
     pub(super) bytes: Box<[u8]>,
     /// A bit for each sector that the device does not have.
     dirty: u8,
-    /// A bit for each sector that was changed and need not be written; if it is all the same, it wants sealing.
+    /// A bit for each sector that was changed and need not be written, for whoever reads it comes to the same; if it
+    /// is written all the same, it wants sealing.
     unsealed: u8,
     /// No longer in the cache: whoever held on to it looks again.
     pub(super) gone: bool,
@@ -95,6 +96,13 @@ impl Page {
         self.unsealed |= 1 << standing.sector;
     }
 
+    /// What was marked as replaced is current. Whoever reads the page from the device finds the same.
+    pub(super) fn restore(&mut self, standing: Standing) {
+        let slot = Slot { superseded: false, ..standing.slot };
+        htod::set_slot(&mut self.bytes, standing.sector, standing.index, Some(slot));
+        self.unsealed |= 1 << standing.sector;
+    }
+
     /// As [`Page::forget`], of all slots that are not to be kept.
     pub(super) fn retain(&mut self, keep: impl Fn(&Slot) -> bool) {
         let leaving: Vec<Standing> = self.slots().filter(|standing| !keep(&standing.slot)).collect();
@@ -107,7 +115,8 @@ impl Page {
         self.unsealed != 0
     }
 
-    /// Seals what is dirty and says which sectors that is, the first and the one behind the last. The caller writes them.
+    /// Seals what is dirty and says which sectors that is, the first and the one behind the last. The caller writes
+    /// them.
     pub(super) fn seal(&mut self, table: u32, number: u64, epoch: u32) -> Option<(usize, usize)> {
         if self.dirty == 0 {
             return None;

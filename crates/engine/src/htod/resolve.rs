@@ -1,9 +1,9 @@
 //! Index pages as they are read from the device, and what is believed of them.
 //!
-//! A sector that was written when a crash came may name an entry that did not arrive, beside the version it was to replace.
-//! So of each key with a version marked as replaced, in a sector of a doubtful epoch, the entries are read: the marked one
-//! goes if the current one is there, and is current itself if not. Elsewhere what is marked was replaced for good, unless
-//! its commit is still under way.
+//! A sector that was written when a crash came may name an entry that did not arrive, beside the version it was to
+//! replace. So of each key with a version marked as replaced, in a sector of a doubtful epoch, the entries are
+//! read: the marked one goes if the current one is there, and is current itself if not. Elsewhere what is marked
+//! was replaced for good, unless its commit is still under way.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use std::sync::{
 
 use picaflor_format::{
     BLOCK,
-    htod::{SECTORS, Slot, check_sector},
+    htod::{SECTORS, check_sector},
 };
 
 use super::{
@@ -45,8 +45,7 @@ impl Inner {
         for sector in 0..SECTORS {
             let epoch = check_sector(&page.bytes, index.number, number, sector)
                 .map_err(|why| index.damaged(number, &format!("sector {sector}: {why}")))?;
-            let marked: Vec<Standing> =
-                page.slots_of(sector).filter(|standing| standing.slot.superseded).collect();
+            let marked: Vec<Standing> = page.slots_of(sector).filter(|standing| standing.slot.superseded).collect();
             if epoch == self.epoch {
                 let releases = self.releases.lock();
                 marked.iter().filter(|it| !releases.needs(&it.slot)).for_each(|it| page.forget(*it));
@@ -93,7 +92,7 @@ impl Inner {
             }
             self.restored.fetch_add(1, Relaxed);
             lost.into_iter().for_each(|rival| page.forget(rival));
-            page.set(standing.sector, standing.index, Some(Slot { superseded: false, ..standing.slot }));
+            page.restore(standing);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Where index pages are, by arithmetic: linear hashing, and the extents that hold the pages.
 //!
-//! Invariants: with `pages` pages a hash belongs to one of them; page `n`, when it is made, takes what belongs to it from
-//! its parent alone; page `n` lies in the same place of the same extent however many pages there are.
+//! Invariants: with `pages` pages a hash belongs to one of them; page `n`, when it is made, takes what belongs to
+//! it from its parent alone; page `n` lies in the same place of the same extent however many pages there are.
 //!
 //! An extent is an eighth of a doubling, so at most an eighth of the index is space that waits for pages.
 

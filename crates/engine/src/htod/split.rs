@@ -1,18 +1,21 @@
 //! Doubling, a page at a time.
 //!
-//! Steps: the new page's slots are copied from its parent's, sector by sector; both are in memory from then on, and the new
-//! page is written with the next commit. The parent keeps what was moved until that commit is complete, and then drops it
-//! when it is written next, so dividing costs one write and no sync. Whatever a crash leaves, the new page is there with
-//! all that was moved, or the parent has it: a page counts as made when all of its sectors are whole and of this epoch,
-//! and every page before it is.
+//! Steps: the new page's slots are copied from its parent's, sector by sector; both are in memory from then on, and
+//! the new page is written with the next commit. The parent keeps what was moved until that commit is complete, and
+//! then drops it when it is written next, so dividing costs one write and no sync. Whatever a crash leaves, the new
+//! page is there with all that was moved, or the parent has it: a page counts as made when all of its sectors are
+//! whole and of this epoch, and every page before it is.
 
-use std::sync::{Arc, atomic::Ordering::{Acquire, Relaxed, Release}};
+use std::sync::{
+    Arc,
+    atomic::Ordering::{Acquire, Relaxed, Release},
+};
 
 use super::{Entered, Inner, cache::Frame, failed, page::Page, shape, tables::Index};
 use crate::{Error, Result};
 
-/// Keys for each page, on average, above which a page is divided. A page that waits longest for its turn has twice as many:
-/// 180 of 240 slots, and is full once in 250,000 times; then pages are divided until it was its turn.
+/// Keys for each page, on average, above which a page is divided. A page that waits longest for its turn has twice
+/// as many: 180 of 240 slots, and is full once in 250,000 times; then pages are divided until it was its turn.
 const LOAD: u64 = 90;
 /// Pages that one put divides at most, unless its own is full.
 const AT_ONCE: usize = 2;

@@ -1,11 +1,12 @@
 //! Put, get, remove.
 //!
-//! Steps of a put: write the entry to a block of its own; find the key's page and whether the key is there, which takes a
-//! read of each entry of the same hash; under the page's lock, if nothing changed meanwhile, add the slot and mark the one
-//! it replaces; make it durable; divide a page if there are many keys.
+//! Steps of a put: write the entry to a block of its own; find the key's page and whether the key is there, which
+//! takes a read of each entry of the same hash; under the page's lock, if nothing changed meanwhile, add the slot
+//! and mark the one it replaces; make it durable; divide a page if there are many keys.
 //!
-//! Invariant: all versions of a key have their slots in one sector, and those but the current one are marked. So whatever
-//! reaches the device of that sector names the current version and what it replaced, or neither's successor.
+//! Invariant: all versions of a key have their slots in one sector, and those but the current one are marked. So
+//! whatever reaches the device of that sector names the current version and what it replaced, or neither's
+//! successor.
 
 use std::sync::{
     Arc,
@@ -64,9 +65,9 @@ enum Retry {
 impl Table {
     /// Puts a value, in place of the key's former one if there is one.
     ///
-    /// # Errors
-    /// [`Error::Limit`] for a key that is empty or longer than [`MAX_KEY`]; [`Error::Full`] if the device has no room;
-    /// [`Error::Io`] if it failed, after which all calls that write fail; [`Error::Damaged`] if the key's index page is.
+    /// # Errors [`Error::Limit`] for a key that is empty or longer than [`MAX_KEY`]; [`Error::Full`] if the device
+    /// has no room; [`Error::Io`] if it failed, after which all calls that write fail; [`Error::Damaged`] if the
+    /// key's index page is.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
         check_key(key)?;
         let inner = &*self.inner;
@@ -158,7 +159,8 @@ impl Inner {
                 Ok(Ok(done)) => return Ok(done),
                 Ok(Err(Retry::Changed)) => {}
                 Ok(Err(Retry::Full)) => {
-                    let more = if settled { self.split(entered, index) } else { self.wait(entered, self.commits.next()) };
+                    let more =
+                        if settled { self.split(entered, index) } else { self.wait(entered, self.commits.next()) };
                     if let Err(error) = more {
                         // Nobody points to it; if this fails too, mending finds it.
                         let _ = lists.free(&block);
@@ -201,7 +203,11 @@ impl Inner {
             let Some((sector, at)) = page.room() else { return Ok(Err(Retry::Full)) };
             page.set(sector, at, Some(slot));
             index.keys.fetch_add(1, Relaxed);
-            return Ok(Ok(Done { number: self.changed(&frame, was_dirty), frame: Some(Arc::clone(&frame)), added: true }));
+            return Ok(Ok(Done {
+                number: self.changed(&frame, was_dirty),
+                frame: Some(Arc::clone(&frame)),
+                added: true,
+            }));
         };
         let Standing { sector, index: at, slot: old_slot } = old.standing;
         let kept = if let Some(room) = page.room_in(sector) {

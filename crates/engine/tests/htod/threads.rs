@@ -1,11 +1,6 @@
 //! Many threads at once.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
 
 use picaflor::{
     blocks::BlockOptions,
@@ -81,10 +76,7 @@ fn threads_that_put_the_same_keys_leave_one_of_their_values() {
 #[test]
 fn eight_writers_share_syncs() {
     let slow = FaultyDevice::with_clock(Arc::new(MemoryDevice::with_block_size(64 << 20, 512)), 1, Clock::real());
-    slow.add(picaflor::device::Rule::rate(
-        Fault::Delay(picaflor::device::On::Sync, Duration::from_millis(2)),
-        1.0,
-    ));
+    slow.add(picaflor::device::Rule::rate(Fault::Delay(picaflor::device::On::Sync, Duration::from_millis(2)), 1.0));
     let device = CountedDevice::new(Arc::new(slow));
     let options = HtodOptions::default();
     let as_device: Arc<dyn Device> = Arc::new(device.clone());
