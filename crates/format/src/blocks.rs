@@ -28,7 +28,7 @@ pub const VOIDS: usize = 12;
 /// Bytes before the entries of an image.
 pub const IMAGE_HEADER: usize = 64;
 /// Bytes of a free block in an image.
-pub const IMAGE_ENTRY: usize = 16;
+pub const IMAGE_ENTRY: usize = 32;
 
 /// CRC-32C of a block's bytes.
 #[must_use]
@@ -298,6 +298,19 @@ impl Home {
     }
 }
 
+/// A free block of an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageFree {
+    /// Grain at which it begins.
+    pub at: u64,
+    /// Its grains.
+    pub size: u32,
+    /// Whether a header stands there.
+    pub explicit: bool,
+    /// What that header says of lists: which, and the next block on it.
+    pub link: (u16, u64),
+}
+
 /// What is in memory at a clean shutdown and not in the home.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Image {
@@ -307,8 +320,8 @@ pub struct Image {
     pub allocated: (u64, u64, u64),
     /// Most grains that were in use or between them at any time.
     pub most: u64,
-    /// Free blocks, oldest of their lists first: place, grains, whether a header stands there.
-    pub free: Vec<(u64, u32, bool)>,
+    /// Free blocks, oldest of their lists first.
+    pub free: Vec<ImageFree>,
     /// Places that are left alone, being damaged: place, grains.
     pub alone: Vec<(u64, u32)>,
 }
@@ -325,11 +338,15 @@ impl Image {
         put(&mut out, 40, self.allocated.1.to_le_bytes());
         put(&mut out, 48, self.allocated.2.to_le_bytes());
         put(&mut out, 56, self.most.to_le_bytes());
-        let alone = self.alone.iter().map(|&(at, size)| (at, size, true));
-        for (index, (at, size, explicit)) in self.free.iter().copied().chain(alone).enumerate() {
-            put(&mut out, IMAGE_HEADER + index * IMAGE_ENTRY, at.to_le_bytes());
-            put(&mut out, IMAGE_HEADER + index * IMAGE_ENTRY + 8, size.to_le_bytes());
-            put(&mut out, IMAGE_HEADER + index * IMAGE_ENTRY + 12, u32::from(explicit).to_le_bytes());
+        let link = (Header::NO_LIST, 0);
+        let alone = self.alone.iter().map(|&(at, size)| ImageFree { at, size, explicit: true, link });
+        for (index, free) in self.free.iter().copied().chain(alone).enumerate() {
+            let entry = &mut out[IMAGE_HEADER + index * IMAGE_ENTRY..][..IMAGE_ENTRY];
+            put(entry, 0, free.at.to_le_bytes());
+            put(entry, 8, free.size.to_le_bytes());
+            put(entry, 12, u16::from(free.explicit).to_le_bytes());
+            put(entry, 14, free.link.0.to_le_bytes());
+            put(entry, 16, free.link.1.to_le_bytes());
         }
         seal(&mut out, IMAGE_MAGIC);
         out
@@ -351,15 +368,20 @@ impl Image {
             return Err(Corrupt::Field("entries"));
         }
         let entry = |index: usize| {
-            let at = IMAGE_HEADER + index * IMAGE_ENTRY;
-            (u64_at(bytes, at), u32_at(bytes, at + 8), u32_at(bytes, at + 12) != 0)
+            let entry = &bytes[IMAGE_HEADER + index * IMAGE_ENTRY..][..IMAGE_ENTRY];
+            ImageFree {
+                at: u64_at(entry, 0),
+                size: u32_at(entry, 8),
+                explicit: u16_at(entry, 12) != 0,
+                link: (u16_at(entry, 14), u64_at(entry, 16)),
+            }
         };
         Ok(Self {
             generation: u64_at(bytes, 8),
             allocated: (u64_at(bytes, 32), u64_at(bytes, 40), u64_at(bytes, 48)),
             most: u64_at(bytes, 56),
             free: (0..free as usize).map(entry).collect(),
-            alone: (free as usize..entries).map(entry).map(|(at, size, _)| (at, size)).collect(),
+            alone: (free as usize..entries).map(entry).map(|entry| (entry.at, entry.size)).collect(),
         })
     }
 }
@@ -431,7 +453,10 @@ mod tests {
             generation: 3,
             allocated: (1, 2, 3),
             most: 99,
-            free: vec![(20, 1, true), (30, 2, false)],
+            free: vec![
+                ImageFree { at: 20, size: 1, explicit: true, link: (3, 99) },
+                ImageFree { at: 30, size: 2, explicit: false, link: (Header::NO_LIST, 0) },
+            ],
             alone: vec![(40, 3)],
         };
         let mut bytes = image.encode();

@@ -7,12 +7,14 @@
 
 use picaflor_format::blocks::{Header, Status};
 
-use super::{BlockError, BlockResult, FreeLists, home::HomeState, space::Space, walk::Step};
+use super::{
+    BlockError, BlockResult, FreeLists, home::HomeState, lists::Link, options::Method, space::Space, walk::Step,
+};
 
 impl FreeLists {
     /// A bounded bit of what is to be done in the background: discovery after a failure; then, while more than
-    /// `coalesce_at` times the allocated space is taken, coalescing. Says whether there is more to do. What was coalesced
-    /// can be used after the next sync.
+    /// `coalesce_at` times the allocated space is taken, coalescing. Says whether there is more to do. What was
+    /// coalesced can be used after the next sync.
     ///
     /// # Errors
     /// As [`FreeLists::allocate`].
@@ -82,6 +84,7 @@ impl FreeLists {
             if let Some(free) = space.lists.at(walk.at) {
                 let behind = walk.at + u64::from(free.size);
                 walk.skip_to(behind);
+                walk.joins = None;
                 continue;
             }
             let before = walk.joins.take();
@@ -110,8 +113,8 @@ impl FreeLists {
             return false;
         }
         match before.filter(|_| !explicit).and_then(|before| space.lists.remove(before).map(|free| (before, free))) {
-            Some((at, free)) => space.lists.insert(at, free.size + header.size, true),
-            None => space.lists.insert(header.at, header.size, explicit),
+            Some((at, free)) => space.lists.insert(at, free.size + header.size, true, free.link),
+            None => space.lists.insert(header.at, header.size, explicit, Link::of(header)),
         }
         true
     }
@@ -149,6 +152,9 @@ impl FreeLists {
         if runs.iter().any(|&(begin, size, count)| count > 1 && begin < named && named < begin + size) {
             self.write_home_of(&mut home, &mut space)?;
         }
+        if self.shape.method != Method::Ts {
+            self.bury(&mut space, &mut home, &runs, tail)?;
+        }
         for (begin, size, _) in runs.into_iter().filter(|run| run.2 > 1) {
             self.join(&mut space, begin, size)?;
         }
@@ -164,6 +170,41 @@ impl FreeLists {
         self.sync_device(&mut home)
     }
 
+    /// Where lists lead to headers: those that are to lie inside a larger block, or behind the tail, are dead and
+    /// durably so before it is one. They still say what comes next on their lists.
+    fn bury(
+        &self,
+        space: &mut Space,
+        home: &mut HomeState,
+        runs: &[(u64, u64, usize)],
+        tail: Option<(u64, u64, usize)>,
+    ) -> BlockResult<()> {
+        let inside = runs.iter().filter(|run| run.2 > 1).map(|&(begin, size, _)| (begin + 1, begin + size));
+        let mut buried = false;
+        for (from, to) in inside.chain(tail.map(|(begin, size, _)| (begin, begin + size))) {
+            let dead: Vec<_> = space.lists.from(from).take_while(|&(at, _)| at < to).collect();
+            for (at, free) in dead.into_iter().filter(|(_, free)| free.explicit) {
+                let seq = space.next_seq();
+                let header = Header {
+                    status: Status::Dead,
+                    at,
+                    size: free.size,
+                    seq,
+                    rest: 0,
+                    rest_seq: seq,
+                    len: 0,
+                    sum: 0,
+                    flags: 0,
+                    list: free.link.list,
+                    next: free.link.next,
+                };
+                self.write_block(&header, &[]).inspect_err(|error| self.commits.fail(error.shared()))?;
+                buried = true;
+            }
+        }
+        if buried { self.sync_device(home) } else { Ok(()) }
+    }
+
     fn sync_device(&self, home: &mut HomeState) -> BlockResult<()> {
         self.writes.synced();
         let synced = self.device.sync().map_err(BlockError::io("syncing the device"));
@@ -173,6 +214,7 @@ impl FreeLists {
     }
 
     fn join(&self, space: &mut Space, begin: u64, size: u64) -> BlockResult<()> {
+        let link = space.lists.at(begin).map_or(Link::NONE, |free| free.link);
         remove_run(space, begin, size);
         space.merges += 1;
         let seq = space.next_seq();
@@ -186,10 +228,10 @@ impl FreeLists {
             len: 0,
             sum: 0,
             flags: 0,
-            list: Header::NO_LIST,
-            next: 0,
+            list: link.list,
+            next: link.next,
         };
-        space.pending.insert(begin, header.size);
+        space.pending.insert(begin, (header.size, link));
         self.write_block(&header, &[]).inspect_err(|error| self.commits.fail(error.shared()))
     }
 }

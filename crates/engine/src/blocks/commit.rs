@@ -35,7 +35,7 @@ impl FreeLists {
         let (freed, held, retired, synced) = {
             let _all = self.gate.write();
             let mut space = self.space.lock();
-            let freed: Vec<(u64, u32)> = space.pending.iter().map(|(&at, &size)| (at, size)).collect();
+            let freed: Vec<_> = space.pending.iter().map(|(&at, &freed)| (at, freed)).collect();
             let held: Vec<u64> = space.held.iter().copied().collect();
             (freed, held, std::mem::take(&mut space.retired), (space.lists.tail, space.seq))
         };
@@ -44,9 +44,9 @@ impl FreeLists {
         home.synced();
         let due = {
             let mut space = self.space.lock();
-            for (at, size) in freed {
+            for (at, (size, link)) in freed {
                 space.pending.remove(&at);
-                space.lists.insert(at, size, true);
+                space.lists.insert(at, size, true, link);
             }
             for at in held {
                 space.held.remove(&at);
@@ -69,6 +69,7 @@ impl FreeLists {
     pub(super) fn write_home_of(&self, home: &mut HomeState, space: &mut Space) -> BlockResult<()> {
         home.home.tail = space.synced;
         home.home.durable = space.synced.1;
+        home.home.heads.clone_from(&space.links.heads);
         space.since_home = 0;
         self.writes.home(self.shape.slot as usize);
         home.write(self.device.as_ref(), &self.shape).inspect_err(|error| self.commits.fail(error.shared()))

@@ -50,7 +50,7 @@ impl FreeLists {
         let mut space = self.space.lock();
         let lists = &mut space.lists;
         let taken = if wish.best { lists.take_best(size, &self.shape) } else { lists.take(size, &self.shape) }?;
-        let mut header = space.granted(taken);
+        let mut header = space.granted(taken, &self.shape);
         header.len = wish.len as u32;
         header.flags = wish.flags;
         header.sum = wish.bytes.map_or(0, checksum);
@@ -77,7 +77,7 @@ impl FreeLists {
             Header { status: Status::Free, seq: space.next_seq(), len: 0, sum: 0, flags: 0, ..*header }
         };
         match self.write_block(&free, &[]) {
-            Ok(()) => self.space.lock().wait_for_sync(free.at, free.size),
+            Ok(()) => self.space.lock().wait_for_sync(&free),
             Err(_) => self.commits.fail(error.shared()),
         }
     }
@@ -111,14 +111,14 @@ impl FreeLists {
     pub(super) fn release(&self, block: &Header) -> BlockResult<()> {
         let header = {
             let mut space = self.space.lock();
-            let header = space.freed(block);
+            let header = space.freed(block, &self.shape);
             let counted = block.seq >= self.opening || !space.is_unknown(block.at);
             if counted {
                 space.tally.subtract(block);
             }
             space.frees += 1;
             // Nobody may see it as allocated or take it while the write is under way.
-            space.wait_for_sync(header.at, header.size);
+            space.wait_for_sync(&header);
             header
         };
         self.write_block(&header, &[]).inspect_err(|error| {

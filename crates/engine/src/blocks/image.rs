@@ -6,6 +6,8 @@ use picaflor_format::blocks::{Home, Image, ImageRef};
 
 use super::{
     BlockError, BlockResult, FreeLists,
+    links::Links,
+    lists::Link,
     options::Shape,
     space::{Space, Tally},
 };
@@ -70,12 +72,14 @@ pub(super) fn load(device: &dyn Device, shape: &Shape, home: &Home) -> Option<Sp
     device.read(from, &mut buf).ok()?;
     let image = Image::decode(&buf[..place.bytes as usize]).ok().filter(|image| image.generation == home.generation)?;
     let mut space = Space { most: image.most, ..Space::default() };
-    for (at, size, explicit) in image.free {
-        space.lists.insert(at, size, explicit);
+    for free in image.free {
+        let link = Link { list: free.link.0, next: free.link.1 };
+        space.lists.insert(free.at, free.size, free.explicit, link);
     }
     space.alone = image.alone.into_iter().map(|(at, size)| (at, u64::from(size))).collect();
     let (blocks, grains, bytes) = image.allocated;
     space.tally = Tally { blocks: blocks.cast_signed(), grains: grains.cast_signed(), bytes: bytes.cast_signed() };
     space.lists.tail = home.tail.0;
+    space.links = Links::new(shape, &home.heads);
     Some(space)
 }

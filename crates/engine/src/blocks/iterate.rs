@@ -27,8 +27,8 @@ pub struct Blocks<'a> {
 }
 
 impl FreeLists {
-    /// Allocated blocks and areas in address order, each once; damaged places as [`BlockError::Damaged`]. A block that is
-    /// allocated or freed meanwhile may be missing or there. Works from the first moment after a crash: that is how
+    /// Allocated blocks and areas in address order, each once; damaged places as [`BlockError::Damaged`]. A block that
+    /// is allocated or freed meanwhile may be missing or there. Works from the first moment after a crash: that is how
     /// the layer above finds what it allocated and never pointed at.
     #[must_use]
     pub fn blocks(&self) -> Blocks<'_> {
@@ -56,7 +56,7 @@ impl Blocks<'_> {
                 return;
             }
             let free = space.lists.at(walk.at).map(|free| free.size);
-            if let Some(size) = free.or_else(|| space.pending.get(&walk.at).copied()) {
+            if let Some(size) = free.or_else(|| space.pending.get(&walk.at).map(|&(size, _)| size)) {
                 let behind = walk.at + u64::from(size);
                 walk.skip_to(behind);
                 continue;

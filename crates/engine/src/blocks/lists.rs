@@ -7,7 +7,24 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use picaflor_format::blocks::{Header, ImageFree};
+
 use super::options::Shape;
+
+/// What a header says of persistent lists: which it is on, and the next block of it, in grains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) list: u16,
+    pub(super) next: u64,
+}
+
+impl Link {
+    pub(super) const NONE: Self = Self { list: Header::NO_LIST, next: 0 };
+
+    pub(super) fn of(header: &Header) -> Self {
+        Self { list: header.list, next: header.next }
+    }
+}
 
 /// A free block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +34,7 @@ pub(super) struct Free {
     pub(super) explicit: bool,
     /// When it came here; the newest is the head of its list.
     pub(super) stamp: u64,
+    pub(super) link: Link,
 }
 
 /// Where an allocation was served from.
@@ -37,6 +55,7 @@ pub(super) struct Taken {
     /// Grains behind it that are free and were part of it.
     pub(super) rest: u32,
     pub(super) source: Source,
+    pub(super) link: Link,
 }
 
 #[derive(Debug, Default)]
@@ -50,9 +69,9 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn insert(&mut self, at: u64, size: u32, explicit: bool) {
+    pub(super) fn insert(&mut self, at: u64, size: u32, explicit: bool, link: Link) {
         self.stamp += 1;
-        let free = Free { size, explicit, stamp: self.stamp };
+        let free = Free { size, explicit, stamp: self.stamp, link };
         self.by_size.insert((size, Reverse(free.stamp), at));
         self.by_address.insert(at, free);
         self.grains += u64::from(size);
@@ -90,11 +109,12 @@ impl Lists {
     }
 
     /// All free blocks, oldest of their lists first.
-    pub(super) fn oldest_first(&self) -> Vec<(u64, u32, bool)> {
-        let mut all: Vec<_> =
-            self.by_address.iter().map(|(&at, free)| (free.stamp, at, free.size, free.explicit)).collect();
-        all.sort_unstable();
-        all.into_iter().map(|(_, at, size, explicit)| (at, size, explicit)).collect()
+    pub(super) fn oldest_first(&self) -> Vec<ImageFree> {
+        let mut all: Vec<_> = self.by_address.iter().map(|(&at, &free)| (free.stamp, at, free)).collect();
+        all.sort_unstable_by_key(|&(stamp, at, _)| (stamp, at));
+        let entry =
+            |(_, at, Free { size, explicit, link, .. })| ImageFree { at, size, explicit, link: (link.list, link.next) };
+        all.into_iter().map(entry).collect()
     }
 
     /// Blocks on each list that is not empty: its longest size in grains, how many.
@@ -134,7 +154,7 @@ impl Lists {
             return None;
         }
         self.tail += u64::from(size);
-        Some(Taken { at, size, rest: 0, source: Source::Tail })
+        Some(Taken { at, size, rest: 0, source: Source::Tail, link: Link::NONE })
     }
 
     /// In the misc list of `size`: the first that wastes no more than is accepted, else the smallest.
@@ -167,12 +187,12 @@ impl Lists {
 
     /// Takes a block off its list; what is more than `waste` too large is split off and stays free.
     fn cut(&mut self, at: u64, size: u32, waste: u32, min: u32) -> Taken {
-        let free = self.remove(at).unwrap_or(Free { size, explicit: true, stamp: 0 });
+        let free = self.remove(at).unwrap_or(Free { size, explicit: true, stamp: 0, link: Link::NONE });
         let over = free.size - size;
         if over > waste && over >= min {
-            self.insert(at + u64::from(size), over, false);
-            return Taken { at, size, rest: over, source: Source::Split };
+            self.insert(at + u64::from(size), over, false, Link::NONE);
+            return Taken { at, size, rest: over, source: Source::Split, link: free.link };
         }
-        Taken { at, size: free.size, rest: 0, source: Source::List }
+        Taken { at, size: free.size, rest: 0, source: Source::List, link: free.link }
     }
 }

@@ -21,8 +21,8 @@
 //! order, sector by sector. A freed block's bytes are reused only after a sync.
 //!
 //! **What is where.** `lists.rs` chooses a block; `grant.rs` writes and frees it; `walk.rs` finds blocks after a
-//! failure; `batch.rs` places many at once; `home.rs` keeps what must be found first; `commit.rs` makes things durable; `coalesce.rs` makes large
-//! blocks of small ones; `image.rs` is a clean shutdown.
+//! failure; `batch.rs` places many at once; `home.rs` keeps what must be found first; `commit.rs` makes things durable;
+//! `coalesce.rs` makes large blocks of small ones; `links.rs` is PL and PFL; `image.rs` is a clean shutdown.
 
 mod address;
 mod batch;
@@ -33,6 +33,7 @@ mod grant;
 mod home;
 mod image;
 mod iterate;
+mod links;
 mod lists;
 mod open;
 mod options;

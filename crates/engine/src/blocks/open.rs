@@ -11,6 +11,7 @@ use super::{
     BlockError, BlockOptions, BlockResult, FreeLists, Headers, Method,
     home::{self, Found, HomeState},
     image,
+    links::{self, Links},
     options::Shape,
     space::Space,
     stats::Writes,
@@ -41,6 +42,8 @@ pub struct BlockReceipt {
     pub grain: u64,
     /// Blocks found behind the tail that the home named.
     pub behind_tail: u64,
+    /// Free blocks found on persistent lists.
+    pub from_lists: u64,
     /// Bytes in which blocks are still to be discovered.
     pub undiscovered: u64,
 }
@@ -88,6 +91,7 @@ impl FreeLists {
         state.synced();
         let mut space = Space::default();
         space.lists.tail = shape.start;
+        space.links = Links::new(&shape, &[]);
         let receipt = receipt(&state.home, true, true);
         Self::begin(device, options, shape, state, space, receipt)
     }
@@ -128,6 +132,7 @@ impl FreeLists {
             }
         }
         space.lists.tail = walk.at;
+        receipt.from_lists = links::follow(device.as_ref(), &shape, home, &mut space, options.step_blocks);
         space.walk = (walk.at > shape.start).then(|| Walk::new(shape.start, walk.at, u64::MAX));
         receipt.undiscovered = (walk.at - shape.start) * shape.grain;
         Self::begin(device, options, shape, state, space, receipt)
@@ -149,6 +154,7 @@ impl FreeLists {
         space.synced = (space.lists.tail, space.seq);
         space.most = space.most.max(space.lists.tail);
         (home.tail, home.durable) = (space.synced, space.seq);
+        home.heads.clone_from(&space.links.heads);
         let salt = home.salt;
         // What was found may still be on its way to the medium, if no power failed since it was written.
         device.sync().map_err(BlockError::io("syncing the device"))?;
@@ -181,6 +187,7 @@ fn receipt(home: &Home, created: bool, clean: bool) -> BlockReceipt {
         headers: headers(home),
         grain: u64::from(home.grain),
         behind_tail: 0,
+        from_lists: 0,
         undiscovered: 0,
     }
 }
@@ -214,6 +221,7 @@ fn shape(device: &dyn Device, home: &Home, options: &BlockOptions) -> BlockResul
         return Err(BlockError::Option { name: "grain", why });
     }
     Ok(Shape {
+        method: method(home),
         headers: headers(home),
         grain,
         min: home.quick.0,

@@ -48,7 +48,8 @@ pub struct BlockOptions {
     pub batch_threshold: u64,
     /// Allocations from the tail, or changes of lists, between two writes of the home.
     pub checkpoint_every: u32,
-    /// [`step`](super::FreeLists::step) coalesces while the space taken is more than this many times the space allocated.
+    /// [`step`](super::FreeLists::step) coalesces while the space taken is more than this many times the space
+    /// allocated.
     pub coalesce_at: f64,
     /// Most blocks that one step looks at.
     pub step_blocks: usize,
@@ -83,8 +84,8 @@ impl BlockOptions {
         if self.max_quick - self.min_quick >= (HEADS_MAX - 32) as u32 {
             return refuse("max_quick", "must be less than 408 above min_quick");
         }
-        if self.method != Method::Ts || self.headers != Headers::InBlocks {
-            return refuse("method", "only TS with headers in the blocks is built so far");
+        if self.headers != Headers::InBlocks {
+            return refuse("headers", "headers are kept in the blocks; gathering them is not built");
         }
         if self.checkpoint_every == 0 || self.step_blocks == 0 {
             return refuse("checkpoint_every", "checkpoint_every and step_blocks must be at least 1");
@@ -99,6 +100,7 @@ impl BlockOptions {
 /// What an allocator's sizes are, wherever they came from.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
+    pub(super) method: Method,
     pub(super) headers: Headers,
     /// Bytes.
     pub(super) grain: u64,
@@ -141,5 +143,24 @@ impl Shape {
             high = low.saturating_mul(2).saturating_sub(1).max(low);
         }
         (low, high)
+    }
+
+    /// The number of the list on which blocks of `size` stand.
+    pub(super) fn list(&self, size: u32) -> u16 {
+        if size <= self.max_quick {
+            return (size.max(self.min) - self.min) as u16;
+        }
+        let mut list = self.max_quick - self.min + 1;
+        let mut high = self.misc_range(self.max_quick + 1).1;
+        while size > high {
+            list += 1;
+            high = self.misc_range(high + 1).1;
+        }
+        list as u16
+    }
+
+    /// How many lists there are.
+    pub(super) fn lists(&self) -> usize {
+        usize::from(self.list(u32::MAX)) + 1
     }
 }

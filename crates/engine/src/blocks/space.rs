@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use picaflor_format::blocks::{Header, Status};
 
 use super::{
-    lists::{Lists, Source, Taken},
+    links::Links,
+    lists::{Link, Lists, Source, Taken},
     options::Shape,
     walk::Walk,
 };
@@ -36,8 +37,10 @@ impl Tally {
 #[derive(Default)]
 pub(super) struct Space {
     pub(super) lists: Lists,
-    /// Freed blocks whose header no sync has covered: place, grains.
-    pub(super) pending: BTreeMap<u64, u32>,
+    /// Freed blocks whose header no sync has covered: place, grains, what it says of lists.
+    pub(super) pending: BTreeMap<u64, (u32, Link)>,
+    /// Heads of the persistent lists.
+    pub(super) links: Links,
     /// The same, where discovery has not been: it will find them.
     pub(super) held: BTreeSet<u64>,
     /// To be freed after the next sync.
@@ -77,7 +80,7 @@ impl Space {
     }
 
     /// A header for what was taken, with a number of its own.
-    pub(super) fn granted(&mut self, taken: Taken) -> Header {
+    pub(super) fn granted(&mut self, taken: Taken, shape: &Shape) -> Header {
         let seq = self.next_seq();
         self.allocations += 1;
         self.splits += u64::from(taken.source == Source::Split);
@@ -86,6 +89,8 @@ impl Space {
             self.since_home += 1;
             self.most = self.most.max(self.lists.tail);
         }
+        let link = self.links.taken(&taken, shape);
+        self.since_home += u32::from(self.links.changed());
         Header {
             status: Status::Allocated,
             at: taken.at,
@@ -96,14 +101,14 @@ impl Space {
             len: 0,
             sum: 0,
             flags: 0,
-            list: Header::NO_LIST,
-            next: 0,
+            list: link.list,
+            next: link.next,
         }
     }
 
     /// The header of a block that is freed now. If what is left of a split behind it is free and has no header yet, the
     /// two become one: the block's own header must keep saying how far it reaches, so this costs no write.
-    pub(super) fn freed(&mut self, block: &Header) -> Header {
+    pub(super) fn freed(&mut self, block: &Header, shape: &Shape) -> Header {
         let mut header = Header { status: Status::Free, seq: self.next_seq(), len: 0, sum: 0, flags: 0, ..*block };
         let behind = block.at + u64::from(block.size);
         if self.lists.at(behind).is_some_and(|free| !free.explicit)
@@ -113,6 +118,9 @@ impl Space {
             (header.rest, header.rest_seq) = (0, header.seq);
             self.merges += 1;
         }
+        let link = self.links.freed(&header, shape);
+        self.since_home += u32::from(self.links.changed());
+        (header.list, header.next) = (link.list, link.next);
         header
     }
 
@@ -120,17 +128,18 @@ impl Space {
     pub(super) fn is_free(&self, at: u64) -> bool {
         let pending = self.pending.range(..=at).next_back();
         self.lists.covering(at).is_some()
-            || pending.is_some_and(|(&begin, &size)| at < begin + u64::from(size))
+            || pending.is_some_and(|(&begin, &(size, _))| at < begin + u64::from(size))
             || self.held.contains(&at)
             || self.retired.contains_key(&at)
     }
 
     /// A freed block's header was written.
-    pub(super) fn wait_for_sync(&mut self, at: u64, size: u32) {
+    pub(super) fn wait_for_sync(&mut self, header: &Header) {
+        let at = header.at;
         if self.is_unknown(at) {
             self.held.insert(at);
         } else {
-            self.pending.insert(at, size);
+            self.pending.insert(at, (header.size, Link::of(header)));
         }
     }
 

@@ -29,8 +29,8 @@ impl Writes {
     }
 }
 
-/// A reading of [`FreeLists::stats`]. While discovery is under way, allocated and free blocks that were not found yet are
-/// missing.
+/// A reading of [`FreeLists::stats`]. While discovery is under way, allocated and free blocks that were not found yet
+/// are missing.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct BlockStats {

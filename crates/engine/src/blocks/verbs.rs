@@ -94,9 +94,9 @@ impl FreeLists {
         Ok(self.block(self.header_at(at)?))
     }
 
-    /// Frees a block: one device write, at once. It may reach the device before anything else that is not synced yet, so
-    /// nothing durable may point at the block any more; else see [`FreeLists::retire`]. Its space is reused after the
-    /// next sync.
+    /// Frees a block: one device write, at once. It may reach the device before anything else that is not synced yet,
+    /// so nothing durable may point at the block any more; else see [`FreeLists::retire`]. Its space is reused after
+    /// the next sync.
     ///
     /// # Errors
     /// [`BlockError::NotAllocated`] if it is known to be free; [`BlockError::Io`], and then the allocator has stopped.
@@ -133,8 +133,8 @@ impl FreeLists {
         Ok(())
     }
 
-    /// Raw space of `len` bytes, for tables that are read and written in parts: one device write, of the header. What it
-    /// holds is undefined until written. Its first byte lies on a grain.
+    /// Raw space of `len` bytes, for tables that are read and written in parts: one device write, of the header. What
+    /// it holds is undefined until written. Its first byte lies on a grain.
     ///
     /// # Errors
     /// As [`FreeLists::allocate`].

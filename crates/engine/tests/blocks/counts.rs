@@ -96,4 +96,4 @@ fn a_batch_is_written_in_address_order_and_side_by_side_at_once() {
     }
 }
 
-pub(crate) const METHODS: [Method; 1] = [Method::Ts];
+pub(crate) const METHODS: [Method; 3] = [Method::Ts, Method::Pl, Method::Pfl];

@@ -4,3 +4,4 @@ mod basics;
 mod counts;
 mod crash;
 mod crashes;
+mod methods;

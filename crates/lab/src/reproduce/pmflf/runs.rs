@@ -1,7 +1,7 @@
 //! The paper's runs of §3.3 and §3.4, on the allocator itself.
 //!
-//! Sizes are truncated Pareto with k of a grain. A size drawn is what a block needs, its header of 64 bytes included, as
-//! the paper's own arithmetic has it (RESULTS §2.3: 1,024 grains give 3,552 bytes, and 3,847 in whole grains).
+//! Sizes are truncated Pareto with k of a grain. A size drawn is what a block needs, its header of 64 bytes included,
+//! as the paper's own arithmetic has it (RESULTS §2.3: 1,024 grains give 3,552 bytes, and 3,847 in whole grains).
 
 use std::sync::Arc;
 
