@@ -30,9 +30,14 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         "crates/engine",
         &[
             // Parts that know none of the others.
-            &["commits", "error", "files", "group", "hash", "index", "journal", "packet", "reading", "space", "stats"],
+            &[
+                "blocks", "commits", "error", "files", "group", "hash", "index", "journal", "packet", "reading",
+                "space", "stats",
+            ],
             // What lives in memory, and who leaves it.
             &["buffers", "eviction", "memory", "object", "placement"],
+            // Hash tables on a device: beside the volumes, on blocks of their own.
+            &["htod"],
             // One volume and what is done to it; the options it is opened with.
             &[
                 "adopt",

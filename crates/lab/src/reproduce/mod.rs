@@ -5,6 +5,7 @@
 
 mod files;
 mod markatos;
+mod pmflf;
 
 use std::{collections::BTreeMap, num::NonZero};
 
@@ -68,8 +69,20 @@ impl Results {
     }
 }
 
+/// Told what is run, how many steps of it more are done, and of how many in all.
+type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
+
+/// How a paper is run.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    /// Runs at a time; as many as there are processors, if nothing is said.
+    jobs: Option<NonZero<usize>>,
+    /// A hundredth of everything: shows that it runs, and nothing else.
+    quick: bool,
+}
+
 /// The papers that can be reproduced.
-pub const PAPERS: [&str; 1] = ["markatos"];
+pub const PAPERS: [&str; 2] = ["markatos", "pmflf"];
 
 /// Runs what a paper needs and judges its claims. `progress` is told the experiment, how many requests more are done,
 /// and of how many in all.
@@ -86,6 +99,9 @@ pub fn reproduce(
         let why = format!("no such paper; there are: {}", PAPERS.join(", "));
         return Err(crate::Error::Experiment { name: paper.into(), why });
     }
+    if paper == "pmflf" {
+        return pmflf(How { jobs, quick }, progress);
+    }
     let mut results = Results { files: files::Files::measure()?, ..Results::default() };
     for name in markatos::EXPERIMENTS {
         let spec = experiment::find(name)?;
@@ -100,7 +116,18 @@ pub fn reproduce(
         Verdict { id, what: what.into(), published, ours, band, pass }
     };
     let verdicts = markatos::CLAIMS.iter().map(judge).collect();
-    Ok(Reproduction { paper: paper.into(), verdicts, rows: results.rows })
+    Ok(Reproduction { paper: paper.into(), verdicts, rows: results.rows, drawings: Vec::new() })
+}
+
+fn pmflf(how: How, progress: Progress<'_>) -> Result<Reproduction> {
+    let measured = pmflf::measure(how, progress)?;
+    let judge = |(id, what, published, band, ours): (_, &str, _, (f64, f64), Option<f64>)| {
+        let ours = ours.filter(|value| value.is_finite());
+        let pass = ours.is_some_and(|value| (band.0..=band.1).contains(&value));
+        Verdict { id, what: what.into(), published, ours, band, pass }
+    };
+    let verdicts = pmflf::claims(&measured).into_iter().map(judge).collect();
+    Ok(Reproduction { paper: "pmflf".into(), verdicts, rows: BTreeMap::new(), drawings: measured.drawings()? })
 }
 
 /// A paper, judged.
@@ -113,6 +140,9 @@ pub struct Reproduction {
     /// What they were taken from, by experiment.
     #[serde(skip)]
     pub rows: BTreeMap<String, Vec<Row>>,
+    /// Drawings of its report.
+    #[serde(skip)]
+    drawings: Vec<String>,
 }
 
 impl Verdict {
@@ -160,6 +190,7 @@ impl Reproduction {
     pub fn html(&self) -> String {
         let mut page = Page::new(&format!("{}: {} of {} claims hold", self.paper, self.passed(), self.verdicts.len()));
         page.table(&HEAD, &self.verdicts.iter().map(Verdict::cells).collect::<Vec<_>>());
+        self.drawings.iter().for_each(|svg| page.drawing(svg));
         page.finish()
     }
 }

@@ -144,6 +144,8 @@ impl Reproduce {
             std::fs::write(path, text).map_err(|e| Failure::Failed(format!("writing {}: {e}", path.display())))
         };
         if let Some(folder) = &self.out {
+            std::fs::create_dir_all(folder)
+                .map_err(|e| Failure::Failed(format!("making {}: {e}", folder.display())))?;
             for (name, rows) in &done.rows {
                 experiment::write(&experiment::find(name)?, rows, &folder.join(name))?;
             }
