@@ -28,8 +28,8 @@ impl Volume {
         index || self.checkpoints_are_above(eighths)
     }
 
-    /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where objects
-    /// lie in clusters, whether the directory of one, with two thirds of it for the parts, would not fit in its cluster.
+    /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where
+    /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
         let parts = || u64::from(self.checkpoint_clusters());
         match self.in_place {
