@@ -192,13 +192,8 @@ impl Volume {
     /// Residents are no victims; on a small device they may be all there is.
     fn retire_a_resident(self: &Arc<Self>) {
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
-        for resident in self.shared.memory.release_clusters(budget) {
-            if resident.volume == self.number {
-                self.shared.let_go(vec![resident]);
-            } else {
-                self.shared.retain(resident);
-            }
-        }
+        let left = self.shared.memory.release_clusters(self.number, budget);
+        self.shared.let_go(left);
     }
 
     fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {

@@ -126,10 +126,6 @@ enum Unit {
 }
 
 impl Unit {
-    fn is_cluster(&self) -> bool {
-        matches!(self, Self::Cluster(_))
-    }
-
     fn is_here(&self) -> bool {
         match self {
             Self::Object(weak) => weak.strong_count() > 0,
@@ -327,30 +323,20 @@ impl Memory {
         left
     }
 
-    /// Takes clusters out, the oldest of the small queue, or the least recently used, first, until no more than
-    /// `budget` bytes are held.
-    pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
-        let mut queues = self.queues.lock();
+    /// Takes clusters of this volume out, those that would leave first, until no more than `budget` bytes are held.
+    pub(crate) fn release_clusters(&self, volume: usize, budget: u64) -> Vec<Resident> {
         let mut left = Vec::new();
-        queues.fifo.retain_small(|unit| match unit {
-            Unit::Cluster(resident) if self.held() > budget => {
+        self.queues.lock().fifo.retain_small(|unit| match unit {
+            Unit::Cluster(resident) if resident.volume == volume && self.held() > budget => {
                 self.cluster_left(resident, &mut left);
                 false
             }
             _ => true,
         });
         while self.held() > budget
-            && let Some(resident) = queues.pop_hated(|_| true)
+            && let Some(resident) = self.release_least_recent(volume)
         {
-            self.cluster_left(&resident, &mut left);
-        }
-        while self.held() > budget
-            && let Some((number, unit)) = Self::pop_least_recent(&mut queues, Unit::is_cluster)
-        {
-            match unit {
-                Unit::Cluster(resident) => self.cluster_left(&resident, &mut left),
-                Unit::Object(_) => drop(queues.order.insert(number, unit)),
-            }
+            left.push(resident);
         }
         left
     }
