@@ -26,7 +26,7 @@
  * Threads. Every call may be made from any thread, and any number of them at the same time on one store or on one
  * object, with two exceptions: picaflor_close and picaflor_done_read want to be the last use of their handle. A thread
  * that reads what another has written before finds it. A store is one process's: the file is locked, and a child that
- * was forked must not use it.
+ * was forked must not use it; `picaflor share` serves one to several.
  *
  * Crashes. A write is durable within the bound of picaflor_options (by default a second), or when picaflor_flush or
  * picaflor_close has returned PICAFLOR_OK. What was deleted or replaced durably does not come back.

@@ -14,12 +14,16 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-format", &[]),
     ("picaflor", &["picaflor-device", "picaflor-format"]),
     ("picaflor-capi", &["picaflor"]),
+    ("picaflor-shared", &["picaflor"]),
     ("picaflor-graph", &["picaflor"]),
     ("picaflor-proxy", &["picaflor"]),
     // Torture damages a store zone by zone, hence the format.
     ("picaflor-torture", &["picaflor", "picaflor-device", "picaflor-format"]),
     ("picaflor-lab", &["picaflor", "picaflor-device"]),
-    ("picaflor-cli", &["picaflor", "picaflor-device", "picaflor-graph", "picaflor-lab", "picaflor-proxy"]),
+    (
+        "picaflor-cli",
+        &["picaflor", "picaflor-device", "picaflor-graph", "picaflor-lab", "picaflor-proxy", "picaflor-shared"],
+    ),
     ("picaflor-tidy", &[]),
 ];
 
