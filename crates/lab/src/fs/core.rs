@@ -105,6 +105,24 @@ impl Core {
         let change = if changes { processor.change_us } else { 0.0 };
         let copy = processor.copy_us_per_kb * bytes as f64 / 1024.0;
         self.pages.work((processor.call_us + change + copy) * 1e3 + processor.entry_ns * entries as f64);
+        self.round()
+    }
+
+    /// Nobody calls until then: what is due meanwhile is written in its time.
+    pub(super) fn wait_until(&mut self, nanos: u64) -> io::Result<()> {
+        loop {
+            let due = self.journal.as_ref().map_or(self.next_round, |journal| journal.commit_at.min(self.next_round));
+            if due >= nanos {
+                self.pages.wait_until(nanos);
+                return Ok(());
+            }
+            self.pages.wait_until(due);
+            self.round()?;
+        }
+    }
+
+    /// What is due by now is written.
+    fn round(&mut self) -> io::Result<()> {
         let now = self.pages.now();
         let daemon = &self.profile.daemon;
         if now >= self.next_round {

@@ -89,6 +89,11 @@ impl Pages {
         self.disk.run_until(self.now() + Duration::from_nanos(nanos as u64).as_nanos() as u64);
     }
 
+    /// Lets time pass until then.
+    pub(crate) fn wait_until(&self, nanos: u64) {
+        self.disk.run_until(nanos.max(self.now()));
+    }
+
     fn keep(&mut self, key: u64, bytes: u64, metadata: bool) -> io::Result<()> {
         let mut left = Vec::new();
         let lru = self.metadata.as_mut().filter(|_| metadata).unwrap_or(&mut self.lru);

@@ -12,6 +12,7 @@ mod bodies;
 mod medium;
 mod reads;
 mod stream;
+pub mod wg;
 
 use std::{path::PathBuf, time::Duration};
 
