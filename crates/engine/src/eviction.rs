@@ -15,6 +15,8 @@ pub(crate) enum Eviction {
     RingReinsert,
     /// The object that was not asked for for longest, one by one.
     Lru,
+    /// The cluster of which nothing was asked for for longest, with everything in it.
+    LruCluster,
     /// Nobody leaves: the emptiest cluster is compacted, everything in it is put again.
     Never,
 }
@@ -56,8 +58,14 @@ impl Eviction {
     pub(crate) fn victim(self) -> Victim {
         match self {
             Self::RingReinsert | Self::Lru => Victim::Oldest,
+            Self::LruCluster => Victim::LeastRecent,
             Self::Never => Victim::Emptiest,
         }
+    }
+
+    /// Whether anything of a victim is ever put again, loved or not.
+    pub(crate) fn may_reinsert(self) -> bool {
+        matches!(self, Self::RingReinsert | Self::Never)
     }
 
     /// Whether a live object of the victim is put again. Loved objects come before the budget asks.
@@ -65,7 +73,7 @@ impl Eviction {
         match self {
             _ if object.expired => false,
             Self::Never => true,
-            Self::Lru => false,
+            Self::Lru | Self::LruCluster => false,
             Self::RingReinsert => match object.temper {
                 Temper::Hated => false,
                 Temper::Neither => object.used && budget.spend(object.len),

@@ -256,23 +256,22 @@ impl Volume {
             self.fail("writing a cluster", error);
             return;
         }
-        let (keep, tables) = match &mut *self.buffers.slot(slot).write() {
+        let (keep, tables, number) = match &mut *self.buffers.slot(slot).write() {
             Slot::Filled(filled) => {
                 filled.written = true;
                 self.buffers.set_home(slot, filled.cluster);
-                (!filled.bypass, filled.table_bytes())
+                (!filled.bypass, filled.table_bytes(), Arc::clone(&filled.number))
             }
             _ => return,
         };
         self.writer.unwritten.fetch_sub(bytes, Relaxed);
         let give_back = || self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
-        let resident = Resident { volume: self.number, slot, bytes: bytes + tables };
+        let resident = Resident { volume: self.number, slot, bytes: bytes + tables, number };
         if keep && self.has_room_for_residents() {
-            let retain = || {
+            self.shared.take(resident.bytes, || {
                 give_back();
                 self.shared.memory.retain(resident);
-            };
-            self.shared.take(resident.bytes, retain);
+            });
         } else {
             self.shared.let_go(vec![resident]);
             give_back();

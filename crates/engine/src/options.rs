@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{
     Result,
     preset::{PICAFLOR, Preset},
-    space::Layout,
+    space::{Layout, NextCluster},
 };
 
 /// The paper's THRESHOLD (Markatos et al. 1999, §3.4), in blocks of 512 bytes.
@@ -124,7 +124,11 @@ pub struct Options {
     pub threshold: u32,
     /// Bytes of a cluster, the unit of writing: a power of two, 64 KiB to 4 MiB. Fixed when the store is
     /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer.
+    /// `hummingbird` has 64 KiB.
     pub cluster: u32,
+    /// Which free cluster is written next. Default the next one in address order; `hummingbird` writes where the disk's
+    /// arm is.
+    pub next_cluster: NextCluster,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
     /// has 128 locality buffers of 64 KiB.
     pub open_buffers: usize,
@@ -170,7 +174,8 @@ impl Options {
             eviction_listener: None,
             read_only: false,
             threshold: THRESHOLD,
-            cluster: 256 << 10,
+            cluster: PICAFLOR.cluster(),
+            next_cluster: PICAFLOR.next_cluster(),
             open_buffers: PICAFLOR.open_buffers(),
             read_batch: 10,
             read_batch_time: Duration::from_millis(500),
@@ -195,8 +200,12 @@ impl Options {
     /// # Errors
     /// As [`Options::preset`].
     pub fn as_preset(mut self, name: &str) -> Result<Self> {
-        self.preset = Preset::named(name)?;
+        let before = std::mem::replace(&mut self.preset, Preset::named(name)?);
         self.open_buffers = self.preset.open_buffers();
+        if self.cluster == before.cluster() {
+            self.cluster = self.preset.cluster();
+        }
+        self.next_cluster = self.preset.next_cluster();
         Ok(self)
     }
 

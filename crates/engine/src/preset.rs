@@ -11,7 +11,7 @@ use crate::{
     memory::Retention,
     placement::Placement,
     reading::Reading,
-    space::{Layout, Tree},
+    space::{Layout, NextCluster, Tree},
 };
 
 /// One row: a system of the literature, or ours.
@@ -34,6 +34,17 @@ pub(crate) const PICAFLOR: Preset = Preset {
     retention: Retention::S3Fifo,
     reading: Reading::WhatPays,
     eviction: Eviction::RingReinsert,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+/// Shriver et al. 2001.
+const HUMMINGBIRD: Preset = Preset {
+    name: "hummingbird",
+    placement: Placement::None,
+    layout: Layout::Ring,
+    retention: Retention::LruClusters,
+    reading: Reading::Cluster,
+    eviction: Eviction::LruCluster,
     persistence: Persistence::JournalAndCheckpoint,
 };
 
@@ -73,8 +84,19 @@ const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch,
 /// The same, §3.6.1.
 const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS };
 
-const TABLE: [Preset; 10] =
-    [PICAFLOR, SIMPLE, SQUID, MULTIPLE_DIRS, BUDDY, BUDDY_SCAN, STREAM, STREAM_PACK, LAZY_READS, LAZY_READS_LOC];
+const TABLE: [Preset; 11] = [
+    PICAFLOR,
+    HUMMINGBIRD,
+    SIMPLE,
+    SQUID,
+    MULTIPLE_DIRS,
+    BUDDY,
+    BUDDY_SCAN,
+    STREAM,
+    STREAM_PACK,
+    LAZY_READS,
+    LAZY_READS_LOC,
+];
 
 impl Preset {
     /// The row with this name.
@@ -108,8 +130,23 @@ impl Preset {
 
     /// Buffers that a store of this row keeps open unless it is told otherwise.
     pub(crate) fn open_buffers(&self) -> usize {
-        // The most, and the best, of the paper.
-        if self.placement == Placement::PerServer { 128 } else { 16 }
+        match self.name {
+            // The most, and the best, of the paper.
+            "lazy-reads-loc" => 128,
+            // One is packed; another is of what bypasses memory.
+            "hummingbird" => 2,
+            _ => 16,
+        }
+    }
+
+    /// Bytes of a cluster, the same.
+    pub(crate) fn cluster(&self) -> u32 {
+        if self.retention == Retention::LruClusters { 64 << 10 } else { 256 << 10 }
+    }
+
+    /// Which cluster is written next, the same.
+    pub(crate) fn next_cluster(&self) -> NextCluster {
+        if self.retention == Retention::LruClusters { NextCluster::ClosestToAccess } else { NextCluster::Overwrite }
     }
 
     /// Who leaves, in this mode.

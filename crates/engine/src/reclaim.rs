@@ -243,9 +243,9 @@ impl Volume {
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
         let bytes = (eviction == Eviction::Never
             || self.shared.options.eviction_listener.is_some()
-            || self.shared.groups.any_loved()
             || self.has_others()
-            || live.iter().any(|(row, word)| used(row, word)))
+            || eviction.may_reinsert()
+                && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| used(row, word))))
         .then(|| self.read_at(victim, 0, self.cluster_len()));
         let bytes = match bytes {
             Some(Err(error)) if eviction == Eviction::Never => return Err(error),

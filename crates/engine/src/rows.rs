@@ -4,7 +4,7 @@ use picaflor_device::AlignedBuf;
 use picaflor_format::{
     BLOCK,
     cluster::{self, Content, Row, Table, Trailer, decode_table, decode_trailer, table_len},
-    frame::Header,
+    frame::{GRAIN, Header},
 };
 
 use crate::{Error, Result, stats::add, volume::Volume};
@@ -72,23 +72,27 @@ impl Volume {
         let size = self.cluster_len();
         let tail = self.read_at(cluster, size - guess, guess)?;
         let last = decode_trailer(&tail).ok().filter(|(_, count)| table_len(*count) <= size);
-        let mine = |last: &Trailer| last.store == self.store_id() && last.id == cluster && Some(last.seq) == seq;
-        let seq = match last {
-            Some((last, _)) if mine(&last) => last.seq,
+        let mine = last.as_ref().filter(|(last, _)| last.store == self.store_id() && last.id == cluster);
+        let told = mine.map(|(last, _)| last.seq);
+        let (newest, objects) = match told {
+            Some(told) if Some(told) == seq => (told, true),
             _ => match cluster::Header::decode(&self.read_at(cluster, 0, BLOCK)?) {
                 Ok(header)
                     if header.store == self.store_id()
                         && header.id == cluster
-                        && header.content == Content::Objects
-                        && seq.is_none_or(|seq| seq == header.seq) =>
+                        // A crash may have kept the front of the last use from the device, and not its end.
+                        && told.is_none_or(|told| told <= header.seq) =>
                 {
-                    header.seq
+                    (header.seq, header.content == Content::Objects)
                 }
-                _ => return Ok(Use::Other),
+                _ => (told.unwrap_or(0), told.is_some()),
             },
         };
+        if !objects || seq.is_some_and(|seq| seq != newest) {
+            return Ok(Use::Other);
+        }
         // A trailer of an earlier use stays until the cluster is sealed anew.
-        let Some((last, count)) = last.filter(|(last, _)| last.seq == seq) else { return Ok(Use::Unsealed(seq)) };
+        let Some((last, count)) = last.filter(|(last, _)| last.seq == newest) else { return Ok(Use::Unsealed(newest)) };
         let table = match decode_table(&tail) {
             Ok(Table::Longer(_)) => {
                 let len = self.tail_len(count);
@@ -98,12 +102,12 @@ impl Volume {
         };
         Ok(match table {
             Ok(Table::Rows(_, rows)) => Use::Sealed(last, rows),
-            _ => Use::Unsealed(seq),
+            _ => Use::Unsealed(newest),
         })
     }
 
-    /// The intact frames of one use of a cluster whose table does not count, in order. A gap up to the next block is
-    /// where a commit padded; anything else that is no frame is the end.
+    /// The intact frames of one use of a cluster whose table does not count, in order. Between them is where a commit
+    /// padded, or what damage or a crash took.
     ///
     /// # Errors
     /// [`Error::Io`] with the place.
@@ -125,8 +129,7 @@ impl Volume {
                     });
                     at += len;
                 }
-                _ if !at.is_multiple_of(BLOCK) => at = at.next_multiple_of(BLOCK),
-                _ => break,
+                _ => at += GRAIN,
             }
         }
         Ok(rows)

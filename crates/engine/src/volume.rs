@@ -104,9 +104,11 @@ impl Shared {
     /// Lets an object stay in memory, if `current` says that it is the one to be found.
     pub(crate) fn keep(&self, frame: &Arc<Frame>, current: impl FnOnce() -> bool) {
         let charge = frame.charge();
+        let temper = self.groups.temper(frame.header.group);
+        // Where memory holds clusters, only who is loved outlives its own.
+        let alone = !self.memory.holds_clusters() || temper == Temper::Loved;
         // What is larger than a tenth of the tier would push out more than it is worth.
-        if charge <= self.tier_budget() / 10 {
-            let temper = self.groups.temper(frame.header.group);
+        if alone && charge <= self.tier_budget() / 10 {
             self.take(charge, || self.memory.insert(frame, temper, current));
         }
     }
@@ -281,13 +283,15 @@ impl Volume {
 
     /// The buffer's cluster is on the device: index entries go from memory to there, and the slot is free.
     pub(crate) fn retire(&self, slot: u32) {
-        let (rows, cluster, learn) = match &*self.buffers.slot(slot).read() {
+        let (rows, cluster, learn, number) = match &*self.buffers.slot(slot).read() {
             crate::buffers::Slot::Filled(filled) => {
                 let served = filled.served.load(Relaxed);
-                (filled.rows.clone(), filled.cluster, filled.read_in.then_some((filled.class, served)))
+                let learn = filled.read_in.then_some((filled.class, served));
+                (filled.rows.clone(), filled.cluster, learn, filled.number.load(Relaxed))
             }
             _ => return,
         };
+        self.space.note_use(cluster, number);
         for row in &rows {
             let Some(word) = self.entry_in_slot(slot, row) else { continue };
             let home = Location::OnDisk { grain: self.grain(cluster, row.offset) };
@@ -305,6 +309,15 @@ impl Volume {
         }
         self.space.shift(cluster, State::Busy, State::Sealed);
         self.buffers.vacate(slot);
+    }
+
+    /// The device is asked to read at this grain.
+    pub(crate) fn note_access(&self, grain: u64) {
+        if self.in_place.is_none()
+            && let Some(cluster) = self.cluster_of(grain)
+        {
+            self.space.note_access(cluster);
+        }
     }
 
     /// Remembers a fact in the journal, durable with the next commit.

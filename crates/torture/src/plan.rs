@@ -11,6 +11,8 @@ use crate::dice::Dice;
 
 /// The row that is tortured where none is named.
 const DEFAULT: &str = "picaflor";
+/// Rows whose objects lie in clusters.
+const IN_CLUSTERS: [&str; 2] = [DEFAULT, "hummingbird"];
 
 /// Rows that keep a file for each object.
 const FILES: [&str; 3] = ["simple", "squid", "multiple-dirs"];
@@ -160,7 +162,7 @@ impl Plan {
     #[must_use]
     pub fn piece(&self) -> usize {
         // In place, the last free runs are short, whatever the body is.
-        if self.preset == DEFAULT { self.cluster as usize / 2 } else { 256 }
+        if IN_CLUSTERS.contains(&self.preset) { self.cluster as usize / 2 } else { 256 }
     }
 
     /// Whether the devices tell the truth, all of it, and do what they are told.

@@ -5,6 +5,8 @@
 //!
 //! LRU for the presets whose papers have it: objects in the order in which they were asked for. A hit notes its
 //! number, and who is to leave is moved to where that number belongs before anybody leaves: so a hit takes no lock.
+//! [`Retention::LruClusters`] is the same over whole clusters: an object that was asked for is a hit of its cluster,
+//! and is not held by itself.
 //!
 //! *Loved* groups have a queue of their own that is emptied last, in LRU order; *hated* ones leave first,
 //! the newest of them first (MRU: Dámelo §3).
@@ -36,6 +38,14 @@ pub(crate) enum Retention {
     S3Fifo,
     /// The object that was not asked for for longest leaves.
     Lru,
+    /// The cluster leaves of which nothing was asked for for longest.
+    LruClusters,
+}
+
+impl Retention {
+    fn is_lru(self) -> bool {
+        matches!(self, Self::Lru | Self::LruClusters)
+    }
 }
 
 const SHARDS: usize = 64;
@@ -57,7 +67,7 @@ struct Queues {
     loved: VecDeque<Weak<Frame>>,
     hated: Vec<Weak<Frame>>,
     /// For LRU, by a number that the object's own has passed or not.
-    order: BTreeMap<u64, Weak<Frame>>,
+    order: BTreeMap<u64, Unit>,
     /// Entries at which those of objects that left by themselves are swept out.
     sweep_at: usize,
 }
@@ -76,13 +86,10 @@ impl Queues {
         if self.len() < self.sweep_at {
             return;
         }
-        self.fifo.sweep(|unit| match unit {
-            Unit::Object(weak) => weak.strong_count() > 0,
-            Unit::Cluster(_) => true,
-        });
+        self.fifo.sweep(Unit::is_here);
         self.loved.retain(|weak| weak.strong_count() > 0);
         self.hated.retain(|weak| weak.strong_count() > 0);
-        self.order.retain(|_, weak| weak.strong_count() > 0);
+        self.order.retain(|_, unit| unit.is_here());
         self.sweep_at = self.len() * 2 + SWEEP_MIN;
     }
 }
@@ -94,6 +101,25 @@ enum Unit {
 }
 
 impl Unit {
+    fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
+    fn is_here(&self) -> bool {
+        match self {
+            Self::Object(weak) => weak.strong_count() > 0,
+            Self::Cluster(_) => true,
+        }
+    }
+
+    /// When it was asked for last; `None` if it left by itself.
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Object(weak) => weak.upgrade().map(|frame| frame.number()),
+            Self::Cluster(resident) => Some(resident.number.load(Relaxed)),
+        }
+    }
+
     fn standing(&self) -> Standing {
         match self {
             Self::Cluster(_) => Standing::Passing,
@@ -118,11 +144,13 @@ impl Unit {
 }
 
 /// A whole cluster in memory, by its buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Resident {
     pub(crate) volume: usize,
     pub(crate) slot: u32,
     pub(crate) bytes: u64,
+    /// When something of it was asked for last, for LRU; the buffer's own. 0: not yet.
+    pub(crate) number: Arc<AtomicU64>,
 }
 
 impl Memory {
@@ -161,8 +189,14 @@ impl Memory {
         Some(Arc::clone(frame))
     }
 
-    fn next_number(&self) -> u64 {
-        self.tick.fetch_add(1, Relaxed)
+    /// The number of a hit or an insertion, for LRU: the larger, the later. From 1.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.tick.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Whether clusters are what is held, and objects in them only.
+    pub(crate) fn holds_clusters(&self) -> bool {
+        self.retention == Retention::LruClusters
     }
 
     /// The object with this hash, if it is here, without noting a hit.
@@ -193,10 +227,10 @@ impl Memory {
         match temper {
             Temper::Loved => queues.loved.push_back(weak),
             Temper::Hated => queues.hated.push(weak),
-            Temper::Neither if self.retention == Retention::Lru => {
+            Temper::Neither if self.retention.is_lru() => {
                 let number = self.next_number();
                 frame.set_number(number);
-                queues.order.insert(number, weak);
+                queues.order.insert(number, Unit::Object(weak));
             }
             Temper::Neither => queues.fifo.insert(frame.hash, Unit::Object(weak), frame.charge()),
         }
@@ -204,8 +238,18 @@ impl Memory {
 
     /// Takes a cluster in; its bytes stay in its buffer.
     pub(crate) fn retain(&self, resident: Resident) {
-        self.cluster_bytes.fetch_add(resident.bytes, Relaxed);
-        self.queues.lock().fifo.insert_small(Unit::Cluster(Box::new(resident)), resident.bytes);
+        let bytes = resident.bytes;
+        self.cluster_bytes.fetch_add(bytes, Relaxed);
+        let mut queues = self.queues.lock();
+        if self.retention.is_lru() {
+            // One that comes with a number keeps it: what is in it was asked for then. None is given out twice.
+            if resident.number.load(Relaxed) == 0 {
+                resident.number.store(self.next_number(), Relaxed);
+            }
+            queues.order.insert(resident.number.load(Relaxed), Unit::Cluster(Box::new(resident)));
+        } else {
+            queues.fifo.insert_small(Unit::Cluster(Box::new(resident)), bytes);
+        }
     }
 
     /// Forgets an object that was replaced, deleted or found damaged.
@@ -235,7 +279,8 @@ impl Memory {
         left
     }
 
-    /// Takes clusters out of the small queue, the oldest first, until no more than `budget` bytes are held.
+    /// Takes clusters out, the oldest of the small queue, or the least recently used, first, until no more than `budget`
+    /// bytes are held.
     pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
         let mut queues = self.queues.lock();
         let mut left = Vec::new();
@@ -246,12 +291,44 @@ impl Memory {
             }
             _ => true,
         });
+        while self.held() > budget
+            && let Some((number, unit)) = Self::pop_least_recent(&mut queues, Unit::is_cluster)
+        {
+            match unit {
+                Unit::Cluster(resident) => self.cluster_left(&resident, &mut left),
+                Unit::Object(_) => drop(queues.order.insert(number, unit)),
+            }
+        }
         left
+    }
+
+    /// Takes out the cluster of this volume that was not used for longest.
+    pub(crate) fn release_least_recent(&self, volume: usize) -> Option<Resident> {
+        let mut queues = self.queues.lock();
+        let is_its = |unit: &Unit| matches!(unit, Unit::Cluster(resident) if resident.volume == volume);
+        let mut left = Vec::new();
+        if let (_, Unit::Cluster(resident)) = Self::pop_least_recent(&mut queues, is_its)? {
+            self.cluster_left(&resident, &mut left);
+        }
+        left.pop()
+    }
+
+    /// Takes out what was not asked for for longest, of what is `sought`; with its place in the order.
+    fn pop_least_recent(queues: &mut Queues, sought: impl Fn(&Unit) -> bool) -> Option<(u64, Unit)> {
+        loop {
+            let at = queues.order.iter().find(|(_, unit)| sought(unit)).map(|(at, _)| *at)?;
+            let unit = queues.order.remove(&at)?;
+            match unit.number() {
+                Some(now) if now > at => drop(queues.order.insert(now, unit)),
+                Some(_) => return Some((at, unit)),
+                None => {}
+            }
+        }
     }
 
     fn cluster_left(&self, resident: &Resident, left: &mut Vec<Resident>) {
         self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
-        left.push(*resident);
+        left.push(resident.clone());
     }
 
     /// One step of eviction; false if nothing is left to evict.
@@ -260,8 +337,12 @@ impl Memory {
             weak.upgrade().inspect(|frame| self.remove_this(frame));
             return true;
         }
-        if self.retention == Retention::Lru && !queues.order.is_empty() {
-            return self.evict_least_recent(queues);
+        if let Some((_, unit)) = Self::pop_least_recent(queues, |_| true) {
+            match unit {
+                Unit::Cluster(resident) => self.cluster_left(&resident, left),
+                Unit::Object(weak) => drop(weak.upgrade().inspect(|frame| self.remove_this(frame))),
+            }
+            return true;
         }
         match queues.fifo.step(budget, Unit::standing, Unit::leave_with) {
             Step::Leaves(Unit::Cluster(resident)) => self.cluster_left(&resident, left),
@@ -287,26 +368,26 @@ impl Memory {
         true
     }
 
-    /// The first in order leaves, unless it was asked for since it was put there.
-    fn evict_least_recent(&self, queues: &mut Queues) -> bool {
-        let Some((number, weak)) = queues.order.pop_first() else { return false };
-        if let Some(frame) = weak.upgrade() {
-            match frame.number() {
-                now if now > number => drop(queues.order.insert(now, weak)),
-                _ => self.remove_this(&frame),
-            }
-        }
-        true
-    }
-
     /// All objects, hottest queue first: what the hot log keeps.
     pub(crate) fn hottest(&self, most: usize) -> Vec<Arc<Frame>> {
         let queues = self.queues.lock();
-        let recent = queues.order.values().rev();
+        let recent = queues.order.values().rev().filter_map(Unit::frame);
         let all = queues.loved.iter().filter_map(Weak::upgrade);
-        let all = all.chain(queues.fifo.main().filter_map(Unit::frame)).chain(recent.filter_map(Weak::upgrade));
+        let all = all.chain(queues.fifo.main().filter_map(Unit::frame)).chain(recent);
         let small = queues.fifo.small().filter_map(Unit::frame).filter(|frame| frame.uses() > 0);
         all.chain(small).take(most).collect()
+    }
+
+    /// All clusters, the one used last first.
+    pub(crate) fn recent_clusters(&self) -> Vec<Resident> {
+        let queues = self.queues.lock();
+        let clusters = queues.order.values().filter_map(|unit| match unit {
+            Unit::Cluster(resident) => Some(Resident::clone(resident)),
+            Unit::Object(_) => None,
+        });
+        let mut clusters: Vec<_> = clusters.collect();
+        clusters.sort_by_cached_key(|resident| std::cmp::Reverse(resident.number.load(Relaxed)));
+        clusters
     }
 
     /// Number of objects held one by one.

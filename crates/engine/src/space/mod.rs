@@ -14,6 +14,7 @@ mod slots;
 
 pub(crate) use extents::{Extents, Freed, Place};
 use picaflor_format::superblock;
+pub use ring::NextCluster;
 pub(crate) use ring::{SPARE, Space, State, Victim};
 
 /// The preset's answer.

@@ -257,9 +257,13 @@ fn an_audit_names_the_place_of_planted_damage() {
     let store = Store::open(options_).unwrap();
     while store.step().unwrap() {}
     assert_eq!(store.check(|_, _| ()).damaged.len(), 1);
-    // A whole cluster gone: what was in it is missed, and the cluster is named.
+    // Its front gone: the table still says what lay there.
     let cluster = frame / (64 * KIB) * (64 * KIB);
     disk.damage(cluster, &[0; 4096]).unwrap();
+    let report = audit(&disk);
+    assert_eq!((report.damaged.len(), report.intact, report.lost), (3, 397, 0), "{report:?}");
+    // Both ends gone: what was in it is missed, and the cluster is named.
+    disk.damage(cluster + 60 * KIB, &[0; 4096]).unwrap();
     let report = audit(&disk);
     assert_eq!(report.unreadable_clusters.len(), 1, "{report:?}");
     assert_eq!(report.lost, 20, "{report:?}");
