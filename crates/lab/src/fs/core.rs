@@ -516,6 +516,18 @@ impl Core {
         Ok(found)
     }
 
+    pub(super) fn empty_memory(&mut self) -> io::Result<()> {
+        self.sync()?;
+        // A journal leaves blocks dirty that it has.
+        let now = self.pages.now();
+        self.pages.flush(now, now)?;
+        self.pages.settle();
+        self.pages.empty();
+        self.inodes = Lru::new(self.profile.memory.inodes);
+        self.names = Lru::new(self.profile.memory.names);
+        Ok(())
+    }
+
     pub(super) fn sync(&mut self) -> io::Result<()> {
         self.begin(0, 0, false)?;
         let now = self.pages.now();

@@ -101,6 +101,14 @@ impl FileSystem {
         self.core.lock().wait_until(nanos)
     }
 
+    /// Writes what is dirty and forgets all that is in memory, as mounting it anew would.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn empty_memory(&self) -> io::Result<()> {
+        self.core.lock().empty_memory()
+    }
+
     /// Bytes that may still be written.
     #[must_use]
     pub fn available(&self) -> u64 {

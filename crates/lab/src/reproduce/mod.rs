@@ -3,6 +3,7 @@
 //! A *claim* is one published number or statement with the band in which ours has to lie. Claims of a paper share its
 //! machines, file-system models and parameters, those of the experiments they are taken from.
 
+mod damelo;
 mod files;
 mod hummingbird;
 mod markatos;
@@ -28,7 +29,7 @@ pub struct How {
 }
 
 /// The papers that can be reproduced.
-pub const PAPERS: [&str; 2] = ["markatos", "hummingbird"];
+pub const PAPERS: [&str; 3] = ["markatos", "hummingbird", "damelo"];
 
 /// Runs what a paper needs and judges its claims. `spec` is the text of its file of machines and systems instead of the
 /// one that comes with the lab; Markatos et al. have none, but experiments.
@@ -39,6 +40,7 @@ pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'
     match (paper, spec) {
         ("markatos", None) => markatos::reproduce(how, progress),
         ("hummingbird", spec) => hummingbird::reproduce(spec.unwrap_or(hummingbird::SPEC), how, progress),
+        ("damelo", spec) => damelo::reproduce(spec.unwrap_or(damelo::SPEC), how, progress),
         _ => Err(Error::experiment(paper, format!("no such paper with a file; there are: {}", PAPERS.join(", ")))),
     }
 }
@@ -47,6 +49,7 @@ pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'
 pub fn spec(paper: &str) -> Option<&'static str> {
     match paper {
         "hummingbird" => Some(hummingbird::SPEC),
+        "damelo" => Some(damelo::SPEC),
         _ => None,
     }
 }

@@ -96,7 +96,9 @@ impl Grid {
             format!("{} / {}{mark}", verdict.published, verdict.shown())
         };
         let row = |(names, verdicts): &(Vec<String>, Vec<Verdict>)| {
-            names.iter().cloned().chain(verdicts.iter().map(cell)).collect()
+            let cells: Vec<_> = names.iter().cloned().chain(verdicts.iter().map(cell)).collect();
+            let empty = self.head.len().saturating_sub(cells.len());
+            cells.into_iter().chain(vec![String::new(); empty]).collect()
         };
         self.rows.iter().map(row).collect()
     }

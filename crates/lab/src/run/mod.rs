@@ -10,6 +10,7 @@
 
 mod bodies;
 mod medium;
+pub mod micro;
 mod reads;
 mod stream;
 pub mod wg;

@@ -208,19 +208,8 @@ impl Load {
 
     /// The file system as this machine has it, a part of it.
     fn file_system(&self, like: &str, changes: &toml::Table) -> Result<FsProfile> {
-        let mut all = self.machine.changes.clone();
-        for (key, value) in changes {
-            match (all.get_mut(key), value) {
-                (Some(toml::Value::Table(inner)), toml::Value::Table(more)) => inner.extend(more.clone()),
-                _ => drop(all.insert(key.clone(), value.clone())),
-            }
-        }
-        let mut profile = FsProfile::find_with(like, &all)?;
-        let inodes = (self.machine.inodes_per_mib * (self.memory_mib.0 + self.memory_mib.1) as f64) as u64;
-        profile.memory.cache = self.memory_mib.1 << 20;
-        profile.memory.metadata = None;
-        (profile.memory.inodes, profile.memory.names) = (inodes, inodes);
-        Ok(profile.part(self.parts))
+        let (own, buffers) = self.memory_mib;
+        Ok(self.machine.file_system(like, changes, own + buffers, buffers)?.part(self.parts))
     }
 
     fn wrong(&self, why: impl ToString) -> Error {
@@ -229,14 +218,43 @@ impl Load {
 
     /// One of its disks, or so many bytes of it from the outer edge.
     fn disk(&self, clock: &Clock, bytes: Option<u64>, number: usize) -> Result<SimulatedDisk> {
-        let profile = Profile::find(&self.machine.disk).map_err(|error| self.wrong(error))?.part(self.parts);
+        self.machine.disk(clock, self.parts, bytes, self.seed + number as u64)
+    }
+}
+
+impl Machine {
+    /// One part in so many of its disk, or so many bytes of that, from the outer edge.
+    pub(super) fn disk(&self, clock: &Clock, parts: u32, bytes: Option<u64>, seed: u64) -> Result<SimulatedDisk> {
+        let wrong = |why: String| Error::experiment(self.disk.as_str(), why);
+        let profile = Profile::find(&self.disk).map_err(|error| wrong(error.to_string()))?.part(parts);
         let options = SimulatedOptions {
-            seed: self.seed + number as u64,
+            seed,
             part: bytes.map(|bytes| 0..bytes),
-            write_cache: (!self.machine.write_cache).then_some(0),
+            write_cache: (!self.write_cache).then_some(0),
             ..SimulatedOptions::default()
         };
-        SimulatedDisk::new(&profile, clock.clone(), &options).map_err(|error| self.wrong(error))
+        SimulatedDisk::new(&profile, clock.clone(), &options).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// A file system as this machine has it: with its changes and these, and so many MiB of memory, of which those are for
+    /// pages.
+    ///
+    /// # Errors
+    /// If there is none of this name, or a change is wrong.
+    pub fn file_system(&self, like: &str, changes: &toml::Table, mib: u64, pages_mib: u64) -> Result<FsProfile> {
+        let mut all = self.changes.clone();
+        for (key, value) in changes {
+            match (all.get_mut(key), value) {
+                (Some(toml::Value::Table(inner)), toml::Value::Table(more)) => inner.extend(more.clone()),
+                _ => drop(all.insert(key.clone(), value.clone())),
+            }
+        }
+        let mut profile = FsProfile::find_with(like, &all)?;
+        let inodes = (self.inodes_per_mib * mib as f64) as u64;
+        profile.memory.cache = pages_mib << 20;
+        profile.memory.metadata = None;
+        (profile.memory.inodes, profile.memory.names) = (inodes, inodes);
+        Ok(profile)
     }
 }
 

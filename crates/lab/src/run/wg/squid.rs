@@ -8,6 +8,8 @@
 //! Each disk has a clock of its own. A thread's event begins when the thread is free, and a call when its disk's file
 //! system is: calls of one file system follow each other, those of two overlap.
 
+use std::io::ErrorKind;
+
 use lru::LruCache;
 use picaflor_device::{Clock, Folder, SimulatedDisk, Times};
 
@@ -143,29 +145,46 @@ impl<'a> Squid<'a> {
         let kib = request.size.max(1).div_ceil(1024);
         let mut now = begin;
         if self.kib + kib > self.marks.0 {
-            while self.kib > self.marks.1
-                && let Some((old, entry)) = self.entries.pop_lru()
-            {
-                self.kib -= entry.kib;
-                self.memory.remove(old);
-                let swap = &mut self.swaps[entry.swap];
-                swap.wait_until(now)?;
-                swap.used[entry.number as usize] = false;
-                swap.system.remove(&swap.path(entry.number)).map_err(|error| self.load.wrong(error))?;
-                now = swap.now();
-            }
+            now = self.evict(now)?;
         }
         let number = self.turn % self.swaps.len();
         self.turn += 1;
-        let swap = &mut self.swaps[number];
-        swap.wait_until(now)?;
-        let full = || Error::experiment("wg-Squid", "a swap directory is out of numbers for its files");
-        let entry = Entry { kib, number: swap.allocate().ok_or_else(full)?, swap: number };
-        let body = self.bodies.of(request);
-        swap.system.write(&swap.path(entry.number), body).map_err(|error| self.load.wrong(error))?;
-        self.kib += kib;
-        self.entries.put(key, entry);
-        Ok(swap.now())
+        loop {
+            let swap = &mut self.swaps[number];
+            swap.wait_until(now)?;
+            let full = || Error::experiment("wg-Squid", "a swap directory is out of numbers for its files");
+            let entry = Entry { kib, number: swap.allocate().ok_or_else(full)?, swap: number };
+            match swap.system.write(&swap.path(entry.number), self.bodies.of(request)) {
+                Ok(()) => {
+                    self.kib += kib;
+                    self.entries.put(key, entry);
+                    return Ok(swap.now());
+                }
+                Err(error) if error.kind() == ErrorKind::StorageFull && !self.entries.is_empty() => {
+                    // As `storeDirDiskFull`: from now on, no more than there is now.
+                    swap.used[entry.number as usize] = false;
+                    self.marks = (self.kib, self.kib / MARKS.0 * MARKS.1);
+                    now = self.evict(now)?;
+                }
+                Err(error) => return Err(self.load.wrong(error)),
+            }
+        }
+    }
+
+    /// What was used least recently leaves, down to the low water mark.
+    fn evict(&mut self, mut now: u64) -> Result<u64> {
+        while self.kib > self.marks.1
+            && let Some((old, entry)) = self.entries.pop_lru()
+        {
+            self.kib -= entry.kib;
+            self.memory.remove(old);
+            let swap = &mut self.swaps[entry.swap];
+            swap.wait_until(now)?;
+            swap.used[entry.number as usize] = false;
+            swap.system.remove(&swap.path(entry.number)).map_err(|error| self.load.wrong(error))?;
+            now = swap.now();
+        }
+        Ok(now)
     }
 }
 
@@ -179,8 +198,13 @@ impl Swap {
         let disk = |bytes| load.disk(&clock, bytes, number);
         // Squid counts KiB, where other file systems take whole blocks.
         let more = if kind.layout.fragment > 1024 { room / 3 } else { 0 };
-        let (disk, system) =
-            FileSystem::with_room(kind, room + more, disk).or_else(|_| FileSystem::with_room(kind, room, disk))?;
+        // What is too small for that is taken whole, and may become full.
+        let whole = |_| {
+            let disk = load.disk(&clock, None, number)?;
+            let system = FileSystem::new(kind, &disk).map_err(|error| load.wrong(error))?;
+            Ok::<_, Error>((disk, system))
+        };
+        let (disk, system) = FileSystem::with_room(kind, room + more, disk).or_else(whole)?;
         let swap = Self { system, disk, third, suggested: 0, used: vec![false; (MOST / load.parts) as usize] };
         let made = || {
             for second in 0..LEVELS.0 {
