@@ -72,7 +72,7 @@ pub(super) fn reproduce(how: How, progress: Progress<'_>) -> Result<Reproduction
         let spec = if how.quick { spec.quickly() } else { spec };
         let rows = experiment::run(&spec, how.jobs, &|more, total| progress(name, more, total))?;
         results.rows.insert(name.into(), rows.clone());
-        taken.push(super::Results::Experiment(spec, rows));
+        taken.push(super::Results::Experiment(Box::new(spec), rows));
     }
     let judge = |claim: &Claim| Verdict::of(claim.id, claim.what, claim.published, claim.band, (claim.ours)(&results));
     let verdicts = CLAIMS.iter().map(judge).collect();

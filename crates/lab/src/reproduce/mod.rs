@@ -75,7 +75,7 @@ pub struct Reproduction {
 #[derive(Debug, Clone)]
 enum Results {
     /// Rows of an experiment.
-    Experiment(experiment::Spec, Vec<experiment::Row>),
+    Experiment(Box<experiment::Spec>, Vec<experiment::Row>),
     /// Lines of a table, as JSON: name, lines.
     Lines(&'static str, serde_json::Value),
 }

@@ -50,7 +50,6 @@ pub(super) fn run(
     let bytes = load.part_bytes(load.disk_mib) / load.disks as u64;
     let disk = |number| load.disk(&clock, Some(bytes.next_multiple_of(1 << 20)), number);
     let disks: Vec<SimulatedDisk> = (0..load.disks).map(disk).collect::<Result<_>>()?;
-    let failed = |source| Error::Store { name: preset.into(), source };
     let options = options(load, preset, cluster, &clock, &disks).map_err(failed)?;
     let store = Store::open(options).map_err(failed)?;
     let before: Vec<_> = disks.iter().map(|disk| (disk.clone(), disk.times())).collect();
@@ -73,14 +72,16 @@ pub(super) fn run(
         executor.spawn_daemon(daemon(Rc::clone(&shared)));
     }
     executor.run()?;
-    for client in clients {
-        client.take().unwrap_or(Ok(())).map_err(failed)?;
-    }
+    clients.into_iter().try_for_each(|client| client.take().unwrap_or(Ok(())))?;
     let mut measured = shared.measured.take();
     let counts = store.stats().counts;
     let (brought, reads) = (counts.neighbours_read + counts.cluster_reads, counts.cluster_reads.max(1));
     measured.objects_per_cluster_read = brought as f64 / reads as f64;
     Ok(measured.finish(&before, clock.now_nanos() - begin))
+}
+
+fn failed(source: StoreError) -> Error {
+    Error::Store { name: "wg-Hummingbird".into(), source }
 }
 
 fn options(
@@ -109,7 +110,7 @@ fn options(
 }
 
 /// Takes event after event until there are no more. `steps`: calls the daemons every so many.
-async fn client(shared: Rc<Shared>, steps: bool) -> picaflor::Result<()> {
+async fn client(shared: Rc<Shared>, steps: bool) -> Result<()> {
     let every = (shared.load.every / u64::from(shared.load.parts)).max(1);
     loop {
         let Some(request) = shared.requests.borrow_mut().next() else { return Ok(()) };
@@ -121,7 +122,7 @@ async fn client(shared: Rc<Shared>, steps: bool) -> picaflor::Result<()> {
             measured.events
         };
         if steps && events.is_multiple_of(every) {
-            while shared.store.step()? {}
+            while shared.store.step().map_err(failed)? {}
         }
         if events.is_multiple_of(WORD) {
             (shared.progress)(WORD);
@@ -140,10 +141,10 @@ async fn daemon(shared: Rc<Shared>) {
 
 impl Shared {
     /// Until the event is due; the daemons use the time.
-    async fn wait_for(&self, request: &Request) -> picaflor::Result<()> {
+    async fn wait_for(&self, request: &Request) -> Result<()> {
         let (last, then) = self.last.get().unwrap_or((self.time.now(), request.time));
         let due = self.load.timing.due(last, then, request.time);
-        while self.time.now() < due && self.store.step()? {}
+        while self.time.now() < due && self.store.step().map_err(failed)? {}
         if self.time.now() < due {
             self.time.sleep_until(due).await;
         }
@@ -151,13 +152,15 @@ impl Shared {
         Ok(())
     }
 
-    async fn event(&self, request: &Request) -> picaflor::Result<()> {
+    async fn event(&self, request: &Request) -> Result<()> {
         let key = key_of(request).to_le_bytes();
         let begin = self.time.now();
-        if let Some(object) = self.store.get_async(&key).await? {
+        if let Some(object) = self.store.get_async(&key).await.map_err(failed)? {
             self.measured.borrow_mut().read(self.time.now() - begin);
-            let right = object.body().is_none_or(|body| Bodies::is_of(request, &body));
-            assert!(right, "the store returned wrong bytes for key {:x}", request.key);
+            if !object.body().is_none_or(|body| Bodies::is_of(request, &body)) {
+                let why = format!("the store returned wrong bytes for key {:x}", request.key);
+                return Err(Error::experiment("wg-Hummingbird", why));
+            }
         } else if request.size <= self.load.largest {
             self.write(&key, request)?;
         }
@@ -165,7 +168,7 @@ impl Shared {
         Ok(())
     }
 
-    fn write(&self, key: &[u8], request: &Request) -> picaflor::Result<()> {
+    fn write(&self, key: &[u8], request: &Request) -> Result<()> {
         let begin = self.time.now();
         let with = PutOptions { bypass_memory: request.size > LARGE, ..PutOptions::default() };
         let put = self.store.put(key, self.bodies.borrow_mut().of(request), &with);
@@ -173,7 +176,7 @@ impl Shared {
         match put {
             Ok(()) => measured.wrote(self.time.now() - begin),
             Err(StoreError::Refused(_) | StoreError::Full { .. }) => measured.refused += 1,
-            Err(error) => return Err(error),
+            Err(error) => return Err(failed(error)),
         }
         Ok(())
     }
