@@ -59,9 +59,17 @@ impl Volume {
         self.buffers.set_home(slot, cluster);
         let entered = rows.iter().filter(|row| self.enter(slot, cluster, row)).count();
         add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
-        let resident = Resident { volume: self.number, slot, bytes: held, number };
-        self.shared.take(held, || self.shared.memory.retain(resident));
+        let group = self.group_in(bytes, &rows);
+        let resident = Resident { volume: self.number, slot, bytes: held, group, number };
+        self.shared.take(held, || self.shared.retain(resident));
         true
+    }
+
+    /// The group whose objects a cluster holds; 0 where clusters are of no group alone.
+    pub(crate) fn group_in(&self, cluster: &[u8], rows: &[Row]) -> u32 {
+        let first = rows.first().filter(|_| self.placer.keeps_apart());
+        let header = first.and_then(|row| Header::decode(cluster.get(row.offset as usize..)?).ok());
+        header.map_or(0, |header| header.group)
     }
 
     /// Lets the clusters that were used least recently go until one more may stay. False if none may.

@@ -156,6 +156,29 @@ impl Open {
         }
     }
 
+    /// Drops the dead ones of the frames that are not on the device, and moves the others up: each once, and none that
+    /// lies before the first hole. `moves` is told of each, where it was and its new offset. Returns the bytes gained.
+    pub(crate) fn compact(&mut self, mut is_dead: impl FnMut(&Row) -> bool, mut moves: impl FnMut(&Row, u32)) -> usize {
+        let (flushed, before) = (self.flushed, self.used);
+        let volatile = self.rows.split_off(self.rows.partition_point(|row| (row.offset as usize) < flushed));
+        let mut end = volatile.first().map_or(before, |row| row.offset as usize);
+        for mut row in volatile {
+            if is_dead(&row) {
+                continue;
+            }
+            let at = row.offset as usize;
+            if at != end {
+                self.bytes.copy_within(at..at + row.len as usize, end);
+                moves(&row, end as u32);
+                row.offset = end as u32;
+            }
+            end += row.len as usize;
+            self.rows.push(row);
+        }
+        self.used = end;
+        before - end
+    }
+
     pub(crate) fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -371,5 +394,34 @@ mod tests {
         assert_eq!(piece.bytes.len(), BLOCK, "header and one small frame");
         let used = cluster::HEADER + open.rows()[0].len as usize;
         assert!(piece.bytes[used..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn compaction_moves_what_lies_behind_a_hole_once_and_nothing_that_is_written() {
+        let pool = BufPool::new(1 << 20);
+        let mut open = Open::new(pool.take(64 << 10), (1, 77), Class::Rest, 1);
+        open.push(&draft(1, &[1; 500]));
+        open.take_piece(3, 0, &pool).expect("there is room");
+        let bodies: Vec<Vec<u8>> = (2..8u8).map(|i| vec![i; 700 * usize::from(i)]).collect();
+        for (i, body) in bodies.iter().enumerate() {
+            open.push(&draft(i as u64 + 2, body));
+        }
+        let full = open.used;
+        let mut moved = Vec::new();
+        // The first is on the device; the last needs nobody to move.
+        let gained = open.compact(|row| [1, 4, 5, 7].contains(&row.generation), |row, _| moved.push(row.generation));
+        assert_eq!(moved, [6]);
+        assert_eq!(open.rows().iter().map(|row| row.generation).collect::<Vec<_>>(), [1, 2, 3, 6]);
+        assert_eq!(gained, full - open.used);
+        for row in &open.rows()[1..] {
+            let frame = &open.bytes[row.offset as usize..open.used];
+            let header = Header::verify(frame).expect("moved whole");
+            let body = header.body_start();
+            assert_eq!(header.generation, row.generation);
+            assert_eq!(frame[body..body + header.body_len as usize], bodies[row.generation as usize - 2]);
+        }
+        // All are dead: nothing moves.
+        let gained = open.compact(|_| true, |_, _| panic!("nobody is left to move"));
+        assert_eq!((gained + BLOCK, open.used), (open.used + gained, BLOCK));
     }
 }

@@ -23,7 +23,7 @@ use crate::{
     Error, Mode, Result,
     buffers::Slot,
     index::Location,
-    space::{Space, State},
+    space::{Site, Space, State},
     stats::add,
     volume::Volume,
 };
@@ -285,7 +285,7 @@ impl Volume {
             return Err(Error::io(self.place.clone(), why));
         }
         let seq = self.next_seq.fetch_add(1, Relaxed);
-        let id = self.grant(State::Checkpoint, seq)?;
+        let id = self.grant(State::Checkpoint, seq, Site::Rest)?;
         let mut buf = self.shared.pool.take(self.cluster_len());
         let header = cluster::Header { seq, store: self.store_id(), id, content, class: 0 };
         encode_cluster(&mut buf, &header, payload);

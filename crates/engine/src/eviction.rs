@@ -19,6 +19,9 @@ pub(crate) enum Eviction {
     LruCluster,
     /// Nobody leaves: the emptiest cluster is compacted, everything in it is put again.
     Never,
+    /// The same; and clusters that are half empty are compacted in the background before there is need, so that nobody
+    /// waits for it (Dámelo §6).
+    NeverAhead,
 }
 
 /// Bytes that may be reinserted per byte put, in percent.
@@ -59,20 +62,25 @@ impl Eviction {
         match self {
             Self::RingReinsert | Self::Lru => Victim::Oldest,
             Self::LruCluster => Victim::LeastRecent,
-            Self::Never => Victim::Emptiest,
+            Self::Never | Self::NeverAhead => Victim::Emptiest,
         }
+    }
+
+    /// Whether nobody leaves.
+    pub(crate) fn keeps_all(self) -> bool {
+        matches!(self, Self::Never | Self::NeverAhead)
     }
 
     /// Whether anything of a victim is ever put again, loved or not.
     pub(crate) fn may_reinsert(self) -> bool {
-        matches!(self, Self::RingReinsert | Self::Never)
+        self == Self::RingReinsert || self.keeps_all()
     }
 
     /// Whether a live object of the victim is put again. Loved objects come before the budget asks.
     pub(crate) fn deserves(self, object: &Resident, budget: &Budget) -> bool {
         match self {
             _ if object.expired => false,
-            Self::Never => true,
+            Self::Never | Self::NeverAhead => true,
             Self::Lru | Self::LruCluster => false,
             Self::RingReinsert => match object.temper {
                 Temper::Hated => false,

@@ -486,7 +486,7 @@ impl Volume {
     fn learn_class(&self, grain: u64, header: &Header) {
         let known = self.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
         if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
-            class.store(self.placer.class(header.group, header.server).short(), Relaxed);
+            class.store(self.placer.class(header.kind, header.group, header.server).short(), Relaxed);
         }
     }
 

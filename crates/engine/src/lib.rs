@@ -26,6 +26,7 @@ mod check;
 mod checkpoint;
 mod chunks;
 mod commits;
+mod compact;
 mod daemons;
 mod delete;
 mod error;

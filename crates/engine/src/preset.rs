@@ -2,7 +2,10 @@
 //!
 //! One answer is one variant of a closed enum in the module of its question:
 //! placement (`placement.rs`), space (`space.rs`), memory (`memory/`), reading (`reading.rs`),
+//! whose order at the device is the elevator's of the floor below;
 //! eviction (`eviction.rs`), persistence (`checkpoint.rs` with the journal).
+
+use picaflor_device::Elevator;
 
 use crate::{
     Error, Mode, Result,
@@ -22,6 +25,8 @@ pub(crate) struct Preset {
     pub(crate) layout: Layout,
     pub(crate) retention: Retention,
     pub(crate) reading: Reading,
+    /// In which order reads and writes go to the device.
+    pub(crate) elevator: Elevator,
     /// In a cache. A store never evicts, whatever the preset.
     pub(crate) eviction: Eviction,
     pub(crate) persistence: Persistence,
@@ -33,6 +38,7 @@ pub(crate) const PICAFLOR: Preset = Preset {
     layout: Layout::Ring,
     retention: Retention::S3Fifo,
     reading: Reading::WhatPays,
+    elevator: Elevator::Absent,
     eviction: Eviction::RingReinsert,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -44,6 +50,7 @@ const HUMMINGBIRD: Preset = Preset {
     layout: Layout::Ring,
     retention: Retention::LruClusters,
     reading: Reading::Cluster,
+    elevator: Elevator::Absent,
     eviction: Eviction::LruCluster,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -65,6 +72,7 @@ const BUDDY: Preset = Preset {
     layout: Layout::Slots,
     retention: Retention::Lru,
     reading: Reading::Object,
+    elevator: Elevator::Absent,
     eviction: Eviction::Lru,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -84,7 +92,20 @@ const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch,
 /// The same, §3.6.1.
 const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS };
 
-const TABLE: [Preset; 11] = [
+/// Ledlie 2000. A group's objects share pages, which are clusters.
+const DAMELO: Preset = Preset {
+    name: "damelo",
+    placement: Placement::Groups,
+    layout: Layout::Ring,
+    retention: Retention::Frames,
+    reading: Reading::Cluster,
+    // The thesis has one way, and meant to have two, for which its groups are placed (§3, §6).
+    elevator: Elevator::TwoWay,
+    eviction: Eviction::RingReinsert,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+const TABLE: [Preset; 12] = [
     PICAFLOR,
     HUMMINGBIRD,
     SIMPLE,
@@ -96,6 +117,7 @@ const TABLE: [Preset; 11] = [
     STREAM_PACK,
     LAZY_READS,
     LAZY_READS_LOC,
+    DAMELO,
 ];
 
 impl Preset {
@@ -141,18 +163,24 @@ impl Preset {
 
     /// Bytes of a cluster, the same.
     pub(crate) fn cluster(&self) -> u32 {
-        if self.retention == Retention::LruClusters { 64 << 10 } else { 256 << 10 }
+        // Dámelo's proxy had pages of this size (§5.4).
+        if self.retention.holds_clusters() { 64 << 10 } else { 256 << 10 }
     }
 
     /// Which cluster is written next, the same.
     pub(crate) fn next_cluster(&self) -> NextCluster {
-        if self.retention == Retention::LruClusters { NextCluster::ClosestToAccess } else { NextCluster::Overwrite }
+        match self.retention {
+            Retention::LruClusters => NextCluster::ClosestToAccess,
+            Retention::Frames => NextCluster::InRegion,
+            Retention::S3Fifo | Retention::Lru => NextCluster::Overwrite,
+        }
     }
 
     /// Who leaves, in this mode.
     pub(crate) fn eviction(&self, mode: Mode) -> Eviction {
         match mode {
             Mode::Cache => self.eviction,
+            Mode::Store if self.retention == Retention::Frames => Eviction::NeverAhead,
             Mode::Store => Eviction::Never,
         }
     }

@@ -42,7 +42,7 @@ use crate::{
     reading::Reader,
     reclaim::Reclaimer,
     scrub::Scrubber,
-    space::{Space, State},
+    space::{Site, Space, State},
     stats::{Counters, VolumeStats, add},
 };
 
@@ -106,11 +106,17 @@ impl Shared {
         let charge = frame.charge();
         let temper = self.groups.temper(frame.header.group);
         // Where memory holds clusters, only who is loved outlives its own.
-        let alone = !self.memory.holds_clusters() || temper == Temper::Loved;
+        let alone = !self.memory.holds_clusters() || temper == Temper::Loved && self.memory.holds_loved();
         // What is larger than a tenth of the tier would push out more than it is worth.
         if alone && charge <= self.tier_budget() / 10 {
             self.take(charge, || self.memory.insert(frame, temper, current));
         }
+    }
+
+    /// Lets a cluster stay in memory, as its group wants.
+    pub(crate) fn retain(&self, resident: Resident) {
+        let temper = self.groups.temper(resident.group);
+        self.memory.retain(resident, temper);
     }
 
     /// Retires clusters that are to leave memory. Loved objects in them stay behind, one by one.
@@ -263,7 +269,7 @@ impl Volume {
 
     /// Copies of the loved objects that live in this slot and in no other part of memory.
     fn loved_in(&self, slot: u32) -> Vec<(Row, Arc<Frame>)> {
-        if !self.shared.groups.any_loved() {
+        if !self.shared.memory.holds_loved() || !self.shared.groups.any_loved() {
             return Vec::new();
         }
         let rows = match &*self.buffers.slot(slot).read() {
@@ -380,8 +386,8 @@ impl Volume {
     }
 
     /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.
-    pub(crate) fn grant(&self, state: State, seq: u64) -> Result<u32> {
-        let cluster = self.space.grant(state).ok_or_else(|| Error::Damaged {
+    pub(crate) fn grant(&self, state: State, seq: u64, site: Site) -> Result<u32> {
+        let cluster = self.space.grant(state, site).ok_or_else(|| Error::Damaged {
             place: self.place.clone(),
             why: "a reserved cluster is not there".into(),
             mend: "this is a defect in picaflor: please report it".into(),

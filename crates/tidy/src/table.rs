@@ -38,6 +38,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "append",
                 "batch",
                 "checkpoint",
+                "compact",
                 "daemons",
                 "flush",
                 "leave",

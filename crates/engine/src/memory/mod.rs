@@ -6,7 +6,7 @@
 //! LRU for the presets whose papers have it: objects in the order in which they were asked for. A hit notes its
 //! number, and who is to leave is moved to where that number belongs before anybody leaves: so a hit takes no lock.
 //! [`Retention::LruClusters`] is the same over whole clusters: an object that was asked for is a hit of its cluster,
-//! and is not held by itself.
+//! and is not held by itself. [`Retention::Frames`] adds the tempers of groups to it.
 //!
 //! *Loved* groups have a queue of their own that is emptied last, in LRU order; *hated* ones leave first,
 //! the newest of them first (MRU: Dámelo §3).
@@ -40,11 +40,19 @@ pub(crate) enum Retention {
     Lru,
     /// The cluster leaves of which nothing was asked for for longest.
     LruClusters,
+    /// The same, and nothing else; but of clusters of hated groups, which leave before the others, the one of which
+    /// something was asked for last (Dámelo §3).
+    Frames,
 }
 
 impl Retention {
     fn is_lru(self) -> bool {
-        matches!(self, Self::Lru | Self::LruClusters)
+        matches!(self, Self::Lru | Self::LruClusters | Self::Frames)
+    }
+
+    /// Whether clusters are what is held.
+    pub(crate) fn holds_clusters(self) -> bool {
+        matches!(self, Self::LruClusters | Self::Frames)
     }
 }
 
@@ -68,6 +76,8 @@ struct Queues {
     hated: Vec<Weak<Frame>>,
     /// For LRU, by a number that the object's own has passed or not.
     order: BTreeMap<u64, Unit>,
+    /// Clusters of hated groups.
+    hated_clusters: Vec<Resident>,
     /// Entries at which those of objects that left by themselves are swept out.
     sweep_at: usize,
 }
@@ -78,6 +88,21 @@ const SWEEP_MIN: usize = 1024;
 impl Queues {
     fn len(&self) -> usize {
         self.fifo.len() + self.loved.len() + self.hated.len() + self.order.len()
+    }
+
+    /// Takes a cluster in where its temper puts it.
+    fn hold(&mut self, resident: Resident, temper: Temper) {
+        match temper {
+            Temper::Hated if resident.group != 0 => self.hated_clusters.push(resident),
+            _ => drop(self.order.insert(resident.number.load(Relaxed), Unit::Cluster(Box::new(resident)))),
+        }
+    }
+
+    /// Takes out the cluster of a hated group that was used last.
+    fn pop_hated(&mut self, sought: impl Fn(&Resident) -> bool) -> Option<Resident> {
+        let hated = self.hated_clusters.iter().enumerate().filter(|(_, resident)| sought(resident));
+        let last = hated.max_by_key(|(_, resident)| resident.number.load(Relaxed)).map(|(at, _)| at)?;
+        Some(self.hated_clusters.swap_remove(last))
     }
 
     /// Drops entries whose objects were replaced or deleted, once they may be half of all: nothing else takes
@@ -149,6 +174,8 @@ pub(crate) struct Resident {
     pub(crate) volume: usize,
     pub(crate) slot: u32,
     pub(crate) bytes: u64,
+    /// The group whose objects it holds; 0 where clusters are of no group alone.
+    pub(crate) group: u32,
     /// When something of it was asked for last, for LRU; the buffer's own. 0: not yet.
     pub(crate) number: Arc<AtomicU64>,
 }
@@ -161,6 +188,7 @@ impl Memory {
             loved: VecDeque::new(),
             hated: Vec::new(),
             order: BTreeMap::new(),
+            hated_clusters: Vec::new(),
             sweep_at: SWEEP_MIN,
         };
         Self {
@@ -196,7 +224,12 @@ impl Memory {
 
     /// Whether clusters are what is held, and objects in them only.
     pub(crate) fn holds_clusters(&self) -> bool {
-        self.retention == Retention::LruClusters
+        self.retention.holds_clusters()
+    }
+
+    /// Whether objects of loved groups are held though their cluster is not.
+    pub(crate) fn holds_loved(&self) -> bool {
+        self.retention != Retention::Frames
     }
 
     /// The object with this hash, if it is here, without noting a hit.
@@ -236,8 +269,8 @@ impl Memory {
         }
     }
 
-    /// Takes a cluster in; its bytes stay in its buffer.
-    pub(crate) fn retain(&self, resident: Resident) {
+    /// Takes a cluster in; its bytes stay in its buffer. `temper` is that of its group.
+    pub(crate) fn retain(&self, resident: Resident, temper: Temper) {
         let bytes = resident.bytes;
         self.cluster_bytes.fetch_add(bytes, Relaxed);
         let mut queues = self.queues.lock();
@@ -246,10 +279,25 @@ impl Memory {
             if resident.number.load(Relaxed) == 0 {
                 resident.number.store(self.next_number(), Relaxed);
             }
-            queues.order.insert(resident.number.load(Relaxed), Unit::Cluster(Box::new(resident)));
+            queues.hold(resident, temper);
         } else {
             queues.fifo.insert_small(Unit::Cluster(Box::new(resident)), bytes);
         }
+    }
+
+    /// A group has another temper: its clusters change places.
+    pub(crate) fn set_temper(&self, group: u32, temper: Temper) {
+        let mut queues = self.queues.lock();
+        let is_its = |resident: &Resident| resident.group == group;
+        let mut moved: Vec<Resident> = queues.hated_clusters.extract_if(.., |resident| is_its(resident)).collect();
+        queues.order.retain(|_, unit| match unit {
+            Unit::Cluster(resident) if is_its(resident) => {
+                moved.push(Resident::clone(resident));
+                false
+            }
+            _ => true,
+        });
+        moved.into_iter().for_each(|resident| queues.hold(resident, temper));
     }
 
     /// Forgets an object that was replaced, deleted or found damaged.
@@ -279,8 +327,8 @@ impl Memory {
         left
     }
 
-    /// Takes clusters out, the oldest of the small queue, or the least recently used, first, until no more than `budget`
-    /// bytes are held.
+    /// Takes clusters out, the oldest of the small queue, or the least recently used, first, until no more than
+    /// `budget` bytes are held.
     pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
         let mut queues = self.queues.lock();
         let mut left = Vec::new();
@@ -292,6 +340,11 @@ impl Memory {
             _ => true,
         });
         while self.held() > budget
+            && let Some(resident) = queues.pop_hated(|_| true)
+        {
+            self.cluster_left(&resident, &mut left);
+        }
+        while self.held() > budget
             && let Some((number, unit)) = Self::pop_least_recent(&mut queues, Unit::is_cluster)
         {
             match unit {
@@ -302,9 +355,13 @@ impl Memory {
         left
     }
 
-    /// Takes out the cluster of this volume that was not used for longest.
+    /// Takes out the cluster of this volume that would leave first.
     pub(crate) fn release_least_recent(&self, volume: usize) -> Option<Resident> {
         let mut queues = self.queues.lock();
+        if let Some(resident) = queues.pop_hated(|resident| resident.volume == volume) {
+            self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
+            return Some(resident);
+        }
         let is_its = |unit: &Unit| matches!(unit, Unit::Cluster(resident) if resident.volume == volume);
         let mut left = Vec::new();
         if let (_, Unit::Cluster(resident)) = Self::pop_least_recent(&mut queues, is_its)? {
@@ -335,6 +392,10 @@ impl Memory {
     fn evict_one(&self, queues: &mut Queues, budget: u64, left: &mut Vec<Resident>) -> bool {
         if let Some(weak) = queues.hated.pop() {
             weak.upgrade().inspect(|frame| self.remove_this(frame));
+            return true;
+        }
+        if let Some(resident) = queues.pop_hated(|_| true) {
+            self.cluster_left(&resident, left);
             return true;
         }
         if let Some((_, unit)) = Self::pop_least_recent(queues, |_| true) {

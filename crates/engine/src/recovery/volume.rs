@@ -209,7 +209,7 @@ fn build(
         space: Space::new(
             if in_place.is_some() { map.in_place().0 } else { count },
             map.cluster / GRAIN as u32,
-            options.next_cluster,
+            (options.next_cluster, options.groups),
             notes_use,
         ),
         in_place: in_place.map(Box::new),

@@ -17,6 +17,8 @@ use std::{
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use super::region::{Regions, Site};
+
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -28,6 +30,9 @@ pub enum NextCluster {
     ClosestToWrite,
     /// The free one closest to the last access, be it read or written: where a disk's arm is.
     ClosestToAccess,
+    /// The next one in the region of its group, which is the nearer to the middle of the device the lower the group's
+    /// number is (Ledlie 2000, §3).
+    InRegion,
 }
 
 /// Which cluster is emptied first.
@@ -37,6 +42,8 @@ pub(crate) enum Victim {
     Oldest,
     /// The one with the least in it: cheapest to compact.
     Emptiest,
+    /// The same, if it is half empty at least.
+    HalfEmpty,
     /// The one of which nothing was asked for for longest.
     LeastRecent,
 }
@@ -81,6 +88,7 @@ struct Clusters {
     hand: u32,
     /// The least recently used when they were last looked for, the first to go last; with the number they had.
     idle: Vec<(u64, u32)>,
+    regions: Regions,
     free: u32,
     leaving: u32,
     reserved: u32,
@@ -93,8 +101,9 @@ impl Space {
     /// The same, where it is also noted when each was used.
     pub(crate) const BYTES_PER_USED_CLUSTER: u64 = Self::BYTES_PER_CLUSTER + size_of::<AtomicU64>() as u64;
 
-    /// All free. `notes_use`: whether [`Victim::LeastRecent`] will be asked for.
-    pub(crate) fn new(count: u32, cluster_grains: u32, next: NextCluster, notes_use: bool) -> Self {
+    /// All free. `groups`: how many [`NextCluster::InRegion`] divides the device among. `notes_use`: whether
+    /// [`Victim::LeastRecent`] will be asked for.
+    pub(crate) fn new(count: u32, cluster_grains: u32, (next, groups): (NextCluster, u32), notes_use: bool) -> Self {
         let clusters = Clusters {
             states: vec![State::Free; count as usize],
             pages: vec![0; count as usize],
@@ -103,6 +112,7 @@ impl Space {
             written: 0,
             hand: 0,
             idle: Vec::new(),
+            regions: Regions::new(count, groups),
             free: count,
             leaving: 0,
             reserved: 0,
@@ -136,7 +146,7 @@ impl Space {
     }
 
     /// The cluster that an earlier [`Space::reserve`] promised. No victim until [`Space::told`] of.
-    pub(crate) fn grant(&self, state: State) -> Option<u32> {
+    pub(crate) fn grant(&self, state: State, site: Site) -> Option<u32> {
         let mut clusters = self.clusters.lock();
         let count = clusters.states.len() as u32;
         let found = match self.next {
@@ -146,6 +156,11 @@ impl Space {
             }
             NextCluster::ClosestToWrite => clusters.closest(clusters.written),
             NextCluster::ClosestToAccess => clusters.closest(self.accessed.load(Relaxed)),
+            NextCluster::InRegion => {
+                let Clusters { regions, states, .. } = &mut *clusters;
+                let found = regions.place(site, |id| states[id as usize] == State::Free);
+                found.map_or_else(|near| clusters.closest(near), Some)
+            }
         }?;
         self.note_access(found);
         clusters.states[found as usize] = state;
@@ -198,15 +213,19 @@ impl Space {
                 let start = clusters.hand;
                 (start..count).chain(0..start).find(|id| old(&clusters, *id))
             }
-            Victim::Emptiest => (0..count)
-                .filter(|id| old(&clusters, *id))
-                .min_by_key(|id| self.live(*id))
-                .filter(|id| self.live(*id) < self.cluster_grains / 16 * 15),
+            Victim::Emptiest => self.emptiest(&clusters, old, self.cluster_grains / 16 * 15),
+            Victim::HalfEmpty => self.emptiest(&clusters, old, self.cluster_grains / 2 + 1),
             Victim::LeastRecent => self.least_recent(&mut clusters, old),
         }?;
         clusters.hand = (found + 1) % count;
         clusters.set(found, State::Leaving(u64::MAX));
         Some(found)
+    }
+
+    /// The one with the least in it, if that is less than so many grains.
+    fn emptiest(&self, clusters: &Clusters, old: impl Fn(&Clusters, u32) -> bool, below: u32) -> Option<u32> {
+        let emptiest = (0..self.count()).filter(|id| old(clusters, *id)).min_by_key(|id| self.live(*id));
+        emptiest.filter(|id| self.live(*id) < below)
     }
 
     /// Looks for many at a time: a search goes over all clusters.
@@ -336,7 +355,7 @@ mod tests {
     use super::*;
 
     fn ring() -> Space {
-        Space::new(20, 4096, NextCluster::Overwrite, false)
+        Space::new(20, 4096, (NextCluster::Overwrite, 16), false)
     }
 
     #[test]
@@ -344,20 +363,20 @@ mod tests {
         let space = ring();
         for id in 0..18 {
             assert!(space.reserve(SPARE.min(1)));
-            assert_eq!(space.grant(State::Busy), Some(id));
+            assert_eq!(space.grant(State::Busy, Site::Rest), Some(id));
         }
         assert!(!space.reserve(2));
         space.set(3, State::Free);
         assert!(space.reserve(2));
-        assert_eq!(space.grant(State::Busy), Some(18));
-        assert_eq!(space.grant(State::Busy), Some(19));
-        assert_eq!(space.grant(State::Busy), Some(3));
-        assert_eq!(space.grant(State::Busy), None);
+        assert_eq!(space.grant(State::Busy, Site::Rest), Some(18));
+        assert_eq!(space.grant(State::Busy, Site::Rest), Some(19));
+        assert_eq!(space.grant(State::Busy, Site::Rest), Some(3));
+        assert_eq!(space.grant(State::Busy, Site::Rest), None);
     }
 
     fn granted(space: &Space) -> u32 {
         assert!(space.reserve(0));
-        space.grant(State::Busy).unwrap()
+        space.grant(State::Busy, Site::Rest).unwrap()
     }
 
     #[test]
@@ -367,7 +386,7 @@ mod tests {
             (NextCluster::ClosestToWrite, [1, 2]),
             (NextCluster::ClosestToAccess, [12, 11]),
         ] {
-            let space = Space::new(20, 4096, next, false);
+            let space = Space::new(20, 4096, (next, 16), false);
             assert_eq!(granted(&space), 0);
             space.note_access(12);
             assert_eq!(
@@ -380,7 +399,7 @@ mod tests {
         for (next, expected) in
             [(NextCluster::Overwrite, 17), (NextCluster::ClosestToWrite, 9), (NextCluster::ClosestToAccess, 2)]
         {
-            let space = Space::new(20, 4096, next, false);
+            let space = Space::new(20, 4096, (next, 16), false);
             assert!((0..20).all(|_| granted(&space) < 20));
             space.set(11, State::Free);
             space.note_access(11);
@@ -393,7 +412,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_cluster_is_the_victim_wherever_it_lies() {
-        let space = Space::new(20, 4096, NextCluster::ClosestToAccess, true);
+        let space = Space::new(20, 4096, (NextCluster::ClosestToAccess, 16), true);
         for id in 0..8 {
             assert_eq!(granted(&space), id);
             space.note_use(id, [50, 30, 80, 10, 90, 40, 60, 70][id as usize]);
@@ -416,7 +435,7 @@ mod tests {
     fn victims_are_sealed_and_no_recovery_scans_them() {
         let space = ring();
         for _ in 0..4 {
-            let id = space.grant(State::Busy).unwrap();
+            let id = space.grant(State::Busy, Site::Rest).unwrap();
             space.set(id, State::Sealed);
             space.add_live(id, 100 - id);
         }
