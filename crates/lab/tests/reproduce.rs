@@ -120,7 +120,7 @@ fn two_disks_share_the_work_of_four_threads() {
 
 #[test]
 fn every_row_of_the_tables_runs() {
-    let text = reproduce::spec("hummingbird").unwrap().replace("parts = 8", "parts = 200");
+    let text = reproduce::spec("hummingbird").unwrap().replace("parts = 32", "parts = 200");
     let text = text.replace("4_805_460", "200_000").replace("preset = \"hummingbird\"", "preset = \"picaflor\"");
     let done = reproduce::reproduce("hummingbird", Some(&text), How::default(), &|_, _, _| {}).unwrap();
     assert_eq!(done.grids.iter().map(|grid| grid.rows.len()).collect::<Vec<_>>(), [16, 16, 11, 8]);
