@@ -120,9 +120,9 @@ fn two_disks_share_the_work_of_four_threads() {
 
 #[test]
 fn every_row_of_the_tables_runs() {
-    let text = reproduce::spec("hummingbird").unwrap().replace("parts = 32", "parts = 200");
-    let text = text.replace("4_805_460", "200_000").replace("preset = \"hummingbird\"", "preset = \"picaflor\"");
-    let done = reproduce::reproduce("hummingbird", Some(&text), How::default(), &|_, _, _| {}).unwrap();
+    let quick = How { jobs: None, quick: true };
+    let text = reproduce::spec("hummingbird").unwrap();
+    let done = reproduce::reproduce("hummingbird", None, quick, &|_, _, _| {}).unwrap();
     assert_eq!(done.grids.iter().map(|grid| grid.rows.len()).collect::<Vec<_>>(), [16, 16, 11, 8]);
     assert!(done.grids.iter().flat_map(reproduce::Grid::verdicts).all(|verdict| verdict.ours.is_some()));
     for id in ["H-3", "H-4", "H-5", "H-6", "H-7", "H-10"] {
@@ -131,9 +131,19 @@ fn every_row_of_the_tables_runs() {
     let folder = tempfile::tempdir().unwrap();
     done.write(folder.path()).unwrap();
     assert!(done.markdown().contains("| ufs-soft | 8 GB | 512+512 |"));
-    let wrong =
-        reproduce::reproduce("hummingbird", Some(&text.replace("every =", "evry =")), How::default(), &|_, _, _| {});
+    let wrong = reproduce::reproduce("hummingbird", Some(&text.replace("every =", "evry =")), quick, &|_, _, _| {});
     assert!(wrong.unwrap_err().to_string().contains("evry"));
+}
+
+#[test]
+fn every_micro_benchmark_runs() {
+    let quick = How { jobs: None, quick: true };
+    let done = reproduce::reproduce("damelo", None, quick, &|_, _, _| {}).unwrap();
+    for number in 1..=11 {
+        let id = format!("D-{number}");
+        assert!(done.verdicts.iter().any(|verdict| verdict.id == id), "{id}");
+    }
+    assert!(done.html().matches("<svg").count() >= 15, "one drawing for each of the fifteen");
 }
 
 fn bench(on: On, order: Order) -> Bench {
@@ -152,12 +162,13 @@ fn bench(on: On, order: Order) -> Bench {
 
 #[test]
 fn micro_benchmarks_read_what_they_created() {
-    let ext2 = machine("ultrastar9lzx", true).file_system("ext2", &toml::Table::new(), 64, 64).unwrap().part(16);
+    let machine = machine("ultrastar9lzx", true);
+    let ext2 = |mib| Box::new(machine.file_system("ext2", &toml::Table::new(), mib, mib).unwrap().part(16));
     for order in Order::ALL {
         let page = On::Store { preset: "picaflor".into(), page: 65_536, memory: 4 << 20, disk: 64 << 20 };
         let store = micro::run(&bench(page, order)).unwrap();
-        let cold = micro::run(&bench(On::Files(Box::new(ext2.clone()), true), order)).unwrap();
-        let warm = micro::run(&bench(On::Files(Box::new(ext2.clone()), false), order)).unwrap();
+        let cold = micro::run(&bench(On::Files(ext2(64), true), order)).unwrap();
+        let warm = micro::run(&bench(On::Files(ext2(1024), false), order)).unwrap();
         for stages in [&store, &cold, &warm] {
             assert_eq!(stages.lost, 0, "{order:?}");
             assert!(stages.create_ms > 0.0 && stages.read_ms > 0.0, "{order:?} {stages:?}");
