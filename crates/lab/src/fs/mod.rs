@@ -52,7 +52,8 @@ impl FileSystem {
         Ok(Self { core: Arc::new(Mutex::new(core)), name: profile.name.as_str().into() })
     }
 
-    /// A file system with this room for files, on as much of a disk, from its outer edge, as it takes. `disk` makes a disk
+    /// A file system with this room for files, on as much of a disk, from its outer edge, as it takes. `disk` makes a
+    /// disk
     /// of so many bytes; without a number, all of it.
     ///
     /// # Errors

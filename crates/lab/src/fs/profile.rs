@@ -174,7 +174,8 @@ impl FsProfile {
         Self::parse(name, &text)
     }
 
-    /// A profile that is compiled in, with other values for some of its keys: what a paper says of its machine. One that
+    /// A profile that is compiled in, with other values for some of its keys: what a paper says of its machine. One
+    /// that
     /// is given other `metadata` than a journal loses its journal.
     ///
     /// # Errors
@@ -194,7 +195,8 @@ impl FsProfile {
         Ok(profile)
     }
 
-    /// What this file system would be to a part of its load, one in `parts`: memory, journal and the daemons' ages so many
+    /// What this file system would be to a part of its load, one in `parts`: memory, journal and the daemons' ages so
+    /// many
     /// times smaller, and so as long as before when counted in requests.
     #[must_use]
     pub fn part(mut self, parts: u32) -> Self {

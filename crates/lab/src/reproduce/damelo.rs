@@ -239,13 +239,6 @@ impl All {
                 self.over(16, order, READ),
             ),
             Verdict::of(
-                "D-2",
-                "the same over ext2 with all files in memory",
-                "not said",
-                (0.0, f64::INFINITY),
-                self.ext2(order, READ, false).zip(self.damelo(16, order)).map(|(ext2, own)| ext2 / own.read_ms),
-            ),
-            Verdict::of(
                 "D-3",
                 "sequential: every stage is faster than ext2's with every page",
                 "yes",

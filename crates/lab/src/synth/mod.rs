@@ -43,7 +43,8 @@ impl Synthetic {
         Self::ALL.iter().find(|row| row.1 == self).map_or(0, |row| row.3)
     }
 
-    /// One part in `parts` of a provider's proxy as [`Synthetic::Isp`] makes it: so many fewer clients and servers, and so
+    /// One part in `parts` of a provider's proxy as [`Synthetic::Isp`] makes it: so many fewer clients and servers,
+    /// and so
     /// many fewer at a time, each as before. A cache as many times smaller, asked as many times less often, answers as
     /// large a share.
     pub fn isp_part(parts: u32, seed: u64) -> WebRequests {
@@ -127,7 +128,8 @@ const DEC: Web = Web {
     begin: AUGUST_1996,
 };
 
-/// Fitted to the statistics of Hummingbird's §2.1, and to the hit ratios by disk size of its Tables 2 to 4: those say how
+/// Fitted to the statistics of Hummingbird's §2.1, and to the hit ratios by disk size of its Tables 2 to 4: those say
+/// how
 /// far apart requests for one object are. 4.8 million requests in four days are one in 72 ms.
 const ISP: Web = Web {
     clients: 20_000,

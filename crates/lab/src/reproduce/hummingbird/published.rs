@@ -17,7 +17,8 @@ pub(super) struct Published {
     pub(super) seconds: Option<f64>,
 }
 
-/// What all rows of a part of a table have in common, and the rows: hit ratio, read and write time, I/Os, their time, run
+/// What all rows of a part of a table have in common, and the rows: hit ratio, read and write time, I/Os, their time,
+/// run
 /// time.
 macro_rules! rows {
     ($($table:literal, $disk:literal, ($own:literal + $buffers:literal):

@@ -1,4 +1,5 @@
-//! The workload generators of Shriver et al. 2001, §4.1, on one machine of the time: wg-Squid keeps a file for each object
+//! The workload generators of Shriver et al. 2001, §4.1, on one machine of the time: wg-Squid keeps a file for each
+//! object
 //! on modelled file systems, wg-Hummingbird asks a store of the engine.
 //!
 //! Both do for each event of the log what a proxy would: read the object, and write it if it was not there. What is
@@ -7,7 +8,8 @@
 //!
 //! A log and everything that holds a share of it can be made smaller together: clients and servers of the log, memory,
 //! disk, the file systems' inodes and ages, events between calls of the daemons. A *part* of a disk has so many times
-//! fewer cylinders, each as far apart as as many were, so a file system that fills half of it moves the arm as far as before.
+//! fewer cylinders, each as far apart as as many were, so a file system that fills half of it moves the arm as far as
+//! before.
 
 mod squid;
 mod store;
@@ -236,7 +238,8 @@ impl Machine {
         SimulatedDisk::new(&profile, clock.clone(), &options).map_err(|error| wrong(error.to_string()))
     }
 
-    /// A file system as this machine has it: with its changes and these, and so many MiB of memory, of which those are for
+    /// A file system as this machine has it: with its changes and these, and so many MiB of memory, of which those
+    /// are for
     /// pages.
     ///
     /// # Errors
@@ -259,7 +262,8 @@ impl Machine {
 }
 
 impl Timing {
-    /// When an event is due: `last` was issued for the event at `then` of the log, and this one is at `now` of it. All but
+    /// When an event is due: `last` was issued for the event at `then` of the log, and this one is at `now` of it.
+    /// All but
     /// the log's times, which are milliseconds, in nanoseconds.
     fn due(self, last: u64, then: u64, now: u64) -> u64 {
         let pause = now.saturating_sub(then) * 1_000_000;

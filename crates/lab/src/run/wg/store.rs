@@ -21,7 +21,8 @@ use crate::{
     trace::{Kind, Request},
 };
 
-/// Objects above this go to the disk without staying in memory (`write_nomem_file`): what the paper calls large where it
+/// Objects above this go to the disk without staying in memory (`write_nomem_file`): what the paper calls large where
+/// it
 /// leaves some out.
 const LARGE: u64 = 64 << 10;
 
