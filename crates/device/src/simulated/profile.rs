@@ -199,9 +199,8 @@ impl Profile {
     }
 
     /// One part in `parts` of a disk: so many times fewer cylinders, each as far from the next as `parts` of them
-    /// were. What
-    /// fills a share of it moves the arm as far as the same share of the whole. A device without an arm only becomes
-    /// smaller.
+    /// were. What fills a share of it moves the arm as far as the same share of the whole. A device without an arm
+    /// only becomes smaller.
     #[must_use]
     pub fn part(mut self, parts: u32) -> Self {
         if let Some(disk) = &mut self.disk {

@@ -53,8 +53,7 @@ impl FileSystem {
     }
 
     /// A file system with this room for files, on as much of a disk, from its outer edge, as it takes. `disk` makes a
-    /// disk
-    /// of so many bytes; without a number, all of it.
+    /// disk of so many bytes; without a number, all of it.
     ///
     /// # Errors
     /// Those of `disk`; or if there is not so much room on all of it.

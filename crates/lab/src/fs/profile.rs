@@ -175,8 +175,7 @@ impl FsProfile {
     }
 
     /// A profile that is compiled in, with other values for some of its keys: what a paper says of its machine. One
-    /// that
-    /// is given other `metadata` than a journal loses its journal.
+    /// that is given other `metadata` than a journal loses its journal.
     ///
     /// # Errors
     /// As [`FsProfile::parse`]; or if no profile of this name is compiled in.
@@ -196,8 +195,7 @@ impl FsProfile {
     }
 
     /// What this file system would be to a part of its load, one in `parts`: memory, journal and the daemons' ages so
-    /// many
-    /// times smaller, and so as long as before when counted in requests.
+    /// many times smaller, and so as long as before when counted in requests.
     #[must_use]
     pub fn part(mut self, parts: u32) -> Self {
         let n = u64::from(parts);

@@ -2,8 +2,8 @@
 //! threads; all finish a stage before any begins the next.
 //!
 //! Objects are numbered in the order of their groups, or directories. *Sequential*: each stage goes through them in
-//! that
-//! order, every thread through a part of its own. *Random*: creations and deletions are permuted, reads are drawn.
+//! that order, every thread through a part of its own. *Random*: creations and deletions are permuted, reads are
+//! drawn.
 //! *Zipf*
 //! *a:b*: the same, but the first *a* of *b* objects are popular and are drawn by as much as is left of one. Popular
 //! objects fill groups of their own, which are loved, as all groups are in the other orders; what is not popular is

@@ -44,9 +44,8 @@ impl Synthetic {
     }
 
     /// One part in `parts` of a provider's proxy as [`Synthetic::Isp`] makes it: so many fewer clients and servers,
-    /// and so
-    /// many fewer at a time, each as before. A cache as many times smaller, asked as many times less often, answers as
-    /// large a share.
+    /// and so many fewer at a time, each as before. A cache as many times smaller, asked as many times less often,
+    /// answers as large a share.
     pub fn isp_part(parts: u32, seed: u64) -> WebRequests {
         let less = |n: u64| (n / u64::from(parts)).max(1);
         let Web { clients, active, servers: (servers, exponent), window, .. } = ISP;
@@ -129,8 +128,7 @@ const DEC: Web = Web {
 };
 
 /// Fitted to the statistics of Hummingbird's §2.1, and to the hit ratios by disk size of its Tables 2 to 4: those say
-/// how
-/// far apart requests for one object are. 4.8 million requests in four days are one in 72 ms.
+/// how far apart requests for one object are. 4.8 million requests in four days are one in 72 ms.
 const ISP: Web = Web {
     clients: 20_000,
     active: 200,

@@ -1,6 +1,5 @@
 //! What is claimed, and the bands: hit ratios within 0.04, I/Os of an event within a quarter, times within 35%,
-//! ratios of
-//! run times within what the paper's own tables span.
+//! ratios of run times within what the paper's own tables span.
 
 use super::{OWN, Pairs, Published, Spec};
 use crate::{

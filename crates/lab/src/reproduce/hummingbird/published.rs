@@ -18,11 +18,11 @@ pub(super) struct Published {
 }
 
 /// What all rows of a part of a table have in common, and the rows: hit ratio, read and write time, I/Os, their time,
-/// run
-/// time.
+/// run time.
 macro_rules! rows {
     ($($table:literal, $disk:literal, ($own:literal + $buffers:literal):
-        $($system:literal $hit:literal $read:literal $write:literal $ios:literal $io:literal $($seconds:literal)?),+;)+) => {
+        $($system:literal $hit:literal $read:literal $write:literal $ios:literal $io:literal
+            $($seconds:literal)?),+;)+) => {
         pub(super) const ROWS: &[Published] = &[$($(Published {
             table: $table, system: $system, disk_gib: $disk, memory: ($own, $buffers), hit: $hit, read_ms: $read,
             write_ms: $write, ios: $ios, io_ms: $io, seconds: seconds!($($seconds)?),

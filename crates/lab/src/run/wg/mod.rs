@@ -1,6 +1,5 @@
 //! The workload generators of Shriver et al. 2001, §4.1, on one machine of the time: wg-Squid keeps a file for each
-//! object
-//! on modelled file systems, wg-Hummingbird asks a store of the engine.
+//! object on modelled file systems, wg-Hummingbird asks a store of the engine.
 //!
 //! Both do for each event of the log what a proxy would: read the object, and write it if it was not there. What is
 //! measured is what the paper measured: how long reads and writes take, the disk's requests, and the time of it all.
@@ -239,8 +238,7 @@ impl Machine {
     }
 
     /// A file system as this machine has it: with its changes and these, and so many MiB of memory, of which those
-    /// are for
-    /// pages.
+    /// are for pages.
     ///
     /// # Errors
     /// If there is none of this name, or a change is wrong.
@@ -263,8 +261,7 @@ impl Machine {
 
 impl Timing {
     /// When an event is due: `last` was issued for the event at `then` of the log, and this one is at `now` of it.
-    /// All but
-    /// the log's times, which are milliseconds, in nanoseconds.
+    /// All but the log's times, which are milliseconds, in nanoseconds.
     fn due(self, last: u64, then: u64, now: u64) -> u64 {
         let pause = now.saturating_sub(then) * 1_000_000;
         match self {

@@ -1,10 +1,9 @@
 //! wg-Squid: what Squid-2.2 asks of the file system.
 //!
 //! As its source has it (`store_dir.c`, `filemap.c`): a swap directory is chosen in turn; files are numbered, the
-//! next free
-//! number after the last; 256 numbers that follow each other are one directory of the third level. Objects are counted
-//! in whole KiB. In front is an LRU of objects in memory, and who leaves the disk is its LRU too: from the high to the
-//! low water mark, by the write that passes the high one.
+//! next free number after the last; 256 numbers that follow each other are one directory of the third level. Objects
+//! are counted in whole KiB. In front is an LRU of objects in memory, and who leaves the disk is its LRU too: from
+//! the high to the low water mark, by the write that passes the high one.
 //!
 //! Each disk has a clock of its own. A thread's event begins when the thread is free, and a call when its disk's file
 //! system is: calls of one file system follow each other, those of two overlap.

@@ -22,8 +22,7 @@ use crate::{
 };
 
 /// Objects above this go to the disk without staying in memory (`write_nomem_file`): what the paper calls large where
-/// it
-/// leaves some out.
+/// it leaves some out.
 const LARGE: u64 = 64 << 10;
 
 /// What the clients share.
