@@ -66,6 +66,11 @@ impl Commits {
         self.state().started + 1
     }
 
+    /// The last commit that is complete.
+    pub(crate) fn completed(&self) -> u64 {
+        self.state().completed
+    }
+
     /// Waits until commit `number` is complete or it is the caller's turn to run one.
     ///
     /// # Errors

@@ -35,6 +35,10 @@ impl Hasher {
         Self { seed }
     }
 
+    pub(crate) fn seed(self) -> u64 {
+        self.seed
+    }
+
     pub(crate) fn key(self, key: &[u8]) -> KeyHash {
         KeyHash(xxh3_128_with_seed(key, self.seed))
     }

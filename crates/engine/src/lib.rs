@@ -21,6 +21,7 @@
 mod adopt;
 mod append;
 mod batch;
+pub mod blocks;
 mod buffers;
 mod check;
 mod checkpoint;
@@ -37,6 +38,7 @@ mod flush;
 mod get;
 mod group;
 mod hash;
+pub mod htod;
 mod index;
 mod inspect;
 mod journal;

@@ -8,11 +8,13 @@
 //! Decoders take any bytes and never panic.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod checkpoint;
 pub mod cluster;
 mod codec;
 pub mod frame;
 pub mod hot;
+pub mod htod;
 pub mod journal;
 mod remains;
 pub mod superblock;

@@ -11,7 +11,7 @@ use picaflor_format::{
     checkpoint::{self, Directory, PlaceRow},
     cluster::{self, Content, Row, Table, Trailer},
     frame::{self, ChunkKey, Kind, Manifest},
-    hot,
+    hot, htod,
     journal::{self, Group, Placed, Record},
     superblock::{self, CheckpointRef, Superblock},
     zone::HOT_SLOT,
@@ -229,4 +229,19 @@ fn hot_log() {
 fn an_empty_directory_is_read_back() {
     let directory = Directory::default();
     assert_eq!(Directory::decode(&directory.encode()), Ok(directory));
+}
+
+#[test]
+fn htod() {
+    let extents = vec![0x1000_0000_0001, 0x2000_0000_0002];
+    let header = htod::Header { seq: 3, table: 2, epoch: 5, pages: 700, keys: 60_000, next_table: 4, extents };
+    check("htod-header", &header.encode());
+    let mut page = vec![0; BLOCK];
+    let slot = htod::Slot::new(0x1000_0000_0042, 0x0123_4567_89ab_cdef, 5 << 40 | 17);
+    htod::set_slot(&mut page, 3, 0, Some(htod::Slot { superseded: true, ..slot }));
+    htod::set_slot(&mut page, 3, 29, Some(slot));
+    htod::seal_sector(&mut page, 2, 699, 3, 5);
+    check("htod-page", &page);
+    let entry = htod::Entry { table: 2, generation: 5 << 40 | 17, key: b"/index.html", value: b"<html>" };
+    check("htod-entry", &entry.encode());
 }

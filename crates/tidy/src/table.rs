@@ -13,6 +13,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-device", &[]),
     ("picaflor-format", &[]),
     ("picaflor", &["picaflor-device", "picaflor-format"]),
+    ("picaflor-capi", &["picaflor"]),
     ("picaflor-graph", &["picaflor"]),
     ("picaflor-proxy", &["picaflor"]),
     // Torture damages a store zone by zone, hence the format.
@@ -29,9 +30,14 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         "crates/engine",
         &[
             // Parts that know none of the others.
-            &["commits", "error", "files", "group", "hash", "index", "journal", "packet", "reading", "space", "stats"],
+            &[
+                "blocks", "commits", "error", "files", "group", "hash", "index", "journal", "packet", "reading",
+                "space", "stats",
+            ],
             // What lives in memory, and who leaves it.
             &["buffers", "eviction", "memory", "object", "placement"],
+            // Hash tables on a device: beside the volumes, on blocks of their own.
+            &["htod"],
             // One volume and what is done to it; the options it is opened with.
             &[
                 "adopt",
@@ -83,6 +89,8 @@ pub const UP: &[(&str, &str)] = &[
 pub const UNSAFE: &[&str] = &[
     // Aligned buffers, io_uring submissions and the descriptors behind them.
     "crates/device/src/",
+    // Pointers come in and go out: the C interface is made of them.
+    "crates/capi/src/",
 ];
 
 /// Words that are taken by another word of the glossary: where the rule looks, the word, what we say instead.

@@ -7,6 +7,7 @@ mod damelo;
 mod files;
 mod hummingbird;
 mod markatos;
+mod pmflf;
 mod verdict;
 
 use std::{fs, num::NonZero, path::Path};
@@ -29,7 +30,7 @@ pub struct How {
 }
 
 /// The papers that can be reproduced.
-pub const PAPERS: [&str; 3] = ["markatos", "hummingbird", "damelo"];
+pub const PAPERS: [&str; 4] = ["markatos", "pmflf", "hummingbird", "damelo"];
 
 /// Runs what a paper needs and judges its claims. `spec` is the text of its file of machines and systems instead of the
 /// one that comes with the lab; Markatos et al. have none, but experiments.
@@ -39,10 +40,18 @@ pub const PAPERS: [&str; 3] = ["markatos", "hummingbird", "damelo"];
 pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'_>) -> Result<Reproduction> {
     match (paper, spec) {
         ("markatos", None) => markatos::reproduce(how, progress),
+        ("pmflf", None) => pmflf(how, progress),
         ("hummingbird", spec) => hummingbird::reproduce(spec.unwrap_or(hummingbird::SPEC), how, progress),
         ("damelo", spec) => damelo::reproduce(spec.unwrap_or(damelo::SPEC), how, progress),
         _ => Err(Error::experiment(paper, format!("no such paper with a file; there are: {}", PAPERS.join(", ")))),
     }
+}
+
+fn pmflf(how: How, progress: Progress<'_>) -> Result<Reproduction> {
+    let measured = pmflf::measure(how, progress)?;
+    let judge = |(id, what, published, band, ours)| Verdict::of(id, what, published, band, ours);
+    let verdicts = pmflf::claims(&measured).into_iter().map(judge).collect();
+    Ok(Reproduction { paper: "pmflf".into(), verdicts, drawings: measured.drawings()?, ..Reproduction::default() })
 }
 
 /// The file of machines and systems that a paper's runs take, if it has one.

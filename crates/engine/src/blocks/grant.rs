@@ -1,0 +1,158 @@
+//! From a length to a written block, and back: the only writer of headers and of blocks' bytes.
+//!
+//! A grant, step by step: choose a block and number the header under the lock; write header and bytes in one device
+//! write; if that fails, write that the block is free; if that fails too, stop, for blocks behind it could no longer
+//! be found.
+
+use picaflor_device::AlignedBuf;
+use picaflor_format::blocks::{HEADER, Header, Status, checksum};
+
+use super::{Address, Block, BlockError, BlockResult, FreeLists, walk};
+
+/// What is granted, and how it is chosen.
+#[derive(Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub(super) len: u64,
+    /// Written with the header; none leaves the bytes as they are.
+    pub(super) bytes: Option<&'a [u8]>,
+    pub(super) flags: u16,
+    /// Best fit, as in a batch.
+    pub(super) best: bool,
+}
+
+impl<'a> Wish<'a> {
+    pub(super) fn put(bytes: &'a [u8]) -> Self {
+        Self { len: bytes.len() as u64, bytes: Some(bytes), flags: 0, best: false }
+    }
+
+    pub(super) fn of(len: u64, flags: u16) -> Self {
+        Self { len, bytes: None, flags, best: false }
+    }
+}
+
+impl FreeLists {
+    pub(super) fn grant(&self, wish: Wish<'_>) -> BlockResult<Block> {
+        let size = self.shape.grains(wish.len, wish.flags & Header::AREA != 0)?;
+        let mut round = 0;
+        loop {
+            self.alive()?;
+            let gate = self.gate.read();
+            if let Some(header) = self.choose(size, &wish) {
+                return self.write_granted(&header, wish.bytes);
+            }
+            drop(gate);
+            round = self.make_room(size, round)?;
+        }
+    }
+
+    /// A block off the lists, with its header; the caller holds the gate until the header is written.
+    pub(super) fn choose(&self, size: u32, wish: &Wish<'_>) -> Option<Header> {
+        let mut space = self.space.lock();
+        let lists = &mut space.lists;
+        let taken = if wish.best { lists.take_best(size, &self.shape) } else { lists.take(size, &self.shape) }?;
+        let mut header = space.granted(taken, &self.shape);
+        header.len = wish.len as u32;
+        header.flags = wish.flags;
+        header.sum = wish.bytes.map_or(0, checksum);
+        space.tally.add(&header);
+        Some(header)
+    }
+
+    pub(super) fn write_granted(&self, header: &Header, bytes: Option<&[u8]>) -> BlockResult<Block> {
+        match self.write_block(header, bytes.unwrap_or_default()) {
+            Ok(()) => Ok(self.block(*header)),
+            Err(error) => {
+                self.undo(header, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// A granted block could not be written: writes that it is free. If that fails too, blocks behind it could not be
+    /// found after a failure, so nothing may be promised any more.
+    pub(super) fn undo(&self, header: &Header, error: &BlockError) {
+        let free = {
+            let mut space = self.space.lock();
+            space.tally.subtract(header);
+            Header { status: Status::Free, seq: space.next_seq(), len: 0, sum: 0, flags: 0, ..*header }
+        };
+        match self.write_block(&free, &[]) {
+            Ok(()) => self.space.lock().wait_for_sync(&free),
+            Err(_) => self.commits.fail(error.shared()),
+        }
+    }
+
+    /// Header and bytes, one device write.
+    pub(super) fn write_block(&self, header: &Header, bytes: &[u8]) -> BlockResult<()> {
+        let unit = self.device.block_size();
+        let mut buf = self.pool.take((HEADER + bytes.len()).next_multiple_of(unit));
+        header.encode(&mut buf, self.salt, false);
+        buf[HEADER..][..bytes.len()].copy_from_slice(bytes);
+        buf[HEADER + bytes.len()..].fill(0);
+        self.write_at(header.at * self.shape.grain, &buf, "writing a block")
+    }
+
+    pub(super) fn write_at(&self, from: u64, buf: &AlignedBuf, what: &str) -> BlockResult<()> {
+        self.writes.count(buf.len());
+        self.device.write(from, buf).map_err(BlockError::io(format!("{what} at byte {from}")))
+    }
+
+    pub(super) fn block(&self, header: Header) -> Block {
+        let begin = if header.flags & Header::AREA == 0 { self.shape.overhead() } else { self.area_begin() };
+        Block { header, capacity: u64::from(header.size) * self.shape.grain - begin }
+    }
+
+    /// Bytes from a block's beginning to the first of an area.
+    pub(super) fn area_begin(&self) -> u64 {
+        if self.shape.overhead() == 0 { 0 } else { self.shape.grain }
+    }
+
+    /// Writes the header that frees a block; the caller holds the gate, and has looked whether it is allocated.
+    pub(super) fn release(&self, block: &Header) -> BlockResult<()> {
+        let header = {
+            let mut space = self.space.lock();
+            let header = space.freed(block, &self.shape);
+            let counted = block.seq >= self.opening || !space.is_unknown(block.at);
+            if counted {
+                space.tally.subtract(block);
+            }
+            space.frees += 1;
+            // Nobody may see it as allocated or take it while the write is under way.
+            space.wait_for_sync(&header);
+            header
+        };
+        self.write_block(&header, &[]).inspect_err(|error| {
+            // The block behind may have been joined to it, and is now known to nobody.
+            self.commits.fail(error.shared());
+        })
+    }
+
+    /// The header at an address, from the device.
+    pub(super) fn header_at(&self, at: Address) -> BlockResult<Header> {
+        let mut buf = self.pool.take(self.device.read_unit().max(HEADER));
+        let grain = at.grain();
+        self.check_place(at)?;
+        let from = grain * self.shape.grain;
+        self.device.read(from, &mut buf).map_err(BlockError::io(format!("reading a block at byte {from}")))?;
+        self.judge(&buf, at)
+    }
+
+    /// Behind the tail nothing is allocated, whatever it looks like: a crash may leave whole blocks behind a gap.
+    pub(super) fn check_place(&self, at: Address) -> BlockResult<()> {
+        let within = (self.shape.start..self.space.lock().lists.tail).contains(&at.grain());
+        if within { Ok(()) } else { Err(BlockError::NotAllocated(at)) }
+    }
+
+    /// The header in `bytes`, if it is one of an allocated block at `at`.
+    pub(super) fn judge(&self, bytes: &[u8], at: Address) -> BlockResult<Header> {
+        let grain = at.grain();
+        match Header::decode(bytes, self.salt, Some(grain)) {
+            Ok(header) if header.status != Status::Allocated => Err(BlockError::NotAllocated(at)),
+            Ok(header) if at.size() != 0 && at.size() != u64::from(header.size) => Err(BlockError::NotAllocated(at)),
+            Ok(header) if u64::from(header.len) <= self.block(header).capacity => Ok(header),
+            Ok(_) => Err(BlockError::Damaged { at: grain, why: "it is longer than the block" }),
+            Err(_) if !Header::claims(bytes, self.salt, grain) => Err(BlockError::NotAllocated(at)),
+            Err(corrupt) => Err(BlockError::Damaged { at: grain, why: walk::why(corrupt) }),
+        }
+    }
+}

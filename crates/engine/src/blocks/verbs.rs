@@ -1,0 +1,213 @@
+//! What can be done with a block.
+
+use picaflor_format::blocks::{HEADER, Header, checksum};
+
+use super::{Address, Block, BlockError, BlockResult, FreeLists, ROOTS, grant::Wish};
+
+impl FreeLists {
+    /// A block for `len` bytes: one device write, of its header. It cannot be read before it is written.
+    ///
+    /// # Errors
+    /// [`BlockError::Full`] when neither discovery nor a sync nor coalescing makes room; [`BlockError::TooLong`];
+    /// [`BlockError::Io`]; [`BlockError::Stopped`] after a failure that leaves the device unknown, as for all below.
+    pub fn allocate(&self, len: u64) -> BlockResult<Block> {
+        self.grant(Wish::of(len, Header::UNWRITTEN))
+    }
+
+    /// A block that holds `bytes`: header and bytes are one device write.
+    ///
+    /// # Errors
+    /// As [`FreeLists::allocate`].
+    pub fn put(&self, bytes: &[u8]) -> BlockResult<Block> {
+        self.grant(Wish::put(bytes))
+    }
+
+    /// Replaces a block's bytes in place, with one device write. Not atomic: after a crash before the next sync, a read
+    /// finds the old bytes, the new, or damage. For blocks that nobody relies on yet.
+    ///
+    /// # Errors
+    /// [`BlockError::Outside`] if they do not fit; [`BlockError::NotAllocated`] if the handle is known to be stale; and
+    /// as [`FreeLists::allocate`].
+    pub fn write(&self, block: &Block, bytes: &[u8]) -> BlockResult<Block> {
+        self.alive()?;
+        if bytes.len() as u64 > block.capacity || block.is_area() {
+            let (len, capacity) = (bytes.len() as u64, if block.is_area() { 0 } else { block.capacity });
+            return Err(BlockError::Outside { offset: 0, len, capacity, unit: 1 });
+        }
+        let _gate = self.gate.read();
+        let header = {
+            let mut space = self.space.lock();
+            if space.is_free(block.header.at) {
+                return Err(BlockError::NotAllocated(block.address()));
+            }
+            let seq = space.next_seq();
+            let counted = block.header.seq >= self.opening || !space.is_unknown(block.header.at);
+            if counted {
+                space.tally.subtract(&block.header);
+            }
+            let (len, sum) = (bytes.len() as u32, checksum(bytes));
+            let header = Header { seq, len, sum, flags: 0, ..block.header };
+            space.tally.add(&header);
+            header
+        };
+        self.write_block(&header, bytes)?;
+        Ok(self.block(header))
+    }
+
+    /// The block at an address and its bytes, verified: one device read, two for a block of more than a million grains.
+    ///
+    /// # Errors
+    /// [`BlockError::NotAllocated`] if no allocated block of that size begins there; [`BlockError::Damaged`] if its
+    /// header or bytes fail their checksum, or it was never written; [`BlockError::Io`].
+    pub fn read(&self, at: Address) -> BlockResult<(Block, Vec<u8>)> {
+        self.check_place(at)?;
+        let size = match at.size() {
+            0 => u64::from(self.header_at(at)?.size),
+            size => size,
+        };
+        let (from, len) = (at.grain() * self.shape.grain, size * self.shape.grain);
+        if at.grain() + size > self.shape.end {
+            return Err(BlockError::NotAllocated(at));
+        }
+        let mut buf = self.pool.take(len as usize);
+        self.device.read(from, &mut buf).map_err(BlockError::io(format!("reading a block at byte {from}")))?;
+        let header = self.judge(&buf, at)?;
+        let damaged = |why| Err(BlockError::Damaged { at: header.at, why });
+        if header.flags & Header::AREA != 0 {
+            return damaged("it is an area: read its parts");
+        }
+        if header.flags & Header::UNWRITTEN != 0 {
+            return damaged("it was allocated and never written");
+        }
+        let bytes = &buf[HEADER..][..header.len as usize];
+        if checksum(bytes) != header.sum {
+            return damaged("its bytes fail their checksum");
+        }
+        Ok((self.block(header), bytes.to_vec()))
+    }
+
+    /// The handle of an allocated block or area: one device read, of its header.
+    ///
+    /// # Errors
+    /// As [`FreeLists::read`].
+    pub fn locate(&self, at: Address) -> BlockResult<Block> {
+        Ok(self.block(self.header_at(at)?))
+    }
+
+    /// Frees a block: one device write, at once. It may reach the device before anything else that is not synced yet,
+    /// so nothing durable may point at the block any more; else see [`FreeLists::retire`]. Its space is reused after
+    /// the next sync.
+    ///
+    /// # Errors
+    /// [`BlockError::NotAllocated`] if it is known to be free; [`BlockError::Io`], and then the allocator has stopped.
+    pub fn free(&self, block: &Block) -> BlockResult<()> {
+        self.alive()?;
+        let _gate = self.gate.read();
+        if self.space.lock().is_free(block.header.at) {
+            return Err(BlockError::NotAllocated(block.address()));
+        }
+        self.release(&block.header)
+    }
+
+    /// As [`FreeLists::free`], with a device read first, of the header.
+    ///
+    /// # Errors
+    /// As [`FreeLists::free`] and [`FreeLists::read`].
+    pub fn free_at(&self, at: Address) -> BlockResult<()> {
+        let block = self.locate(at)?;
+        self.free(&block)
+    }
+
+    /// Frees a block when the next sync has succeeded: what no longer points at it is durable then. Its space is
+    /// reused after one more. A crash in between leaves an allocated block: [`FreeLists::blocks`] finds it.
+    ///
+    /// # Errors
+    /// [`BlockError::NotAllocated`] if it is known to be free.
+    pub fn retire(&self, block: &Block) -> BlockResult<()> {
+        self.alive()?;
+        let mut space = self.space.lock();
+        if space.is_free(block.header.at) {
+            return Err(BlockError::NotAllocated(block.address()));
+        }
+        space.retired.insert(block.header.at, block.header);
+        Ok(())
+    }
+
+    /// Raw space of `len` bytes, for tables that are read and written in parts: one device write, of the header. What
+    /// it holds is undefined until written. Its first byte lies on a grain.
+    ///
+    /// # Errors
+    /// As [`FreeLists::allocate`].
+    pub fn allocate_area(&self, len: u64) -> BlockResult<Block> {
+        self.grant(Wish::of(len, Header::AREA))
+    }
+
+    /// Fills `buf` from `offset` of an area. Both must be multiples of the device's read unit.
+    ///
+    /// # Errors
+    /// [`BlockError::Outside`], [`BlockError::Io`].
+    pub fn read_area(&self, area: &Block, offset: u64, buf: &mut [u8]) -> BlockResult<()> {
+        let from = self.area_place(area, offset, buf.len() as u64, self.device.read_unit() as u64)?;
+        self.device.read(from, buf).map_err(BlockError::io(format!("reading an area at byte {from}")))
+    }
+
+    /// Writes `bytes` at `offset` of an area: one device write. Both must be multiples of the device's block size. Each
+    /// sector of 512 bytes is written at once, more is not.
+    ///
+    /// # Errors
+    /// As [`FreeLists::read_area`].
+    pub fn write_area(&self, area: &Block, offset: u64, bytes: &[u8]) -> BlockResult<()> {
+        self.alive()?;
+        let from = self.area_place(area, offset, bytes.len() as u64, self.device.block_size() as u64)?;
+        let _gate = self.gate.read();
+        self.writes.count(bytes.len());
+        self.device.write(from, bytes).map_err(BlockError::io(format!("writing an area at byte {from}")))
+    }
+
+    fn area_place(&self, area: &Block, offset: u64, len: u64, unit: u64) -> BlockResult<u64> {
+        let end = offset.checked_add(len).filter(|&end| end <= area.capacity);
+        if !area.is_area() || end.is_none() || !offset.is_multiple_of(unit) || !len.is_multiple_of(unit) {
+            let capacity = if area.is_area() { area.capacity } else { 0 };
+            return Err(BlockError::Outside { offset, len, capacity, unit });
+        }
+        Ok(area.header.at * self.shape.grain + self.area_begin() + offset)
+    }
+
+    /// The words of the layer above: 0 when the allocator is created.
+    #[must_use]
+    pub fn roots(&self) -> [u64; ROOTS] {
+        self.home.lock().home.roots
+    }
+
+    /// Sets them all at once with one device write, durable with the next sync: a crash leaves the old or the new.
+    ///
+    /// # Errors
+    /// [`BlockError::Io`], and then the allocator has stopped.
+    pub fn set_roots(&self, roots: [u64; ROOTS]) -> BlockResult<()> {
+        self.alive()?;
+        let mut home = self.home.lock();
+        home.home.roots = roots;
+        self.write_home(&mut home)
+    }
+
+    /// Bytes of a grain.
+    #[must_use]
+    pub fn grain(&self) -> u64 {
+        self.shape.grain
+    }
+
+    /// Bytes of the device that a block for `len` bytes takes, if it is not given a larger one.
+    ///
+    /// # Errors
+    /// [`BlockError::TooLong`].
+    pub fn bytes_for(&self, len: u64) -> BlockResult<u64> {
+        Ok(u64::from(self.shape.grains(len, false)?) * self.shape.grain)
+    }
+
+    pub(super) fn alive(&self) -> BlockResult<()> {
+        match self.commits.is_broken().then(|| self.commits.failure()).flatten() {
+            Some(error) => Err(BlockError::Stopped(error)),
+            None => Ok(()),
+        }
+    }
+}

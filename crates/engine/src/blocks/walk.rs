@@ -1,0 +1,204 @@
+//! Going from header to header, in address order: how blocks are found after a failure, where headers stand in them.
+//!
+//! Invariants that let it work:
+//! - where a block ends, the next begins, with a header; unless the block says that its `rest` is free and no header
+//!   newer than that word stands there: then what is left of a split is free, and has no header of its own yet;
+//! - behind the tail that the home names, a header counts only if it is newer than that home;
+//! - a header is a sector, so it is old or new. One that claims to be a header and fails its checksum was damaged:
+//!   the walk reports it, looks for the next that stands in no newer block, and takes no free block for free before it
+//!   has seen an allocated one.
+
+use picaflor_device::{AlignedBuf, Device};
+use picaflor_format::{
+    Corrupt,
+    blocks::{HEADER, Header, Status},
+};
+
+use super::options::Shape;
+
+/// Bytes read at once: many headers of small blocks.
+const WINDOW: u64 = 64 << 10;
+/// Grains behind the tail that are searched when the block there is damaged.
+const BEYOND: u64 = 8192;
+
+/// What stands at the place where the walk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A block; `true` if it has a header.
+    Block(Header, bool),
+    /// Grains that are to be left alone.
+    Damage {
+        at: u64,
+        size: u64,
+        why: &'static str,
+    },
+    End,
+}
+
+pub(super) struct Walk {
+    pub(super) at: u64,
+    /// Up to here there are blocks without a gap.
+    pub(super) until: u64,
+    /// Behind it only headers newer than this count.
+    floor: u64,
+    /// What the block before says of the place where the walk is: so many grains are free, said then.
+    context: Option<(u32, u64)>,
+    /// Between a damaged header and the next allocated block.
+    doubt: bool,
+    /// The free block before, if it may reach further: what is left of a split behind it and free too is one with it.
+    pub(super) joins: Option<u64>,
+    window: AlignedBuf,
+    window_at: u64,
+}
+
+enum Look {
+    Header(Header),
+    /// Something that is not a header.
+    Nothing,
+    Broken(&'static str),
+}
+
+pub(super) fn why(corrupt: Corrupt) -> &'static str {
+    match corrupt {
+        Corrupt::Field("size") => "the size is out of range",
+        Corrupt::Field("code bytes") => "the code bytes do not match",
+        Corrupt::Field(_) => "the allocation status disagrees with the code bytes",
+        Corrupt::Magic => "there is no header",
+        _ => "the header fails its checksum",
+    }
+}
+
+impl Walk {
+    pub(super) fn new(at: u64, until: u64, floor: u64) -> Self {
+        Self { at, until, floor, context: None, doubt: false, joins: None, window: AlignedBuf::empty(), window_at: 0 }
+    }
+
+    /// Moves on to grain `at`, where a block is known to begin.
+    pub(super) fn skip_to(&mut self, at: u64) {
+        self.at = at;
+        self.context = None;
+    }
+
+    /// Forgets what was read, which may have changed since.
+    pub(super) fn refresh(&mut self) {
+        self.window.truncate(0);
+    }
+
+    /// The next block, damage, or the end.
+    pub(super) fn next(&mut self, device: &dyn Device, shape: &Shape, salt: u64) -> Step {
+        let step = self.here(device, shape, salt);
+        match step {
+            Step::Block(header, _) => {
+                self.at += u64::from(header.size);
+                self.context = (header.rest > 0).then_some((header.rest, header.rest_seq));
+                self.doubt &= header.status != Status::Allocated;
+                if self.doubt {
+                    let why = "free, but behind a damaged header";
+                    return Step::Damage { at: header.at, size: u64::from(header.size), why };
+                }
+            }
+            Step::Damage { at, size, .. } => {
+                self.at = at + size;
+                self.context = None;
+                self.doubt = true;
+            }
+            Step::End => {}
+        }
+        step
+    }
+
+    fn here(&mut self, device: &dyn Device, shape: &Shape, salt: u64) -> Step {
+        let at = self.at;
+        let beyond = at >= self.until;
+        if at >= shape.end {
+            return Step::End;
+        }
+        let end = if beyond { shape.end } else { self.until };
+        let fits = |header: &Header| at + u64::from(header.size) <= end;
+        match (self.look(device, shape, salt, at), self.context) {
+            (Look::Header(header), Some((_, said))) if header.seq > said && fits(&header) => Step::Block(header, true),
+            (Look::Header(_) | Look::Nothing, Some((rest, _))) if at + u64::from(rest) <= end => {
+                Step::Block(implicit(at, rest), false)
+            }
+            (Look::Header(header), None) if fits(&header) && (!beyond || header.seq > self.floor) => {
+                Step::Block(header, true)
+            }
+            (Look::Header(_) | Look::Nothing, None) if beyond => Step::End,
+            (Look::Broken(why), _) => self.lost(device, shape, salt, why),
+            (Look::Header(_), _) => self.lost(device, shape, salt, "it reaches behind the end"),
+            (Look::Nothing, _) => self.lost(device, shape, salt, "there is no header"),
+        }
+    }
+
+    /// How far the damage at the walk's place reaches: up to the next header that no newer one lies in.
+    fn lost(&mut self, device: &dyn Device, shape: &Shape, salt: u64, why: &'static str) -> Step {
+        let at = self.at;
+        let beyond = at >= self.until;
+        let end = if beyond { (at + BEYOND).min(shape.end) } else { self.until };
+        let mut to = at + 1;
+        while to < end {
+            if let Look::Header(header) = self.look(device, shape, salt, to)
+                && header.status != Status::Dead
+                && (!beyond || header.seq > self.floor)
+                && to + u64::from(header.size) <= if beyond { shape.end } else { end }
+                && !self.is_stale(device, shape, salt, &header)
+            {
+                return Step::Damage { at, size: to - at, why };
+            }
+            to += 1;
+        }
+        if beyond { Step::End } else { Step::Damage { at, size: end - at, why } }
+    }
+
+    /// Whether a newer header stands inside this block.
+    fn is_stale(&mut self, device: &dyn Device, shape: &Shape, salt: u64, header: &Header) -> bool {
+        (header.at + 1..header.at + u64::from(header.size))
+            .any(|at| matches!(self.look(device, shape, salt, at), Look::Header(inner) if inner.seq > header.seq))
+    }
+
+    fn look(&mut self, device: &dyn Device, shape: &Shape, salt: u64, at: u64) -> Look {
+        let from = at * shape.grain;
+        let unit = device.block_size() as u64;
+        let held = self.window_at..self.window_at + self.window.len() as u64;
+        if !(held.contains(&from) && from + HEADER as u64 <= held.end) {
+            let limit = shape.end * shape.grain;
+            let len = WINDOW.min(limit - from) / unit * unit;
+            let mut window = AlignedBuf::zeroed(len.max(unit) as usize);
+            if device.read(from, &mut window).is_err() {
+                window = AlignedBuf::zeroed(unit as usize);
+                if device.read(from, &mut window).is_err() {
+                    return Look::Broken("the device cannot read it");
+                }
+            }
+            (self.window, self.window_at) = (window, from);
+        }
+        let bytes = &self.window[(from - self.window_at) as usize..][..HEADER];
+        match Header::decode(bytes, salt, Some(at)) {
+            Ok(header) => Look::Header(header),
+            Err(corrupt) if Header::claims(bytes, salt, at) && !foreign(corrupt) => Look::Broken(why(corrupt)),
+            Err(_) => Look::Nothing,
+        }
+    }
+}
+
+/// An intact header of another allocator, or of another place: left there by whoever used the device before.
+fn foreign(corrupt: Corrupt) -> bool {
+    corrupt == Corrupt::Field("code bytes")
+}
+
+/// What is left of a split, before it has a header.
+fn implicit(at: u64, size: u32) -> Header {
+    Header {
+        status: Status::Free,
+        at,
+        size,
+        seq: 0,
+        rest: 0,
+        rest_seq: 0,
+        len: 0,
+        sum: 0,
+        flags: 0,
+        list: Header::NO_LIST,
+        next: 0,
+    }
+}

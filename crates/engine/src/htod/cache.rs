@@ -1,0 +1,166 @@
+//! Index pages in memory, no more of them than was asked for.
+//!
+//! Invariants: a page is in the cache once or not at all; who reads it from the device holds its lock while it
+//! does, and who writes it holds the lock until the device has it, so nobody can read it back old; a page leaves
+//! only when nobody holds its lock, and is marked, for somebody may still have it in hand.
+//!
+//! Who leaves is decided by the rules of `memory/s3fifo.rs`.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{page::Page, tables::Index};
+use crate::{
+    Result,
+    memory::{S3Fifo, Standing, Step},
+};
+
+/// Locks of the cache.
+const SHARDS: usize = 16;
+/// Uses that are counted.
+const MOST_USES: u8 = 3;
+
+/// A page in the cache.
+pub(super) struct Frame {
+    pub(super) index: Arc<Index>,
+    pub(super) number: u64,
+    pub(super) page: RwLock<Page>,
+    uses: AtomicU8,
+}
+
+pub(super) struct Cache {
+    shards: Vec<Mutex<Shard>>,
+    /// Most pages of a shard.
+    room: usize,
+}
+
+struct Shard {
+    frames: HashMap<(u32, u64), Arc<Frame>>,
+    queue: S3Fifo<Arc<Frame>>,
+}
+
+impl Frame {
+    pub(super) fn new(index: &Arc<Index>, number: u64, page: Page) -> Arc<Self> {
+        Arc::new(Self { index: Arc::clone(index), number, page: RwLock::new(page), uses: AtomicU8::new(0) })
+    }
+
+    fn hash(&self) -> u64 {
+        spread(self.index.number, self.number)
+    }
+
+    fn used(&self) {
+        // A lost count costs nothing but a little luck.
+        let uses = self.uses.load(Relaxed);
+        if uses < MOST_USES {
+            self.uses.store(uses + 1, Relaxed);
+        }
+    }
+}
+
+fn spread(table: u32, page: u64) -> u64 {
+    (u64::from(table) << 40 ^ page).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Cache {
+    /// A cache of at most `pages` pages, and a few more while threads are at work on them.
+    pub(super) fn new(pages: usize) -> Self {
+        let room = pages.div_ceil(SHARDS).max(1);
+        let shard = || Shard { frames: HashMap::new(), queue: S3Fifo::new(room as u64, 1) };
+        Self { shards: (0..SHARDS).map(|_| Mutex::new(shard())).collect(), room }
+    }
+
+    fn shard(&self, table: u32, page: u64) -> &Mutex<Shard> {
+        &self.shards[(spread(table, page) >> 32) as usize % SHARDS]
+    }
+
+    /// The page if it is in memory.
+    pub(super) fn peek(&self, table: u32, page: u64) -> Option<Arc<Frame>> {
+        self.shard(table, page).lock().frames.get(&(table, page)).cloned()
+    }
+
+    /// The page; `load` fills it if it is not in memory, `write` takes what has to make room.
+    pub(super) fn get(
+        &self,
+        index: &Arc<Index>,
+        number: u64,
+        load: impl FnOnce(&mut Page) -> Result<()>,
+        write: impl Fn(&Frame, &mut Page) -> Result<()>,
+    ) -> Result<Arc<Frame>> {
+        let shard = self.shard(index.number, number);
+        let mut held = shard.lock();
+        if let Some(frame) = held.frames.get(&(index.number, number)) {
+            frame.used();
+            return Ok(Arc::clone(frame));
+        }
+        held.make_room(self.room, write)?;
+        let frame = Frame::new(index, number, Page::unread());
+        let mut page = frame.page.write();
+        held.insert(&frame);
+        drop(held);
+        let outcome = load(&mut page);
+        if outcome.is_err() {
+            page.gone = true;
+            shard.lock().frames.remove(&(index.number, number));
+        }
+        drop(page);
+        outcome.map(|()| frame)
+    }
+
+    /// Takes in a page that was never on the device.
+    pub(super) fn insert(&self, frame: &Arc<Frame>, write: impl Fn(&Frame, &mut Page) -> Result<()>) -> Result<()> {
+        let mut held = self.shard(frame.index.number, frame.number).lock();
+        held.make_room(self.room, write)?;
+        held.insert(frame);
+        Ok(())
+    }
+
+    /// Pages in memory.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().frames.len()).sum()
+    }
+}
+
+impl Shard {
+    fn insert(&mut self, frame: &Arc<Frame>) {
+        self.frames.insert((frame.index.number, frame.number), Arc::clone(frame));
+        self.queue.insert(frame.hash(), Arc::clone(frame), 1);
+    }
+
+    /// Lets pages go until there is room for one more. Those that somebody holds stay, even if it is too many.
+    fn make_room(&mut self, room: usize, write: impl Fn(&Frame, &mut Page) -> Result<()>) -> Result<()> {
+        let mut patience = self.frames.len() * (usize::from(MOST_USES) + 2);
+        while self.frames.len() >= room && patience > 0 {
+            patience -= 1;
+            let frames = &self.frames;
+            let standing = |frame: &Arc<Frame>| match frames.get(&(frame.index.number, frame.number)) {
+                Some(present) if Arc::ptr_eq(present, frame) => Standing::Here(frame.hash(), frame.uses.load(Relaxed)),
+                _ => Standing::Gone,
+            };
+            match self.queue.step(room as u64, standing, |frame, uses| frame.uses.store(uses, Relaxed)) {
+                Step::Moved => {}
+                Step::Empty => break,
+                Step::Leaves(frame) => {
+                    let Some(mut page) = frame.page.try_write() else {
+                        self.queue.insert_small(Arc::clone(&frame), 1);
+                        continue;
+                    };
+                    if let Err(error) = write(&frame, &mut page) {
+                        drop(page);
+                        self.queue.insert_small(frame, 1);
+                        return Err(error);
+                    }
+                    page.leave();
+                    self.frames.remove(&(frame.index.number, frame.number));
+                }
+            }
+        }
+        Ok(())
+    }
+}

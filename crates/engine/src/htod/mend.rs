@@ -1,0 +1,179 @@
+//! What a crash may leave behind, put right while the tables are in use.
+//!
+//! Nothing here is needed for right answers. A put that was under way may have left a block that no page names; a
+//! replaced entry may not have been freed; a page may still say what was in doubt. So: every page is read, which
+//! decides what is in doubt, and written if it changed; then every block is looked at, and freed if its key's page
+//! does not name it.
+//!
+//! Invariant: only blocks of former epochs are freed, and only under the lock of their key's page while nobody else
+//! frees: so none that a call of this run is about to name or to free itself.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Relaxed},
+    },
+};
+
+use picaflor_format::htod::Entry;
+
+use super::{HashTables, Inner, failed, open::EPOCH_SHIFT, shape, tables::Index};
+use crate::{
+    Result,
+    blocks::{Block, BlockError, FreeLists},
+};
+
+/// What mending found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// Index pages read.
+    pub pages: u64,
+    /// Blocks that no page named, and that are free now.
+    pub freed: u64,
+    /// Blocks, areas of the index aside, that hold no entry: damaged, and left alone.
+    pub unreadable: u64,
+}
+
+impl HashTables {
+    /// Frees what the last crash left allocated and unnamed, settles what it left in doubt, and counts the keys.
+    /// After a clean stop there is nothing to do, and nothing is read. Reads every index page and every block;
+    /// others may use the tables meanwhile.
+    ///
+    /// # Errors
+    /// As [`super::Table::put`].
+    pub fn mend(&self) -> Result<Mended> {
+        let inner = &*self.inner;
+        if inner.doubt.load(Acquire) == inner.epoch {
+            return Ok(Mended::default());
+        }
+        let mut all = HashMap::new();
+        for name in self.names()? {
+            let index = self.table(&name)?.index;
+            all.insert(index.number, index);
+        }
+        let list = Arc::clone(&inner.tables.lock().list);
+        all.insert(list.number, list);
+        let mut mended = Mended::default();
+        {
+            let entered = inner.enter()?;
+            let lists = entered.lists()?;
+            for index in all.values() {
+                mended.pages += inner.settle_pages(lists, index)?;
+            }
+            inner.wait(&entered, inner.commits.next())?;
+            for block in lists.blocks() {
+                let block = match block {
+                    Ok(block) => block,
+                    Err(BlockError::Damaged { .. }) => {
+                        mended.unreadable += 1;
+                        continue;
+                    }
+                    Err(error) => return Err(failed("look for allocated blocks")(error)),
+                };
+                if all.values().any(|index| index.owns(&block)) {
+                    continue;
+                }
+                match inner.mend_block(lists, &all, &block)? {
+                    Some(true) => mended.freed += 1,
+                    Some(false) => {}
+                    None => mended.unreadable += 1,
+                }
+            }
+            inner.wait(&entered, inner.commits.next())?;
+            inner.note_doubt(lists, inner.epoch)?;
+        }
+        Ok(mended)
+    }
+}
+
+impl Inner {
+    /// Reads all pages of a table, has those written that a crash left in doubt or that name what never arrived, and
+    /// counts the keys.
+    fn settle_pages(&self, lists: &FreeLists, index: &Arc<Index>) -> Result<u64> {
+        let keys_before = index.keys.load(Relaxed);
+        let mut counted = 0;
+        let mut number = 0;
+        while number < index.pages.load(Acquire) {
+            let mut lost = Vec::new();
+            let slots = self.slots_of_page(lists, index, number)?;
+            for standing in &slots {
+                if self.read(lists, index, *standing)?.is_none() {
+                    lost.push(*standing);
+                }
+            }
+            let frame = self.page(lists, index, number)?;
+            let mut page = frame.page.write();
+            if page.gone {
+                continue;
+            }
+            let was_dirty = page.is_dirty();
+            // What was replaced or removed since it was collected is not there any more.
+            lost.retain(|standing| page.has(standing));
+            lost.iter().for_each(|standing| page.forget(*standing));
+            if page.settle() {
+                self.changed(&frame, was_dirty);
+            }
+            counted += (slots.len() - lost.len()) as i64;
+            number += 1;
+        }
+        // What others put and removed meanwhile moved the count, whatever it was.
+        index.keys.fetch_add(counted - keys_before, Relaxed);
+        Ok(number)
+    }
+
+    /// Frees a block that a former epoch left and no page names; says whether it did, `None` if it holds no entry.
+    fn mend_block(&self, lists: &FreeLists, all: &HashMap<u32, Arc<Index>>, block: &Block) -> Result<Option<bool>> {
+        let Some(found) = self.read_old(lists, block)? else { return Ok(None) };
+        let Old { table, hash } = match found {
+            Ok(old) => old,
+            Err(OfThisRun) => return Ok(Some(false)),
+        };
+        let _turn = self.freeing.lock();
+        let names_it = |index: &Arc<Index>| -> Result<bool> {
+            loop {
+                let number = shape::page_of(hash, index.pages.load(Acquire));
+                let frame = self.page(lists, index, number)?;
+                let page = frame.page.read();
+                if !page.gone && shape::page_of(hash, index.pages.load(Acquire)) == number {
+                    let word = block.address().word();
+                    return Ok(page.slots().any(|standing| standing.slot.place == word));
+                }
+            }
+        };
+        let is_named = match all.get(&table) {
+            Some(index) => names_it(index)?,
+            None => false,
+        };
+        // It may have been freed, by a call that has come to its end, since it was read.
+        let is_there = matches!(self.read_old(lists, block)?, Some(Ok(_)));
+        if is_named || !is_there || self.releases.lock().holds(block) {
+            return Ok(Some(false));
+        }
+        lists.free(block).map_err(failed("free a block"))?;
+        Ok(Some(true))
+    }
+
+    /// Whose entry a block holds, if it is of a former epoch.
+    fn read_old(&self, lists: &FreeLists, block: &Block) -> Result<Option<Result<Old, OfThisRun>>> {
+        let bytes = match lists.read(block.address()) {
+            Ok((_, bytes)) => bytes,
+            Err(BlockError::Damaged { .. }) => return Ok(None),
+            // Freed since it was met.
+            Err(BlockError::NotAllocated(_)) => return Ok(Some(Err(OfThisRun))),
+            Err(error) => return Err(failed("read an entry")(error)),
+        };
+        let Ok(entry) = Entry::decode(&bytes) else { return Ok(None) };
+        let epoch = entry.generation >> EPOCH_SHIFT;
+        let old = Old { table: entry.table, hash: self.hasher.key(entry.key).short() };
+        Ok(Some(if epoch < u64::from(self.epoch) { Ok(old) } else { Err(OfThisRun) }))
+    }
+}
+
+struct Old {
+    table: u32,
+    hash: u64,
+}
+
+/// The block was put, or freed, since the opening.
+struct OfThisRun;

@@ -1,0 +1,259 @@
+//! Opening and closing a place of hash tables.
+//!
+//! What the allocator's roots say: `ROOT`, the place of the list of tables, the epoch and whether it was closed,
+//! the first doubtful epoch, the seed of the hash.
+//!
+//! Steps of an opening: read the roots; note the new epoch, unclosed, and sync, which also makes durable whatever
+//! of the last run was read from a cache of the machine; open the list of tables. A table is opened when it is
+//! asked for.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed},
+        },
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+use picaflor_device::Device;
+use picaflor_format::{BLOCK, htod::ROOT};
+
+use super::{
+    HashTables, HtodOptions, HtodStats, Inner, Table,
+    cache::Cache,
+    failed,
+    tables::{Index, LIST, Tables},
+};
+use crate::{
+    Error, Result,
+    blocks::{BlockOptions, BlockReceipt, FreeLists},
+    commits::Commits,
+    hash::Hasher,
+};
+
+/// Fewest index pages in memory.
+const LEAST_PAGES: usize = 16;
+/// Bits of a generation that count within an epoch.
+pub(super) const EPOCH_SHIFT: u32 = 40;
+
+/// What an opening found.
+#[derive(Debug)]
+pub struct HtodReceipt {
+    /// The place was made by this opening.
+    pub created: bool,
+    /// The last run closed the place. If not, [`HashTables::mend`] has work to do.
+    pub clean: bool,
+    /// The number of this opening.
+    pub epoch: u32,
+    /// What the allocator found.
+    pub blocks: BlockReceipt,
+}
+
+/// What the roots say.
+#[derive(Clone, Copy)]
+struct Roots {
+    list: u64,
+    epoch: u32,
+    clean: bool,
+    doubt: u32,
+    seed: u64,
+}
+
+impl Roots {
+    fn words(&self) -> [u64; 8] {
+        let epoch = u64::from(self.epoch) << 1 | u64::from(self.clean);
+        [ROOT, self.list, epoch, u64::from(self.doubt), self.seed, 0, 0, 0]
+    }
+
+    fn read(words: [u64; 8]) -> Result<Option<Self>> {
+        let [root, list, epoch, doubt, seed, ..] = words;
+        match root {
+            0 => Ok(None),
+            ROOT => {
+                let clean = epoch & 1 == 1;
+                Ok(Some(Self { list, epoch: (epoch >> 1) as u32, clean, doubt: doubt as u32, seed }))
+            }
+            _ => Err(Error::Damaged {
+                place: "roots of the block allocator".to_owned(),
+                why: "something else than hash tables of format 1 lives here".to_owned(),
+                mend: "open it with what made it, or choose another file".to_owned(),
+            }),
+        }
+    }
+}
+
+impl HashTables {
+    /// Opens the tables on a device, or makes a place for them where it is blank.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the device fails; [`Error::Damaged`] if what lies there is not ours or not intact; what the
+    /// allocator refuses.
+    pub fn open(device: Arc<dyn Device>, blocks: BlockOptions, options: HtodOptions) -> Result<(Self, HtodReceipt)> {
+        let block_size = device.block_size();
+        let (lists, receipt) = FreeLists::open(device, blocks).map_err(failed("open the block allocator"))?;
+        let found = Roots::read(lists.roots())?;
+        let created = found.is_none();
+        let clean = found.as_ref().is_none_or(|roots| roots.clean);
+        let roots = match found {
+            None => {
+                let seed = options.seed.unwrap_or_else(rand::random);
+                Roots { list: 0, epoch: 1, clean: false, doubt: 1, seed }
+            }
+            Some(last) => {
+                let epoch = last.epoch + 1;
+                let doubt = if last.clean && last.doubt == last.epoch { epoch } else { last.doubt.min(last.epoch) };
+                let roots = Roots { epoch, clean: false, doubt, ..last };
+                lists.set_roots(roots.words()).map_err(failed("note the epoch"))?;
+                lists.sync().map_err(failed("sync"))?;
+                roots
+            }
+        };
+        let epoch = roots.epoch;
+        let list = if created {
+            let list = Index::create(&lists, LIST, epoch)?;
+            let words = Roots { list: list.word(), ..roots }.words();
+            lists.sync().map_err(failed("sync"))?;
+            lists.set_roots(words).map_err(failed("note the list of tables"))?;
+            lists.sync().map_err(failed("sync"))?;
+            list
+        } else {
+            Index::open(&lists, LIST, roots.list, epoch)?
+        };
+        let tables = Tables { list, open: HashMap::new() };
+        let inner = Arc::new(Inner::new(&roots, lists, block_size, tables, &options));
+        Ok((Self { inner }, HtodReceipt { created, clean, epoch, blocks: receipt }))
+    }
+
+    /// The table of this name, made if there is none.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn table(&self, name: &str) -> Result<Table> {
+        let inner = &self.inner;
+        let mut tables = inner.tables.lock();
+        if let Some(index) = tables.open.get(name) {
+            return Ok(Table { inner: Arc::clone(inner), index: Arc::clone(index) });
+        }
+        let list = Table { inner: Arc::clone(inner), index: Arc::clone(&tables.list) };
+        let index = match list.get(name.as_bytes())? {
+            Some(value) => {
+                let words = value.split_first_chunk::<4>().and_then(|(number, rest)| {
+                    Some((u32::from_le_bytes(*number), u64::from_le_bytes(*rest.first_chunk::<8>()?)))
+                });
+                let (number, word) = words.ok_or_else(|| tables.list.damaged(0, "an entry is too short"))?;
+                let entered = inner.enter()?;
+                Index::open(entered.lists()?, number, word, inner.epoch)?
+            }
+            None => {
+                let index = {
+                    let entered = inner.enter()?;
+                    let lists = entered.lists()?;
+                    let number = tables.list.take_number(lists)?;
+                    let index = Index::create(lists, number, inner.epoch)?;
+                    lists.sync().map_err(failed("sync"))?;
+                    index
+                };
+                let value = [&index.number.to_le_bytes()[..], &index.word().to_le_bytes()].concat();
+                list.put(name.as_bytes(), &value)?;
+                self.commit()?;
+                index
+            }
+        };
+        tables.open.insert(name.to_owned(), Arc::clone(&index));
+        Ok(Table { inner: Arc::clone(inner), index })
+    }
+
+    /// The names of all tables, in no order.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn names(&self) -> Result<Vec<String>> {
+        let index = Arc::clone(&self.inner.tables.lock().list);
+        let list = Table { inner: Arc::clone(&self.inner), index };
+        list.keys().map(|key| key.map(|key| String::from_utf8_lossy(&key).into_owned())).collect()
+    }
+
+    /// Makes durable what was put and removed before this call.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the device failed.
+    pub fn commit(&self) -> Result<()> {
+        let entered = self.inner.enter()?;
+        self.inner.wait(&entered, self.inner.commits.next())
+    }
+
+    /// What the tables hold in memory, and what they met.
+    #[must_use]
+    pub fn stats(&self) -> HtodStats {
+        HtodStats {
+            cached_pages: self.inner.cache.len(),
+            unreadable: self.inner.unreadable.load(Relaxed),
+            restored: self.inner.restored.load(Relaxed),
+            pending_frees: self.inner.releases.lock().len(),
+        }
+    }
+
+    /// Commits, notes how far each table got, and closes the allocator: the next opening need not look. Calls that come
+    /// later fail with [`Error::Closed`]. A place that is dropped without this opens as after a crash.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the device failed.
+    pub fn close(&self) -> Result<()> {
+        self.commit()?;
+        let inner = &self.inner;
+        let mut gate = inner.gate.write();
+        let Some(lists) = gate.take() else { return Err(Error::Closed) };
+        inner.write_all(&lists)?;
+        lists.sync().map_err(failed("sync"))?;
+        inner.release(&lists, u64::MAX)?;
+        let list = {
+            let tables = inner.tables.lock();
+            for index in tables.open.values().chain([&tables.list]) {
+                index.note(&lists, index.pages.load(Acquire))?;
+            }
+            tables.list.word()
+        };
+        let seed = inner.hasher.seed();
+        let doubt = inner.doubt.load(Acquire);
+        let roots = Roots { list, epoch: inner.epoch, clean: true, doubt, seed };
+        lists.sync().map_err(failed("sync"))?;
+        lists.set_roots(roots.words()).map_err(failed("note the closing"))?;
+        lists.close().map_err(failed("close the block allocator"))
+    }
+}
+
+impl Inner {
+    fn new(roots: &Roots, lists: FreeLists, block_size: usize, tables: Tables, options: &HtodOptions) -> Self {
+        Self {
+            gate: RwLock::new(Some(lists)),
+            block_size,
+            durable: options.durable,
+            hasher: Hasher::new(roots.seed),
+            epoch: roots.epoch,
+            doubt: AtomicU32::new(roots.doubt),
+            generation: AtomicU64::new(u64::from(roots.epoch) << EPOCH_SHIFT),
+            commits: Commits::default(),
+            dirty: Mutex::default(),
+            releases: Mutex::default(),
+            freeing: Mutex::default(),
+            cache: Cache::new((options.cache / BLOCK).max(LEAST_PAGES)),
+            tables: Mutex::new(tables),
+            unreadable: AtomicU64::new(0),
+            restored: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes from which epoch on sectors are doubtful.
+    pub(super) fn note_doubt(&self, lists: &FreeLists, doubt: u32) -> Result<()> {
+        let list = self.tables.lock().list.word();
+        let roots = Roots { list, epoch: self.epoch, clean: false, doubt, seed: self.hasher.seed() };
+        lists.set_roots(roots.words()).map_err(failed("note what is in doubt"))?;
+        lists.sync().map_err(failed("sync"))?;
+        self.doubt.store(doubt, std::sync::atomic::Ordering::Release);
+        Ok(())
+    }
+}

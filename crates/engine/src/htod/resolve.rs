@@ -1,0 +1,99 @@
+//! Index pages as they are read from the device, and what is believed of them.
+//!
+//! A sector that was written when a crash came may name an entry that did not arrive, beside the version it was to
+//! replace. So of each key with a version marked as replaced, in a sector of a doubtful epoch, the entries are
+//! read: the marked one goes if the current one is there, and is current itself if not. Elsewhere what is marked
+//! was replaced for good, unless its commit is still under way.
+
+use std::sync::{
+    Arc,
+    atomic::Ordering::{Acquire, Relaxed},
+};
+
+use picaflor_format::{
+    BLOCK,
+    htod::{SECTORS, check_sector},
+};
+
+use super::{
+    Inner,
+    cache::Frame,
+    failed,
+    page::{Page, Standing},
+    shape,
+    tables::Index,
+    verbs::Found,
+};
+use crate::{Result, blocks::FreeLists};
+
+impl Inner {
+    /// A page, from memory or the device.
+    pub(super) fn page(&self, lists: &FreeLists, index: &Arc<Index>, number: u64) -> Result<Arc<Frame>> {
+        self.cache.get(
+            index,
+            number,
+            |page| self.load(lists, index, number, page),
+            |frame, page| self.write_page(lists, frame, page),
+        )
+    }
+
+    /// Fills a page from the device. The caller holds its lock.
+    fn load(&self, lists: &FreeLists, index: &Index, number: u64, page: &mut Page) -> Result<()> {
+        let (extent, offset) = index.place(number)?;
+        debug_assert_eq!(page.bytes.len(), BLOCK);
+        lists.read_area(&extent, offset, &mut page.bytes).map_err(failed("read an index page"))?;
+        for sector in 0..SECTORS {
+            let epoch = check_sector(&page.bytes, index.number, number, sector)
+                .map_err(|why| index.damaged(number, &format!("sector {sector}: {why}")))?;
+            let marked: Vec<Standing> = page.slots_of(sector).filter(|standing| standing.slot.superseded).collect();
+            if epoch == self.epoch {
+                let releases = self.releases.lock();
+                marked.iter().filter(|it| !releases.needs(&it.slot)).for_each(|it| page.forget(*it));
+            } else if epoch >= self.doubt.load(Acquire) {
+                self.resolve(lists, index, page, &marked)?;
+            } else {
+                marked.iter().for_each(|it| page.forget(*it));
+            }
+        }
+        if !index.moved.lock().contains_key(&number) {
+            let pages = index.pages.load(Acquire);
+            page.retain(|slot| shape::page_of(slot.hash, pages) == number);
+        }
+        Ok(())
+    }
+
+    /// Decides, for what is marked in a sector that a crash may have left half done, which version counts.
+    fn resolve(&self, lists: &FreeLists, index: &Index, page: &mut Page, marked: &[Standing]) -> Result<()> {
+        let mut former: Vec<(Standing, Found)> = Vec::new();
+        for standing in marked {
+            match self.read(lists, index, *standing)? {
+                Some(found) => former.push((*standing, found)),
+                None => page.forget(*standing),
+            }
+        }
+        // The newest of a key first; the others find it current.
+        former.sort_by_key(|(_, found)| std::cmp::Reverse(found.generation));
+        for (standing, found) in former {
+            let rivals: Vec<Standing> = page
+                .slots_of(standing.sector)
+                .filter(|rival| rival.slot.hash == standing.slot.hash && !rival.slot.superseded)
+                .collect();
+            let mut lost = Vec::new();
+            let mut is_replaced = false;
+            for rival in rivals {
+                match self.read(lists, index, rival)? {
+                    Some(current) => is_replaced |= current.key() == found.key(),
+                    None => lost.push(rival),
+                }
+            }
+            if is_replaced {
+                page.forget(standing);
+                continue;
+            }
+            self.restored.fetch_add(1, Relaxed);
+            lost.into_iter().for_each(|rival| page.forget(rival));
+            page.restore(standing);
+        }
+        Ok(())
+    }
+}

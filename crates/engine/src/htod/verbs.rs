@@ -1,0 +1,349 @@
+//! Put, get, remove.
+//!
+//! Steps of a put: write the entry to a block of its own; find the key's page and whether the key is there, which
+//! takes a read of each entry of the same hash; under the page's lock, if nothing changed meanwhile, add the slot
+//! and mark the one it replaces; make it durable; divide a page if there are many keys.
+//!
+//! Invariant: all versions of a key have their slots in one sector, and those but the current one are marked. So
+//! whatever reaches the device of that sector names the current version and what it replaced, or neither's
+//! successor.
+
+use std::sync::{
+    Arc,
+    atomic::Ordering::{Acquire, Relaxed},
+};
+
+use picaflor_format::htod::{Entry, Slot};
+
+use super::{
+    Entered, Inner, MAX_KEY, Table,
+    cache::Frame,
+    failed,
+    page::{Candidates, Page, Standing},
+    shape,
+    tables::Index,
+};
+use crate::{
+    Error, Result,
+    blocks::{Address, Block, BlockError, FreeLists},
+};
+
+/// What a key's slot was found to name.
+pub(super) struct Found {
+    standing: Standing,
+    block: Block,
+    pub(super) generation: u64,
+    /// The entry's bytes: header, key, value.
+    bytes: Vec<u8>,
+}
+
+/// A put whose entry is written and whose slot is not.
+struct Fresh<'a> {
+    key: &'a [u8],
+    hash: u64,
+    generation: u64,
+    block: Block,
+}
+
+/// How a put or remove ended.
+struct Done {
+    frame: Option<Arc<Frame>>,
+    /// The commit that covers it.
+    number: u64,
+    /// One key more.
+    added: bool,
+}
+
+/// What to try before a put is tried again.
+enum Retry {
+    /// The page changed meanwhile.
+    Changed,
+    /// No slot is free; some may be once everything so far is durable.
+    Full,
+}
+
+impl Table {
+    /// Puts a value, in place of the key's former one if there is one.
+    ///
+    /// # Errors [`Error::Limit`] for a key that is empty or longer than [`MAX_KEY`]; [`Error::Full`] if the device
+    /// has no room; [`Error::Io`] if it failed, after which all calls that write fail; [`Error::Damaged`] if the
+    /// key's index page is.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_key(key)?;
+        let inner = &*self.inner;
+        let entered = inner.enter()?;
+        let done = inner.put(&entered, &self.index, key, value)?;
+        inner.settle(&entered, done.frame.as_ref(), done.number)?;
+        if done.added { inner.grow(&entered, &self.index) } else { Ok(()) }
+    }
+
+    /// The key's value.
+    ///
+    /// # Errors
+    /// As [`Table::put`], but for those that only writing can meet.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        check_key(key)?;
+        let entered = self.inner.enter()?;
+        let found = self.inner.find(entered.lists()?, &self.index, key)?;
+        Ok(found.map(|found| found.into_value(key)))
+    }
+
+    /// Whether the key is there. Reads as much as [`Table::get`]: the key is verified.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        let entered = self.inner.enter()?;
+        Ok(self.inner.find(entered.lists()?, &self.index, key)?.is_some())
+    }
+
+    /// Removes a key, and says whether it was there.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        check_key(key)?;
+        let inner = &*self.inner;
+        let entered = inner.enter()?;
+        let done = inner.remove(entered.lists()?, &self.index, key)?;
+        // Also of a key that is not there: it may be gone by a call that is not durable yet.
+        inner.settle(&entered, done.frame.as_ref(), done.number)?;
+        Ok(done.frame.is_some())
+    }
+
+    /// Keys in the table. Exact, but after a crash it may be off by those put and removed since the header was last
+    /// written, until [`super::HashTables::mend`] has counted them.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.index.key_count()
+    }
+
+    /// Whether [`Table::len`] is 0.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Index pages.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.index.pages.load(Relaxed)
+    }
+}
+
+fn check_key(key: &[u8]) -> Result<()> {
+    if key.is_empty() || key.len() > MAX_KEY {
+        return Err(Error::Limit { what: "key", len: key.len(), max: MAX_KEY });
+    }
+    Ok(())
+}
+
+impl Found {
+    fn into_value(mut self, key: &[u8]) -> Vec<u8> {
+        self.bytes.split_off(picaflor_format::htod::ENTRY_HEADER + key.len())
+    }
+}
+
+impl Inner {
+    fn put(&self, entered: &Entered<'_>, index: &Arc<Index>, key: &[u8], value: &[u8]) -> Result<Done> {
+        let lists = entered.lists()?;
+        let hash = self.hasher.key(key).short();
+        let generation = self.generation.fetch_add(1, Relaxed);
+        let entry = Entry { table: index.number, generation, key, value }.encode();
+        let block = lists.put(&entry).map_err(failed("write an entry"))?;
+        let fresh = Fresh { key, hash, generation, block };
+        let mut settled = false;
+        loop {
+            match self.place(lists, index, &fresh, settled) {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(Retry::Changed)) => {}
+                Ok(Err(Retry::Full)) => {
+                    let more =
+                        if settled { self.split(entered, index) } else { self.wait(entered, self.commits.next()) };
+                    if let Err(error) = more {
+                        // Nobody points to it; if this fails too, mending finds it.
+                        let _ = lists.free(&block);
+                        return Err(error);
+                    }
+                    settled = true;
+                }
+                Err(error) => {
+                    let _ = lists.free(&block);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Gives a fresh entry its slot. `settled`: the entry is durable.
+    fn place(
+        &self,
+        lists: &FreeLists,
+        index: &Arc<Index>,
+        fresh: &Fresh<'_>,
+        settled: bool,
+    ) -> Result<Result<Done, Retry>> {
+        let (frame, seen) = self.candidates(lists, index, fresh.hash)?;
+        let old = self.current(lists, index, fresh.key, &seen)?;
+        let mut page = frame.page.write();
+        if !self.is_still(&frame, &page, fresh.hash, &seen) {
+            return Ok(Err(Retry::Changed));
+        }
+        if let Some(old) = old.as_ref().filter(|old| old.generation > fresh.generation) {
+            // Another put of this key began after this one and came first: this one was before it, and is replaced.
+            debug_assert_ne!(old.block.address(), fresh.block.address());
+            lists.free(&fresh.block).map_err(failed("free a block"))?;
+            return Ok(Ok(Done { frame: Some(Arc::clone(&frame)), number: self.commits.next(), added: false }));
+        }
+        let was_dirty = page.is_dirty();
+        self.drop_moved(&frame, &mut page);
+        let slot = Slot::new(fresh.block.address().word(), fresh.hash, fresh.generation);
+        let Some(old) = old else {
+            let Some((sector, at)) = page.room() else { return Ok(Err(Retry::Full)) };
+            page.set(sector, at, Some(slot));
+            index.keys.fetch_add(1, Relaxed);
+            return Ok(Ok(Done {
+                number: self.changed(&frame, was_dirty),
+                frame: Some(Arc::clone(&frame)),
+                added: true,
+            }));
+        };
+        let Standing { sector, index: at, slot: old_slot } = old.standing;
+        let kept = if let Some(room) = page.room_in(sector) {
+            let superseded = Slot { superseded: true, ..old_slot };
+            page.set(sector, at, Some(superseded));
+            page.set(sector, room, Some(slot));
+            Some(superseded)
+        } else if settled {
+            page.set(sector, at, Some(slot));
+            None
+        } else {
+            return Ok(Err(Retry::Full));
+        };
+        let number = self.changed(&frame, was_dirty);
+        self.release_after(number, index, fresh.hash, old.block, kept);
+        Ok(Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false }))
+    }
+
+    fn remove(&self, lists: &FreeLists, index: &Arc<Index>, key: &[u8]) -> Result<Done> {
+        let hash = self.hasher.key(key).short();
+        loop {
+            let (frame, seen) = self.candidates(lists, index, hash)?;
+            let old = self.current(lists, index, key, &seen)?;
+            // Versions that were replaced and are not free yet go with the current one; they are being released.
+            let former = match &old {
+                Some(_) => self.former(lists, index, key, &seen)?,
+                None => Vec::new(),
+            };
+            let mut page = frame.page.write();
+            if !self.is_still(&frame, &page, hash, &seen) {
+                continue;
+            }
+            let Some(old) = old else {
+                return Ok(Done { frame: None, number: self.commits.next(), added: false });
+            };
+            let was_dirty = page.is_dirty();
+            self.drop_moved(&frame, &mut page);
+            for standing in former.iter().chain([&old.standing]) {
+                page.set(standing.sector, standing.index, None);
+            }
+            let number = self.changed(&frame, was_dirty);
+            self.release_after(number, index, hash, old.block, None);
+            index.keys.fetch_sub(1, Relaxed);
+            return Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false });
+        }
+    }
+
+    /// The key's entry.
+    fn find(&self, lists: &FreeLists, index: &Arc<Index>, key: &[u8]) -> Result<Option<Found>> {
+        let hash = self.hasher.key(key).short();
+        loop {
+            let (frame, seen) = self.candidates(lists, index, hash)?;
+            let found = self.current(lists, index, key, &seen)?;
+            if found.is_some() || self.is_still(&frame, &frame.page.read(), hash, &seen) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The page that a hash belongs to, and its slots of that hash.
+    fn candidates(&self, lists: &FreeLists, index: &Arc<Index>, hash: u64) -> Result<(Arc<Frame>, Candidates)> {
+        loop {
+            let frame = self.page(lists, index, shape::page_of(hash, index.pages.load(Acquire)))?;
+            let page = frame.page.read();
+            if self.belongs(&frame, &page, hash) {
+                let seen = page.matches(hash);
+                drop(page);
+                return Ok((frame, seen));
+            }
+        }
+    }
+
+    /// Whether this is the page for a hash; under its lock, which dividing it takes too.
+    fn belongs(&self, frame: &Frame, page: &Page, hash: u64) -> bool {
+        !page.gone && shape::page_of(hash, frame.index.pages.load(Acquire)) == frame.number
+    }
+
+    fn is_still(&self, frame: &Frame, page: &Page, hash: u64, seen: &Candidates) -> bool {
+        self.belongs(frame, page, hash) && page.matches(hash) == *seen
+    }
+
+    /// The current version among the slots of a key's hash.
+    fn current(&self, lists: &FreeLists, index: &Index, key: &[u8], seen: &Candidates) -> Result<Option<Found>> {
+        for standing in seen.iter().filter(|standing| !standing.slot.superseded) {
+            match self.read(lists, index, *standing)? {
+                Some(found) if found.key() == key => return Ok(Some(found)),
+                Some(_) => {}
+                None => self.count_unreadable(),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The slots of versions that were replaced a moment ago.
+    fn former(&self, lists: &FreeLists, index: &Index, key: &[u8], seen: &Candidates) -> Result<Vec<Standing>> {
+        let mut former = Vec::new();
+        for standing in seen.iter().filter(|standing| standing.slot.superseded) {
+            if self.read(lists, index, *standing)?.is_none_or(|found| found.key() == key) {
+                former.push(*standing);
+            }
+        }
+        Ok(former)
+    }
+
+    /// What a slot names, if its block holds it.
+    pub(super) fn read(&self, lists: &FreeLists, index: &Index, standing: Standing) -> Result<Option<Found>> {
+        let Some(address) = Address::from_word(standing.slot.place) else { return Ok(None) };
+        let (block, bytes) = match lists.read(address) {
+            Ok(read) => read,
+            Err(BlockError::Damaged { .. } | BlockError::NotAllocated(_)) => return Ok(None),
+            Err(error) => return Err(failed("read an entry")(error)),
+        };
+        let Ok(entry) = Entry::decode(&bytes) else { return Ok(None) };
+        let generation = entry.generation;
+        let is_meant = entry.table == index.number && standing.slot.is_of(generation);
+        Ok(is_meant.then_some(Found { standing, block, generation, bytes }))
+    }
+
+    /// Empties slots that were moved to another page for good.
+    pub(super) fn drop_moved(&self, frame: &Frame, page: &mut Page) {
+        let mut moved = frame.index.moved.lock();
+        if moved.get(&frame.number).is_some_and(|&number| number <= self.commits.completed()) {
+            moved.remove(&frame.number);
+            drop(moved);
+            let pages = frame.index.pages.load(Acquire);
+            page.retain(|slot| shape::page_of(slot.hash, pages) == frame.number);
+        }
+    }
+}
+
+impl Found {
+    pub(super) fn key(&self) -> &[u8] {
+        Entry::decode(&self.bytes).map_or(&[], |entry| entry.key)
+    }
+
+    pub(super) fn value(&self) -> &[u8] {
+        Entry::decode(&self.bytes).map_or(&[], |entry| entry.value)
+    }
+}

@@ -1,0 +1,92 @@
+//! What each verb costs the device, counted.
+
+use std::sync::Arc;
+
+use picaflor::{
+    blocks::BlockOptions,
+    device::{CountedDevice, MemoryDevice},
+    htod::{Durable, HashTables, HtodOptions},
+};
+
+use super::key;
+
+fn counted(mib: u64, cache: usize, durable: Durable) -> (CountedDevice, HashTables) {
+    let device = CountedDevice::new(Arc::new(MemoryDevice::with_block_size(mib << 20, 512)));
+    let options = HtodOptions { cache, durable, seed: Some(1) };
+    // Else the allocator notes where it stands every so many calls, with a write more.
+    let mut blocks = BlockOptions::default();
+    blocks.checkpoint_every = 1 << 30;
+    let (tables, _) = HashTables::open(Arc::new(device.clone()), blocks, options).unwrap();
+    (device, tables)
+}
+
+#[test]
+fn a_put_is_one_write_for_the_entry_one_for_the_page_and_one_sync() {
+    let (device, tables) = counted(16, 1 << 20, Durable::EachCall);
+    let table = tables.table("t").unwrap();
+    // Brings the page into memory.
+    assert!(table.get(&key(0)).unwrap().is_none());
+    // Fewer than a page takes before it is divided: neighbours in it cost nothing.
+    for number in 0..80 {
+        let before = device.counts();
+        table.put(&key(number), &[7; 300]).unwrap();
+        let cost = device.counts() - before;
+        assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 0), "put {number}: {cost:?}");
+    }
+    let before = device.counts();
+    table.put(&key(3), &[8; 300]).unwrap();
+    let cost = device.counts() - before;
+    assert_eq!((cost.writes, cost.syncs, cost.reads), (3, 1, 1), "one more to free the old entry: {cost:?}");
+    let before = device.counts();
+    assert!(table.remove(&key(4)).unwrap());
+    let cost = device.counts() - before;
+    assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 1), "{cost:?}");
+    let before = device.counts();
+    assert!(table.get(&key(5)).unwrap().is_some());
+    let cost = device.counts() - before;
+    assert_eq!((cost.writes, cost.syncs, cost.reads), (0, 0, 1), "{cost:?}");
+    let before = device.counts();
+    assert!(table.get(&key(4)).unwrap().is_none());
+    let cost = device.counts() - before;
+    assert_eq!(cost.reads, 0, "what is not there costs no read: {cost:?}");
+}
+
+#[test]
+fn doubling_costs_a_write_in_ninety_puts() {
+    let (device, tables) = counted(256, 8 << 20, Durable::EachCall);
+    let table = tables.table("t").unwrap();
+    table.put(&key(0), &[7; 100]).unwrap();
+    let puts = 20_000;
+    let before = device.counts();
+    let mut dearest = 0;
+    for number in 1..=puts {
+        let before = device.counts();
+        table.put(&key(number), &[7; 100]).unwrap();
+        dearest = dearest.max((device.counts() - before).writes);
+    }
+    let cost = device.counts() - before;
+    let pages = table.pages();
+    assert!(cost.writes <= 2 * puts + pages + 400, "{} writes for {puts} puts and {pages} pages", cost.writes);
+    assert!(cost.syncs <= puts + 400, "{} syncs", cost.syncs);
+    assert!(dearest <= 8, "no put pays for a doubling, one took {dearest} writes");
+}
+
+#[test]
+fn a_get_from_a_large_table_is_one_read_for_the_page_and_one_for_the_entry() {
+    // The index has about 220 pages; 16 of them in memory.
+    let (device, tables) = counted(256, 16 * 4096, Durable::AtCommit);
+    let table = tables.table("t").unwrap();
+    for number in 0..20_000 {
+        table.put(&key(number), &[7; 100]).unwrap();
+    }
+    tables.commit().unwrap();
+    let before = device.counts();
+    for number in (0..20_000).step_by(13) {
+        assert!(table.get(&key(number)).unwrap().is_some());
+    }
+    let cost = device.counts() - before;
+    let gets = 20_000u64.div_ceil(13);
+    assert!(cost.reads <= 2 * gets, "{} reads for {gets} gets", cost.reads);
+    assert_eq!(cost.writes, 0);
+    assert!(tables.stats().cached_pages <= 32);
+}

@@ -1,0 +1,146 @@
+//! Iyengar, Jin & Challenger 2003: the allocator's claims, P-1 and P-9 to P-15.
+//!
+//! What the paper leaves open is chosen here once: the values of the lost axes of Figures 14 to 21, and the size of a
+//! batch.
+
+mod claims;
+mod runs;
+mod void;
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use parking_lot::Mutex;
+
+use self::runs::{Batched, Fragmentation, Load};
+use super::{How, Progress};
+use crate::{
+    Result,
+    draw::{Chart, Mark, Scale, Series},
+};
+
+pub(super) use claims::claims;
+
+const ALPHAS: [f64; 5] = [0.6, 0.8, 1.0, 1.2, 1.4];
+/// Binary logarithms of grains.
+const CUTOFFS: [u32; 7] = [6, 8, 10, 12, 14, 16, 18];
+const LIVE: [usize; 5] = [1_000, 3_000, 10_000, 30_000, 100_000];
+/// Replacements for each live block, in Figures 17 and 18.
+const AGES: [usize; 3] = [1, 2, 5];
+/// Grains.
+const THRESHOLDS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Requests to a batch: not given in the paper.
+const BATCH: usize = 100;
+
+/// One run of each figure, in the order of its parameters.
+#[derive(Default)]
+pub(super) struct Measured {
+    /// By alpha, then cutoff.
+    shape: Vec<Vec<Fragmentation>>,
+    /// By live blocks, then age.
+    scale: Vec<Vec<Fragmentation>>,
+    /// By threshold.
+    batched: Vec<Batched>,
+}
+
+/// A kind of fragmentation.
+type Of = fn(&Fragmentation) -> f64;
+
+enum Job {
+    Shape(usize, usize),
+    Scale(usize, usize),
+    Batch(usize),
+}
+
+pub(super) fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
+    let part = if how.quick { 100 } else { 1 };
+    let shapes = (0..ALPHAS.len()).flat_map(|a| (0..CUTOFFS.len()).map(move |c| Job::Shape(a, c)));
+    let scales = (0..LIVE.len()).flat_map(|n| (0..AGES.len()).map(move |a| Job::Scale(n, a)));
+    let jobs: Vec<Job> = (0..THRESHOLDS.len()).map(Job::Batch).chain(shapes).chain(scales).collect();
+    let measured = Mutex::new(Measured {
+        shape: vec![vec![Fragmentation::default(); CUTOFFS.len()]; ALPHAS.len()],
+        scale: vec![vec![Fragmentation::default(); AGES.len()]; LIVE.len()],
+        batched: vec![Batched::default(); THRESHOLDS.len()],
+    });
+    let (next, total) = (AtomicUsize::new(0), jobs.len() as u64);
+    let work = || -> Result<()> {
+        while let Some(job) = jobs.get(next.fetch_add(1, Relaxed)) {
+            match *job {
+                Job::Shape(a, c) => {
+                    let load = Load {
+                        alpha: ALPHAS[a],
+                        cutoff: CUTOFFS[c],
+                        live: 100_000 / part,
+                        replacements: 500_000 / part,
+                    };
+                    let found = runs::replace(load, 1)?;
+                    measured.lock().shape[a][c] = found;
+                }
+                Job::Scale(n, a) => {
+                    let live = LIVE[n].div_ceil(part);
+                    let load = Load { alpha: 1.0, cutoff: 10, live, replacements: live * AGES[a] };
+                    let found = runs::replace(load, 2)?;
+                    measured.lock().scale[n][a] = found;
+                }
+                Job::Batch(t) => {
+                    let found = runs::batches(THRESHOLDS[t], BATCH, 40_000 / part, 40_000 / part, 3)?;
+                    measured.lock().batched[t] = found;
+                }
+            }
+            progress("pmflf", 1, total);
+        }
+        Ok(())
+    };
+    let threads = how.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, std::num::NonZero::get);
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running
+            .into_iter()
+            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })?;
+    Ok(measured.into_inner())
+}
+
+fn chart(title: &str, x: (&str, Scale), y: &str, series: Vec<(String, Vec<(f64, f64)>)>) -> Chart {
+    let series = series.into_iter().map(|(name, points)| Series { name, points, mark: Mark::Both }).collect();
+    Chart { title: title.into(), x: (x.0.into(), x.1), y: (y.into(), Scale::Linear), series }
+}
+
+impl Measured {
+    /// Figures 14 to 21, as SVG.
+    pub(super) fn drawings(&self) -> Result<Vec<String>> {
+        let mut drawn = Vec::new();
+        let kinds: [(&str, Of); 3] =
+            [("External", |f| f.external), ("Internal", |f| f.internal), ("Total", Fragmentation::total)];
+        for ((kind, of), figure) in kinds.iter().zip(14..) {
+            let line = |a: usize| {
+                let points = CUTOFFS.iter().zip(&self.shape[a]).map(|(&c, f)| (f64::from(c), of(f)));
+                (format!("alpha {}", ALPHAS[a]), points.collect())
+            };
+            let title = format!("Figure {figure}: {kind} fragmentation");
+            let lines = (0..ALPHAS.len()).map(line).collect();
+            drawn.push(chart(&title, ("log2 of the cutoff, grains", Scale::Linear), "", lines).svg()?);
+        }
+        for (figure, (kind, of)) in [(17, kinds[0]), (18, kinds[2])] {
+            let line = |a: usize| {
+                let points = LIVE.iter().zip(&self.scale).map(|(&n, row)| (n as f64, of(&row[a])));
+                (format!("{} replacements a block", AGES[a]), points.collect())
+            };
+            let title = format!("Figure {figure}: {kind} fragmentation by scale");
+            let lines = (0..AGES.len()).map(line).collect();
+            drawn.push(chart(&title, ("live blocks", Scale::Log), "", lines).svg()?);
+        }
+        let points = THRESHOLDS.iter().zip(&self.batched).map(|(&t, run)| (f64::from(t), run.throughput));
+        let line = vec![(String::new(), points.collect())];
+        drawn.push(chart("Figure 19: throughput of OBA", ("T, grains", Scale::Log), "replacements/s", line).svg()?);
+        for (figure, (kind, of)) in [(20, kinds[0]), (21, kinds[2])] {
+            let line = |(t, run): (&u32, &Batched)| {
+                (format!("T {t}"), run.course.iter().map(|(done, f)| (*done as f64, of(f))).collect())
+            };
+            let title = format!("Figure {figure}: {kind} fragmentation of OBA");
+            let lines = THRESHOLDS.iter().zip(&self.batched).map(line).collect();
+            drawn.push(chart(&title, ("replacements", Scale::Linear), "", lines).svg()?);
+        }
+        Ok(drawn)
+    }
+}
