@@ -198,6 +198,27 @@ impl Profile {
         }
     }
 
+    /// One part in `parts` of a disk: so many times fewer cylinders, each as far from the next as `parts` of them
+    /// were. What fills a share of it moves the arm as far as the same share of the whole. A device without an arm
+    /// only becomes smaller.
+    #[must_use]
+    pub fn part(mut self, parts: u32) -> Self {
+        if let Some(disk) = &mut self.disk {
+            disk.blocks = disk.blocks.map(|blocks| blocks / u64::from(parts));
+            disk.cylinders = (disk.cylinders / parts).max(1);
+            disk.seek.stretch *= f64::from(parts);
+            for zone in &mut disk.zones {
+                zone.first /= parts;
+                // The last cylinder of a zone is what is before the first of the next.
+                zone.last = zone.last.map(|last| ((last + 1) / parts).max(zone.first + 1) - 1);
+            }
+        }
+        if let Some(budget) = &mut self.budget {
+            budget.blocks /= u64::from(parts);
+        }
+        self
+    }
+
     /// Reads a profile; `origin` names it in errors.
     ///
     /// # Errors

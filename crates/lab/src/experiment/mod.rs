@@ -7,6 +7,7 @@
 mod parallel;
 mod report;
 mod spec;
+mod spread;
 
 use std::path::Path;
 
@@ -14,6 +15,7 @@ pub use parallel::run;
 pub use report::write;
 use serde::Serialize;
 pub use spec::{Plot, Spec};
+pub use spread::spread;
 
 use crate::{Error, Result, run::Outcome};
 

@@ -1,15 +1,8 @@
-//! Cases over threads.
+//! The cases of an experiment, over threads.
 
-use std::{
-    num::NonZero,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    thread,
-};
+use std::num::NonZero;
 
-use super::{Row, Spec, spec::Case};
+use super::{Row, Spec, spec::Case, spread};
 use crate::{
     Result,
     method::Method,
@@ -24,28 +17,8 @@ use crate::{
 pub fn run(spec: &Spec, jobs: Option<NonZero<usize>>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Row>> {
     let cases = spec.cases();
     let total = spec.requests().saturating_mul(cases.len() as u64);
-    let jobs = jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZero::get).min(cases.len().max(1));
-    let next = AtomicUsize::new(0);
     let streams = Streams::default();
-    let rows: Mutex<Vec<Option<Result<Row>>>> = Mutex::new(cases.iter().map(|_| None).collect());
-    let lock = || rows.lock().unwrap_or_else(PoisonError::into_inner);
-    thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                while let Some((at, case)) = Some(next.fetch_add(1, Relaxed)).and_then(|at| Some((at, cases.get(at)?)))
-                {
-                    let row = one(case, &streams, &|more| progress(more, total));
-                    let failed = row.is_err();
-                    lock()[at] = Some(row);
-                    if failed {
-                        // What would come after it is not asked for any more.
-                        next.fetch_max(cases.len(), Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    rows.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
+    spread(&cases, jobs, |case| one(case, &streams, &|more| progress(more, total)))
 }
 
 fn one(case: &Case, streams: &Streams, progress: &dyn Fn(u64)) -> Result<Row> {

@@ -105,6 +105,24 @@ impl Core {
         let change = if changes { processor.change_us } else { 0.0 };
         let copy = processor.copy_us_per_kb * bytes as f64 / 1024.0;
         self.pages.work((processor.call_us + change + copy) * 1e3 + processor.entry_ns * entries as f64);
+        self.round()
+    }
+
+    /// Nobody calls until then: what is due meanwhile is written in its time.
+    pub(super) fn wait_until(&mut self, nanos: u64) -> io::Result<()> {
+        loop {
+            let due = self.journal.as_ref().map_or(self.next_round, |journal| journal.commit_at.min(self.next_round));
+            if due >= nanos {
+                self.pages.wait_until(nanos);
+                return Ok(());
+            }
+            self.pages.wait_until(due);
+            self.round()?;
+        }
+    }
+
+    /// What is due by now is written.
+    fn round(&mut self) -> io::Result<()> {
         let now = self.pages.now();
         let daemon = &self.profile.daemon;
         if now >= self.next_round {
@@ -496,6 +514,18 @@ impl Core {
         let mut found: Vec<_> = self.files.iter().map(|(path, file)| (path.clone(), file.size)).collect();
         found.sort_unstable();
         Ok(found)
+    }
+
+    pub(super) fn empty_memory(&mut self) -> io::Result<()> {
+        self.sync()?;
+        // A journal leaves blocks dirty that it has.
+        let now = self.pages.now();
+        self.pages.flush(now, now)?;
+        self.pages.settle();
+        self.pages.empty();
+        self.inodes = Lru::new(self.profile.memory.inodes);
+        self.names = Lru::new(self.profile.memory.names);
+        Ok(())
     }
 
     pub(super) fn sync(&mut self) -> io::Result<()> {

@@ -22,7 +22,7 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use picaflor_device::{Folder, SimulatedDisk, check_path};
+use picaflor_device::{Device, Folder, SimulatedDisk, check_path};
 
 pub use self::big_file::BigFile;
 use self::core::Core;
@@ -30,6 +30,10 @@ pub use self::pages::IoCounts;
 pub use self::profile::{
     DaemonProfile, FsProfile, JournalProfile, LayoutProfile, MemoryProfile, Metadata, ProcessorProfile,
 };
+use crate::{Error, Result};
+
+/// Steps by which a part of a disk grows until the file system on it has the room that is wanted.
+const STEP: u64 = 16 << 20;
 
 /// A modelled file system, empty at first. Clones share everything.
 #[derive(Clone)]
@@ -48,6 +52,33 @@ impl FileSystem {
         Ok(Self { core: Arc::new(Mutex::new(core)), name: profile.name.as_str().into() })
     }
 
+    /// A file system with this room for files, on as much of a disk, from its outer edge, as it takes. `disk` makes a
+    /// disk of so many bytes; without a number, all of it.
+    ///
+    /// # Errors
+    /// Those of `disk`; or if there is not so much room on all of it.
+    pub fn with_room(
+        profile: &FsProfile,
+        room: u64,
+        disk: impl Fn(Option<u64>) -> Result<SimulatedDisk>,
+    ) -> Result<(SimulatedDisk, Self)> {
+        let whole = disk(None)?.capacity();
+        let mut bytes = room.next_multiple_of(STEP);
+        loop {
+            let disk = disk(Some(bytes.min(whole)))?;
+            // One without room for a group of blocks is too small, like others.
+            match Self::new(profile, &disk).ok().filter(|system| system.available() >= room) {
+                Some(system) => return Ok((disk, system)),
+                None if bytes < whole => {}
+                None => {
+                    let why = format!("{}: too small for {} MiB of files", disk.backend(), room >> 20);
+                    return Err(Error::experiment(profile.name.as_str(), why));
+                }
+            }
+            bytes += STEP;
+        }
+    }
+
     /// One file of `bytes`, preallocated, as a device. `bytes` is rounded up to whole blocks.
     ///
     /// # Errors
@@ -60,6 +91,22 @@ impl FileSystem {
     #[must_use]
     pub fn counts(&self) -> IoCounts {
         self.core.lock().pages.counts
+    }
+
+    /// Lets time pass until the clock says `nanos`; the daemon and the journal do meanwhile what is due.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn wait_until(&self, nanos: u64) -> io::Result<()> {
+        self.core.lock().wait_until(nanos)
+    }
+
+    /// Writes what is dirty and forgets all that is in memory, as mounting it anew would.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn empty_memory(&self) -> io::Result<()> {
+        self.core.lock().empty_memory()
     }
 
     /// Bytes that may still be written.

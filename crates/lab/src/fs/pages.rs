@@ -51,6 +51,8 @@ pub(crate) struct Pages {
     high_water: u64,
     low_water: u64,
     dirty_limit: u64,
+    /// Bytes of the two that follow.
+    sizes: (u64, Option<u64>),
     lru: Lru,
     /// Of metadata other than directories, if apart.
     metadata: Option<Lru>,
@@ -71,6 +73,7 @@ impl Pages {
             high_water: profile.daemon.high_water,
             low_water: profile.daemon.low_water,
             dirty_limit: profile.memory.cache / fragment / 100 * profile.daemon.dirty_percent,
+            sizes: (profile.memory.cache, profile.memory.metadata),
             lru: Lru::new(profile.memory.cache),
             metadata: profile.memory.metadata.map(Lru::new),
             dirty: BTreeMap::new(),
@@ -87,6 +90,11 @@ impl Pages {
     /// Lets the processor work for so long; the disk goes on meanwhile.
     pub(crate) fn work(&self, nanos: f64) {
         self.disk.run_until(self.now() + Duration::from_nanos(nanos as u64).as_nanos() as u64);
+    }
+
+    /// Lets time pass until then.
+    pub(crate) fn wait_until(&self, nanos: u64) {
+        self.disk.run_until(nanos.max(self.now()));
     }
 
     fn keep(&mut self, key: u64, bytes: u64, metadata: bool) -> io::Result<()> {
@@ -357,6 +365,12 @@ impl Pages {
     /// Whether more is dirty than may be.
     pub(crate) fn is_full_of_dirt(&self) -> bool {
         self.dirty_fragments > self.dirty_limit
+    }
+
+    /// Forgets what is in memory, none of which is dirty.
+    pub(crate) fn empty(&mut self) {
+        self.lru = Lru::new(self.sizes.0);
+        self.metadata = self.sizes.1.map(Lru::new);
     }
 
     /// Waits until nothing is under way.

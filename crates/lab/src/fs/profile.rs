@@ -143,6 +143,16 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("extent", include_str!("../../filesystems/extent.toml")),
 ];
 
+/// Values of `other` in the place of those of `table`, table by table.
+fn merge(table: &mut toml::Table, other: &toml::Table) {
+    for (key, value) in other {
+        match (table.get_mut(key), value) {
+            (Some(toml::Value::Table(inner)), toml::Value::Table(other)) => merge(inner, other),
+            _ => drop(table.insert(key.clone(), value.clone())),
+        }
+    }
+}
+
 impl FsProfile {
     /// Names of the profiles that are compiled in.
     pub fn names() -> impl Iterator<Item = &'static str> {
@@ -162,6 +172,48 @@ impl FsProfile {
             Error::experiment(name, format!("not one of {known}, and no file: {error}"))
         })?;
         Self::parse(name, &text)
+    }
+
+    /// A profile that is compiled in, with other values for some of its keys: what a paper says of its machine. One
+    /// that is given other `metadata` than a journal loses its journal.
+    ///
+    /// # Errors
+    /// As [`FsProfile::parse`]; or if no profile of this name is compiled in.
+    pub fn find_with(name: &str, other: &toml::Table) -> Result<Self> {
+        let text = BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text);
+        let known = || Self::names().collect::<Vec<_>>().join(", ");
+        let text = text.ok_or_else(|| Error::experiment(name, format!("not one of {}", known())))?;
+        let wrong = |error: toml::de::Error| Error::experiment(name, error.to_string());
+        let mut table: toml::Table = toml::from_str(text).map_err(wrong)?;
+        merge(&mut table, other);
+        if table.get("metadata").and_then(toml::Value::as_str) != Some("journal") {
+            table.remove("journal");
+        }
+        let profile: Self = table.try_into().map_err(wrong)?;
+        profile.check().map_err(|why| Error::experiment(name, why))?;
+        Ok(profile)
+    }
+
+    /// What this file system would be to a part of its load, one in `parts`: memory, journal and the daemons' ages so
+    /// many times smaller, and so as long as before when counted in requests.
+    #[must_use]
+    pub fn part(mut self, parts: u32) -> Self {
+        let n = u64::from(parts);
+        let least = 64 * self.layout.block;
+        let memory = &mut self.memory;
+        memory.cache = (memory.cache / n).max(least);
+        memory.metadata = memory.metadata.map(|bytes| (bytes / n).max(least));
+        (memory.inodes, memory.names) = ((memory.inodes / n).max(1), (memory.names / n).max(1));
+        let by = f64::from(parts);
+        let daemon = &mut self.daemon;
+        daemon.every_s /= by;
+        daemon.data_age_s /= by;
+        daemon.metadata_age_s /= by;
+        if let Some(journal) = &mut self.journal {
+            journal.blocks = (journal.blocks / parts).max(65);
+            journal.commit_s /= by;
+        }
+        self
     }
 
     /// Reads a profile; `origin` names it in errors.

@@ -15,7 +15,7 @@ const FILES: u32 = 64;
 const ROUNDS: u32 = 4;
 
 /// Milliseconds, by size of the file.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Files {
     /// Bytes, milliseconds to create, milliseconds to delete.
     measured: Vec<(u64, f64, f64)>,

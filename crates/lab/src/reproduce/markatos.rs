@@ -3,7 +3,17 @@
 //! Bands are those of this project's plan: absolute figures within 35%, ratios within what the paper's own statements
 //! span. A statement of order or shape is 1 if it holds.
 
-use super::{Claim, Results};
+use std::collections::BTreeMap;
+
+use super::{
+    How, Progress, Reproduction,
+    files::Files,
+    verdict::{Verdict, YES, around, holds, least},
+};
+use crate::{
+    Result,
+    experiment::{self, Row},
+};
 
 /// The one disk of the whole paper: a Barracuda 4 for the paper's ST15150WC, which is of that family.
 pub(super) const DISK: &str = "barracuda4";
@@ -11,7 +21,7 @@ pub(super) const DISK: &str = "barracuda4";
 pub(super) const FILE_SYSTEM: &str = "ufs";
 
 /// What the claims are taken from.
-pub(super) const EXPERIMENTS: [&str; 4] = ["markatos-operations", "markatos-fig2", "markatos-fig4", "markatos-fig6"];
+const EXPERIMENTS: [&str; 4] = ["markatos-operations", "markatos-fig2", "markatos-fig4", "markatos-fig6"];
 
 const FIG2: &str = "markatos-fig2";
 const FIG4: &str = "markatos-fig4";
@@ -19,23 +29,64 @@ const FIG6: &str = "markatos-fig6";
 const BELOW: f64 = 0.71;
 const FULL: f64 = 0.95;
 
+/// A claim before it is held against results.
+pub(super) struct Claim {
+    pub(super) id: &'static str,
+    what: &'static str,
+    published: &'static str,
+    band: (f64, f64),
+    ours: fn(&Results) -> Option<f64>,
+}
+
+/// Rows of the experiments, by experiment.
+struct Results {
+    rows: BTreeMap<String, Vec<Row>>,
+    files: Files,
+}
+
+impl Results {
+    /// The row of a preset in an experiment, at a utilisation.
+    fn row(&self, experiment: &str, preset: &str, utilisation: f64) -> Option<&Row> {
+        let rows = self.rows.get(experiment)?;
+        rows.iter().find(|row| row.preset == preset && (row.target_utilisation - utilisation).abs() < 1e-9)
+    }
+
+    /// A field of that row.
+    fn number(&self, experiment: &str, preset: &str, utilisation: f64, field: &str) -> Option<f64> {
+        self.row(experiment, preset, utilisation)?.number(field)
+    }
+
+    /// The largest value of a field over all rows of a preset.
+    fn best(&self, experiment: &str, preset: &str, field: &str) -> Option<f64> {
+        let rows = self.rows.get(experiment)?.iter().filter(|row| row.preset == preset);
+        rows.filter_map(|row| row.number(field)).reduce(f64::max)
+    }
+}
+
+/// Runs the experiments and judges the claims.
+pub(super) fn reproduce(how: How, progress: Progress<'_>) -> Result<Reproduction> {
+    let mut results = Results { files: Files::measure()?, rows: BTreeMap::new() };
+    let mut taken = Vec::new();
+    for name in EXPERIMENTS {
+        let spec = experiment::find(name)?;
+        let spec = if how.quick { spec.quickly() } else { spec };
+        let rows = experiment::run(&spec, how.jobs, &|more, total| progress(name, more, total))?;
+        results.rows.insert(name.into(), rows.clone());
+        taken.push(super::Results::Experiment(Box::new(spec), rows));
+    }
+    let judge = |claim: &Claim| Verdict::of(claim.id, claim.what, claim.published, claim.band, (claim.ours)(&results));
+    let verdicts = CLAIMS.iter().map(judge).collect();
+    Ok(Reproduction { paper: "markatos".into(), verdicts, results: taken, ..Reproduction::default() })
+}
+
 /// Within 35% of a published figure.
 const fn near(value: f64) -> (f64, f64) {
-    (value * 0.65, value * 1.35)
+    around(value, 0.35)
 }
 
 /// Within 5%.
 const fn close(value: f64) -> (f64, f64) {
-    (value * 0.95, value * 1.05)
-}
-
-const YES: (f64, f64) = (1.0, 1.0);
-const fn least(value: f64) -> (f64, f64) {
-    (value, f64::INFINITY)
-}
-
-fn holds(statement: bool) -> Option<f64> {
-    Some(f64::from(u8::from(statement)))
+    around(value, 0.05)
 }
 
 fn operations(results: &Results, field: &str) -> Option<f64> {

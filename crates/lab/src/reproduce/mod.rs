@@ -1,197 +1,155 @@
 //! Papers, number by number: what was published, what we get, pass or miss.
 //!
-//! A *claim* is one published number or statement with the band in which ours has to lie. Claims of a paper share one
-//! disk, one file-system model and one set of parameters, those of the experiments they are taken from.
+//! A *claim* is one published number or statement with the band in which ours has to lie. Claims of a paper share its
+//! machines, file-system models and parameters, those of the experiments they are taken from.
 
+mod damelo;
 mod files;
+mod hummingbird;
 mod markatos;
 mod pmflf;
+mod verdict;
 
-use std::{collections::BTreeMap, num::NonZero};
+use std::{fs, num::NonZero, path::Path};
 
 use serde::Serialize;
+pub use verdict::{Grid, Verdict};
 
-use crate::{
-    Result,
-    draw::{Page, short},
-    experiment::{self, Row},
-};
-
-/// One published number, and ours.
-#[derive(Debug, Clone, Serialize)]
-pub struct Verdict {
-    /// As `literature` counts them.
-    pub id: &'static str,
-    /// What is claimed.
-    pub what: String,
-    /// The published value, as the paper has it.
-    pub published: &'static str,
-    /// Ours; `None` if it could not be had.
-    pub ours: Option<f64>,
-    /// The band in which ours has to lie.
-    pub band: (f64, f64),
-    /// Whether it does.
-    pub pass: bool,
-}
-
-/// A claim before it is held against results.
-struct Claim {
-    id: &'static str,
-    what: &'static str,
-    published: &'static str,
-    band: (f64, f64),
-    ours: fn(&Results) -> Option<f64>,
-}
-
-/// Rows of the experiments that a paper needs, by experiment.
-#[derive(Default)]
-struct Results {
-    rows: BTreeMap<String, Vec<Row>>,
-    files: files::Files,
-}
-
-impl Results {
-    /// The row of a preset in an experiment, at a utilisation.
-    fn row(&self, experiment: &str, preset: &str, utilisation: f64) -> Option<&Row> {
-        let rows = self.rows.get(experiment)?;
-        rows.iter().find(|row| row.preset == preset && (row.target_utilisation - utilisation).abs() < 1e-9)
-    }
-
-    /// A field of that row.
-    fn number(&self, experiment: &str, preset: &str, utilisation: f64, field: &str) -> Option<f64> {
-        self.row(experiment, preset, utilisation)?.number(field)
-    }
-
-    /// The largest value of a field over all rows of a preset.
-    fn best(&self, experiment: &str, preset: &str, field: &str) -> Option<f64> {
-        let rows = self.rows.get(experiment)?.iter().filter(|row| row.preset == preset);
-        rows.filter_map(|row| row.number(field)).reduce(f64::max)
-    }
-}
+use crate::{Error, Result, draw::Page, experiment};
 
 /// Told what is run, how many steps of it more are done, and of how many in all.
-type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
+pub type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
 
 /// How a paper is run.
-#[derive(Debug, Clone, Copy)]
-struct How {
+#[derive(Debug, Clone, Copy, Default)]
+pub struct How {
     /// Runs at a time; as many as there are processors, if nothing is said.
-    jobs: Option<NonZero<usize>>,
+    pub jobs: Option<NonZero<usize>>,
     /// A hundredth of everything: shows that it runs, and nothing else.
-    quick: bool,
+    pub quick: bool,
 }
 
 /// The papers that can be reproduced.
-pub const PAPERS: [&str; 2] = ["markatos", "pmflf"];
+pub const PAPERS: [&str; 4] = ["markatos", "pmflf", "hummingbird", "damelo"];
 
-/// Runs what a paper needs and judges its claims. `progress` is told the experiment, how many requests more are done,
-/// and of how many in all.
+/// Runs what a paper needs and judges its claims. `spec` is the text of its file of machines and systems instead of the
+/// one that comes with the lab; Markatos et al. have none, but experiments.
 ///
 /// # Errors
-/// If an experiment fails, or there is no such paper.
-pub fn reproduce(
-    paper: &str,
-    jobs: Option<NonZero<usize>>,
-    quick: bool,
-    progress: &(dyn Fn(&str, u64, u64) + Sync),
-) -> Result<Reproduction> {
-    if !PAPERS.contains(&paper) {
-        let why = format!("no such paper; there are: {}", PAPERS.join(", "));
-        return Err(crate::Error::Experiment { name: paper.into(), why });
+/// If a run fails, or there is no such paper.
+pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'_>) -> Result<Reproduction> {
+    match (paper, spec) {
+        ("markatos", None) => markatos::reproduce(how, progress),
+        ("pmflf", None) => pmflf(how, progress),
+        ("hummingbird", spec) => hummingbird::reproduce(spec.unwrap_or(hummingbird::SPEC), how, progress),
+        ("damelo", spec) => damelo::reproduce(spec.unwrap_or(damelo::SPEC), how, progress),
+        _ => Err(Error::experiment(paper, format!("no such paper with a file; there are: {}", PAPERS.join(", ")))),
     }
-    if paper == "pmflf" {
-        return pmflf(How { jobs, quick }, progress);
-    }
-    let mut results = Results { files: files::Files::measure()?, ..Results::default() };
-    for name in markatos::EXPERIMENTS {
-        let spec = experiment::find(name)?;
-        let spec = if quick { spec.quickly() } else { spec };
-        let rows = experiment::run(&spec, jobs, &|more, total| progress(name, more, total))?;
-        results.rows.insert((*name).into(), rows);
-    }
-    let judge = |claim: &Claim| {
-        let ours = (claim.ours)(&results).filter(|value| value.is_finite());
-        let pass = ours.is_some_and(|value| (claim.band.0..=claim.band.1).contains(&value));
-        let Claim { id, what, published, band, .. } = *claim;
-        Verdict { id, what: what.into(), published, ours, band, pass }
-    };
-    let verdicts = markatos::CLAIMS.iter().map(judge).collect();
-    Ok(Reproduction { paper: paper.into(), verdicts, rows: results.rows, drawings: Vec::new() })
 }
 
 fn pmflf(how: How, progress: Progress<'_>) -> Result<Reproduction> {
     let measured = pmflf::measure(how, progress)?;
-    let judge = |(id, what, published, band, ours): (_, &str, _, (f64, f64), Option<f64>)| {
-        let ours = ours.filter(|value| value.is_finite());
-        let pass = ours.is_some_and(|value| (band.0..=band.1).contains(&value));
-        Verdict { id, what: what.into(), published, ours, band, pass }
-    };
+    let judge = |(id, what, published, band, ours)| Verdict::of(id, what, published, band, ours);
     let verdicts = pmflf::claims(&measured).into_iter().map(judge).collect();
-    Ok(Reproduction { paper: "pmflf".into(), verdicts, rows: BTreeMap::new(), drawings: measured.drawings()? })
+    Ok(Reproduction { paper: "pmflf".into(), verdicts, drawings: measured.drawings()?, ..Reproduction::default() })
+}
+
+/// The file of machines and systems that a paper's runs take, if it has one.
+pub fn spec(paper: &str) -> Option<&'static str> {
+    match paper {
+        "hummingbird" => Some(hummingbird::SPEC),
+        "damelo" => Some(damelo::SPEC),
+        _ => None,
+    }
 }
 
 /// A paper, judged.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Reproduction {
     /// Which paper.
     pub paper: String,
     /// Claim by claim.
     pub verdicts: Vec<Verdict>,
-    /// What they were taken from, by experiment.
-    #[serde(skip)]
-    pub rows: BTreeMap<String, Vec<Row>>,
+    /// Tables of the paper beside ours.
+    pub grids: Vec<Grid>,
     /// Drawings of its report.
     #[serde(skip)]
     drawings: Vec<String>,
+    /// What it was taken from: results by name.
+    #[serde(skip)]
+    results: Vec<Results>,
 }
 
-impl Verdict {
-    /// Our value as text.
-    pub fn shown(&self) -> String {
-        match self.ours {
-            None => "not run".into(),
-            Some(value) if self.band == (1.0, 1.0) => if value == 1.0 { "yes" } else { "no" }.into(),
-            Some(value) => short(value),
-        }
-    }
-
-    /// The band as text.
-    pub fn band_shown(&self) -> String {
-        match self.band {
-            (1.0, 1.0) => "yes".into(),
-            (low, f64::INFINITY) => format!("at least {}", short(low)),
-            (low, high) => format!("{} to {}", short(low), short(high)),
-        }
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let verdict = if self.pass { "pass" } else { "miss" };
-        vec![self.id.into(), self.what.clone(), self.published.into(), self.shown(), self.band_shown(), verdict.into()]
-    }
+/// What claims were taken from.
+#[derive(Debug, Clone)]
+enum Results {
+    /// Rows of an experiment.
+    Experiment(Box<experiment::Spec>, Vec<experiment::Row>),
+    /// Lines of a table, as JSON: name, lines.
+    Lines(&'static str, serde_json::Value),
 }
 
 const HEAD: [&str; 6] = ["id", "what", "published", "ours", "band", ""];
 
 impl Reproduction {
-    /// How many of the claims hold.
-    pub fn passed(&self) -> usize {
-        self.verdicts.iter().filter(|verdict| verdict.pass).count()
+    fn all(&self) -> impl Iterator<Item = &Verdict> {
+        self.verdicts.iter().chain(self.grids.iter().flat_map(Grid::verdicts))
     }
 
-    /// As a table of Markdown.
+    /// How many claims there are, those of the tables included.
+    pub fn claims(&self) -> usize {
+        self.all().count()
+    }
+
+    /// How many of the claims hold.
+    pub fn passed(&self) -> usize {
+        self.all().filter(|verdict| verdict.pass).count()
+    }
+
+    /// As tables of Markdown.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-        let head = line(&HEAD.map(String::from)) + &format!("|{}\n", "---|".repeat(HEAD.len()));
-        let rows: String = self.verdicts.iter().map(|verdict| line(&verdict.cells())).collect();
-        format!("{head}{rows}\n{} of {} claims hold.\n", self.passed(), self.verdicts.len())
+        let table = |head: &[String], rows: &[Vec<String>]| {
+            let rows: String = rows.iter().map(|row| line(row)).collect();
+            format!("{}|{}\n{rows}\n", line(head), "---|".repeat(head.len()))
+        };
+        let verdicts: Vec<_> = self.verdicts.iter().map(Verdict::cells).collect();
+        let mut text = table(&HEAD.map(String::from), &verdicts);
+        for grid in &self.grids {
+            text += &format!("{}\n\n{}", grid.title, table(&grid.head, &grid.cells()));
+        }
+        format!("{text}{} of {} claims hold.\n", self.passed(), self.claims())
     }
 
     /// As a page.
     pub fn html(&self) -> String {
-        let mut page = Page::new(&format!("{}: {} of {} claims hold", self.paper, self.passed(), self.verdicts.len()));
+        let mut page = Page::new(&format!("{}: {} of {} claims hold", self.paper, self.passed(), self.claims()));
         page.table(&HEAD, &self.verdicts.iter().map(Verdict::cells).collect::<Vec<_>>());
+        for grid in &self.grids {
+            page.text(&grid.title);
+            page.table(&grid.head.iter().map(String::as_str).collect::<Vec<_>>(), &grid.cells());
+        }
         self.drawings.iter().for_each(|svg| page.drawing(svg));
         page.finish()
+    }
+
+    /// Writes the report, and what it was taken from, into a folder.
+    ///
+    /// # Errors
+    /// If one of them cannot be written.
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder).map_err(Error::file("making", folder))?;
+        let save = |name: &str, text: String| {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(Error::file("writing", path))
+        };
+        for results in &self.results {
+            match results {
+                Results::Experiment(spec, rows) => experiment::write(spec, rows, &folder.join(&spec.name))?,
+                Results::Lines(name, lines) => save(&format!("{name}.json"), format!("{lines:#}\n"))?,
+            }
+        }
+        save("report.html", self.html())
     }
 }
 

@@ -13,9 +13,6 @@ use crate::{
     fs::{FileSystem, FsProfile},
 };
 
-/// Steps by which a partition grows until the file system on it has the room that is wanted.
-const STEP: u64 = 16 << 20;
-
 pub(super) struct Medium {
     pub(super) clock: Clock,
     disk: Option<SimulatedDisk>,
@@ -134,17 +131,5 @@ fn partition(setup: &Setup, profile: &Profile, kind: &FsProfile, clock: &Clock) 
         Replay::Method(_) => setup.capacity,
         Replay::Cache => setup.capacity / 4 * 5,
     };
-    let whole = disk(setup, profile, clock, None)?.capacity();
-    let mut bytes = room.next_multiple_of(STEP);
-    loop {
-        let disk = disk(setup, profile, clock, Some(bytes.min(whole)))?;
-        let system = FileSystem::new(kind, &disk).map_err(|error| wrong(setup, error))?;
-        if system.available() >= room {
-            return Ok((disk, system));
-        }
-        if bytes >= whole {
-            return Err(wrong(setup, format!("too small for {} MiB of files on {}", room >> 20, kind.name)));
-        }
-        bytes += STEP;
-    }
+    FileSystem::with_room(kind, room, |bytes| disk(setup, profile, clock, bytes))
 }

@@ -10,8 +10,10 @@
 
 mod bodies;
 mod medium;
+pub mod micro;
 mod reads;
 mod stream;
+pub mod wg;
 
 use std::{path::PathBuf, time::Duration};
 

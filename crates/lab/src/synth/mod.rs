@@ -43,6 +43,22 @@ impl Synthetic {
         Self::ALL.iter().find(|row| row.1 == self).map_or(0, |row| row.3)
     }
 
+    /// One part in `parts` of a provider's proxy as [`Synthetic::Isp`] makes it: so many fewer clients and servers,
+    /// and so many fewer at a time, each as before. A cache as many times smaller, asked as many times less often,
+    /// answers as large a share.
+    pub fn isp_part(parts: u32, seed: u64) -> WebRequests {
+        let less = |n: u64| (n / u64::from(parts)).max(1);
+        let Web { clients, active, servers: (servers, exponent), window, .. } = ISP;
+        let web = Web {
+            clients: less(clients),
+            active: less(active as u64) as usize,
+            servers: (less(servers), exponent),
+            window: less(window as u64) as usize,
+            ..ISP
+        };
+        web.requests(seed)
+    }
+
     /// The endless stream that this seed gives.
     pub fn requests(self, seed: u64) -> Box<dyn Iterator<Item = Request> + Send> {
         match self {
@@ -111,15 +127,16 @@ const DEC: Web = Web {
     begin: AUGUST_1996,
 };
 
-/// Fitted to the statistics of Hummingbird's §2.1. 4.8 million requests in four days are one in 72 ms.
+/// Fitted to the statistics of Hummingbird's §2.1, and to the hit ratios by disk size of its Tables 2 to 4: those say
+/// how far apart requests for one object are. 4.8 million requests in four days are one in 72 ms.
 const ISP: Web = Web {
     clients: 20_000,
     active: 200,
-    servers: (62_000, 0.925),
+    servers: (6700, 0.66),
     pages: (290, 1.3),
-    stay: 0.5,
-    repeat: 0.348,
-    window: 3000,
+    stay: 0.1,
+    repeat: 0.28,
+    window: 300_000,
     parts: (28.6, 1.21, 400),
     asked: 0.345,
     common: (0.52, 40),

@@ -14,8 +14,8 @@ use crate::{
 /// Lists experiments, workloads, presets and papers
 #[derive(Args)]
 pub(crate) struct List {
-    /// Print the file of this experiment
-    #[arg(long, value_name = "EXPERIMENT")]
+    /// Print the file of this experiment or paper
+    #[arg(long, value_name = "NAME")]
     show: Option<String>,
 }
 
@@ -23,7 +23,8 @@ impl List {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut out = Output::new();
         if let Some(name) = self.show {
-            out.bytes(experiment::text(&name)?.as_bytes())?;
+            let text = reproduce::spec(&name).map_or_else(|| experiment::text(&name), Ok)?;
+            out.bytes(text.as_bytes())?;
             return out.flush();
         }
         let rows = |rows: Vec<(String, String)>| human::table(&rows);
@@ -122,6 +123,9 @@ pub(crate) struct Reproduce {
     /// A hundredth of everything: shows that it runs, and nothing else
     #[arg(long)]
     quick: bool,
+    /// Take machines, systems and scale from this file instead of the one that `lab list --show PAPER` prints
+    #[arg(long, value_name = "FILE")]
+    spec: Option<PathBuf>,
     /// How to print
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
     format: Format,
@@ -131,7 +135,12 @@ impl Reproduce {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let begin = Instant::now();
         let bar = output::steps(self.paper.clone());
-        let done = reproduce::reproduce(&self.paper, self.jobs, self.quick, &|name, more, total| {
+        let spec = self.spec.as_ref().map(|path| {
+            std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("reading {}: {e}", path.display())))
+        });
+        let spec = spec.transpose()?;
+        let how = reproduce::How { jobs: self.jobs, quick: self.quick };
+        let done = reproduce::reproduce(&self.paper, spec.as_deref(), how, &|name, more, total| {
             if bar.message() != name {
                 bar.set_message(name.to_owned());
                 bar.reset();
@@ -144,12 +153,7 @@ impl Reproduce {
             std::fs::write(path, text).map_err(|e| Failure::Failed(format!("writing {}: {e}", path.display())))
         };
         if let Some(folder) = &self.out {
-            std::fs::create_dir_all(folder)
-                .map_err(|e| Failure::Failed(format!("making {}: {e}", folder.display())))?;
-            for (name, rows) in &done.rows {
-                experiment::write(&experiment::find(name)?, rows, &folder.join(name))?;
-            }
-            write(&folder.join("report.html"), done.html())?;
+            done.write(folder)?;
         }
         if let Some(path) = &self.markdown {
             let document = std::fs::read_to_string(path).unwrap_or_default();
@@ -160,13 +164,14 @@ impl Reproduce {
             out.json(&done)?;
             return out.flush();
         }
-        for verdict in &done.verdicts {
+        let tables = done.grids.iter().flat_map(reproduce::Grid::verdicts);
+        for verdict in done.verdicts.iter().chain(tables) {
             let pass = if verdict.pass { "pass" } else { "MISS" };
             let (ours, band) = (verdict.shown(), verdict.band_shown());
-            let (id, what, published) = (verdict.id, &verdict.what, verdict.published);
+            let (id, what, published) = (verdict.id, &verdict.what, &verdict.published);
             out.line(format!("{id:5} {pass}  {published:>10}  ours {ours:>8}  ({band})  {what}"))?;
         }
-        let (passed, all) = (done.passed(), done.verdicts.len());
+        let (passed, all) = (done.passed(), done.claims());
         out.line(format!("\n{passed} of {all} claims hold; {:.0} s", begin.elapsed().as_secs_f64()))?;
         out.flush()
     }

@@ -1,0 +1,125 @@
+//! Shriver, Gabber, Huang & Stein 2001: Tables 2 to 5 and the claims H-1 to H-10.
+
+mod claims;
+mod published;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use published::{Published, ROWS};
+use serde::Deserialize;
+
+use super::{How, Progress, Reproduction, Results};
+use crate::{
+    Error, Result, experiment,
+    run::wg::{self, Load, Machine, Measured, System, Timing},
+};
+
+/// Machines and systems.
+pub(super) const SPEC: &str = include_str!("../../../papers/hummingbird.toml");
+
+/// Which of the systems is the paper's own, and on which machine each table was made.
+const OWN: &str = "hummingbird";
+/// Of files that are cached where the largest are not, in Table 2.
+const LARGEST: u64 = 64 << 10;
+
+/// Parts of a quick look.
+const QUICK: u32 = 100;
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    title: String,
+    parts: u32,
+    events: u64,
+    every: u64,
+    timing: Timing,
+    seed: u64,
+    machines: BTreeMap<String, Machine>,
+    systems: BTreeMap<String, System>,
+}
+
+impl Spec {
+    fn parse(text: &str) -> Result<Self> {
+        let spec: Self = toml::from_str(text).map_err(|error| Error::experiment("hummingbird", error.to_string()))?;
+        if spec.parts == 0 {
+            return Err(Error::experiment("hummingbird", "parts is at least 1"));
+        }
+        for system in spec.systems.values() {
+            if let System::Store { preset, .. } = system {
+                picaflor::Options::preset(preset, "")
+                    .map_err(|source| Error::Store { name: "hummingbird".into(), source })?;
+            }
+        }
+        Ok(spec)
+    }
+
+    /// What a row of the paper's tables was made with.
+    fn load(&self, row: &Published) -> Result<Load> {
+        let missing = |what: &str| Error::experiment("hummingbird", format!("the file names no {what}"));
+        let machine = if row.table == 4 { "irix" } else { "freebsd" };
+        let (disks, threads) = if row.table == 5 { (2, 4) } else { (1, 1) };
+        Ok(Load {
+            system: self.systems.get(row.system).ok_or_else(|| missing(row.system))?.clone(),
+            machine: self.machines.get(machine).ok_or_else(|| missing(machine))?.clone(),
+            disk_mib: row.disk_gib << 10,
+            memory_mib: row.memory,
+            largest: if row.table == 2 { LARGEST } else { u64::MAX },
+            disks,
+            threads,
+            timing: self.timing,
+            every: self.every,
+            parts: self.parts,
+            events: self.events,
+            seed: self.seed,
+        })
+    }
+}
+
+/// Rows of the tables, and what ours came to.
+type Pairs = Vec<(Published, Measured)>;
+
+pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<Reproduction> {
+    let mut spec = Spec::parse(text)?;
+    if how.quick {
+        // A smaller part has no room for a group of blocks; so only its beginning.
+        spec.parts = spec.parts.max(QUICK);
+        spec.events /= 20;
+    }
+    let loads: Vec<Load> = ROWS.iter().map(|row| spec.load(row)).collect::<Result<_>>()?;
+    let total = loads.iter().map(Load::part_events).sum();
+    let (tell, told) = mpsc::channel::<u64>();
+    let measured = thread::scope(|scope| {
+        scope.spawn(|| told.into_iter().for_each(|more| progress(&spec.title, more, total)));
+        let measured = experiment::spread(&loads, how.jobs, |load| {
+            let tell = tell.clone();
+            // Nobody listens any more once all is told.
+            wg::run(load, Arc::new(move |more| tell.send(more).unwrap_or(())))
+        });
+        drop(tell);
+        measured
+    })?;
+    let pairs: Pairs = ROWS.iter().copied().zip(measured).collect();
+    let lines = pairs.iter().map(|(row, measured)| line(row, measured)).collect();
+    Ok(Reproduction {
+        paper: "hummingbird".into(),
+        verdicts: claims::claims(&pairs),
+        grids: claims::grids(&pairs, &spec),
+        results: vec![Results::Lines("tables", lines)],
+        ..Reproduction::default()
+    })
+}
+
+fn line(row: &Published, measured: &Measured) -> serde_json::Value {
+    serde_json::json!({
+        "table": row.table, "system": row.system, "disk_gib": row.disk_gib,
+        "memory_mib": format!("{}+{}", row.memory.0, row.memory.1), "measured": measured,
+        "published": {
+            "hit_ratio": row.hit, "read_ms": row.read_ms, "write_ms": row.write_ms, "ios": row.ios, "io_ms": row.io_ms,
+            "seconds": row.seconds,
+        },
+    })
+}

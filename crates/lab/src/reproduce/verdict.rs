@@ -1,0 +1,110 @@
+//! Claims and what became of them.
+
+use serde::Serialize;
+
+use crate::draw::short;
+
+/// One published number, and ours.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// As `literature` counts them.
+    pub id: &'static str,
+    /// What is claimed.
+    pub what: String,
+    /// The published value, as the paper has it.
+    pub published: String,
+    /// Ours; `None` if it could not be had.
+    pub ours: Option<f64>,
+    /// The band in which ours has to lie.
+    pub band: (f64, f64),
+    /// Whether it does.
+    pub pass: bool,
+}
+
+/// A statement that holds or does not.
+pub(super) const YES: (f64, f64) = (1.0, 1.0);
+
+/// At least so much.
+pub(super) const fn least(value: f64) -> (f64, f64) {
+    (value, f64::INFINITY)
+}
+
+/// A part of `share` either way of a published figure.
+pub(super) const fn around(value: f64, share: f64) -> (f64, f64) {
+    (value * (1.0 - share), value * (1.0 + share))
+}
+
+/// A statement as a value.
+pub(super) fn holds(statement: bool) -> Option<f64> {
+    Some(f64::from(u8::from(statement)))
+}
+
+impl Verdict {
+    /// Holds a value against its band.
+    pub(super) fn of(
+        id: &'static str,
+        what: impl Into<String>,
+        published: impl Into<String>,
+        band: (f64, f64),
+        ours: Option<f64>,
+    ) -> Self {
+        let ours = ours.filter(|value| value.is_finite());
+        let pass = ours.is_some_and(|value| (band.0..=band.1).contains(&value));
+        Self { id, what: what.into(), published: published.into(), ours, band, pass }
+    }
+
+    /// Our value as text.
+    pub fn shown(&self) -> String {
+        match self.ours {
+            None => "not run".into(),
+            Some(value) if self.band == YES => if value == 1.0 { "yes" } else { "no" }.into(),
+            Some(value) => short(value),
+        }
+    }
+
+    /// The band as text.
+    pub fn band_shown(&self) -> String {
+        match self.band {
+            YES => "yes".into(),
+            (low, f64::INFINITY) => format!("at least {}", short(low)),
+            (low, high) => format!("{} to {}", short(low), short(high)),
+        }
+    }
+
+    pub(super) fn cells(&self) -> Vec<String> {
+        let verdict = if self.pass { "pass" } else { "miss" };
+        vec![self.id.into(), self.what.clone(), self.published.clone(), self.shown(), self.band_shown(), verdict.into()]
+    }
+}
+
+/// A table of the paper beside ours: many numbers of one kind.
+#[derive(Debug, Clone, Serialize)]
+pub struct Grid {
+    /// Over it, with the bands.
+    pub title: String,
+    /// Of the columns: first those that say which row it is.
+    pub head: Vec<String>,
+    /// Row by row: which it is, and its numbers.
+    pub rows: Vec<(Vec<String>, Vec<Verdict>)>,
+}
+
+impl Grid {
+    /// Cells as text: the published value and ours, with a mark where ours is out of its band.
+    pub(super) fn cells(&self) -> Vec<Vec<String>> {
+        let cell = |verdict: &Verdict| {
+            let mark = if verdict.pass { "" } else { " ✗" };
+            format!("{} / {}{mark}", verdict.published, verdict.shown())
+        };
+        let row = |(names, verdicts): &(Vec<String>, Vec<Verdict>)| {
+            let cells: Vec<_> = names.iter().cloned().chain(verdicts.iter().map(cell)).collect();
+            let empty = self.head.len().saturating_sub(cells.len());
+            cells.into_iter().chain(vec![String::new(); empty]).collect()
+        };
+        self.rows.iter().map(row).collect()
+    }
+
+    /// Its numbers.
+    pub fn verdicts(&self) -> impl Iterator<Item = &Verdict> {
+        self.rows.iter().flat_map(|(_, verdicts)| verdicts)
+    }
+}

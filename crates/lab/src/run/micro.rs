@@ -1,0 +1,334 @@
+//! The micro-benchmarks of Ledlie 2000, §5.1: objects are created, read and deleted, in one of five orders, by several
+//! threads; all finish a stage before any begins the next.
+//!
+//! Objects are numbered in the order of their groups, or directories. *Sequential*: each stage goes through them in
+//! that order, every thread through a part of its own. *Random*: creations and deletions are permuted, reads are
+//! drawn.
+//! *Zipf*
+//! *a:b*: the same, but the first *a* of *b* objects are popular and are drawn by as much as is left of one. Popular
+//! objects fill groups of their own, which are loved, as all groups are in the other orders; what is not popular is
+//! hated.
+//!
+//! A time is that of a stage by its operations. A thread's own wait is about as many times longer as there are threads.
+
+use std::{cell::RefCell, io, rc::Rc, sync::Arc};
+
+use picaflor::{Daemons, Durability, Mode, Options, Place, PutOptions, Store};
+use picaflor_device::{Clock, Folder, SimulatedDisk};
+use serde::Serialize;
+
+use super::{bodies::Bodies, wg::Machine};
+use crate::{
+    Error, Result,
+    exec::Executor,
+    fs::{FileSystem, FsProfile},
+    synth::Dice,
+    trace::Request,
+};
+
+/// In which order objects are created, read and deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// In that of groups, in every stage.
+    Sequential,
+    /// In any.
+    Random,
+    /// So many of so many objects are popular.
+    Zipf(u64, u64),
+}
+
+impl Order {
+    /// The five of the thesis.
+    pub const ALL: [Self; 5] = [Self::Sequential, Self::Random, Self::Zipf(1, 8), Self::Zipf(1, 4), Self::Zipf(3, 8)];
+
+    /// Its name there.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Sequential => "sequential".into(),
+            Self::Random => "random".into(),
+            Self::Zipf(some, all) => format!("zipf {some}:{all}"),
+        }
+    }
+}
+
+/// What is measured on.
+#[derive(Debug, Clone)]
+pub enum On {
+    /// A store of this preset, with pages of so many bytes and as many bytes of memory and of disk.
+    Store {
+        /// Row of the engine's table.
+        preset: String,
+        /// Bytes of a page.
+        page: u32,
+        /// Bytes of memory.
+        memory: u64,
+        /// Bytes of disk.
+        disk: u64,
+    },
+    /// Files on this file system, whose memory is emptied before the reads if it is to be cold.
+    Files(Box<FsProfile>, bool),
+}
+
+/// Everything that a benchmark is a function of.
+#[derive(Debug, Clone)]
+pub struct Bench {
+    /// What is measured on.
+    pub on: On,
+    /// What it runs on.
+    pub machine: Machine,
+    /// One part of the disk in so many.
+    pub parts: u32,
+    /// Objects.
+    pub objects: u64,
+    /// Bytes of the largest.
+    pub largest: u64,
+    /// Groups.
+    pub groups: u32,
+    /// Operations under way at a time.
+    pub threads: u64,
+    /// The order.
+    pub order: Order,
+    /// Of sizes, orders, the disk and the store.
+    pub seed: u64,
+}
+
+/// Milliseconds an operation, by stage, and what reads brought.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Stages {
+    /// Creating.
+    pub create_ms: f64,
+    /// Reading.
+    pub read_ms: f64,
+    /// Deleting.
+    pub delete_ms: f64,
+    /// Objects asked for, by those that reads of pages brought in. Files bring in none but their own.
+    pub hit_rate: f64,
+    /// Reads that found nothing, which is none.
+    pub lost: u64,
+}
+
+/// Directories of the file system: [a-z]/[a-z].
+const DIRECTORIES: u64 = 26 * 26;
+
+/// Runs one.
+///
+/// # Errors
+/// If it names what does not exist, or the system under it fails.
+pub fn run(bench: &Bench) -> Result<Stages> {
+    match &bench.on {
+        On::Files(kind, cold) => files(bench, kind, *cold),
+        On::Store { preset, page, memory, disk } => store(bench, preset, *page, *memory, *disk),
+    }
+}
+
+impl Bench {
+    fn wrong(&self, why: impl ToString) -> Error {
+        Error::experiment(self.machine.disk.as_str(), why.to_string())
+    }
+
+    /// Objects in the order in which a stage names them.
+    fn permuted(&self, stage: u64) -> Vec<u64> {
+        let mut all: Vec<u64> = (0..self.objects).collect();
+        if self.order != Order::Sequential {
+            let mut dice = Dice::new(self.seed, 100 + stage);
+            for at in (1..all.len()).rev() {
+                all.swap(at, dice.below(at as u64 + 1) as usize);
+            }
+        }
+        all
+    }
+
+    fn reads(&self) -> Vec<u64> {
+        let mut dice = Dice::new(self.seed, 102);
+        let n = self.objects;
+        let draw = |_| match self.order {
+            Order::Sequential => 0,
+            Order::Random => dice.below(n),
+            Order::Zipf(some, all) => {
+                let popular = n * some / all;
+                // They get the complement of their share.
+                if dice.chance(1.0 - some as f64 / all as f64) {
+                    dice.below(popular)
+                } else {
+                    popular + dice.below(n - popular)
+                }
+            }
+        };
+        let drawn: Vec<u64> = (0..n).map(draw).collect();
+        if self.order == Order::Sequential { (0..n).collect() } else { drawn }
+    }
+
+    /// The stages' objects: created, read, deleted.
+    fn stages(&self) -> [Vec<u64>; 3] {
+        [self.permuted(1), self.reads(), self.permuted(3)]
+    }
+
+    fn request(&self, object: u64) -> Request {
+        let size = 1 + Dice::new(self.seed ^ object, 103).below(self.largest);
+        Request { key: object + 1, size, ..Request::default() }
+    }
+
+    /// Whether an object's group is loved.
+    fn is_loved(&self, group: u64) -> bool {
+        match self.order {
+            Order::Zipf(some, all) => group * all < u64::from(self.groups) * some,
+            _ => true,
+        }
+    }
+
+    fn disk(&self, clock: &Clock, bytes: Option<u64>) -> Result<SimulatedDisk> {
+        self.machine.disk(clock, self.parts, bytes, self.seed)
+    }
+}
+
+/// The threads' operations in the order in which they are begun, each thread one after the other through its part.
+fn interleaved(all: &[u64], threads: u64) -> impl Iterator<Item = u64> + '_ {
+    let part = all.len().div_ceil(threads.max(1) as usize).max(1);
+    (0..part).flat_map(move |at| all.chunks(part).filter_map(move |own| own.get(at)).copied())
+}
+
+fn files(bench: &Bench, kind: &FsProfile, cold: bool) -> Result<Stages> {
+    let clock = Clock::virtual_at(1_700_000_000_000);
+    let disk = bench.disk(&clock, None)?;
+    let wrong = |error: io::Error| bench.wrong(error);
+    let system = FileSystem::new(kind, &disk).map_err(wrong)?;
+    let letter = |number: u64| char::from(b'a' + (number % 26) as u8);
+    let path = |object: u64| {
+        let directory = object * DIRECTORIES / bench.objects;
+        format!("{}/{}/{object}", letter(directory / 26), letter(directory))
+    };
+    let make = || {
+        for first in 0..26 {
+            system.make_dir(&letter(first).to_string())?;
+            (0..26).try_for_each(|second| system.make_dir(&format!("{}/{}", letter(first), letter(second))))?;
+        }
+        system.sync()
+    };
+    make().map_err(wrong)?;
+    let mut bodies = Bodies::default();
+    let mut lost = 0;
+    let [creates, reads, deletes] = bench.stages();
+    let timed = |all: &[u64], one: &mut dyn FnMut(u64) -> io::Result<()>| {
+        let begin = clock.now_nanos();
+        interleaved(all, bench.threads).try_for_each(one).map_err(wrong)?;
+        Ok::<f64, Error>((clock.now_nanos() - begin) as f64 / 1e6 / all.len() as f64)
+    };
+    let create_ms = timed(&creates, &mut |object| system.write(&path(object), bodies.of(&bench.request(object))))?;
+    if cold {
+        system.empty_memory().map_err(wrong)?;
+    }
+    let read_ms = timed(&reads, &mut |object| {
+        let body = system.read(&path(object))?;
+        lost += u64::from(!Bodies::is_of(&bench.request(object), &body));
+        Ok(())
+    })?;
+    let delete_ms = timed(&deletes, &mut |object| system.remove(&path(object)))?;
+    Ok(Stages { create_ms, read_ms, delete_ms, hit_rate: 1.0, lost })
+}
+
+/// What a stage does to an object.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Create,
+    Read,
+    Delete,
+}
+
+/// What a stage's clients share.
+struct Shared {
+    bench: Bench,
+    store: Store,
+    bodies: RefCell<Bodies>,
+    lost: RefCell<u64>,
+}
+
+fn store(bench: &Bench, preset: &str, page: u32, memory: u64, bytes: u64) -> Result<Stages> {
+    let clock = Clock::virtual_at(1_700_000_000_000);
+    let disk = bench.disk(&clock, Some(bytes.next_multiple_of(1 << 20)))?;
+    let failed = |source| Error::Store { name: preset.into(), source };
+    let open = || {
+        let mut options = Options::preset(preset, "")?;
+        options.places = vec![Place::Device(Arc::new(disk.clone()))];
+        options.capacity = 0;
+        options.memory = memory;
+        options.mode = Mode::Store;
+        // Checkpoints were not built yet.
+        options.durability = Durability::None;
+        options.delete_time = std::time::Duration::from_secs(86_400);
+        options.delete_count = u64::MAX;
+        options.cluster = page;
+        options.daemons = Daemons::Manual;
+        options.clock = clock.clone();
+        options.seed = Some(bench.seed);
+        let store = Store::open(options)?;
+        for group in 0..bench.groups {
+            let handle = store.group(group + 1);
+            if bench.is_loved(u64::from(group)) { handle.love() } else { handle.hate() }
+        }
+        Ok(store)
+    };
+    let [creates, reads, deletes] = bench.stages();
+    let opened = open().map_err(failed)?;
+    let (create_ms, _) = stage(bench, &opened, &disk, &creates, Act::Create)?;
+    // No read is a hit that the creations left: the pool is flushed.
+    opened.close().map_err(failed)?;
+    let opened = open().map_err(failed)?;
+    while opened.step().map_err(failed)? {}
+    let before = opened.stats().counts;
+    let (read_ms, lost) = stage(bench, &opened, &disk, &reads, Act::Read)?;
+    let counts = opened.stats().counts;
+    let brought = counts.neighbours_read + counts.cluster_reads - before.neighbours_read - before.cluster_reads;
+    let hit_rate = if brought == 0 { 1.0 } else { reads.len() as f64 / brought as f64 };
+    let (delete_ms, _) = stage(bench, &opened, &disk, &deletes, Act::Delete)?;
+    Ok(Stages { create_ms, read_ms, delete_ms, hit_rate, lost })
+}
+
+/// Milliseconds an operation, and reads that found nothing.
+fn stage(bench: &Bench, store: &Store, disk: &SimulatedDisk, all: &[u64], act: Act) -> Result<(f64, u64)> {
+    let clock = disk.clock().clone();
+    let begin = clock.now_nanos();
+    let mut executor = Executor::new(&clock, std::slice::from_ref(disk));
+    let shared = Rc::new(Shared {
+        bench: bench.clone(),
+        store: store.clone(),
+        bodies: RefCell::default(),
+        lost: RefCell::new(0),
+    });
+    let part = all.len().div_ceil(bench.threads.max(1) as usize).max(1);
+    let clients: Vec<_> =
+        all.chunks(part).map(|own| executor.spawn(client(Rc::clone(&shared), own.to_vec(), act))).collect();
+    executor.run()?;
+    let failed = |source| Error::Store { name: "micro-benchmark".into(), source };
+    for client in clients {
+        client.take().unwrap_or(Ok(())).map_err(failed)?;
+    }
+    let lost = *shared.lost.borrow();
+    Ok(((clock.now_nanos() - begin) as f64 / 1e6 / all.len() as f64, lost))
+}
+
+async fn client(shared: Rc<Shared>, own: Vec<u64>, act: Act) -> picaflor::Result<()> {
+    let Shared { bench, store, .. } = &*shared;
+    for object in own {
+        let request = bench.request(object);
+        let key = request.key.to_le_bytes();
+        match act {
+            Act::Create => {
+                let group = (object * u64::from(bench.groups) / bench.objects) as u32 + 1;
+                let with = PutOptions { group, ..PutOptions::default() };
+                store.put(&key, shared.bodies.borrow_mut().of(&request), &with)?;
+            }
+            Act::Read => {
+                let found = store.get_async(&key).await?;
+                // What is longer than a page comes in pieces.
+                let is_right = |body: &[u8]| Bodies::is_of(&request, body);
+                let right = found.is_some_and(|found| found.body().is_none_or(|body| is_right(&body)));
+                *shared.lost.borrow_mut() += u64::from(!right);
+            }
+            Act::Delete => drop(store.delete(&key)?),
+        }
+        store.step()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Papers, scaled down until they take seconds: that they run, repeat themselves, and measure what they say.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+use std::sync::Arc;
+
+use picaflor_device::Profile;
+use picaflor_lab::{
+    reproduce::{self, How},
+    run::{
+        micro::{self, Bench, On, Order},
+        wg::{self, Load, Machine, Measured, System, Timing},
+    },
+};
+
+fn machine(disk: &str, write_cache: bool) -> Machine {
+    Machine { disk: disk.into(), write_cache, inodes_per_mib: 64.0, changes: toml::Table::new() }
+}
+
+/// A two-hundredth of Table 3's first row, the first 4,000 events of it.
+fn load(system: System) -> Load {
+    Load {
+        system,
+        machine: machine("ultrastar18lzx", false),
+        disk_mib: 4 << 10,
+        memory_mib: (128, 128),
+        largest: u64::MAX,
+        disks: 1,
+        threads: 1,
+        timing: Timing::Throttle,
+        every: 1000,
+        parts: 200,
+        events: 800_000,
+        seed: 1,
+    }
+}
+
+fn squid(like: &str) -> System {
+    System::Squid { like: like.into(), changes: toml::Table::new() }
+}
+
+fn store(preset: &str) -> System {
+    System::Store { preset: preset.into(), cluster: 65_536 }
+}
+
+fn run(load: &Load) -> Measured {
+    wg::run(load, Arc::new(|_| {})).unwrap()
+}
+
+#[test]
+fn a_part_of_a_disk_moves_its_arm_as_the_whole_does() {
+    let whole = Profile::find("ultrastar18lzx").unwrap();
+    let part = whole.clone().part(8);
+    let (whole, part) = (whole.disk.unwrap(), part.disk.unwrap());
+    assert_eq!((part.cylinders, part.blocks), (whole.cylinders / 8, whole.blocks.map(|blocks| blocks / 8)));
+    for share in [0.01, 0.1, 0.5, 1.0] {
+        let of = |cylinders: u32| (f64::from(cylinders) * share) as u32;
+        let (whole, part) = (whole.seek.millis(of(whole.cylinders)), part.seek.millis(of(part.cylinders)));
+        assert!((whole / part - 1.0).abs() < 0.05, "{share}: {whole} and {part} ms");
+    }
+    assert!(part.zones.windows(2).all(|two| two[0].first < two[1].first), "no zone is lost");
+}
+
+#[test]
+fn synchronous_metadata_costs_what_the_paper_says() {
+    let [sync, soft, later] = ["ufs", "ufs-soft-paper", "ufs-async"].map(|like| run(&load(squid(like))));
+    for measured in [&sync, &soft, &later] {
+        assert_eq!((measured.events, measured.refused), (4000, 0));
+        assert_eq!(measured.hits, sync.hits, "who is there does not depend on the file system");
+        assert_eq!(measured.hits + measured.writes, measured.events, "what is not there is written");
+    }
+    // Two synchronous writes a creation, of some milliseconds each.
+    assert!(sync.write_ms > 8.0 && soft.write_ms > 8.0, "{} {}", sync.write_ms, soft.write_ms);
+    assert!(later.write_ms < 3.0 && later.seconds < sync.seconds / 2.0, "{} {}", later.write_ms, later.seconds);
+    assert!(sync.ios_per_event > 1.0, "{}", sync.ios_per_event);
+    // One request is under way at a time: the run is its reads and its writes.
+    let sum = (sync.hits as f64 * sync.read_ms + sync.writes as f64 * sync.write_ms) / 1e3;
+    assert!((sum / sync.seconds - 1.0).abs() < 0.01, "{sum} of {} s", sync.seconds);
+}
+
+#[test]
+fn a_store_of_clusters_asks_less_of_the_disk_and_repeats_itself() {
+    let own = run(&load(store("picaflor")));
+    let files = run(&load(squid("ufs-async")));
+    assert_eq!(own.events, 4000);
+    assert!(own.ios_per_event < files.ios_per_event / 2.0, "{} {}", own.ios_per_event, files.ios_per_event);
+    assert!((own.hit_ratio - files.hit_ratio).abs() < 0.04, "{} {}", own.hit_ratio, files.hit_ratio);
+    let again = run(&load(store("picaflor")));
+    assert_eq!((again.ios, again.seconds.to_bits()), (own.ios, own.seconds.to_bits()));
+}
+
+#[test]
+fn large_objects_are_left_out_where_they_are_to_be() {
+    let all = run(&load(squid("ufs-async")));
+    let small = run(&Load { largest: 64 << 10, ..load(squid("ufs-async")) });
+    assert!(small.writes < all.writes && small.hits + small.writes < small.events);
+}
+
+#[test]
+fn events_come_when_the_log_has_them() {
+    for system in [squid("ufs-async"), store("picaflor")] {
+        let timed = |timing| run(&Load { timing, events: 200_000, ..load(system.clone()) });
+        let [throttle, real, fast] = [Timing::Throttle, Timing::Real, Timing::Fast(10.0)].map(timed);
+        // A thousand events, one in 72 ms.
+        assert!((60.0..90.0).contains(&real.seconds), "{} s", real.seconds);
+        assert!(throttle.seconds < fast.seconds && fast.seconds < real.seconds / 3.0, "{} s", fast.seconds);
+        assert_eq!((throttle.hits, real.hits), (fast.hits, fast.hits));
+    }
+}
+
+#[test]
+fn two_disks_share_the_work_of_four_threads() {
+    for system in [squid("ufs"), store("picaflor")] {
+        let one = run(&load(system.clone()));
+        let two = run(&Load { disks: 2, threads: 4, ..load(system.clone()) });
+        assert_eq!(two.events, one.events);
+        assert!(two.seconds < one.seconds, "{system:?}: {} for {}", two.seconds, one.seconds);
+        assert!(two.read_ms > 0.8 * one.read_ms, "who waits for others does not read faster: {}", two.read_ms);
+    }
+}
+
+#[test]
+fn every_row_of_the_tables_runs() {
+    let quick = How { jobs: None, quick: true };
+    let text = reproduce::spec("hummingbird").unwrap();
+    let done = reproduce::reproduce("hummingbird", None, quick, &|_, _, _| {}).unwrap();
+    assert_eq!(done.grids.iter().map(|grid| grid.rows.len()).collect::<Vec<_>>(), [16, 16, 11, 8]);
+    assert!(done.grids.iter().flat_map(reproduce::Grid::verdicts).all(|verdict| verdict.ours.is_some()));
+    for id in ["H-3", "H-4", "H-5", "H-6", "H-7", "H-10"] {
+        assert!(done.verdicts.iter().any(|verdict| verdict.id == id), "{id}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    done.write(folder.path()).unwrap();
+    assert!(done.markdown().contains("| ufs-soft | 8 GB | 512+512 |"));
+    let wrong = reproduce::reproduce("hummingbird", Some(&text.replace("every =", "evry =")), quick, &|_, _, _| {});
+    assert!(wrong.unwrap_err().to_string().contains("evry"));
+}
+
+#[test]
+fn every_micro_benchmark_runs() {
+    let quick = How { jobs: None, quick: true };
+    let done = reproduce::reproduce("damelo", None, quick, &|_, _, _| {}).unwrap();
+    for number in 1..=11 {
+        let id = format!("D-{number}");
+        assert!(done.verdicts.iter().any(|verdict| verdict.id == id), "{id}");
+    }
+    assert!(done.html().matches("<svg").count() >= 15, "one drawing for each of the fifteen");
+}
+
+fn bench(on: On, order: Order) -> Bench {
+    Bench {
+        on,
+        machine: machine("ultrastar9lzx", true),
+        parts: 16,
+        objects: 2000,
+        largest: 16_384,
+        groups: 16,
+        threads: 16,
+        order,
+        seed: 1,
+    }
+}
+
+#[test]
+fn micro_benchmarks_read_what_they_created() {
+    let machine = machine("ultrastar9lzx", true);
+    let ext2 = |mib| Box::new(machine.file_system("ext2", &toml::Table::new(), mib, mib).unwrap().part(16));
+    for order in Order::ALL {
+        let page = On::Store { preset: "picaflor".into(), page: 65_536, memory: 4 << 20, disk: 64 << 20 };
+        let store = micro::run(&bench(page, order)).unwrap();
+        let cold = micro::run(&bench(On::Files(ext2(64), true), order)).unwrap();
+        let warm = micro::run(&bench(On::Files(ext2(1024), false), order)).unwrap();
+        for stages in [&store, &cold, &warm] {
+            assert_eq!(stages.lost, 0, "{order:?}");
+            assert!(stages.create_ms > 0.0 && stages.read_ms > 0.0, "{order:?} {stages:?}");
+        }
+        assert!(cold.read_ms >= warm.read_ms && cold.read_ms > store.read_ms, "{order:?}: {cold:?} {store:?}");
+    }
+}
