@@ -13,7 +13,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-device", &[]),
     ("picaflor-format", &[]),
     ("picaflor", &["picaflor-device", "picaflor-format"]),
-    ("picaflor-graph", &["picaflor"]),
+    // Its records are persistent bytes, hence the format.
+    ("picaflor-graph", &["picaflor", "picaflor-format"]),
     ("picaflor-proxy", &["picaflor"]),
     // Torture damages a store zone by zone, hence the format.
     ("picaflor-torture", &["picaflor", "picaflor-device", "picaflor-format"]),
