@@ -5,7 +5,7 @@
 //! leaves the sets, which is durable with the next call. Where a set moves to chunks, those are synced before it
 //! names them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry};
 
 use picaflor_format::graph::{self, Edges, Node};
 
@@ -125,15 +125,16 @@ impl Graph {
 
     /// The nodes of a group, in the draft from now on.
     fn draft_group<'a>(&self, draft: &'a mut Draft, group: u32) -> Result<&'a mut Vec<Option<Node>>> {
-        if !draft.nodes.contains_key(&group) {
-            let key = Key::Nodes(group);
-            let bytes = self.groups.read(key)?;
-            let count = if bytes.is_empty() { 0 } else { graph::items(&bytes).map_err(damaged(key))? };
-            let nodes = (0..count).map(|place| graph::item(&bytes, place).and_then(Node::decode));
-            let nodes = nodes.collect::<Result<Vec<_>, _>>().map_err(damaged(key))?;
-            draft.nodes.insert(group, nodes);
-        }
-        Ok(draft.nodes.entry(group).or_default())
+        let vacant = match draft.nodes.entry(group) {
+            Entry::Occupied(nodes) => return Ok(nodes.into_mut()),
+            Entry::Vacant(vacant) => vacant,
+        };
+        let key = Key::Nodes(group);
+        let bytes = self.groups.read(key)?;
+        let count = if bytes.is_empty() { 0 } else { graph::items(&bytes).map_err(damaged(key))? };
+        let nodes = (0..count).map(|place| graph::item(&bytes, place).and_then(Node::decode));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>().map_err(damaged(key))?;
+        Ok(vacant.insert(nodes))
     }
 
     fn draft_find(&self, draft: &mut Draft, name: &str) -> Result<Option<u32>> {
@@ -197,10 +198,10 @@ impl Graph {
                 return Err(GraphError::Cycle(names));
             }
             for dependent in self.draft_dependents(draft, at)? {
-                if !from.contains_key(&dependent) {
-                    from.insert(dependent, at);
+                from.entry(dependent).or_insert_with(|| {
                     stack.push(dependent);
-                }
+                    at
+                });
             }
         }
         Ok(())

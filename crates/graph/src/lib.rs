@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use picaflor::{
-    blocks::BlockOptions,
+    blocks::{BlockOptions, BlockStats},
     device::Device,
     htod::{Durable, HashTables, HtodOptions, Table},
 };
@@ -122,6 +122,14 @@ impl Graph {
     /// [`GraphError::Store`].
     pub fn mend(&self) -> Result<u64> {
         Ok(self.tables.mend()?.freed)
+    }
+
+    /// How full the device is.
+    ///
+    /// # Errors
+    /// [`GraphError::Store`].
+    pub fn space(&self) -> Result<BlockStats> {
+        Ok(self.tables.space()?)
     }
 
     /// Bytes of records in memory.
