@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if what == "build" {
         let began = Instant::now();
         let mut edges = 0;
-        for from in (0..nodes).step_by(20_000) {
-            let changes: Vec<Change> = (from..nodes.min(from + 20_000)).map(|number| change(number, nodes)).collect();
+        for from in (0..nodes).step_by(400_000) {
+            let changes: Vec<Change> = (from..nodes.min(from + 400_000)).map(|number| change(number, nodes)).collect();
             edges += changes.iter().map(edges_of).sum::<usize>();
             graph.apply(&changes)?;
         }
