@@ -13,6 +13,7 @@ pub mod checkpoint;
 pub mod cluster;
 mod codec;
 pub mod frame;
+pub mod graph;
 pub mod hot;
 pub mod htod;
 pub mod journal;

@@ -11,7 +11,7 @@ use picaflor_format::{
     checkpoint::{self, Directory, PlaceRow},
     cluster::{self, Content, Row, Table, Trailer},
     frame::{self, ChunkKey, Kind, Manifest},
-    hot, htod,
+    graph, hot, htod,
     journal::{self, Group, Placed, Record},
     superblock::{self, CheckpointRef, Superblock},
     zone::HOT_SLOT,
@@ -295,4 +295,14 @@ fn block_header_home_and_image() {
         alone: vec![(40, 3)],
     };
     check("block-image", &image.encode());
+}
+
+#[test]
+fn graph() {
+    let node =
+        graph::Node { page: true, expiry: 1_000, name: b"/index.html".to_vec(), dependencies: vec![3, 300, 70_000] };
+    let large = graph::Edges::Large { bits: 5, count: 9_000 };
+    let items = [node.encode(), Vec::new(), graph::Edges::Small(vec![1, 2, 1_000]).encode(), large.encode()];
+    check("graph-group", &graph::encode_group(&items));
+    check("graph-ids", &graph::encode_ids(&[0, 127, 255, u32::MAX]));
 }

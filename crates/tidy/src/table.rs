@@ -15,7 +15,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor", &["picaflor-device", "picaflor-format"]),
     ("picaflor-capi", &["picaflor"]),
     ("picaflor-shared", &["picaflor"]),
-    ("picaflor-graph", &["picaflor"]),
+    // Its records are persistent bytes, hence the format.
+    ("picaflor-graph", &["picaflor", "picaflor-format"]),
     ("picaflor-proxy", &["picaflor"]),
     // Torture damages a store zone by zone, hence the format.
     ("picaflor-torture", &["picaflor", "picaflor-device", "picaflor-format"]),

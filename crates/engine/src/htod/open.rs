@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    blocks::{BlockOptions, BlockReceipt, FreeLists},
+    blocks::{BlockOptions, BlockReceipt, BlockStats, FreeLists},
     commits::Commits,
     hash::Hasher,
 };
@@ -195,6 +195,14 @@ impl HashTables {
             restored: self.inner.restored.load(Relaxed),
             pending_frees: self.inner.releases.lock().len(),
         }
+    }
+
+    /// How full the device is, and with what; see [`BlockStats`].
+    ///
+    /// # Errors
+    /// [`Error::Closed`], and what stopped the place.
+    pub fn space(&self) -> Result<BlockStats> {
+        Ok(self.inner.enter()?.lists()?.stats())
     }
 
     /// Commits, notes how far each table got, and closes the allocator: the next opening need not look. Calls that come

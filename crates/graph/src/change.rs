@@ -1,0 +1,362 @@
+//! Changing the graph: many changes at once, all or none of each.
+//!
+//! Steps: the changes are made to copies of the records, and refused if one cannot be made; then sets of dependents
+//! are written with what was added, and synced; then the nodes, and synced: now they count; then what was removed
+//! leaves the sets, which is durable with the next call. Where a set moves to chunks, those are synced before it
+//! names them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry};
+
+use picaflor_format::graph::{self, Edges, Node};
+
+use super::{
+    Graph, GraphError, Result,
+    groups::{Key, damaged},
+    publish::name_of,
+};
+
+/// Most dependents that lie beside those of other nodes, as in the paper.
+const SMALL: usize = 50;
+/// Dependents of a chunk, on average at most.
+const CHUNK: u32 = 512;
+
+/// One change of the graph.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Adds a node, or says anew what it is.
+    Put {
+        /// Its name.
+        name: String,
+        /// Whether it is a page.
+        page: bool,
+        /// What it is built from.
+        dependencies: Vec<String>,
+        /// When it is to be rebuilt at the latest, in seconds since 1970.
+        expiry: Option<u64>,
+    },
+    /// Removes a node, from what others are built from, too. Of a name that is not there, nothing.
+    Remove {
+        /// Its name.
+        name: String,
+    },
+}
+
+/// Records as they will be.
+#[derive(Default)]
+struct Draft {
+    nodes: BTreeMap<u32, Vec<Option<Node>>>,
+    added: HashMap<u32, BTreeSet<u32>>,
+    removed: Vec<(u32, u32)>,
+    expires: Vec<(u64, u32)>,
+    expired: Vec<(u64, u32)>,
+}
+
+impl Graph {
+    /// Makes changes, in their order. They are durable when this returns; after a crash before, each has been made or
+    /// not. After an error of the kinds below the store's, none was.
+    ///
+    /// # Errors
+    /// [`GraphError::Cycle`] with the path, [`GraphError::Unknown`], [`GraphError::Full`]; those of the store.
+    pub fn apply(&self, changes: &[Change]) -> Result<()> {
+        let _turn = self.turn.write();
+        let mut draft = Draft::default();
+        for change in changes {
+            match change {
+                Change::Put { name, page, dependencies, expiry } => {
+                    self.draft_put(&mut draft, name, *page, dependencies, *expiry)?;
+                }
+                Change::Remove { name } => self.draft_remove(&mut draft, name)?,
+            }
+        }
+        self.write_draft(draft)
+    }
+
+    fn draft_put(
+        &self,
+        draft: &mut Draft,
+        name: &str,
+        page: bool,
+        dependencies: &[String],
+        expiry: Option<u64>,
+    ) -> Result<()> {
+        let mut ids = Vec::with_capacity(dependencies.len());
+        for dependency in dependencies {
+            if dependency == name {
+                return Err(GraphError::Cycle(vec![name.to_owned(), name.to_owned()]));
+            }
+            let found = self.draft_find(draft, dependency)?;
+            ids.push(found.ok_or_else(|| GraphError::Unknown(dependency.clone()))?);
+        }
+        ids.sort_unstable();
+        ids.dedup();
+        let id = match self.draft_find(draft, name)? {
+            Some(id) => {
+                self.refuse_cycle(draft, id, &ids)?;
+                id
+            }
+            None => self.draft_place(draft, name)?,
+        };
+        let expiry = expiry.unwrap_or(0);
+        let node = Node { page, expiry, name: name.as_bytes().to_vec(), dependencies: ids };
+        let old = self.draft_node(draft, id)?.unwrap_or_default();
+        for &dependency in node.dependencies.iter().filter(|it| old.dependencies.binary_search(it).is_err()) {
+            draft.added.entry(dependency).or_default().insert(id);
+        }
+        draft.forget(id, &old, &node);
+        if expiry != 0 && expiry / 60 != old.expiry / 60 {
+            draft.expires.push((expiry / 60, id));
+        }
+        self.draft_set(draft, id, Some(node))
+    }
+
+    fn draft_remove(&self, draft: &mut Draft, name: &str) -> Result<()> {
+        let Some(id) = self.draft_find(draft, name)? else { return Ok(()) };
+        for dependent in self.draft_dependents(draft, id)? {
+            if let Some(mut node) = self.draft_node(draft, dependent)? {
+                node.dependencies.retain(|&it| it != id);
+                self.draft_set(draft, dependent, Some(node))?;
+                draft.removed.push((id, dependent));
+            }
+        }
+        let old = self.draft_node(draft, id)?.unwrap_or_default();
+        draft.forget(id, &old, &Node::default());
+        self.draft_set(draft, id, None)
+    }
+
+    /// The nodes of a group, in the draft from now on.
+    fn draft_group<'a>(&self, draft: &'a mut Draft, group: u32) -> Result<&'a mut Vec<Option<Node>>> {
+        let vacant = match draft.nodes.entry(group) {
+            Entry::Occupied(nodes) => return Ok(nodes.into_mut()),
+            Entry::Vacant(vacant) => vacant,
+        };
+        let key = Key::Nodes(group);
+        let bytes = self.groups.read(key)?;
+        let count = if bytes.is_empty() { 0 } else { graph::items(&bytes).map_err(damaged(key))? };
+        let nodes = (0..count).map(|place| graph::item(&bytes, place).and_then(Node::decode));
+        let nodes = nodes.collect::<Result<Vec<_>, _>>().map_err(damaged(key))?;
+        Ok(vacant.insert(nodes))
+    }
+
+    fn draft_find(&self, draft: &mut Draft, name: &str) -> Result<Option<u32>> {
+        let group = self.groups.group_of_name(name.as_bytes());
+        let nodes = self.draft_group(draft, group)?;
+        let is_it = |node: &Option<Node>| node.as_ref().is_some_and(|node| node.name == name.as_bytes());
+        nodes.iter().position(is_it).map(|place| self.groups.id(group, place)).transpose()
+    }
+
+    /// A free place for a new node.
+    fn draft_place(&self, draft: &mut Draft, name: &str) -> Result<u32> {
+        let group = self.groups.group_of_name(name.as_bytes());
+        let nodes = self.draft_group(draft, group)?;
+        let place = nodes.iter().position(Option::is_none).unwrap_or_else(|| {
+            nodes.push(None);
+            nodes.len() - 1
+        });
+        self.groups.id(group, place)
+    }
+
+    fn draft_node(&self, draft: &mut Draft, id: u32) -> Result<Option<Node>> {
+        let (group, place) = self.groups.place(id);
+        Ok(self.draft_group(draft, group)?.get(place).cloned().flatten())
+    }
+
+    fn draft_set(&self, draft: &mut Draft, id: u32, node: Option<Node>) -> Result<()> {
+        let (group, place) = self.groups.place(id);
+        if let Some(at) = self.draft_group(draft, group)?.get_mut(place) {
+            *at = node;
+        }
+        Ok(())
+    }
+
+    fn draft_dependents(&self, draft: &mut Draft, id: u32) -> Result<Vec<u32>> {
+        let mut claimed: BTreeSet<u32> = self.groups.edges(id)?.into_iter().collect();
+        claimed.extend(draft.added.get(&id).into_iter().flatten());
+        let mut dependents = Vec::new();
+        for dependent in claimed {
+            let node = self.draft_node(draft, dependent)?;
+            if node.is_some_and(|node| node.dependencies.binary_search(&id).is_ok()) {
+                dependents.push(dependent);
+            }
+        }
+        Ok(dependents)
+    }
+
+    /// Refuses that a node is built from something that is built from it.
+    fn refuse_cycle(&self, draft: &mut Draft, id: u32, dependencies: &[u32]) -> Result<()> {
+        let mut from: HashMap<u32, u32> = HashMap::new();
+        let mut stack = vec![id];
+        while let Some(at) = stack.pop() {
+            if at != id && dependencies.binary_search(&at).is_ok() {
+                let mut path = vec![id, at];
+                while let Some(&next) = path.last().filter(|last| **last != id).and_then(|last| from.get(last)) {
+                    path.push(next);
+                }
+                let mut names = Vec::new();
+                for id in path {
+                    names.extend(self.draft_node(draft, id)?.as_ref().map(name_of));
+                }
+                return Err(GraphError::Cycle(names));
+            }
+            for dependent in self.draft_dependents(draft, at)? {
+                from.entry(dependent).or_insert_with(|| {
+                    stack.push(dependent);
+                    at
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn write_draft(&self, draft: Draft) -> Result<()> {
+        for (minute, id) in draft.expires {
+            self.change_expiries(minute, |ids| ids.insert(id))?;
+        }
+        let old_chunks = self.write_added(&draft.added)?;
+        self.tables.commit()?;
+        for (group, nodes) in &draft.nodes {
+            let items: Vec<Vec<u8>> =
+                nodes.iter().map(|node| node.as_ref().map_or_else(Vec::new, Node::encode)).collect();
+            self.groups.write(Key::Nodes(*group), graph::encode_group(&items))?;
+        }
+        self.tables.commit()?;
+        for key in old_chunks {
+            self.groups.write(key, Vec::new())?;
+        }
+        for (dependency, dependent) in draft.removed {
+            let node = self.groups.node(dependent)?;
+            // Put again by a later change of the same call.
+            if node.is_none_or(|node| node.dependencies.binary_search(&dependency).is_err()) {
+                self.take_out(dependency, dependent)?;
+            }
+        }
+        for (minute, id) in draft.expired {
+            if self.groups.node(id)?.is_none_or(|node| node.expiry / 60 != minute) {
+                self.change_expiries(minute, |ids| ids.remove(&id))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes sets with what was added; answers with the chunks that they no longer name.
+    fn write_added(&self, added: &HashMap<u32, BTreeSet<u32>>) -> Result<Vec<Key>> {
+        let mut groups: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
+        for &id in added.keys() {
+            let (group, place) = self.groups.place(id);
+            groups.entry(group).or_default().push((place, id));
+        }
+        let mut old_chunks = Vec::new();
+        let mut written = Vec::new();
+        for (group, members) in groups {
+            let mut items = self.edge_items(group)?;
+            for (place, id) in members {
+                items.resize(items.len().max(place + 1), Vec::new());
+                let edges = Edges::decode(&items[place]).map_err(damaged(Key::Edges(group)))?;
+                items[place] = self.with_added(id, edges, &added[&id], &mut old_chunks)?.encode();
+            }
+            written.push((Key::Edges(group), graph::encode_group(&items)));
+        }
+        self.tables.commit()?;
+        for (key, bytes) in written {
+            self.groups.write(key, bytes)?;
+        }
+        Ok(old_chunks)
+    }
+
+    fn edge_items(&self, group: u32) -> Result<Vec<Vec<u8>>> {
+        let key = Key::Edges(group);
+        let bytes = self.groups.read(key)?;
+        let count = if bytes.is_empty() { 0 } else { graph::items(&bytes).map_err(damaged(key))? };
+        let items = (0..count).map(|place| graph::item(&bytes, place).map(<[u8]>::to_vec));
+        items.collect::<Result<_, _>>().map_err(damaged(key))
+    }
+
+    /// A set with more in it; chunks are written at once.
+    fn with_added(&self, id: u32, edges: Edges, more: &BTreeSet<u32>, old: &mut Vec<Key>) -> Result<Edges> {
+        let (all, old_bits) = match edges {
+            Edges::Small(ids) => (ids, None),
+            Edges::Large { bits, count } if count + more.len() as u32 <= CHUNK << bits => {
+                let mut count = count;
+                for (which, some) in &chunked(more.iter().copied(), bits) {
+                    let key = Key::Chunk(id, bits, *which);
+                    let mut ids: BTreeSet<u32> = self.groups.chunk(key)?.into_iter().collect();
+                    let before = ids.len();
+                    ids.extend(some);
+                    count += (ids.len() - before) as u32;
+                    self.groups.write(key, graph::encode_ids(&ids.into_iter().collect::<Vec<_>>()))?;
+                }
+                return Ok(Edges::Large { bits, count });
+            }
+            Edges::Large { bits, .. } => (self.groups.edges(id)?, Some(bits)),
+        };
+        let all: BTreeSet<u32> = all.into_iter().chain(more.iter().copied()).collect();
+        if all.len() <= SMALL {
+            return Ok(Edges::Small(all.into_iter().collect()));
+        }
+        let count = all.len() as u32;
+        // Half full, so that it is not done again soon.
+        let bits = (count * 2).div_ceil(CHUNK).next_power_of_two().ilog2() as u8;
+        for (which, ids) in chunked(all.into_iter(), bits) {
+            self.groups.write(Key::Chunk(id, bits, which), graph::encode_ids(&ids))?;
+        }
+        if let Some(was) = old_bits.filter(|&was| was != bits) {
+            old.extend((0..1u32 << was).map(|which| Key::Chunk(id, was, which)));
+        }
+        Ok(Edges::Large { bits, count })
+    }
+
+    fn take_out(&self, id: u32, dependent: u32) -> Result<()> {
+        let (group, place) = self.groups.place(id);
+        match self.groups.edges_record(id)? {
+            Edges::Small(mut ids) => {
+                ids.retain(|&it| it != dependent);
+                let mut items = self.edge_items(group)?;
+                if let Some(item) = items.get_mut(place) {
+                    *item = Edges::Small(ids).encode();
+                }
+                self.groups.write(Key::Edges(group), graph::encode_group(&items))
+            }
+            Edges::Large { bits, .. } => {
+                let key = Key::Chunk(id, bits, chunk_of(dependent, bits));
+                let mut ids = self.groups.chunk(key)?;
+                ids.retain(|&it| it != dependent);
+                self.groups.write(key, if ids.is_empty() { Vec::new() } else { graph::encode_ids(&ids) })
+            }
+        }
+    }
+
+    fn change_expiries(&self, minute: u64, change: impl FnOnce(&mut BTreeSet<u32>) -> bool) -> Result<()> {
+        let key = minute.to_le_bytes();
+        let at = |why| GraphError::Damaged { at: format!("expiries of minute {minute}"), why: format!("{why}") };
+        let ids = self.expiries.get(&key)?.map_or(Ok(Vec::new()), |bytes| graph::take_ids(&bytes).map_err(at))?;
+        let mut ids: BTreeSet<u32> = ids.into_iter().collect();
+        change(&mut ids);
+        if ids.is_empty() {
+            self.expiries.remove(&key)?;
+        } else {
+            self.expiries.put(&key, &graph::encode_ids(&ids.into_iter().collect::<Vec<_>>()))?;
+        }
+        Ok(())
+    }
+}
+
+impl Draft {
+    /// Notes what a node was and is no longer.
+    fn forget(&mut self, id: u32, old: &Node, new: &Node) {
+        let gone = old.dependencies.iter().filter(|it| new.dependencies.binary_search(it).is_err());
+        self.removed.extend(gone.map(|&dependency| (dependency, id)));
+        if old.expiry != 0 && old.expiry / 60 != new.expiry / 60 {
+            self.expired.push((old.expiry / 60, id));
+        }
+    }
+}
+
+/// The chunk that a dependent is in.
+fn chunk_of(dependent: u32, bits: u8) -> u32 {
+    (dependent.wrapping_mul(0x9e37_79b1) >> 8) & ((1 << bits) - 1)
+}
+
+fn chunked(ids: impl Iterator<Item = u32>, bits: u8) -> BTreeMap<u32, Vec<u32>> {
+    let mut chunks: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    ids.for_each(|id| chunks.entry(chunk_of(id, bits)).or_default().push(id));
+    chunks
+}

@@ -1,0 +1,208 @@
+//! What the graph answers, against one in memory, and what a crash leaves of it.
+#![allow(clippy::unwrap_used, reason = "a failing helper is a failing test")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use picaflor::device::{Device, Fault, FaultyDevice, MemoryDevice, On, Rule};
+use picaflor_graph::{Change, Graph, GraphError, GraphOptions};
+
+fn memory() -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::with_block_size(64 << 20, 512))
+}
+
+fn options() -> GraphOptions {
+    GraphOptions { memory: 256 << 10, nodes: 200 }
+}
+
+fn open(device: &Arc<dyn Device>) -> Graph {
+    Graph::open(Arc::clone(device), &options()).unwrap()
+}
+
+fn put(name: &str, dependencies: &[&str]) -> Change {
+    let dependencies = dependencies.iter().map(|&name| name.to_owned()).collect();
+    Change::Put { name: name.to_owned(), page: name.ends_with(".html"), dependencies, expiry: None }
+}
+
+#[test]
+fn a_site_is_rebuilt_in_the_order_of_its_parts() {
+    let device = memory();
+    let graph = open(&device);
+    let site = [
+        put("medal", &[]),
+        put("flag", &[]),
+        put("table", &["medal", "flag"]),
+        put("country.html", &["table", "flag"]),
+        put("home.html", &["table"]),
+        put("about.html", &[]),
+    ];
+    graph.apply(&site).unwrap();
+    let rebuilt = graph.publish(&["medal"]).unwrap();
+    assert_eq!(rebuilt[0], "table");
+    assert_eq!(
+        rebuilt.iter().map(String::as_str).collect::<BTreeSet<_>>(),
+        ["table", "country.html", "home.html"].into()
+    );
+    assert_eq!(graph.publish(&["about.html", "nobody"]).unwrap(), Vec::<String>::new());
+    assert_eq!(graph.publish(&["table", "medal"]).unwrap()[0], "table", "it changed, and is built from what changed");
+    graph.close().unwrap();
+    let graph = open(&device);
+    assert_eq!(graph.publish(&["medal"]).unwrap().len(), 3);
+    graph.apply(&[put("home.html", &["flag"]), Change::Remove { name: "country.html".to_owned() }]).unwrap();
+    assert_eq!(graph.publish(&["medal"]).unwrap(), ["table"]);
+    assert_eq!(graph.dependents("flag").unwrap().unwrap().len(), 2);
+    assert_eq!(graph.node("country.html").unwrap(), None);
+}
+
+#[test]
+fn cycles_are_refused_with_the_path_and_change_nothing() {
+    let graph = open(&memory());
+    graph.apply(&[put("a", &[]), put("b", &["a"]), put("c", &["b"])]).unwrap();
+    let refused = graph.apply(&[put("d", &["c"]), put("a", &["d"])]).unwrap_err();
+    let GraphError::Cycle(path) = &refused else { panic!("{refused}") };
+    assert_eq!(path, &["a", "d", "c", "b", "a"]);
+    assert_eq!(graph.node("d").unwrap(), None);
+    assert!(matches!(graph.apply(&[put("a", &["a"])]), Err(GraphError::Cycle(_))));
+    assert!(matches!(graph.apply(&[put("x", &["y"])]), Err(GraphError::Unknown(name)) if name == "y"));
+    // Turned round within one call it is none.
+    graph.apply(&[put("c", &[]), put("b", &["c"]), put("a", &["b"])]).unwrap();
+    assert_eq!(graph.publish(&["c"]).unwrap(), ["b", "a"]);
+}
+
+#[test]
+fn pages_expire_when_they_said() {
+    let graph = open(&memory());
+    let page = |name: &str, expiry| Change::Put { name: name.to_owned(), page: true, dependencies: Vec::new(), expiry };
+    graph.apply(&[page("a", Some(1000)), page("b", Some(90_000)), page("c", None)]).unwrap();
+    assert_eq!(graph.expired(999).unwrap(), Vec::<String>::new());
+    assert_eq!(graph.expired(1000).unwrap(), ["a"]);
+    graph.apply(&[page("a", Some(2000)), page("b", None)]).unwrap();
+    assert_eq!(graph.expired(1500).unwrap(), Vec::<String>::new());
+    assert_eq!(graph.expired(100_000).unwrap(), ["a"]);
+    assert_eq!(graph.node("a").unwrap().unwrap().expiry, Some(2000));
+}
+
+#[test]
+fn thousands_of_dependents_lie_in_chunks_and_come_back() {
+    let device = memory();
+    let graph = open(&device);
+    graph.apply(&[put("header", &[])]).unwrap();
+    for round in 0..12 {
+        let pages: Vec<Change> = (0..250).map(|n| put(&format!("{round}/{n}.html"), &["header"])).collect();
+        graph.apply(&pages).unwrap();
+    }
+    assert_eq!(graph.publish(&["header"]).unwrap().len(), 3000);
+    let leave: Vec<Change> = (0..250).map(|n| put(&format!("3/{n}.html"), &[])).collect();
+    graph.apply(&leave).unwrap();
+    assert_eq!(graph.publish(&["header"]).unwrap().len(), 2750);
+    assert!(graph.cached_bytes() <= 128 << 10, "{}", graph.cached_bytes());
+    graph.close().unwrap();
+    assert_eq!(open(&device).dependents("header").unwrap().unwrap().len(), 2750);
+}
+
+/// What each name is built from.
+type Model = BTreeMap<String, BTreeSet<String>>;
+
+fn changes(step: u64) -> Vec<Change> {
+    let number = |salt: u64| (step.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(salt as u32 * 7) >> 20) % 60;
+    (0..3)
+        .map(|salt| {
+            let level = number(salt);
+            let dependencies: Vec<String> =
+                (1..4).map(|it| number(salt * 5 + it)).filter(|&it| it < level).map(|it| format!("n{it}")).collect();
+            let dependencies: Vec<&str> = dependencies.iter().map(String::as_str).collect();
+            put(&format!("n{level}"), &dependencies)
+        })
+        .collect()
+}
+
+fn model(model: &mut Model, changes: &[Change]) {
+    for change in changes {
+        if let Change::Put { name, dependencies, .. } = change {
+            model.insert(name.clone(), dependencies.iter().cloned().collect());
+        }
+    }
+}
+
+fn check(graph: &Graph, model: &Model) -> Result<(), String> {
+    for (name, dependencies) in model {
+        let about = graph.node(name).unwrap().ok_or_else(|| format!("{name} is gone"))?;
+        let found: BTreeSet<String> = about.dependencies.into_iter().collect();
+        if found != *dependencies {
+            return Err(format!("{name} is built from {found:?}, expected {dependencies:?}"));
+        }
+        let mut expected: BTreeSet<&String> = BTreeSet::new();
+        let mut stack = vec![name];
+        while let Some(at) = stack.pop() {
+            for (dependent, of) in model {
+                if of.contains(at) && expected.insert(dependent) {
+                    stack.push(dependent);
+                }
+            }
+        }
+        let order = graph.publish(&[name]).unwrap();
+        if order.iter().collect::<BTreeSet<_>>() != expected || order.len() != expected.len() {
+            return Err(format!("{name} rebuilds {order:?}, expected {expected:?}"));
+        }
+        for (index, rebuilt) in order.iter().enumerate() {
+            if order[index..].iter().any(|later| model[rebuilt].contains(later)) {
+                return Err(format!("{rebuilt} comes before what it is built from"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_crash_at_any_operation_leaves_each_change_made_or_not() {
+    for point in (1..400).step_by(3) {
+        let device = FaultyDevice::new(memory(), point);
+        let as_device: Arc<dyn Device> = Arc::new(device.clone());
+        let mut before = Model::new();
+        let mut after = Model::new();
+        let graph = open(&as_device);
+        let all: Vec<Change> = (0..60).map(|n| put(&format!("n{n}"), &[])).collect();
+        graph.apply(&all).unwrap();
+        model(&mut before, &all);
+        device.add(Rule::nth(Fault::Crash(On::Any), point));
+        for step in 0..20 {
+            let changes = changes(step + point);
+            after.clone_from(&before);
+            model(&mut after, &changes);
+            if graph.apply(&changes).is_err() {
+                break;
+            }
+            before.clone_from(&after);
+        }
+        drop(graph);
+        device.clear_rules();
+        device.revive().unwrap();
+        let graph = open(&as_device);
+        // Each change of the last call was made or not.
+        let mut found = before.clone();
+        for (name, dependencies) in &mut found {
+            let about = graph.node(name).unwrap().unwrap_or_else(|| panic!("point {point}: {name} is gone"));
+            let is: BTreeSet<String> = about.dependencies.into_iter().collect();
+            assert!(is == before[name] || is == after[name], "point {point}: {name} is built from {is:?}");
+            *dependencies = is;
+        }
+        check(&graph, &found).unwrap_or_else(|what| panic!("point {point}: {what}"));
+        graph.mend().unwrap();
+        check(&graph, &found).unwrap_or_else(|what| panic!("point {point}, mended: {what}"));
+    }
+}
+
+#[test]
+fn readers_go_on_beside_a_writer() {
+    let graph = open(&memory());
+    graph.apply(&[put("a", &[]), put("b", &["a"])]).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..500).for_each(|_| assert!(!graph.publish(&["a"]).unwrap().is_empty())));
+        }
+        (0..50).for_each(|n| graph.apply(&[put(&format!("{n}.html"), &["b"])]).unwrap());
+    });
+    assert_eq!(graph.publish(&["a"]).unwrap().len(), 51);
+}
