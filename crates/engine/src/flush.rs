@@ -369,6 +369,7 @@ impl Volume {
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
         let ready = self.ready_extents();
         self.empty_lanes()?;
+        self.pack_promised(|| self.pump(&turn, true))?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
         // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.

@@ -10,6 +10,7 @@ use crate::{
     Result,
     preset::{PICAFLOR, Preset},
     space::{Layout, NextCluster},
+    waiting::PackOrder,
 };
 
 /// The paper's THRESHOLD (Markatos et al. 1999, §3.4), in blocks of 512 bytes.
@@ -129,6 +130,12 @@ pub struct Options {
     /// Which free cluster is written next. Default the next one in address order; `hummingbird` writes where the disk's
     /// arm is.
     pub next_cluster: NextCluster,
+    /// Most bytes of objects that wait in memory to be packed into clusters, where the preset packs (`hummingbird`, as a
+    /// cache). Default 0: half of the memory that index and buffers leave. Never more than that, nor an eighth of the
+    /// device.
+    pub unpacked: u64,
+    /// The same: who is packed first. Default who was asked for least recently.
+    pub pack_order: PackOrder,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
     /// has 128 locality buffers of 64 KiB.
     pub open_buffers: usize,
@@ -176,6 +183,8 @@ impl Options {
             threshold: THRESHOLD,
             cluster: PICAFLOR.cluster(),
             next_cluster: PICAFLOR.next_cluster(),
+            unpacked: 0,
+            pack_order: PackOrder::default(),
             open_buffers: PICAFLOR.open_buffers(),
             read_batch: 10,
             read_batch_time: Duration::from_millis(500),

@@ -58,6 +58,8 @@ counters! {
     reinserted_bytes,
     /// Clusters emptied by reclaim.
     reclaimed_clusters,
+    /// Objects packed into clusters after they waited for that.
+    packed,
     /// Copies laid beside a collocated object.
     copies_placed,
     /// Objects placed in the open buffer of their neighbour.
