@@ -73,9 +73,14 @@ impl Volume {
             return Ok(self.issue_due_reads() | self.scrub_step());
         }
         let issued = self.issue_due_reads();
+        // What finds no buffer finds one when those before it are written.
+        let mut packed = false;
+        while self.pack_step(true)? {
+            packed = true;
+            self.write_queued(true);
+        }
         self.write_queued(true);
         let committed = self.commit_if_due()?;
-        let packed = self.pack_step(true)?;
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
         Ok(self.scrub_step() | issued | committed | packed | reclaimed | checkpointed)
