@@ -13,6 +13,7 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-device", &[]),
     ("picaflor-format", &[]),
     ("picaflor", &["picaflor-device", "picaflor-format"]),
+    ("picaflor-capi", &["picaflor"]),
     ("picaflor-graph", &["picaflor"]),
     ("picaflor-proxy", &["picaflor"]),
     // Torture damages a store zone by zone, hence the format.
@@ -83,6 +84,8 @@ pub const UP: &[(&str, &str)] = &[
 pub const UNSAFE: &[&str] = &[
     // Aligned buffers, io_uring submissions and the descriptors behind them.
     "crates/device/src/",
+    // Pointers come in and go out: the C interface is made of them.
+    "crates/capi/src/",
 ];
 
 /// Words that are taken by another word of the glossary: where the rule looks, the word, what we say instead.
