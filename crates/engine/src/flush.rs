@@ -364,12 +364,13 @@ impl Volume {
             return self.commit_untold(in_place);
         }
         self.note_losses()?;
+        // Before the note: whom it has to give up is told of by this commit.
+        self.pack_promised(|| self.pump(&turn, true))?;
         // In place there are no pieces, and all records keep their order.
         let begun = if self.in_place.is_some() { usize::MAX } else { self.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
         let ready = self.ready_extents();
         self.empty_lanes()?;
-        self.pack_promised(|| self.pump(&turn, true))?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
         // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.
