@@ -130,8 +130,8 @@ pub struct Options {
     /// Which free cluster is written next. Default the next one in address order; `hummingbird` writes where the disk's
     /// arm is.
     pub next_cluster: NextCluster,
-    /// Most bytes of objects that wait in memory to be packed into clusters, where the preset packs (`hummingbird`, as a
-    /// cache). Default 0: half of the memory that index and buffers leave. Never more than that, nor an eighth of the
+    /// Most bytes of objects that wait in memory to be packed into clusters, where the preset packs (`hummingbird`, as
+    /// a cache). Default 0: half of the memory that index and buffers leave. Never more than that, nor an eighth of the
     /// device.
     pub unpacked: u64,
     /// The same: who is packed first. Default who was asked for least recently.

@@ -1,12 +1,13 @@
-//! Packing (Shriver et al. 2001, §3.1 and §3.5): objects wait in memory, and are put into clusters as late as possible,
-//! with those that hints name.
+//! Packing (Shriver et al. 2001, §3.1 and §3.5): objects wait in memory, and are put into clusters as late as
+//! possible, with those that hints name.
 //!
 //! Steps: a put waits, and the index says *buffered* → when what waits takes more than it may, or a commit has to make
-//! it durable, those whose turn it is fill a cluster: each with whom it was hinted to lie beside, if they wait too → the
-//! cluster is sealed, with copies of those partners that lie in others and are in memory → their hints are forgotten.
+//! it durable, those whose turn it is fill a cluster: each with whom it was hinted to lie beside, if they wait too →
+//! the cluster is sealed, with copies of those partners that lie in others and are in memory → their hints are
+//! forgotten.
 //!
-//! Invariants: what waits is volatile; a commit packs whatever was promised before it began, or gives it up by name; one
-//! cluster is packed at a time, under its lane's lock. A store, which loses nothing, does not let objects wait: it may
+//! Invariants: what waits is volatile; a commit packs whatever was promised before it began, or gives it up by name;
+//! one cluster is packed at a time, under its lane's lock. A store, which loses nothing, does not let objects wait: it may
 //! have room for them in no cluster when their turn comes.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};

@@ -1,4 +1,5 @@
-//! Objects that wait in memory to be packed into clusters (Shriver et al. 2001, §3.1): who is where, and whose turn it is.
+//! Objects that wait in memory to be packed into clusters (Shriver et al. 2001, §3.1): who is where, and whose turn it
+//! is.
 //!
 //! Each has a number, as a buffer has, from the one behind the last buffer's on; index entries name it. What is asked
 //! for, replaced or deleted while it waits costs the device nothing.
