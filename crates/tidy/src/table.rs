@@ -32,7 +32,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             // Parts that know none of the others.
             &["commits", "error", "files", "group", "hash", "index", "journal", "packet", "reading", "space", "stats"],
             // What lives in memory, and who leaves it.
-            &["buffers", "eviction", "memory", "object", "placement"],
+            &["buffers", "eviction", "memory", "object", "placement", "waiting"],
             // One volume and what is done to it; the options it is opened with.
             &[
                 "adopt",
@@ -45,6 +45,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "leave",
                 "locality",
                 "options",
+                "packing",
                 "place",
                 "preset",
                 "reclaim",
