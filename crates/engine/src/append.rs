@@ -29,12 +29,14 @@ pub(crate) enum Blocked {
     Space,
     /// The entry to be replaced is not where it was: look again.
     Moved,
+    /// As many objects wait to be packed as may.
+    Waiting,
 }
 
 impl From<Blocked> for Refusal {
     fn from(blocked: Blocked) -> Self {
         match blocked {
-            Blocked::Buffers | Blocked::Moved => Self::Busy,
+            Blocked::Buffers | Blocked::Moved | Blocked::Waiting => Self::Busy,
             Blocked::Space => Self::NoCleanSpace,
         }
     }
@@ -74,8 +76,11 @@ impl Volume {
         if let Some(in_place) = &self.in_place {
             return match self.shared.preset.placement {
                 Placement::PerServer => self.gather(in_place, draft, class, old),
-                Placement::None | Placement::Together | Placement::Groups => self.place(in_place, draft, class, old),
+                _ => self.place(in_place, draft, class, old),
             };
+        }
+        if let Some(waiting) = self.waits(draft, class, purpose) {
+            return Ok(self.let_wait(waiting, draft, old));
         }
         let beside = beside.filter(|_| !self.placer.keeps_apart());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
@@ -91,14 +96,19 @@ impl Volume {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
+        Ok(self.enter_in(slot, draft, old))
+    }
+
+    /// Frames an object into this open buffer, which has room for it and whose lane the caller has locked, and enters
+    /// it in the index in place of `old`.
+    pub(crate) fn enter_in(&self, slot: u32, draft: &Draft<'_>, old: Option<Word>) -> Result<(), Blocked> {
         let offset = match &mut *self.buffers.slot(slot).write() {
             Slot::Open(open) => open.push(draft),
-            _ => return Ok(Err(Blocked::Buffers)),
+            _ => return Err(Blocked::Buffers),
         };
         let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
         let grains = (draft.header.frame_len() / GRAIN) as u32;
-        // The lane is still locked, so the buffer cannot be sealed, written and retired before the index
-        // names it.
+        // The lane is locked, so the buffer cannot be sealed, written and retired before the index names it.
         let before = self.shared.index_bytes.load(Relaxed);
         let entered = self.index.put(draft.hash, location, grains, old);
         if entered == Entered::OldGone {
@@ -106,13 +116,13 @@ impl Volume {
             if let Slot::Open(open) = &mut *self.buffers.slot(slot).write() {
                 open.take_back();
             }
-            return Ok(Err(Blocked::Moved));
+            return Err(Blocked::Moved);
         }
         self.replaced(draft.hash, old);
         if self.shared.index_bytes.load(Relaxed) != before {
             self.shared.shrink_memory();
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Most bytes of buffers that are open or wait for the device.
@@ -123,7 +133,7 @@ impl Volume {
     /// The lane whose open buffer holds this object and has room for `len` bytes more.
     fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
         let slot = self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
-            Location::Buffered { slot, .. } => Some(slot),
+            Location::Buffered { slot, .. } => Some(slot).filter(|slot| *slot < self.buffers.count()),
             Location::OnDisk { .. } => None,
         })?;
         let fits = matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
@@ -131,7 +141,7 @@ impl Volume {
     }
 
     /// The slot of an open buffer of this lane with room for `len` bytes; a new one if need be.
-    fn lane_with_room(
+    pub(crate) fn lane_with_room(
         self: &Arc<Self>,
         lane: &mut Lane,
         len: usize,
@@ -235,6 +245,7 @@ impl Volume {
             None => self.grant(State::Busy, seq, site)?,
         };
         self.lay_copies(slot, cluster);
+        self.forget_hints(slot);
         let mut guard = self.buffers.slot(slot).write();
         if let Slot::Open(open) = std::mem::replace(&mut *guard, Slot::Free) {
             let last = Trailer {
@@ -254,6 +265,15 @@ impl Volume {
         Ok(())
     }
 
+    /// Where hints are kept until their object is packed, it is.
+    fn forget_hints(&self, slot: u32) {
+        if self.shared.preset.placement == Placement::Packing
+            && let Slot::Open(open) = &*self.buffers.slot(slot).read()
+        {
+            open.rows().iter().for_each(|row| self.placer.drop_hints(row.hash));
+        }
+    }
+
     /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it.
     fn lay_copies(&self, slot: u32, cluster: u32) {
         let wanted: Vec<u64> = match &*self.buffers.slot(slot).read() {
@@ -268,7 +288,11 @@ impl Volume {
             _ => return,
         };
         for hash in wanted {
-            let Some(frame) = self.shared.memory.peek(hash) else { continue };
+            let in_memory = || match self.shared.preset.placement {
+                Placement::Packing => self.resident(hash),
+                _ => self.shared.memory.peek(hash),
+            };
+            let Some(frame) = in_memory() else { continue };
             if frame.header.kind != Kind::Whole {
                 continue;
             }
@@ -284,7 +308,7 @@ impl Volume {
             drop(guard);
             self.placer.add_copy(hash, self.grain(cluster, offset));
             // Replaced in between? Then whoever did it may have looked before the copy was noted.
-            if self.shared.memory.peek(hash).is_none_or(|now| !Arc::ptr_eq(&now, &frame)) {
+            if in_memory().is_none_or(|now| now.header.generation != frame.header.generation) {
                 self.placer.drop_copies(hash);
             }
             add(&self.shared.counters.copies_placed, 1);

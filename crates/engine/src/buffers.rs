@@ -24,7 +24,12 @@ use picaflor_format::{
     frame,
 };
 
-use crate::{object::Frame, placement::Class};
+use crate::{
+    index::SLOTS_MAX,
+    object::Frame,
+    placement::Class,
+    waiting::{PackOrder, Waiting},
+};
 
 /// The parts of a frame that is not yet framed.
 #[derive(Clone, Copy)]
@@ -245,12 +250,15 @@ pub(crate) struct Buffers {
     free: Mutex<Vec<u32>>,
     /// Whether what is read from a cluster that will not change shares its bytes.
     shares: bool,
+    /// Objects that wait to be packed; their numbers go on where those of buffers end.
+    waiting: Option<Waiting>,
 }
 
 impl Buffers {
-    pub(crate) fn new(slots: usize, shares: bool) -> Self {
+    pub(crate) fn new(slots: usize, shares: bool, packs: Option<PackOrder>) -> Self {
         Self {
             shares,
+            waiting: packs.map(|order| Waiting::new(slots as u32, SLOTS_MAX - slots, order)),
             slots: (0..slots).map(|_| RwLock::new(Slot::Free)).collect(),
             homes: (0..slots).map(|_| AtomicU32::new(NO_HOME)).collect(),
             free: Mutex::new((0..slots as u32).rev().collect()),
@@ -263,6 +271,11 @@ impl Buffers {
 
     pub(crate) fn count(&self) -> u32 {
         self.slots.len() as u32
+    }
+
+    /// Objects that wait to be packed, where any do.
+    pub(crate) fn waiting(&self) -> Option<&Waiting> {
+        self.waiting.as_ref()
     }
 
     /// Clusters that are granted but not yet wholly on the device.
@@ -324,7 +337,11 @@ impl Buffers {
 
     /// An object of this buffer was asked for; the number of that, where LRU wants it.
     pub(crate) fn count_served(&self, slot: u32, number: Option<u64>) {
-        if let Slot::Filled(filled) = &*self.slots[slot as usize].read() {
+        let Some(buffer) = self.slots.get(slot as usize) else {
+            let waiting = self.waiting.as_ref().zip(number);
+            return waiting.map_or((), |(waiting, number)| waiting.touch(slot, number));
+        };
+        if let Slot::Filled(filled) = &*buffer.read() {
             filled.served.fetch_add(1, Relaxed);
             number.inspect(|number| filled.number.store(*number, Relaxed));
         }
@@ -339,7 +356,12 @@ impl Buffers {
         hash: u64,
         accept: impl FnOnce(&frame::Header, &[u8]) -> bool,
     ) -> Option<Frame> {
-        let guard = self.slots.get(slot as usize)?.read();
+        let Some(buffer) = self.slots.get(slot as usize) else {
+            let frame = self.waiting.as_ref()?.get(slot)?.frame;
+            let accepted = frame.hash == hash && accept(&frame.header, frame.key());
+            return accepted.then(|| Frame::new(hash, frame.header, frame.shared_bytes()));
+        };
+        let guard = buffer.read();
         let (bytes, whole): (&[u8], _) = match &*guard {
             Slot::Free => return None,
             Slot::Open(open) => (&open.bytes[..open.used], None),

@@ -306,6 +306,7 @@ impl Volume {
             groups: self.shared.groups.all(),
         };
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
+        self.promise_replacing();
         self.wait_commit(self.commits.next())?;
         let reference = CheckpointRef { directory: id, seq, journal_start: running.journal_start };
         self.write_superblock(|block| {
@@ -398,6 +399,10 @@ impl Volume {
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         if let Some(failure) = self.commits.failure() {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
+        }
+        if self.count_waiting() > 0 {
+            self.promise_waiting();
+            self.wait_commit_in_time(self.commits.next())?;
         }
         for lane in &self.lanes {
             lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;

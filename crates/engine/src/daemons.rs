@@ -73,11 +73,17 @@ impl Volume {
             return Ok(self.issue_due_reads() | self.scrub_step());
         }
         let issued = self.issue_due_reads();
+        // What finds no buffer finds one when those before it are written.
+        let mut packed = false;
+        while self.pack_step(true)? {
+            packed = true;
+            self.write_queued(true);
+        }
         self.write_queued(true);
         let committed = self.commit_if_due()?;
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
-        Ok(self.scrub_step() | issued | committed | reclaimed | checkpointed)
+        Ok(self.scrub_step() | issued | committed | packed | reclaimed | checkpointed)
     }
 
     fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
@@ -111,10 +117,18 @@ fn flusher(volume: &Arc<Volume>) {
 
 fn reclaimer(volume: &Arc<Volume>) {
     while running(volume) && !volume.writer.is_stopped() {
-        if !matches!(volume.reclaim_step(), Ok(true)) {
+        // It also packs what waits, ahead of the put that would have to.
+        let packed = matches!(volume.pack_step(is_quiet(volume)), Ok(true));
+        if !matches!(volume.reclaim_step(), Ok(true)) && !packed {
             volume.reclaimer.rest(Duration::from_millis(20));
         }
     }
+}
+
+/// Whether no get needed the device for a while.
+fn is_quiet(volume: &Volume) -> bool {
+    let shared = &volume.shared;
+    shared.clock.now_nanos().saturating_sub(shared.last_read.load(Relaxed)) > POLITENESS.as_nanos() as u64
 }
 
 fn keeper(volume: &Arc<Volume>) {
@@ -125,9 +139,8 @@ fn keeper(volume: &Arc<Volume>) {
             volume.issue_due_reads();
         }
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
-        let quiet =
-            shared.clock.now_nanos().saturating_sub(shared.last_read.load(Relaxed)) > POLITENESS.as_nanos() as u64;
-        let more = !volume.scrubber.is_done() && (quiet || volume.scrubber.is_warming()) && volume.scrub_step();
+        let more =
+            !volume.scrubber.is_done() && (is_quiet(volume) || volume.scrubber.is_warming()) && volume.scrub_step();
         if !worked && !more {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -370,6 +370,8 @@ impl Volume {
             return self.commit_untold(in_place);
         }
         self.note_losses()?;
+        // Before the note: whom it has to give up is told of by this commit.
+        self.pack_promised(|| self.pump(&turn, true))?;
         // In place there are no pieces, and all records keep their order.
         let begun = if self.in_place.is_some() { usize::MAX } else { self.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.

@@ -53,7 +53,8 @@ pub struct Keys {
 }
 
 impl Store {
-    /// All objects, in the order in which they lie on the device; those in open buffers last. Reads the
+    /// All objects, in the order in which they lie on the device; those in open buffers, or that wait to
+    /// be packed, last. Reads the
     /// device from end to end.
     pub fn keys(&self) -> Keys {
         Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter() }
@@ -63,7 +64,7 @@ impl Store {
 impl Keys {
     /// Places looked at, and places in all, for a progress bar.
     pub fn progress(&self) -> (u64, u64) {
-        let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.buffers.count());
+        let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.buffers.count() + 1);
         let volumes = self.store.volumes();
         let before: u64 = volumes.iter().take(self.volume).map(places).sum();
         (before + u64::from(self.place), volumes.iter().map(places).sum())
@@ -86,6 +87,9 @@ impl Iterator for Keys {
                 volume.entries_on_device(place)
             } else if place < clusters + volume.buffers.count() {
                 volume.entries_in_buffer(place - clusters)
+            } else if place == clusters + volume.buffers.count() {
+                let waiting = volume.all_waiting();
+                waiting.iter().filter_map(|waiter| entry(&waiter.frame.header, waiter.frame.bytes())).collect()
             } else {
                 (self.volume, self.place) = (self.volume + 1, 0);
                 Vec::new()

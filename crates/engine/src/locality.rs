@@ -153,7 +153,7 @@ impl Volume {
         let draft =
             Draft { hash: row.hash, header: frame.header, key: frame.key(), metadata: frame.metadata(), body: &body };
         match self.place_in_turn(in_place, &draft, Some(word), needs(row.len as usize))? {
-            Ok(_) | Err(Blocked::Moved | Blocked::Buffers) => Ok(()),
+            Ok(_) | Err(Blocked::Moved | Blocked::Buffers | Blocked::Waiting) => Ok(()),
             Err(Blocked::Space) if self.settle_in_pieces(in_place, &draft, word, needs(row.len as usize))? => Ok(()),
             Err(Blocked::Space) => self.give_up(&draft, word),
         }

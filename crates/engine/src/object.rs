@@ -43,6 +43,11 @@ impl Frame {
         &self.bytes
     }
 
+    /// All its bytes, without a copy.
+    pub(crate) fn shared_bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
     pub(crate) fn metadata(&self) -> &[u8] {
         &self.bytes[self.header.meta_start()..self.header.body_start()]
     }

@@ -10,6 +10,7 @@ use crate::{
     Result,
     preset::{PICAFLOR, Preset},
     space::{Layout, NextCluster},
+    waiting::PackOrder,
 };
 
 /// The paper's THRESHOLD (Markatos et al. 1999, §3.4), in blocks of 512 bytes.
@@ -132,6 +133,12 @@ pub struct Options {
     /// Groups among which [`NextCluster::InRegion`] divides the device; higher numbers begin again in its middle.
     /// Default 16.
     pub groups: u32,
+    /// Most bytes of objects that wait in memory to be packed into clusters, where the preset packs (`hummingbird`, as
+    /// a cache). Default 0: half of the memory that index and buffers leave. Never more than that, nor an eighth of the
+    /// device.
+    pub unpacked: u64,
+    /// The same: who is packed first. Default who was asked for least recently.
+    pub pack_order: PackOrder,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
     /// has 128 locality buffers of 64 KiB.
     pub open_buffers: usize,
@@ -183,6 +190,8 @@ impl Options {
             cluster: PICAFLOR.cluster(),
             next_cluster: PICAFLOR.next_cluster(),
             groups: 16,
+            unpacked: 0,
+            pack_order: PackOrder::default(),
             open_buffers: PICAFLOR.open_buffers(),
             elevator: PICAFLOR.elevator,
             read_batch: 10,

@@ -27,6 +27,9 @@ pub(crate) enum Placement {
     PerServer,
     /// Objects of one group, and nobody else: a cluster holds one group (Dámelo §1, §4).
     Groups,
+    /// Those that hints name, while they wait to be packed: an object that is packed takes along whom it was hinted to
+    /// lie beside it (`packing.rs`).
+    Packing,
 }
 
 /// What objects of one lane have in common.
@@ -98,7 +101,7 @@ impl Placer {
             Placement::Groups if kind == Kind::Chunk => Class::Large,
             Placement::Together | Placement::Groups if group != 0 => Class::Group(group),
             Placement::Together | Placement::PerServer if server != 0 => Class::Server(server),
-            Placement::Together | Placement::PerServer | Placement::Groups | Placement::None => Class::Rest,
+            _ => Class::Rest,
         }
     }
 
@@ -120,13 +123,21 @@ impl Placer {
         lane
     }
 
-    /// Remembers that two objects are wanted side by side, if anything is ever moved beside another.
+    /// Remembers that `b` is wanted beside `a`, if anything is ever moved beside another; and `a` beside `b`, but where
+    /// the one takes the other along.
     pub(crate) fn hint(&self, a: u64, b: u64) {
-        if a != b && self.placement == Placement::Together {
+        if a != b && matches!(self.placement, Placement::Together | Placement::Packing) {
             let mut hints = self.hints.lock();
             hints.add(a, b, self.pairs);
-            hints.add(b, a, self.pairs);
+            if self.placement == Placement::Together {
+                hints.add(b, a, self.pairs);
+            }
         }
+    }
+
+    /// The object was packed, or is gone: it takes nobody along any more.
+    pub(crate) fn drop_hints(&self, hash: u64) {
+        self.hints.lock().of.remove(&hash);
     }
 
     /// Whom an object is wanted beside.

@@ -46,7 +46,7 @@ pub(crate) const PICAFLOR: Preset = Preset {
 /// Shriver et al. 2001.
 const HUMMINGBIRD: Preset = Preset {
     name: "hummingbird",
-    placement: Placement::None,
+    placement: Placement::Packing,
     layout: Layout::Ring,
     retention: Retention::LruClusters,
     reading: Reading::Cluster,

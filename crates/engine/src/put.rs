@@ -186,7 +186,7 @@ impl Store {
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
                         if let Some(beside) = beside {
-                            volume.placer.hint(hash.short(), beside);
+                            volume.placer.hint(beside, hash.short());
                         }
                         if parts.kind != Kind::Chunk {
                             self.settle_rivals(hash, parts.key, true)?;
@@ -200,6 +200,13 @@ impl Store {
                     Err(Blocked::Moved) => continue,
                     Err(blocked) => (volume, blocked),
                 }
+            };
+            let blocked = match blocked {
+                Blocked::Waiting => match volume.pack_cluster()? {
+                    Ok(()) => continue,
+                    Err(blocked) => blocked,
+                },
+                blocked => blocked,
             };
             if parts.options.no_wait {
                 return Err(self.refuse(blocked.into()));
@@ -224,7 +231,7 @@ impl Store {
     /// Does or awaits what a blocked put needs. False if there is nothing that would help.
     fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
         match (blocked, self.shared().options.daemons) {
-            (Blocked::Moved, _) => Ok(true),
+            (Blocked::Moved | Blocked::Waiting, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
                 volume.writer.wait_for_change(Duration::from_millis(20));
                 Ok(true)

@@ -191,6 +191,10 @@ impl Volume {
 
     /// Residents are no victims; on a small device they may be all there is.
     fn retire_a_resident(self: &Arc<Self>) {
+        if self.shared.memory.holds_clusters() {
+            let least_recent = || self.shared.memory.release_least_recent(self.number);
+            return self.shared.let_go(std::iter::from_fn(least_recent).take(4).collect());
+        }
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
         let left = self.shared.memory.release_clusters(self.number, budget);
         self.shared.let_go(left);
@@ -339,7 +343,7 @@ impl Volume {
                 }
             };
             match blocked {
-                Blocked::Moved => {}
+                Blocked::Moved | Blocked::Waiting => {}
                 Blocked::Buffers => self.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.free_emptied()?,
                 Blocked::Space => {

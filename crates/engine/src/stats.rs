@@ -62,6 +62,8 @@ counters! {
     compacted_bytes,
     /// Bytes of other objects that were moved for it.
     moved_bytes,
+    /// Objects packed into clusters after they waited for that.
+    packed,
     /// Copies laid beside a collocated object.
     copies_placed,
     /// Objects placed in the open buffer of their neighbour.

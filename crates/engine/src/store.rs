@@ -144,7 +144,10 @@ impl Store {
         if self.shared().options.read_only {
             return Ok(());
         }
-        self.working().try_for_each(Volume::commit_now)
+        self.working().try_for_each(|volume| {
+            volume.promise_waiting();
+            volume.commit_now()
+        })
     }
 
     /// The volumes but for those that a cache has given up.
@@ -159,6 +162,7 @@ impl Store {
     pub async fn flush_async(&self) -> Result<()> {
         if !self.shared().options.read_only {
             for volume in self.working() {
+                volume.promise_waiting();
                 let number = volume.commits.next();
                 Arc::clone(volume).commit_async(number).await?;
             }
@@ -209,7 +213,8 @@ impl Store {
         Stats {
             objects: self.volumes().iter().map(|volume| volume.index.objects()).sum(),
             index_bytes,
-            memory_objects: shared.memory.len() as u64,
+            memory_objects: shared.memory.len() as u64
+                + self.volumes().iter().map(|volume| volume.count_waiting()).sum::<u64>(),
             memory_used: index_bytes
                 + shared.buffer_bytes.load(Relaxed)
                 + shared.memory.held()

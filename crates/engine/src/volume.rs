@@ -37,7 +37,7 @@ use crate::{
     memory::{Memory, Resident},
     object::Frame,
     place::InPlace,
-    placement::{PAIR_BYTES, PAIRS_MAX, Placer},
+    placement::{PAIR_BYTES, PAIRS_MAX, Placement, Placer},
     preset::Preset,
     reading::Reader,
     reclaim::Reclaimer,
@@ -230,7 +230,10 @@ impl Volume {
 
     /// Takes an entry out of the accounts of its cluster.
     pub(crate) fn forget_live(&self, word: Word) {
-        let Location::OnDisk { grain } = word.location() else { return };
+        let grain = match word.location() {
+            Location::OnDisk { grain } => grain,
+            Location::Buffered { slot, .. } => return self.let_go_of_waiter(slot),
+        };
         if let Some(in_place) = &self.in_place {
             in_place.extents.release(InPlace::slot_of(grain));
             self.remove_if_careless(in_place);
@@ -245,6 +248,9 @@ impl Volume {
         if let Some(word) = removed {
             self.forget_live(word);
             self.placer.drop_copies(hash);
+            if self.shared.preset.placement == Placement::Packing {
+                self.placer.drop_hints(hash);
+            }
             self.shared.memory.remove(hash);
         }
         removed.is_some()

@@ -40,7 +40,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "space", "stats",
             ],
             // What lives in memory, and who leaves it.
-            &["buffers", "eviction", "memory", "object", "placement"],
+            &["buffers", "eviction", "memory", "object", "placement", "waiting"],
             // Hash tables on a device: beside the volumes, on blocks of their own.
             &["htod"],
             // One volume and what is done to it; the options it is opened with.
@@ -55,6 +55,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "leave",
                 "locality",
                 "options",
+                "packing",
                 "place",
                 "preset",
                 "reclaim",

@@ -42,8 +42,9 @@ use crate::{
     journal::Journal,
     locality,
     options::THRESHOLD,
+    packing::lets_wait,
     place::InPlace,
-    placement::Placer,
+    placement::{Placement, Placer},
     reading::Reader,
     scrub::Scrubber,
     space::{Layout, Space, State},
@@ -194,6 +195,7 @@ fn build(
         Some(in_place) => locality::buffers(options, in_place),
         None => lanes(options).min(u64::from(count) / 8).max(1),
     } as usize;
+    let packs = shared.preset.placement == Placement::Packing && lets_wait(options.mode);
     let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
     let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
     count_tables(options, shared, &found.place, superblock.segment_bits, (count, each))?;
@@ -215,7 +217,7 @@ fn build(
         in_place: in_place.map(Box::new),
         placer: Placer::new(shared.preset.placement, lanes, shared.hints_max()),
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
-        buffers: Buffers::new(slots, shared.memory.holds_clusters()),
+        buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
         journal: Mutex::new(Journal::new(map, superblock.store as u64, 1, 1, 1)),
         writer: Writer::new(),
         commits: Commits::default(),

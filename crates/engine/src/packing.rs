@@ -1,0 +1,318 @@
+//! Packing (Shriver et al. 2001, §3.1 and §3.5): objects wait in memory, and are put into clusters as late as
+//! possible, with those that hints name.
+//!
+//! Steps: a put waits, and the index says *buffered* → when what waits takes more than it may, or a commit has to make
+//! it durable, those whose turn it is fill a cluster: each with whom it was hinted to lie beside, if they wait too →
+//! the cluster is sealed, with copies of those partners that lie in others and are in memory → their hints are
+//! forgotten.
+//!
+//! Invariants: what waits is volatile; a commit packs whatever was promised before it began, or gives it up by name;
+//! one cluster is packed at a time, under its lane's lock. A store, which loses nothing, does not let objects wait: it may
+//! have room for them in no cluster when their turn comes.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use parking_lot::MutexGuard;
+use picaflor_format::frame::{self, Kind};
+
+use crate::{
+    Departure, Durability, Mode, Result,
+    append::{Blocked, Purpose},
+    buffers::{Draft, Slot},
+    index::{Entered, Location, Word},
+    object::Frame,
+    placement::Class,
+    space::SPARE,
+    stats::add,
+    volume::Volume,
+    waiting::{Waiter, Waiting},
+};
+
+/// Sets that are passed over, for they do not fit in what is left of a cluster, before it is sealed as it is.
+const PASSED_OVER: usize = 16;
+/// Objects whose turn is looked at for one cluster.
+const LOOKED_AT: usize = 4096;
+
+/// An object whose turn it is, and whom it takes along.
+struct Set {
+    /// The object first.
+    waiters: Vec<Waiter>,
+    /// Bytes of copies that will be laid beside them.
+    copies: usize,
+}
+
+impl Set {
+    fn bytes(&self) -> usize {
+        self.waiters.iter().map(|waiter| Volume::packed_len(&waiter.frame)).sum::<usize>() + self.copies
+    }
+}
+
+impl Volume {
+    /// Bytes of a cluster that a frame takes, its row included.
+    fn packed_len(frame: &Frame) -> usize {
+        frame.header.frame_len() + picaflor_format::cluster::table_len(1) - picaflor_format::cluster::table_len(0)
+    }
+
+    /// Where this object has to wait, if it has to.
+    pub(crate) fn waits(&self, draft: &Draft<'_>, class: Class, purpose: Purpose) -> Option<&Waiting> {
+        let waits = draft.header.kind == Kind::Whole && class != Class::Bypass && purpose == Purpose::Put;
+        self.buffers.waiting().filter(|_| waits)
+    }
+
+    /// Most bytes of objects that wait: what was asked for, but no more than half of what index and buffers leave, and
+    /// an eighth of the device.
+    fn waiting_max(&self, waiting: &Waiting) -> u64 {
+        let options = &self.shared.options;
+        let tier = (self.shared.tier_budget() + waiting.bytes()) / 2 / options.places.len() as u64;
+        let asked = if options.unpacked == 0 { u64::MAX } else { options.unpacked / options.places.len() as u64 };
+        asked.min(tier).min(self.map.clusters.len / 8)
+    }
+
+    /// Whether a crash may cost an object of this group for as long as nobody says otherwise.
+    fn may_stay_volatile(&self, group: u32) -> bool {
+        match (self.shared.groups.interval(group), self.shared.options.durability) {
+            (_, Durability::EveryPut) => false,
+            (Some(interval), _) => interval.is_none(),
+            (None, asked) => asked == Durability::None,
+        }
+    }
+
+    /// Whether an entry is of an object that waits, and that the next commit has to make durable.
+    fn is_promised(&self, word: Word) -> bool {
+        let Location::Buffered { slot, .. } = word.location() else { return false };
+        self.buffers.waiting().and_then(|waiting| waiting.get(slot)).is_some_and(|waiter| waiter.promised)
+    }
+
+    /// Lets an object wait, and enters it in the index in place of `old`.
+    pub(crate) fn let_wait(&self, waiting: &Waiting, draft: &Draft<'_>, old: Option<Word>) -> Result<(), Blocked> {
+        let mut bytes = vec![0; draft.header.frame_len()];
+        let header = draft.lay(0, &mut bytes);
+        bytes.truncate(frame::HEADER + header.payload_len());
+        let frame = Arc::new(Frame::new(draft.hash, header, bytes.into()));
+        let (charge, held) = (Waiting::charge(&frame), waiting.bytes());
+        // Nor may it who takes the place of one that may not: a commit would find neither.
+        let promised = !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.is_promised(old));
+        if held > 0 && held + charge > self.waiting_max(waiting) {
+            return Err(Blocked::Waiting);
+        }
+        // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
+        let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
+        if promised && waiting.promised() + charge > u64::from(clean) * u64::from(self.map.cluster) / 2 {
+            return Err(if held > 0 { Blocked::Waiting } else { Blocked::Space });
+        }
+        self.shared.take(charge, || self.shared.buffer_bytes.fetch_add(charge, Relaxed));
+        let before = self.shared.index_bytes.load(Relaxed);
+        let slot = waiting.add(&frame, self.shared.memory.next_number(), (promised, old.is_some()));
+        let Some(slot) = slot else {
+            self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
+            return Err(Blocked::Waiting);
+        };
+        let location = Location::Buffered { slot, offset: 0 };
+        let grains = (header.frame_len() / frame::GRAIN) as u32;
+        if self.index.put(draft.hash, location, grains, old) == Entered::OldGone {
+            self.let_go_of_waiter(slot);
+            return Err(Blocked::Moved);
+        }
+        self.replaced(draft.hash, old);
+        if self.shared.index_bytes.load(Relaxed) != before {
+            self.shared.shrink_memory();
+        }
+        Ok(())
+    }
+
+    /// The next commit makes all durable that wait.
+    pub(crate) fn promise_waiting(&self) {
+        if let Some(waiting) = self.buffers.waiting() {
+            waiting.promise(|_| true);
+        }
+    }
+
+    /// The next commit makes those durable that took the place of another. A checkpoint that was taken meanwhile knows
+    /// neither, and its log may tell of a version that is older than both (`docs/FORMAT.md`, "Packing").
+    pub(crate) fn promise_replacing(&self) {
+        if let Some(waiting) = self.buffers.waiting() {
+            waiting.promise(|waiter| waiter.replaces);
+        }
+    }
+
+    pub(crate) fn count_waiting(&self) -> u64 {
+        self.buffers.waiting().map_or(0, Waiting::count)
+    }
+
+    /// What waits, for who lists all.
+    pub(crate) fn all_waiting(&self) -> Vec<Waiter> {
+        self.buffers.waiting().map(|waiting| waiting.next(usize::MAX, false)).unwrap_or_default()
+    }
+
+    /// No entry names this number any more.
+    pub(crate) fn let_go_of_waiter(&self, slot: u32) {
+        if let Some(charge) = self.buffers.waiting().and_then(|waiting| waiting.remove(slot)) {
+            self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
+        }
+    }
+
+    /// One step of the packing daemon. Ahead of need while nobody reads, else when it is needed. Returns whether it
+    /// packed anything.
+    pub(crate) fn pack_step(self: &Arc<Self>, idle: bool) -> Result<bool> {
+        let Some(waiting) = self.buffers.waiting() else { return Ok(false) };
+        let most = self.waiting_max(waiting);
+        let enough = if idle { most / 4 * 3 } else { most / 8 * 7 };
+        let mut packed = false;
+        while waiting.bytes() > enough && self.pack_cluster()?.is_ok() {
+            packed = true;
+        }
+        Ok(packed)
+    }
+
+    /// Packs a cluster with those whose turn it is. The inner result says what was in the way.
+    pub(crate) fn pack_cluster(self: &Arc<Self>) -> Result<Result<(), Blocked>> {
+        let Some(waiting) = self.buffers.waiting() else { return Ok(Ok(())) };
+        if let Some(failure) = self.commits.failure() {
+            return Err(failure);
+        }
+        let turn = waiting.turn();
+        self.pack(waiting, &turn, false, Purpose::Put)
+    }
+
+    /// Packs all that a commit has to make durable, by who has the writer's turn and can make buffers free by writing
+    /// them, which is what `write` does. What finds no cluster is given up.
+    pub(crate) fn pack_promised(self: &Arc<Self>, write: impl Fn()) -> Result<()> {
+        let Some(waiting) = self.buffers.waiting() else { return Ok(()) };
+        // Not what comes meanwhile: it has a commit of its own.
+        let last = self.shared.generation.load(Relaxed);
+        let is_due = |waiter: &Waiter| waiter.frame.header.generation <= last;
+        while waiting.promised() > 0 {
+            let turn = waiting.turn();
+            let blocked = match waiting.next(1, true).first() {
+                Some(first) if is_due(first) => self.pack(waiting, &turn, true, Purpose::Survivor)?.err(),
+                // Whoever came since may have an earlier turn.
+                Some(_) if waiting.next(usize::MAX, true).iter().any(is_due) => {
+                    self.pack(waiting, &turn, true, Purpose::Survivor)?.err()
+                }
+                _ => return Ok(()),
+            };
+            drop(turn);
+            match blocked {
+                None | Some(Blocked::Moved) => {}
+                Some(Blocked::Buffers) => write(),
+                Some(_) => waiting.next(usize::MAX, true).iter().for_each(|waiter| self.give_up_waiting(waiter)),
+            }
+            if self.commits.failure().is_some() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Its promise cannot be kept: it leaves by name, and no older version of it comes back.
+    fn give_up_waiting(&self, waiter: &Waiter) {
+        let frame = &waiter.frame;
+        let Some(word) = self.index.find(frame.hash, Location::Buffered { slot: waiter.slot, offset: 0 }) else {
+            return;
+        };
+        if self.drop_entry(frame.hash, word) {
+            self.forget(self.hasher.key(frame.key()), frame.header.generation);
+            add(&self.shared.counters.evicted, 1);
+            self.shared.note_departure(frame.key(), Departure::Evicted);
+        }
+    }
+
+    /// Fills what is left of the open buffer, or a new one, and seals it when nothing more fits.
+    fn pack(
+        self: &Arc<Self>,
+        waiting: &Waiting,
+        _turn: &MutexGuard<'_, ()>,
+        promised: bool,
+        purpose: Purpose,
+    ) -> Result<Result<(), Blocked>> {
+        let turns = waiting.next(LOOKED_AT, promised);
+        let Some(first) = turns.first() else { return Ok(Ok(())) };
+        let number = self.placer.lane(Class::Rest, self.shared.generation.load(Relaxed));
+        let mut lane = self.lanes[number].lock();
+        let slot = match self.lane_with_room(&mut lane, first.frame.header.frame_len(), Class::Rest, purpose)? {
+            Ok(slot) => slot,
+            Err(blocked) => return Ok(Err(blocked)),
+        };
+        let (mut copies, mut passed_over) = (0, 0);
+        for waiter in turns {
+            // It may have gone along with another.
+            if waiting.get(waiter.slot).is_none_or(|now| !Arc::ptr_eq(&now.frame, &waiter.frame)) {
+                continue;
+            }
+            let set = self.set_of(waiting, waiter);
+            let (room, fresh) = match &*self.buffers.slot(slot).read() {
+                Slot::Open(open) => (open.room().saturating_sub(copies), open.is_empty()),
+                _ => break,
+            };
+            if set.bytes() <= room || fresh {
+                waiting.pass(set.waiters[0].slot);
+                copies += set.copies.min(room);
+                set.waiters.iter().for_each(|waiter| self.pack_one(slot, waiter));
+                continue;
+            }
+            passed_over += 1;
+            if passed_over >= PASSED_OVER {
+                break;
+            }
+        }
+        if passed_over > 0
+            && let Some(at) = lane.iter().position(|open| *open == Some(slot))
+        {
+            self.seal(&mut lane[at])?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// Whom an object takes along: those hinted to lie beside it that wait too.
+    fn set_of(&self, waiting: &Waiting, first: Waiter) -> Set {
+        let mut set = Set { waiters: vec![first], copies: 0 };
+        for hash in self.placer.partners(set.waiters[0].frame.hash) {
+            let waits = self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+                Location::Buffered { slot, .. } => waiting.get(slot).filter(|waiter| waiter.frame.hash == hash),
+                Location::OnDisk { .. } => None,
+            });
+            match waits {
+                Some(waiter) => set.waiters.push(waiter),
+                None => set.copies += self.resident(hash).map_or(0, |frame| Self::packed_len(&frame)),
+            }
+        }
+        set
+    }
+
+    /// Moves an object from where it waits into the open buffer, if it is current and fits.
+    fn pack_one(self: &Arc<Self>, slot: u32, waiter: &Waiter) {
+        let frame = &waiter.frame;
+        let Some(old) = self.index.find(frame.hash, Location::Buffered { slot: waiter.slot, offset: 0 }) else {
+            return;
+        };
+        let body = frame.body();
+        let draft =
+            Draft { hash: frame.hash, header: frame.header, key: frame.key(), metadata: frame.metadata(), body: &body };
+        match &mut *self.buffers.slot(slot).write() {
+            Slot::Open(open) if open.fits(frame.header.frame_len()) => open.number = open.number.max(waiter.number),
+            _ => return,
+        }
+        if self.enter_in(slot, &draft, Some(old)).is_ok() {
+            add(&self.shared.counters.packed, 1);
+        }
+    }
+
+    /// An object of a cluster that memory holds, if it is current.
+    pub(crate) fn resident(&self, hash: u64) -> Option<Arc<Frame>> {
+        // An entry of this place may be of another key.
+        let own = |header: &frame::Header, key: &[u8]| {
+            header.kind == Kind::Whole && self.hasher.frame(header.kind, key).short() == hash
+        };
+        self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+            Location::Buffered { slot, offset } if self.buffers.home(slot).is_some() => {
+                self.buffers.read(slot, offset as usize * frame::GRAIN, hash, own).map(Arc::new)
+            }
+            _ => None,
+        })
+    }
+}
+
+/// Whether objects wait to be packed in a store of this mode.
+pub(crate) fn lets_wait(mode: Mode) -> bool {
+    mode == Mode::Cache
+}

@@ -1,0 +1,263 @@
+//! Objects that wait in memory to be packed into clusters (Shriver et al. 2001, §3.1): who is where, and whose turn it
+//! is.
+//!
+//! Each has a number, as a buffer has, from the one behind the last buffer's on; index entries name it. What is asked
+//! for, replaced or deleted while it waits costs the device nothing.
+//!
+//! Invariants: a number is given to one object at a time; the order has every object once; the bytes are what all of
+//! them take, tables included.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
+use serde::Serialize;
+
+use crate::object::Frame;
+
+/// Which objects are packed into clusters first, where they wait for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PackOrder {
+    /// Who was asked for least recently: the tail of the LRU list.
+    #[default]
+    LruTail,
+    /// Who was asked for last: the head of the list, so that what is hot lies together.
+    LruHead,
+    /// Who is worth least: Greedy-Dual-Size with equal costs (Cao and Irani 1997), so large ones before small ones.
+    GreedyDualSize,
+}
+
+/// One over a byte of length, in the unit of ranks of [`PackOrder::GreedyDualSize`].
+const WORTH: u64 = 1 << 40;
+/// Memory that one takes beside its frame: its place in the table and in the order.
+const TABLES: u64 = 128;
+
+/// When an object's turn is: its worth, then the number of its last use.
+type Rank = (u64, u64);
+
+/// One object that waits.
+#[derive(Clone)]
+pub(crate) struct Waiter {
+    pub(crate) slot: u32,
+    pub(crate) frame: Arc<Frame>,
+    /// Number of its last use.
+    pub(crate) number: u64,
+    /// The next commit has to make it durable.
+    pub(crate) promised: bool,
+    /// It took the place of another, which a crash finds nowhere once a checkpoint knows of neither.
+    pub(crate) replaces: bool,
+}
+
+/// All of them.
+pub(crate) struct Waiting {
+    /// The first number.
+    base: u32,
+    most: usize,
+    order: PackOrder,
+    room: Mutex<Room>,
+    /// Held by whoever packs.
+    turn: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Room {
+    held: Vec<Option<(Waiter, Rank)>>,
+    free: Vec<u32>,
+    order: BTreeMap<Rank, u32>,
+    bytes: u64,
+    promised: u64,
+    /// Worth of the last that was taken in its turn: those that come later are worth so much more.
+    inflation: u64,
+}
+
+impl Waiting {
+    /// Room for `most` objects, whose numbers begin with `base`.
+    pub(crate) fn new(base: u32, most: usize, order: PackOrder) -> Self {
+        Self { base, most, order, room: Mutex::default(), turn: Mutex::new(()) }
+    }
+
+    /// Held by whoever packs.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
+    /// Memory that an object takes while it waits.
+    pub(crate) fn charge(frame: &Frame) -> u64 {
+        frame.charge() + TABLES
+    }
+
+    fn rank(&self, room: &Room, frame: &Frame, number: u64) -> Rank {
+        let len = frame.bytes().len().max(1) as u64;
+        match self.order {
+            PackOrder::LruTail => (number, 0),
+            // The largest number has the smallest rank.
+            PackOrder::LruHead => (u64::MAX - number, 0),
+            PackOrder::GreedyDualSize => (room.inflation + WORTH / len, number),
+        }
+    }
+
+    fn at(&self, slot: u32) -> Option<usize> {
+        Some(slot.checked_sub(self.base)? as usize)
+    }
+
+    /// Takes an object in, and gives it a number; `None` if there is none left.
+    pub(crate) fn add(&self, frame: &Arc<Frame>, number: u64, (promised, replaces): (bool, bool)) -> Option<u32> {
+        let mut room = self.room.lock();
+        let at = match room.free.pop() {
+            Some(at) => at as usize,
+            None if room.held.len() < self.most => {
+                room.held.push(None);
+                room.held.len() - 1
+            }
+            None => return None,
+        };
+        let slot = self.base + at as u32;
+        let rank = self.rank(&room, frame, number);
+        room.bytes += Self::charge(frame);
+        room.promised += if promised { Self::charge(frame) } else { 0 };
+        room.order.insert(rank, slot);
+        room.held[at] = Some((Waiter { slot, frame: Arc::clone(frame), number, promised, replaces }, rank));
+        Some(slot)
+    }
+
+    /// The object with this number.
+    pub(crate) fn get(&self, slot: u32) -> Option<Waiter> {
+        let room = self.room.lock();
+        room.held.get(self.at(slot)?)?.as_ref().map(|(waiter, _)| waiter.clone())
+    }
+
+    /// It was asked for.
+    pub(crate) fn touch(&self, slot: u32, number: u64) {
+        let mut room = self.room.lock();
+        let Some(at) = self.at(slot).filter(|at| *at < room.held.len()) else { return };
+        let Some((mut waiter, rank)) = room.held[at].take() else { return };
+        waiter.number = number;
+        let new = self.rank(&room, &waiter.frame, number);
+        room.order.remove(&rank);
+        room.order.insert(new, slot);
+        room.held[at] = Some((waiter, new));
+    }
+
+    /// Lets one go: it was packed, replaced, deleted or given up. Returns the memory that it took.
+    pub(crate) fn remove(&self, slot: u32) -> Option<u64> {
+        let mut room = self.room.lock();
+        let at = self.at(slot)?;
+        let (waiter, rank) = room.held.get_mut(at)?.take()?;
+        let charge = Self::charge(&waiter.frame);
+        room.order.remove(&rank);
+        room.free.push(at as u32);
+        room.bytes -= charge;
+        room.promised -= if waiter.promised { charge } else { 0 };
+        Some(charge)
+    }
+
+    /// Up to so many, in their turn; of those promised only, if that is asked for.
+    pub(crate) fn next(&self, most: usize, promised: bool) -> Vec<Waiter> {
+        let room = self.room.lock();
+        let waiter = |slot: &u32| room.held.get(self.at(*slot)?)?.as_ref().map(|(waiter, _)| waiter.clone());
+        let all = room.order.values().filter_map(waiter).filter(|waiter| waiter.promised || !promised);
+        all.take(most).collect()
+    }
+
+    /// This one was packed in its turn.
+    pub(crate) fn pass(&self, slot: u32) {
+        let mut room = self.room.lock();
+        let rank = self.at(slot).and_then(|at| room.held.get(at)?.as_ref().map(|(_, rank)| rank.0));
+        if self.order == PackOrder::GreedyDualSize {
+            room.inflation = room.inflation.max(rank.unwrap_or(0));
+        }
+    }
+
+    /// The next commit has to make those durable that are `meant`.
+    pub(crate) fn promise(&self, meant: impl Fn(&Waiter) -> bool) {
+        let mut room = self.room.lock();
+        let mut promised = 0;
+        for (waiter, _) in room.held.iter_mut().flatten() {
+            waiter.promised |= meant(waiter);
+            promised += if waiter.promised { Self::charge(&waiter.frame) } else { 0 };
+        }
+        room.promised = promised;
+    }
+
+    /// Memory that all of them take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.room.lock().bytes
+    }
+
+    /// Memory that those take which the next commit has to make durable.
+    pub(crate) fn promised(&self) -> u64 {
+        self.room.lock().promised
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.room.lock().order.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use picaflor_format::frame::{Header, Kind, payload_crc};
+
+    use super::*;
+
+    fn frame(hash: u64, len: usize) -> Arc<Frame> {
+        let body = vec![7; len];
+        let header = Header {
+            mark: 0,
+            generation: hash,
+            expires: 0,
+            body_len: len as u32,
+            meta_len: 0,
+            key_len: 1,
+            kind: Kind::Whole,
+            group: 0,
+            server: 0,
+            payload_crc: payload_crc(b"k", b"", &body),
+        };
+        Arc::new(Frame::new(hash, header, Bytes::from(vec![0; len])))
+    }
+
+    fn order(waiting: &Waiting) -> Vec<u64> {
+        waiting.next(usize::MAX, false).iter().map(|waiter| waiter.frame.hash).collect()
+    }
+
+    #[test]
+    fn each_order_has_its_own_turn() {
+        let filled = |order| {
+            let waiting = Waiting::new(100, 10, order);
+            for (hash, len) in [(1, 3000), (2, 200), (3, 9000), (4, 1000)] {
+                assert_eq!(waiting.add(&frame(hash, len), hash, (false, false)), Some(99 + hash as u32));
+            }
+            waiting.touch(101, 50);
+            waiting
+        };
+        assert_eq!(order(&filled(PackOrder::LruTail)), [1, 3, 4, 2]);
+        assert_eq!(order(&filled(PackOrder::LruHead)), [2, 4, 3, 1]);
+        let waiting = filled(PackOrder::GreedyDualSize);
+        assert_eq!(order(&waiting), [3, 1, 4, 2]);
+        // Who comes when large ones have had their turn is worth more than they were.
+        waiting.pass(103);
+        waiting.remove(102);
+        waiting.remove(103);
+        waiting.add(&frame(9, 9000), 60, (false, false));
+        assert_eq!(order(&waiting), [1, 9, 2]);
+    }
+
+    #[test]
+    fn numbers_and_bytes_are_given_back() {
+        let waiting = Waiting::new(7, 2, PackOrder::LruTail);
+        let charge = Waiting::charge(&frame(1, 500));
+        assert_eq!(waiting.add(&frame(1, 500), 1, (false, true)), Some(7));
+        assert_eq!(waiting.add(&frame(2, 500), 2, (true, false)), Some(8));
+        assert_eq!(waiting.add(&frame(3, 500), 3, (false, false)), None, "no number is left");
+        assert_eq!((waiting.bytes(), waiting.promised()), (2 * charge, charge));
+        assert_eq!(waiting.next(5, true).len(), 1);
+        waiting.promise(|waiter| waiter.replaces);
+        assert_eq!((waiting.promised(), waiting.next(5, true).len()), (2 * charge, 2));
+        assert_eq!((waiting.remove(8), waiting.remove(8)), (Some(charge), None));
+        assert_eq!((waiting.bytes(), waiting.promised(), waiting.count()), (charge, charge, 1));
+        assert_eq!(waiting.add(&frame(4, 500), 4, (false, false)), Some(8));
+        assert!(waiting.get(6).is_none() && waiting.get(9).is_none());
+    }
+}

@@ -1,0 +1,295 @@
+//! The row `hummingbird`: what its answers cost and where they lay objects, counted at the device's door.
+
+use std::{sync::Arc, thread};
+
+use picaflor::{
+    Mode, NextCluster, Options, PackOrder, PutOptions, Store,
+    device::{CountedDevice, Device, MemoryDevice},
+};
+
+use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read};
+
+/// As the others of these tests, and this row.
+fn hummingbird(bytes: u64) -> (CountedDevice, Options) {
+    let (device, options) = counted(bytes);
+    (device, options.as_preset("hummingbird").unwrap())
+}
+
+fn drop_memory(store: Store, options: &Options) -> Store {
+    store.close().unwrap();
+    Store::open(options.clone()).unwrap()
+}
+
+#[test]
+fn objects_wait_without_a_write_and_are_packed_by_the_cluster() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.with(|options| options.unpacked = MIB)).unwrap();
+    let before = device.counts();
+    for i in 0..250 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    for i in 0..250 {
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000));
+    }
+    // Replaced or deleted while they wait: the device hears nothing.
+    store.put(&key(7), &body(70, 100), &plain()).unwrap();
+    assert!(store.delete(&key(8)).unwrap() && store.get(&key(8)).unwrap().is_none());
+    assert_eq!(store.stats().counts.clusters_sealed, 0);
+    let done = device.counts() - before;
+    assert_eq!((done.writes, done.reads, done.syncs), (0, 0, 0));
+    assert_eq!(store.stats().memory_objects, 249);
+    for i in 250..600 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    store.step().unwrap();
+    let (counts, done) = (store.stats().counts, device.counts() - before);
+    let left = store.stats().memory_objects;
+    assert!((200..260).contains(&left), "three quarters of a MiB still wait: {left}");
+    assert_eq!(counts.packed + left, 599);
+    assert!(counts.packed / counts.clusters_sealed >= 19, "20 fit: {counts:?}");
+    assert_eq!((done.writes, done.write_bytes), (counts.clusters_sealed, counts.clusters_sealed * 64 * KIB));
+    assert_eq!((done.reads, done.syncs), (0, 0));
+}
+
+#[test]
+fn a_get_reads_the_whole_cluster_once_and_its_objects_share_the_bytes() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.clone()).unwrap();
+    for i in 0..200 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    let store = drop_memory(store, &options);
+    let before = device.counts();
+    for i in 0..200 {
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000));
+    }
+    let done = device.counts() - before;
+    assert_eq!((done.reads, done.read_bytes), (10, 10 * 64 * KIB), "20 objects a read");
+    let (one, other) = (store.get(&key(0)).unwrap().unwrap(), store.get(&key(1)).unwrap().unwrap());
+    let at = |object: &picaflor::Object| object.body().unwrap().as_ptr() as usize;
+    assert!(at(&one).abs_diff(at(&other)) < 64 << 10, "both lie in the cluster that was read");
+    assert_eq!(store.stats().counts.cluster_reads, 10);
+}
+
+#[test]
+fn hinted_objects_land_in_one_cluster_whatever_came_between() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.clone()).unwrap();
+    // Pages and their images, as far apart as can be: by LRU alone, five clusters each.
+    let (pages, images) = (20, 4);
+    for round in 0..=images {
+        for page in 0..pages {
+            store.put(&key(page * 100 + round), &body(page * 100 + round, 2500), &plain()).unwrap();
+            if round > 0 {
+                store.collocate(&key(page * 100), &key(page * 100 + round));
+            }
+        }
+    }
+    let store = drop_memory(store, &options);
+    for page in 0..pages {
+        let before = device.counts();
+        for image in 0..=images {
+            assert_eq!(read(&store, &key(page * 100 + image)).unwrap(), body(page * 100 + image, 2500));
+        }
+        let reads = (device.counts() - before).reads;
+        assert!(reads <= 1, "page {page} took {reads} reads");
+    }
+}
+
+#[test]
+fn an_object_lies_in_several_clusters_if_several_ask_for_it() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.clone().with(|options| options.unpacked = 256 * KIB)).unwrap();
+    let (logo, page) = (9000, 9001);
+    store.put(&key(logo), &body(logo, 2000), &plain()).unwrap();
+    for i in 0..150 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    store.step().unwrap();
+    assert!(store.stats().counts.packed > 0, "the logo is in a cluster, which memory holds");
+    store.put(&key(page), &body(page, 2000), &plain()).unwrap();
+    store.collocate(&key(page), &key(logo));
+    for i in 200..350 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    store.step().unwrap();
+    assert_eq!(store.stats().counts.copies_placed, 1, "beside the page");
+    assert_eq!(read(&store, &key(logo)).unwrap(), body(logo, 2000));
+    store.close().unwrap();
+    drop(device);
+}
+
+#[test]
+fn hints_of_objects_that_are_gone_are_dropped() {
+    let (_, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.clone()).unwrap();
+    for i in 0..40 {
+        store.put(&key(i), &body(i, 2500), &plain()).unwrap();
+    }
+    // The page that named the last image is deleted, and put again without a hint.
+    store.collocate(&key(0), &key(39));
+    store.delete(&key(0)).unwrap();
+    store.put(&key(0), &body(0, 2500), &plain()).unwrap();
+    // A page that names what is gone takes nobody along.
+    store.collocate(&key(1), &key(38));
+    store.delete(&key(38)).unwrap();
+    store.flush().unwrap();
+    let order: Vec<_> = store.keys().map(|entry| entry.key).collect();
+    let at = |i: u64| order.iter().position(|found| *found == key(i)).unwrap();
+    assert_eq!(order.len(), 39);
+    assert_eq!((at(1), at(2)), (0, 1), "nobody beside the first");
+    assert!(at(39) + 1 == at(0), "by LRU alone: {} {}", at(39), at(0));
+}
+
+#[test]
+fn the_order_of_packing_is_a_choice() {
+    let first_packed = |order: PackOrder| {
+        let (_, options) = hummingbird(64 * MIB);
+        let store = Store::open(options.with(|options| options.pack_order = order)).unwrap();
+        for i in 0..12 {
+            store.put(&key(i), &body(i, if i == 5 { 9000 } else { 2500 }), &plain()).unwrap();
+        }
+        assert!(store.get(&key(0)).unwrap().is_some());
+        store.flush().unwrap();
+        store.keys().next().unwrap().key
+    };
+    assert_eq!(first_packed(PackOrder::LruTail), key(1), "the first was asked for since");
+    assert_eq!(first_packed(PackOrder::LruHead), key(0));
+    assert_eq!(first_packed(PackOrder::GreedyDualSize), key(5), "the longest is worth least");
+}
+
+#[test]
+fn the_next_cluster_is_the_one_the_layout_says() {
+    for next in [NextCluster::Overwrite, NextCluster::ClosestToWrite, NextCluster::ClosestToAccess] {
+        let (device, options) = hummingbird(64 * MIB);
+        let options = options.with(|options| options.next_cluster = next);
+        let store = Store::open(options.clone()).unwrap();
+        for i in 0..4000 {
+            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        }
+        let store = drop_memory(store, &options);
+        // The arm goes to the first cluster; then one cluster is written.
+        assert_eq!(read(&store, &key(0)).unwrap(), body(0, 3000));
+        let before = heads(&device);
+        for i in 5000..5045 {
+            store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+        }
+        store.step().unwrap();
+        let after = heads(&device);
+        let written: Vec<usize> = (0..before.len()).filter(|at| after[*at] != before[*at]).collect();
+        let blank = before.iter().position(|head| head.iter().all(|byte| *byte == 0)).unwrap();
+        assert_eq!(written.len(), 1, "{next:?}");
+        match next {
+            NextCluster::ClosestToAccess => assert!(written[0] <= blank, "near what was read: {}", written[0]),
+            _ => assert!(written[0] >= blank, "{next:?}, near the last write: {}", written[0]),
+        }
+    }
+}
+
+/// The first bytes of each cluster of 64 KiB.
+fn heads(device: &CountedDevice) -> Vec<Vec<u8>> {
+    let mut block = picaflor::device::AlignedBuf::zeroed(4096);
+    let mut head = |at: u64| {
+        device.read(at, &mut block).unwrap();
+        block[..64].to_vec()
+    };
+    (7..device.capacity() / (64 * KIB)).map(|cluster| head(cluster * 64 * KIB)).collect()
+}
+
+#[test]
+fn the_cluster_that_was_not_used_for_longest_gives_its_place() {
+    let (_, options) = hummingbird(16 * MIB);
+    let options = options.with(|options| options.memory = 2 * MIB);
+    let store = Store::open(options).unwrap();
+    // Three times what fits, while a few of the first are asked for again and again.
+    for i in 0..15_000 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        if i % 10 == 0 {
+            assert!(store.get(&key(i / 10 % 60)).unwrap().is_some(), "{} was used all the while", i / 10 % 60);
+            store.step().unwrap();
+        }
+    }
+    let counts = store.stats().counts;
+    assert!(counts.evicted > 8000 && counts.reinserted == 0, "{counts:?}");
+    assert!(store.get(&key(500)).unwrap().is_none(), "nobody asked for it");
+}
+
+#[test]
+fn what_bypasses_memory_is_not_held_when_it_is_read() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.clone()).unwrap();
+    let long = body(1, 300_000);
+    store.put(&key(1), &long, &bypass()).unwrap();
+    store.put(&key(2), &body(2, 9000), &bypass()).unwrap();
+    let store = drop_memory(store, &options);
+    let before = store.stats().memory_used;
+    for _ in 0..2 {
+        let reads = device.counts();
+        assert_eq!(read(&store, &key(2)).unwrap(), body(2, 9000));
+        assert_eq!((device.counts() - reads).reads, 1, "each time");
+    }
+    assert!(store.stats().memory_used < before + 3 * 64 * KIB);
+    assert_eq!(read(&store, &key(1)).unwrap(), long);
+}
+
+#[test]
+fn a_flush_packs_what_waits_and_a_crash_finds_it() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 * MIB));
+    let options = || by_hand(Arc::clone(&device)).as_preset("hummingbird").unwrap();
+    let store = Store::open(options()).unwrap();
+    for i in 0..100 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    store.flush().unwrap();
+    for i in 100..200 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    // Nobody closes it.
+    std::mem::forget(store);
+    let store = Store::open(options()).unwrap();
+    for i in 0..200 {
+        let found = read(&store, &key(i));
+        assert_eq!(found, (i < 100).then(|| body(i, 3000)), "{i}: what waited was never promised");
+    }
+}
+
+#[test]
+fn eight_threads_on_a_file_find_what_they_put() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let options = || Options::preset("hummingbird", &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
+    let store = Store::open(options()).unwrap();
+    let (threads, objects) = (8, 1500);
+    let workers: Vec<_> = (0..threads)
+        .map(|thread| {
+            let store = store.clone();
+            thread::spawn(move || {
+                let mine = |i: u64| thread * 100_000 + i;
+                for i in 0..objects {
+                    let beside = PutOptions { neighbour: Some(key(mine(i / 8 * 8)).into()), ..plain() };
+                    store.put(&key(mine(i)), &body(mine(i), 500 + (i * 37 % 9000) as usize), &beside).unwrap();
+                    for back in [0, 1, 7, 90] {
+                        let Some(j) = i.checked_sub(back) else { continue };
+                        let found = read(&store, &key(mine(j)));
+                        let expected = body(mine(j), 500 + (j * 37 % 9000) as usize);
+                        assert!(found.is_none_or(|found| found == expected), "thread {thread}, object {j}");
+                    }
+                }
+            })
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    let packed = store.stats().counts.packed;
+    assert!(packed > 4000, "{packed} were packed");
+    store.close().unwrap();
+    let store = Store::open(options().mode(Mode::Cache)).unwrap();
+    let mut found = 0;
+    for thread in 0..threads {
+        for i in 0..objects {
+            let Some(bytes) = read(&store, &key(thread * 100_000 + i)) else { continue };
+            assert!(bytes == body(thread * 100_000 + i, 500 + (i * 37 % 9000) as usize), "{thread} {i}");
+            found += 1;
+        }
+    }
+    assert!(found > 8000, "{found} of them are still there");
+}
