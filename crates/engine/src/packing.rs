@@ -7,8 +7,8 @@
 //! forgotten.
 //!
 //! Invariants: what waits is volatile; a commit packs whatever was promised before it began, or gives it up by name;
-//! one cluster is packed at a time, under its lane's lock. A store, which loses nothing, does not let objects wait: it may
-//! have room for them in no cluster when their turn comes.
+//! one cluster is packed at a time, under its lane's lock. A store, which loses nothing, does not let objects wait: it
+//! may have room for them in no cluster when their turn comes.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
