@@ -5,3 +5,4 @@ mod counts;
 mod crash;
 mod crashes;
 mod methods;
+mod threads;
