@@ -32,6 +32,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(Box<commands::serve::Serve>),
+    Share(Box<commands::share::Share>),
     CheckConfig(commands::check_config::CheckConfig),
     Check(commands::check::Check),
     Stats(commands::stats::Stats),
@@ -46,6 +47,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
+        Command::Share(share) => share.run(),
         Command::CheckConfig(check) => check.run(),
         Command::Check(check) => check.run(),
         Command::Stats(stats) => stats.run(),

@@ -3,14 +3,16 @@
 
 use std::{
     io::ErrorKind,
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
 };
 
 use clap::Args;
-use picaflor::{About, Daemons, Error, Inspection, Options, Place, Store, inspect};
+use picaflor::{About, Daemons, Durability, Error, Inspection, Mode, Options, Place, Store, inspect};
 use picaflor_proxy::config::Size;
+use picaflor_shared::Client;
 
-use crate::{commands::Failure, output};
+use crate::{commands::Failure, human, output};
 
 /// Memory that a tool takes beside the index.
 const MEMORY: u64 = 64 << 20;
@@ -26,7 +28,7 @@ pub(crate) struct Memory {
 /// For the commands about one store and its keys.
 #[derive(Args)]
 pub(crate) struct OneStore {
-    /// The store: a file or a raw block device
+    /// The store: a file, a raw block device, or the socket of `picaflor share`
     store: PathBuf,
     /// Another device of the same store, repeatable
     #[arg(long, value_name = "PATH")]
@@ -45,6 +47,26 @@ impl OneStore {
         [&self.store].into_iter().chain(&self.place).cloned().collect()
     }
 
+    /// The process that has it open, if the path is its socket.
+    pub(crate) fn shared(&self) -> Result<Option<Client>, Failure> {
+        shared(&self.paths())
+    }
+
+    /// For what wants the store itself.
+    pub(crate) fn refuse_socket(&self, why: &str) -> Result<(), Failure> {
+        match is_socket(&self.store) {
+            true => Err(Failure::Usage(format!("{} is the socket of `picaflor share`: {why}", self.name()))),
+            false => Ok(()),
+        }
+    }
+
+    /// A path beside the store's, with more at its end.
+    pub(crate) fn beside(&self, end: &str) -> PathBuf {
+        let mut path = self.store.clone().into_os_string();
+        path.push(end);
+        path.into()
+    }
+
     /// Opens it for reading.
     pub(crate) fn read(&self) -> Result<Store, Failure> {
         read(&one(&self.paths())?, &self.memory)
@@ -52,7 +74,7 @@ impl OneStore {
 
     /// Opens it for writing.
     pub(crate) fn write(&self) -> Result<Store, Failure> {
-        open(&one(&self.paths())?, &self.memory, false)
+        open(&one(&self.paths())?, &self.memory, Some(Durability::default()))
     }
 
     /// Opens it for writing as `new` says, if there is none yet; also says how it was made before.
@@ -67,7 +89,7 @@ impl OneStore {
         // Some blank and some not is for the engine to refuse, with its reasons.
         if !paths.iter().map(blank).collect::<Result<Vec<_>, _>>()?.contains(&true) {
             let found = one(&paths)?;
-            return Ok((open(&found, &self.memory, false)?, Some(found)));
+            return Ok((open(&found, &self.memory, Some(new.durability))?, Some(found)));
         }
         let capacity = if new.capacity == 0 { 1 << 30 } else { new.capacity };
         let memory = self.memory.for_capacity(capacity);
@@ -99,9 +121,54 @@ impl Found {
         self.places.iter().map(|about| about.place.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
+    /// What was asked for a new store must not quietly differ from what is there.
+    pub(crate) fn compare(
+        &self,
+        capacity: Option<Size>,
+        store_mode: bool,
+        preset: Option<&str>,
+    ) -> Result<(), Failure> {
+        let (name, have) = (self.name(), self.capacity());
+        if store_mode && self.places[0].mode == Mode::Cache {
+            return Err(Failure::Failed(format!(
+                "{name} is there already, and was made as a cache; leave out --store-mode"
+            )));
+        }
+        let made = self.places[0].preset;
+        if let Some(preset) = preset.filter(|preset| *preset != made) {
+            eprintln!("picaflor: {name} is there already, as {made} leaves it; --preset {preset} is for a new one");
+        }
+        // The engine rounds down to its blocks.
+        if let Some(want) = capacity.filter(|want| have > want.0 || want.0 - have > 1 << 20) {
+            eprintln!(
+                "picaflor: {name} is there already, with {}; --capacity {want} is for a new one",
+                human::size(have)
+            );
+        }
+        Ok(())
+    }
+
     /// Device bytes over all places.
     pub(crate) fn capacity(&self) -> u64 {
         self.places.iter().map(|about| about.capacity).sum()
+    }
+}
+
+fn is_socket(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// The process that has a store open, if the path is its socket.
+pub(crate) fn shared(paths: &[PathBuf]) -> Result<Option<Client>, Failure> {
+    match paths.iter().find(|path| is_socket(path)) {
+        None => Ok(None),
+        Some(socket) if paths.len() == 1 => Ok(Some(Client::connect(socket)?)),
+        Some(socket) => {
+            let name = socket.display();
+            Err(Failure::Usage(format!(
+                "{name} is the socket of `picaflor share`, which serves one store: name it alone"
+            )))
+        }
     }
 }
 
@@ -145,10 +212,12 @@ pub(crate) fn one(paths: &[PathBuf]) -> Result<Found, Failure> {
 
 /// Opens a store for reading: not a byte of it is written.
 pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
-    open(found, memory, true)
+    open(found, memory, None)
 }
 
-fn open(found: &Found, memory: &Memory, read_only: bool) -> Result<Store, Failure> {
+/// For writing with a bound of what a crash may cost; for reading without one.
+fn open(found: &Found, memory: &Memory, writing: Option<Durability>) -> Result<Store, Failure> {
+    let read_only = writing.is_none();
     let first = &found.places[0];
     let options = Options::preset(first.preset, &found.paths[0])?
         .mode(first.mode)
@@ -157,6 +226,7 @@ fn open(found: &Found, memory: &Memory, read_only: bool) -> Result<Store, Failur
             o.places = found.paths.iter().cloned().map(Place::Path).collect();
             o.cluster = first.cluster;
             o.read_only = read_only;
+            o.durability = writing.unwrap_or_default();
             // A reader needs nobody who tidies up behind its back.
             o.daemons = if read_only { Daemons::Manual } else { Daemons::Threads };
         });
@@ -191,7 +261,7 @@ fn failure(path: &Path, e: Error) -> Failure {
         }
         ErrorKind::ResourceBusy => format!(
             "{name} is in use by another process (it is locked); if that is `picaflor serve`, stop it first, or ask it: \
-             `picaflor stats --admin http://127.0.0.1:3129`"
+             `picaflor stats --admin http://127.0.0.1:3129`; if it is `picaflor share`, give its socket in place of the store"
         ),
         ErrorKind::PermissionDenied => format!("{name}: permission denied; run as its owner"),
         _ => e.to_string(),

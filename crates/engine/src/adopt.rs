@@ -17,19 +17,23 @@ use crate::{
     buffers::{Filled, Slot},
     index::{Location, Word},
     memory::Resident,
+    placement::Class,
     space::State,
     stats::add,
     volume::Volume,
 };
 
 impl Volume {
-    /// Makes the cluster around `grain` resident, if nobody did or reclaimed it meanwhile.
-    pub(crate) fn adopt(self: &Arc<Self>, grain: u64, bytes: &Bytes) {
-        let Some(cluster) = self.cluster_of(grain) else { return };
-        let Ok(header) = cluster::Header::decode(bytes) else { return };
-        let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return };
-        if last.seq != header.seq || !self.space.shift(cluster, State::Sealed, State::Busy) {
-            return;
+    /// Makes the cluster around `grain` resident, if nobody did or reclaimed it meanwhile. Returns whether it is.
+    pub(crate) fn adopt(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
+        let Some(cluster) = self.cluster_of(grain) else { return false };
+        let Ok(header) = cluster::Header::decode(bytes) else { return false };
+        let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return false };
+        // Objects that were to bypass memory are given to who asked, and that is all.
+        let passes = self.shared.memory.holds_clusters()
+            && (header.class == Class::Bypass.short() || !self.make_room_for_a_resident());
+        if passes || last.seq != header.seq || !self.space.shift(cluster, State::Sealed, State::Busy) {
+            return false;
         }
         let mark = self.hasher.mark(header.seq);
         let rows: Vec<Row> = rows.into_iter().filter(|row| is_intact(bytes, row, mark)).collect();
@@ -44,17 +48,39 @@ impl Volume {
             written: true,
             read_in: true,
             served: AtomicU32::new(1),
+            number: Arc::default(),
         };
+        let number = Arc::clone(&filled.number);
         let held = bytes.len() as u64 + filled.table_bytes();
         let Ok(slot) = self.buffers.occupy(Slot::Filled(filled)) else {
             self.space.shift(cluster, State::Busy, State::Sealed);
-            return;
+            return false;
         };
         self.buffers.set_home(slot, cluster);
         let entered = rows.iter().filter(|row| self.enter(slot, cluster, row)).count();
         add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
-        let resident = Resident { volume: self.number, slot, bytes: held };
-        self.shared.take(held, || self.shared.memory.retain(resident));
+        let group = self.group_in(bytes, &rows);
+        let resident = Resident { volume: self.number, slot, bytes: held, group, number };
+        self.shared.take(held, || self.shared.retain(resident));
+        true
+    }
+
+    /// The group whose objects a cluster holds; 0 where clusters are of no group alone.
+    pub(crate) fn group_in(&self, cluster: &[u8], rows: &[Row]) -> u32 {
+        let first = rows.first().filter(|_| self.placer.keeps_apart());
+        let header = first.and_then(|row| Header::decode(cluster.get(row.offset as usize..)?).ok());
+        header.map_or(0, |header| header.group)
+    }
+
+    /// Lets the clusters that were used least recently go until one more may stay. False if none may.
+    fn make_room_for_a_resident(&self) -> bool {
+        while !self.has_room_for_residents() {
+            match self.shared.memory.release_least_recent(self.number) {
+                Some(resident) => self.shared.let_go(vec![resident]),
+                None => return false,
+            }
+        }
+        true
     }
 
     /// Points the index at a row's frame in the buffer, if that frame is current.

@@ -74,15 +74,19 @@ impl Volume {
         if let Some(in_place) = &self.in_place {
             return match self.shared.preset.placement {
                 Placement::PerServer => self.gather(in_place, draft, class, old),
-                Placement::None | Placement::Together => self.place(in_place, draft, class, old),
+                Placement::None | Placement::Together | Placement::Groups => self.place(in_place, draft, class, old),
             };
         }
+        let beside = beside.filter(|_| !self.placer.keeps_apart());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
             add(&self.shared.counters.neighbours_joined, 1);
         }
         let lane = joined.unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
         let mut lane = self.lanes[lane].lock();
+        if self.placer.keeps_apart() && self.affords_apart() {
+            self.part_from_others(&mut lane, class)?;
+        }
         let slot = match self.lane_with_room(&mut lane, draft.header.frame_len(), class, purpose)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
@@ -138,7 +142,10 @@ impl Volume {
             Slot::Open(open) => open.room(),
             _ => 0,
         };
-        let rooms = lane.map(|slot| slot.map(room));
+        let mut rooms = lane.map(|slot| slot.map(room));
+        if self.placer.keeps_apart() && rooms.iter().flatten().all(|room| *room < len) && self.compact(lane) {
+            rooms = lane.map(|slot| slot.map(room));
+        }
         if let Some(at) = rooms.iter().position(|room| room.is_some_and(|room| room >= len)) {
             return Ok(lane[at].ok_or(Blocked::Buffers));
         }
@@ -157,6 +164,30 @@ impl Volume {
         let opened = self.open_buffer(class, purpose)?;
         lane[place] = opened.ok();
         Ok(opened)
+    }
+
+    /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
+    /// groups than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
+    fn affords_apart(&self) -> bool {
+        self.space.available() > SPARE + self.checkpoint_reserve() + 2
+    }
+
+    /// A lane that another class had: its buffers are sealed as they are.
+    fn part_from_others(self: &Arc<Self>, lane: &mut Lane, class: Class) -> Result<()> {
+        for open in lane {
+            let is_others =
+                |slot: u32| matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
+            if open.is_some_and(is_others) {
+                self.seal(open)?;
+            }
+            // One with nothing in it is not sealed.
+            if let Some(slot) = *open
+                && let Slot::Open(open) = &mut *self.buffers.slot(slot).write()
+            {
+                open.class = class;
+            }
+        }
+        Ok(())
     }
 
     fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
@@ -195,13 +226,13 @@ impl Volume {
             // What is gathered there is placed by a commit, object by object.
             return Ok(());
         }
-        let (granted, seq) = match &*self.buffers.slot(slot).read() {
-            Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq),
+        let (granted, seq, site) = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq, open.class.site()),
             _ => return Ok(()),
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.grant(State::Busy, seq)?,
+            None => self.grant(State::Busy, seq, site)?,
         };
         self.lay_copies(slot, cluster);
         let mut guard = self.buffers.slot(slot).write();

@@ -7,9 +7,12 @@
 //! Invariants: a slot is reused only after no index entry names it; `used` and `flushed` only grow;
 //! `flushed` is a multiple of the block, and bytes below it are never changed again.
 
-use std::sync::atomic::{
-    AtomicU32,
-    Ordering::{Acquire, Relaxed, Release},
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicU32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
 use bytes::Bytes;
@@ -68,6 +71,8 @@ pub(crate) struct Open {
     /// Journal page that was next when it was opened: whatever happens to its objects is told from there on.
     pub(crate) since: u64,
     flushed: usize,
+    /// When the objects in it were asked for last, if that is known; else 0.
+    pub(crate) number: u64,
 }
 
 /// A cluster that will not change.
@@ -88,6 +93,8 @@ pub(crate) struct Filled {
     pub(crate) read_in: bool,
     /// Objects in it that were asked for.
     pub(crate) served: AtomicU32,
+    /// When it was asked for last, for LRU: see [`crate::memory::Resident`].
+    pub(crate) number: Arc<AtomicU64>,
 }
 
 impl Filled {
@@ -108,7 +115,7 @@ impl Open {
     pub(crate) fn new(mut bytes: AlignedBuf, (seq, mark): (u64, u64), class: Class, since: u64) -> Self {
         bytes[..cluster::HEADER].fill(0);
         let rows = Vec::with_capacity(64);
-        Self { bytes, used: cluster::HEADER, rows, seq, mark, class, cluster: None, since, flushed: 0 }
+        Self { bytes, used: cluster::HEADER, rows, seq, mark, class, cluster: None, since, flushed: 0, number: 0 }
     }
 
     /// Bytes of the longest frame that still fits.
@@ -147,6 +154,29 @@ impl Open {
         if let Some(row) = self.rows.pop() {
             self.used = row.offset as usize;
         }
+    }
+
+    /// Drops the dead ones of the frames that are not on the device, and moves the others up: each once, and none that
+    /// lies before the first hole. `moves` is told of each, where it was and its new offset. Returns the bytes gained.
+    pub(crate) fn compact(&mut self, mut is_dead: impl FnMut(&Row) -> bool, mut moves: impl FnMut(&Row, u32)) -> usize {
+        let (flushed, before) = (self.flushed, self.used);
+        let volatile = self.rows.split_off(self.rows.partition_point(|row| (row.offset as usize) < flushed));
+        let mut end = volatile.first().map_or(before, |row| row.offset as usize);
+        for mut row in volatile {
+            if is_dead(&row) {
+                continue;
+            }
+            let at = row.offset as usize;
+            if at != end {
+                self.bytes.copy_within(at..at + row.len as usize, end);
+                moves(&row, end as u32);
+                row.offset = end as u32;
+            }
+            end += row.len as usize;
+            self.rows.push(row);
+        }
+        self.used = end;
+        before - end
     }
 
     pub(crate) fn rows(&self) -> &[Row] {
@@ -200,6 +230,7 @@ impl Open {
             written: false,
             read_in: false,
             served: AtomicU32::new(0),
+            number: Arc::new(AtomicU64::new(self.number)),
         }
     }
 }
@@ -212,11 +243,14 @@ pub(crate) struct Buffers {
     /// under an index segment's lock: an entry that names a slot keeps the slot from being vacated.
     homes: Box<[AtomicU32]>,
     free: Mutex<Vec<u32>>,
+    /// Whether what is read from a cluster that will not change shares its bytes.
+    shares: bool,
 }
 
 impl Buffers {
-    pub(crate) fn new(slots: usize) -> Self {
+    pub(crate) fn new(slots: usize, shares: bool) -> Self {
         Self {
+            shares,
             slots: (0..slots).map(|_| RwLock::new(Slot::Free)).collect(),
             homes: (0..slots).map(|_| AtomicU32::new(NO_HOME)).collect(),
             free: Mutex::new((0..slots as u32).rev().collect()),
@@ -288,15 +322,16 @@ impl Buffers {
         self.slots.len() - self.free.lock().len()
     }
 
-    /// An object of this buffer was asked for.
-    pub(crate) fn count_served(&self, slot: u32) {
+    /// An object of this buffer was asked for; the number of that, where LRU wants it.
+    pub(crate) fn count_served(&self, slot: u32, number: Option<u64>) {
         if let Slot::Filled(filled) = &*self.slots[slot as usize].read() {
             filled.served.fetch_add(1, Relaxed);
+            number.inspect(|number| filled.number.store(*number, Relaxed));
         }
     }
 
-    /// A copy of the frame at this place, if it is intact and `accept`s. A copy, so that one hot object
-    /// does not pin a whole cluster.
+    /// The frame at this place, if it is intact and `accept`s. A copy, so that one hot object does not pin a whole
+    /// cluster; but where clusters are what memory holds, a part of the cluster.
     pub(crate) fn read(
         &self,
         slot: u32,
@@ -305,10 +340,10 @@ impl Buffers {
         accept: impl FnOnce(&frame::Header, &[u8]) -> bool,
     ) -> Option<Frame> {
         let guard = self.slots.get(slot as usize)?.read();
-        let bytes: &[u8] = match &*guard {
+        let (bytes, whole): (&[u8], _) = match &*guard {
             Slot::Free => return None,
-            Slot::Open(open) => &open.bytes[..open.used],
-            Slot::Filled(filled) => &filled.bytes,
+            Slot::Open(open) => (&open.bytes[..open.used], None),
+            Slot::Filled(filled) => (&filled.bytes, Some(&filled.bytes)),
         };
         let bytes = bytes.get(offset..)?;
         let header = frame::Header::decode(bytes).ok()?;
@@ -316,7 +351,11 @@ impl Buffers {
         if !accept(&header, header.key(bytes)) {
             return None;
         }
-        Some(Frame::new(hash, header, Bytes::copy_from_slice(bytes)))
+        let bytes = match whole.filter(|_| self.shares) {
+            Some(whole) => whole.slice(offset..offset + bytes.len()),
+            None => Bytes::copy_from_slice(bytes),
+        };
+        Some(Frame::new(hash, header, bytes))
     }
 }
 
@@ -355,5 +394,34 @@ mod tests {
         assert_eq!(piece.bytes.len(), BLOCK, "header and one small frame");
         let used = cluster::HEADER + open.rows()[0].len as usize;
         assert!(piece.bytes[used..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn compaction_moves_what_lies_behind_a_hole_once_and_nothing_that_is_written() {
+        let pool = BufPool::new(1 << 20);
+        let mut open = Open::new(pool.take(64 << 10), (1, 77), Class::Rest, 1);
+        open.push(&draft(1, &[1; 500]));
+        open.take_piece(3, 0, &pool).expect("there is room");
+        let bodies: Vec<Vec<u8>> = (2..8u8).map(|i| vec![i; 700 * usize::from(i)]).collect();
+        for (i, body) in bodies.iter().enumerate() {
+            open.push(&draft(i as u64 + 2, body));
+        }
+        let full = open.used;
+        let mut moved = Vec::new();
+        // The first is on the device; the last needs nobody to move.
+        let gained = open.compact(|row| [1, 4, 5, 7].contains(&row.generation), |row, _| moved.push(row.generation));
+        assert_eq!(moved, [6]);
+        assert_eq!(open.rows().iter().map(|row| row.generation).collect::<Vec<_>>(), [1, 2, 3, 6]);
+        assert_eq!(gained, full - open.used);
+        for row in &open.rows()[1..] {
+            let frame = &open.bytes[row.offset as usize..open.used];
+            let header = Header::verify(frame).expect("moved whole");
+            let body = header.body_start();
+            assert_eq!(header.generation, row.generation);
+            assert_eq!(frame[body..body + header.body_len as usize], bodies[row.generation as usize - 2]);
+        }
+        // All are dead: nothing moves.
+        let gained = open.compact(|_| true, |_, _| panic!("nobody is left to move"));
+        assert_eq!((gained + BLOCK, open.used), (open.used + gained, BLOCK));
     }
 }

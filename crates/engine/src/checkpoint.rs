@@ -14,15 +14,16 @@ use parking_lot::MutexGuard;
 use picaflor_format::{
     BLOCK,
     checkpoint::{Directory, PIECE_HEADER, encode_cluster, push_piece, room},
-    cluster::{self, Content},
+    cluster::{self, Content, Row},
     superblock::{CheckpointRef, Superblock},
     zone::Map,
 };
 
 use crate::{
     Error, Mode, Result,
+    buffers::Slot,
     index::Location,
-    space::{Space, State},
+    space::{Site, Space, State},
     stats::add,
     volume::Volume,
 };
@@ -284,7 +285,7 @@ impl Volume {
             return Err(Error::io(self.place.clone(), why));
         }
         let seq = self.next_seq.fetch_add(1, Relaxed);
-        let id = self.grant(State::Checkpoint, seq)?;
+        let id = self.grant(State::Checkpoint, seq, Site::Rest)?;
         let mut buf = self.shared.pool.take(self.cluster_len());
         let header = cluster::Header { seq, store: self.store_id(), id, content, class: 0 };
         encode_cluster(&mut buf, &header, payload);
@@ -351,18 +352,41 @@ impl Volume {
     /// Notes where the hottest objects lie. Not synced: losing it costs warmth only.
     fn write_hot_log(&self, state: &mut Checkpointer) -> Result<()> {
         let hottest = self.shared.memory.hottest(picaflor_format::hot::CAPACITY);
+        let clusters = self.hot_clusters(picaflor_format::hot::CAPACITY);
         let words: Vec<u64> = hottest
             .iter()
             .filter_map(|frame| {
                 let on_disk = |word: &crate::index::Word| matches!(word.location(), Location::OnDisk { .. });
                 self.index.candidates(frame.hash).into_iter().find(on_disk).map(|word| word.0)
             })
+            .chain(clusters)
+            .take(picaflor_format::hot::CAPACITY)
             .collect();
         state.hot_seq += 1;
         let mut buf = self.shared.pool.take(picaflor_format::zone::HOT_SLOT as usize);
         picaflor_format::hot::encode(&mut buf, state.hot_seq, self.store_id(), &words);
         self.write_all(vec![(Map::hot(state.hot_seq), buf.into_bytes())])
             .map_err(|error| Error::io(format!("{}: writing the hot log", self.place), error))
+    }
+
+    /// Of each cluster in memory an entry that leads to where it lies, the one used last first; none where memory holds
+    /// objects.
+    fn hot_clusters(&self, most: usize) -> Vec<u64> {
+        let own = self.shared.memory.recent_clusters().into_iter().filter(|resident| resident.volume == self.number);
+        own.take(most).filter_map(|resident| self.entry_at_home(resident.slot)).collect()
+    }
+
+    fn entry_at_home(&self, slot: u32) -> Option<u64> {
+        let home = self.buffers.home(slot)?;
+        let rows = match &*self.buffers.slot(slot).read() {
+            Slot::Filled(filled) => filled.rows.clone(),
+            _ => return None,
+        };
+        let at_home = |row: &Row| {
+            let word = self.entry_in_slot(slot, row)?;
+            Some(word.at(Location::OnDisk { grain: self.grain(home, row.offset) }).0)
+        };
+        rows.iter().find_map(at_home)
     }
 
     /// Continues the numbering of hot logs.

@@ -145,13 +145,14 @@ impl Store {
         Ok(None)
     }
 
-    /// Whether the index knows every chunk of the object; nothing is read.
+    /// Whether the index knows every chunk of the object; nothing is read. All of them count as asked for: what the
+    /// object is worth, each of them is.
     pub(crate) fn has_chunks(&self, object: &Object) -> bool {
         let Some(manifest) = object.manifest().filter(|_| self.mode() == Mode::Cache) else { return true };
         let parent = self.hasher().key(object.key()).0;
         (0..manifest.chunks()).all(|number| {
             let chunk = self.hasher().chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
-            self.volumes().iter().any(|volume| !volume.index.candidates(chunk).is_empty())
+            self.volumes().iter().any(|volume| !volume.index.touch(chunk).is_empty())
         })
     }
 

@@ -15,8 +15,13 @@ pub(crate) enum Eviction {
     RingReinsert,
     /// The object that was not asked for for longest, one by one.
     Lru,
+    /// The cluster of which nothing was asked for for longest, with everything in it.
+    LruCluster,
     /// Nobody leaves: the emptiest cluster is compacted, everything in it is put again.
     Never,
+    /// The same; and clusters that are half empty are compacted in the background before there is need, so that nobody
+    /// waits for it (Dámelo §6).
+    NeverAhead,
 }
 
 /// Bytes that may be reinserted per byte put, in percent.
@@ -56,16 +61,27 @@ impl Eviction {
     pub(crate) fn victim(self) -> Victim {
         match self {
             Self::RingReinsert | Self::Lru => Victim::Oldest,
-            Self::Never => Victim::Emptiest,
+            Self::LruCluster => Victim::LeastRecent,
+            Self::Never | Self::NeverAhead => Victim::Emptiest,
         }
+    }
+
+    /// Whether nobody leaves.
+    pub(crate) fn keeps_all(self) -> bool {
+        matches!(self, Self::Never | Self::NeverAhead)
+    }
+
+    /// Whether anything of a victim is ever put again, loved or not.
+    pub(crate) fn may_reinsert(self) -> bool {
+        self == Self::RingReinsert || self.keeps_all()
     }
 
     /// Whether a live object of the victim is put again. Loved objects come before the budget asks.
     pub(crate) fn deserves(self, object: &Resident, budget: &Budget) -> bool {
         match self {
             _ if object.expired => false,
-            Self::Never => true,
-            Self::Lru => false,
+            Self::Never | Self::NeverAhead => true,
+            Self::Lru | Self::LruCluster => false,
             Self::RingReinsert => match object.temper {
                 Temper::Hated => false,
                 Temper::Neither => object.used && budget.spend(object.len),

@@ -98,6 +98,11 @@ impl Writer {
         }
     }
 
+    /// The writer's turn, if nobody has it: no commit is under way as long as it is held.
+    pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turn.try_lock()
+    }
+
     pub(crate) fn enqueue(&self, slot: u32) {
         let mut state = self.state.lock();
         state.queue.push_back(slot);
@@ -256,23 +261,23 @@ impl Volume {
             self.fail("writing a cluster", error);
             return;
         }
-        let (keep, tables) = match &mut *self.buffers.slot(slot).write() {
+        let (keep, tables, group, number) = match &mut *self.buffers.slot(slot).write() {
             Slot::Filled(filled) => {
                 filled.written = true;
                 self.buffers.set_home(slot, filled.cluster);
-                (!filled.bypass, filled.table_bytes())
+                let group = self.group_in(&filled.bytes, &filled.rows);
+                (!filled.bypass, filled.table_bytes(), group, Arc::clone(&filled.number))
             }
             _ => return,
         };
         self.writer.unwritten.fetch_sub(bytes, Relaxed);
         let give_back = || self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
-        let resident = Resident { volume: self.number, slot, bytes: bytes + tables };
+        let resident = Resident { volume: self.number, slot, bytes: bytes + tables, group, number };
         if keep && self.has_room_for_residents() {
-            let retain = || {
+            self.shared.take(resident.bytes, || {
                 give_back();
-                self.shared.memory.retain(resident);
-            };
-            self.shared.take(resident.bytes, retain);
+                self.shared.retain(resident);
+            });
         } else {
             self.shared.let_go(vec![resident]);
             give_back();
@@ -411,13 +416,13 @@ impl Volume {
     /// What is new in one open buffer; seals it if there is no room to pad.
     fn take_piece(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<Option<(u64, Bytes)>> {
         let Some(slot) = *lane else { return Ok(None) };
-        let (granted, seq) = match &*self.buffers.slot(slot).read() {
-            Slot::Open(open) if open.is_dirty() => (open.cluster, open.seq),
+        let (granted, seq, site) = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) if open.is_dirty() => (open.cluster, open.seq, open.class.site()),
             _ => return Ok(None),
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.grant(State::Busy, seq)?,
+            None => self.grant(State::Busy, seq, site)?,
         };
         let piece = match &mut *self.buffers.slot(slot).write() {
             Slot::Open(open) => {

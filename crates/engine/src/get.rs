@@ -274,7 +274,7 @@ impl Store {
                             let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
                             if let Some(frame) = found {
                                 add(&shared.counters.hits_buffer, 1);
-                                volume.buffers.count_served(slot);
+                                volume.note_served(slot);
                                 return Next::Found(self.keep(volume, word, frame));
                             }
                             if volume.index.find(hash, word.location()).is_none() {
@@ -316,10 +316,8 @@ impl Store {
                 add(&self.shared().counters.hits_device, 1);
                 volume.note_use(plan.grain);
                 volume.learn_class(plan.grain, &header);
-                if plan.extent == Extent::Cluster {
-                    volume.adopt(plan.grain, &bytes);
-                }
-                let frame = plan.lift(&bytes, at, &header);
+                let adopted = plan.extent == Extent::Cluster && volume.adopt(plan.grain, &bytes);
+                let frame = plan.lift(&bytes, at, &header, adopted && self.shared().memory.holds_clusters());
                 let frame = Frame::new(hash, header, frame);
                 return Ok(Some(self.keep(volume, plan.word, frame)));
             }
@@ -419,6 +417,7 @@ impl Plan {
         add(&shared.counters.device_reads, 1);
         add(&shared.counters.device_read, self.len as u64);
         shared.last_read.store(shared.clock.now_nanos(), Relaxed);
+        self.volume.note_access(self.grain);
     }
 
     fn read_here(&self) -> Outcome {
@@ -465,10 +464,10 @@ impl Plan {
         }
     }
 
-    /// The frame's bytes: without a copy where that pins little more than the frame, else copied out.
-    fn lift(&self, bytes: &Bytes, at: usize, header: &Header) -> Bytes {
+    /// The frame's bytes: without a copy where that pins little more than the frame, or what memory holds anyway.
+    fn lift(&self, bytes: &Bytes, at: usize, header: &Header, held: bool) -> Bytes {
         let len = frame::HEADER + header.payload_len();
-        if bytes.len() - len <= len / 8 {
+        if held || bytes.len() - len <= len / 8 {
             bytes.slice(at..at + len)
         } else {
             Bytes::copy_from_slice(&bytes[at..at + len])
@@ -477,11 +476,17 @@ impl Plan {
 }
 
 impl Volume {
+    /// An object of this buffer was asked for.
+    fn note_served(&self, slot: u32) {
+        let memory = &self.shared.memory;
+        self.buffers.count_served(slot, memory.holds_clusters().then(|| memory.next_number()));
+    }
+
     /// What the objects of a cluster have in common is forgotten at closing; the first that is read tells it.
     fn learn_class(&self, grain: u64, header: &Header) {
         let known = self.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
         if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
-            class.store(self.placer.class(header.group, header.server).short(), Relaxed);
+            class.store(self.placer.class(header.kind, header.group, header.server).short(), Relaxed);
         }
     }
 

@@ -4,7 +4,7 @@
 //! slots are free after the next commit. So objects leave ahead of need, and many for one commit; but no more of them
 //! than a commit is worth, for a cache is to be as full as it is asked to be.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use picaflor_format::frame::Kind;
 
@@ -28,10 +28,18 @@ impl Volume {
         index || self.checkpoints_are_above(eighths)
     }
 
-    /// Whether three checkpoints of the table would take more than this part of the clusters kept for them.
+    /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where
+    /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
-        self.in_place.is_some()
-            && u64::from(3 * self.checkpoint_clusters()) * 8 > u64::from(self.space.count()) * eighths
+        let parts = || u64::from(self.checkpoint_clusters());
+        match self.in_place {
+            Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
+            None => {
+                let room = self.cluster_len() as u64;
+                // Far from it nobody has to count.
+                self.shared.index_bytes.load(Relaxed) > room * room / 32 && parts() * 12 * 3 / 2 * 8 > room * eighths
+            }
+        }
     }
 
     /// One step of the reclaimer in place.

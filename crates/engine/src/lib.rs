@@ -27,6 +27,7 @@ mod check;
 mod checkpoint;
 mod chunks;
 mod commits;
+mod compact;
 mod daemons;
 mod delete;
 mod error;
@@ -83,6 +84,7 @@ pub use options::{
 pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;
 pub use recovery::{Dropped, Receipt, VolumeReceipt};
+pub use space::NextCluster;
 pub use stats::{Counts, Stats, VolumeStats};
 pub use store::{Group, Store};
 pub use stream::PutStream;

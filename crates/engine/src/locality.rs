@@ -63,7 +63,7 @@ impl Volume {
         if draft.header.kind != Kind::Whole || len as u64 > BUFFER / 2 || may_fail {
             return self.place(in_place, draft, class, old);
         }
-        let server = self.placer.class(draft.header.group, draft.header.server);
+        let server = self.placer.class(draft.header.kind, draft.header.group, draft.header.server);
         let mut lane = self.lanes[self.placer.lane(server, draft.header.generation)].lock();
         let slot = match self.buffer_for(in_place, &mut lane, server, len)? {
             Ok(slot) => slot,

@@ -3,13 +3,13 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use picaflor_device::{Clock, Device, Folder, Preallocate};
+use picaflor_device::{Clock, Device, Elevator, Folder, Preallocate};
 use serde::Serialize;
 
 use crate::{
     Result,
     preset::{PICAFLOR, Preset},
-    space::Layout,
+    space::{Layout, NextCluster},
 };
 
 /// The paper's THRESHOLD (Markatos et al. 1999, §3.4), in blocks of 512 bytes.
@@ -122,15 +122,25 @@ pub struct Options {
     /// Blocks of 512 bytes of the longest object that shares an area with others of its length, where the preset's
     /// layout has areas (`buddy`); longer ones lie alone. Fixed when the store is made. Default 256, 128 KiB.
     pub threshold: u32,
-    /// Bytes of a cluster, the unit of writing: a power of two, 64 KiB to 4 MiB. Fixed when the store is
-    /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer.
+    /// Bytes of a cluster, the unit of writing: a power of two, 16 KiB to 4 MiB. Fixed when the store is
+    /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer;
+    /// 64 KiB with `hummingbird` and `damelo`.
     pub cluster: u32,
+    /// Which free cluster is written next. Default the next one in address order; `hummingbird` writes where the disk's
+    /// arm is, `damelo` in the group's region.
+    pub next_cluster: NextCluster,
+    /// Groups among which [`NextCluster::InRegion`] divides the device; higher numbers begin again in its middle.
+    /// Default 16.
+    pub groups: u32,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
     /// has 128 locality buffers of 64 KiB.
     pub open_buffers: usize,
     /// How the blocks of a new file are obtained: reserving them is done at once, writing them all makes every
     /// later write and sync cheaper. Default: files up to 256 MiB are written, larger ones reserved.
     pub preallocate: Preallocate,
+    /// In which order reads and writes that wait go to the device; with one of the two elevators one at a time, which
+    /// suits a disk with an arm. Default none; two ways with `damelo`.
+    pub elevator: Elevator,
     /// For presets that read in batches (`lazy-reads`): reads that make one. Default 10.
     pub read_batch: usize,
     /// The same: longest time that a read waits for others, on the store's clock. Default 500 ms: at 20 reads a second,
@@ -170,8 +180,11 @@ impl Options {
             eviction_listener: None,
             read_only: false,
             threshold: THRESHOLD,
-            cluster: 256 << 10,
+            cluster: PICAFLOR.cluster(),
+            next_cluster: PICAFLOR.next_cluster(),
+            groups: 16,
             open_buffers: PICAFLOR.open_buffers(),
+            elevator: PICAFLOR.elevator,
             read_batch: 10,
             read_batch_time: Duration::from_millis(500),
             preallocate: Preallocate::Auto,
@@ -195,8 +208,13 @@ impl Options {
     /// # Errors
     /// As [`Options::preset`].
     pub fn as_preset(mut self, name: &str) -> Result<Self> {
-        self.preset = Preset::named(name)?;
+        let before = std::mem::replace(&mut self.preset, Preset::named(name)?);
         self.open_buffers = self.preset.open_buffers();
+        if self.cluster == before.cluster() {
+            self.cluster = self.preset.cluster();
+        }
+        self.next_cluster = self.preset.next_cluster();
+        self.elevator = self.preset.elevator;
         Ok(self)
     }
 
@@ -271,7 +289,8 @@ pub enum Expiry {
 /// What goes with one object, beside its key and body.
 #[derive(Debug, Clone, Default)]
 pub struct PutOptions {
-    /// The application's bytes, returned with the object; at most 64 KiB.
+    /// The application's bytes, returned with the object; at most 64 KiB, and with the key no more than fits in a
+    /// cluster.
     pub metadata: Bytes,
     /// When it expires.
     pub expiry: Expiry,

@@ -12,8 +12,9 @@
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
+use picaflor_format::frame::Kind;
 
-use crate::hash::HashKeyed;
+use crate::{hash::HashKeyed, space::Site};
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub(crate) enum Placement {
     None,
     /// Objects of one origin server, while they wait in a buffer.
     PerServer,
+    /// Objects of one group, and nobody else: a cluster holds one group (Dámelo §1, §4).
+    Groups,
 }
 
 /// What objects of one lane have in common.
@@ -32,6 +35,8 @@ pub(crate) enum Class {
     Group(u32),
     Server(u32),
     Rest,
+    /// Chunks of large objects.
+    Large,
     /// Objects that are not to stay in memory.
     Bypass,
 }
@@ -43,9 +48,21 @@ impl Class {
             Self::Group(group) => group.wrapping_mul(0x9e37_79b1) ^ 0x5555,
             Self::Server(server) => server.wrapping_mul(0x85eb_ca6b),
             Self::Rest => 0,
+            Self::Large => 0x1a49_e000,
             Self::Bypass => 0x0b1b_a55e,
         };
         (mixed >> 16) as u16 ^ mixed as u16
+    }
+}
+
+impl Class {
+    /// Where a cluster of this class is wanted.
+    pub(crate) fn site(self) -> Site {
+        match self {
+            Self::Group(group) => Site::Group(group),
+            Self::Large => Site::Outer,
+            Self::Server(_) | Self::Rest | Self::Bypass => Site::Rest,
+        }
     }
 }
 
@@ -74,13 +91,20 @@ impl Placer {
         Self { placement, pairs, lanes: Mutex::new(lanes), hints: Mutex::default(), copies: Mutex::default() }
     }
 
-    /// The class of an object.
-    pub(crate) fn class(&self, group: u32, server: u32) -> Class {
+    /// The class of an object, or of a chunk of one.
+    pub(crate) fn class(&self, kind: Kind, group: u32, server: u32) -> Class {
         match self.placement {
-            Placement::Together if group != 0 => Class::Group(group),
+            // They fill clusters of their own, which may lie where the device is fastest.
+            Placement::Groups if kind == Kind::Chunk => Class::Large,
+            Placement::Together | Placement::Groups if group != 0 => Class::Group(group),
             Placement::Together | Placement::PerServer if server != 0 => Class::Server(server),
-            Placement::Together | Placement::PerServer | Placement::None => Class::Rest,
+            Placement::Together | Placement::PerServer | Placement::Groups | Placement::None => Class::Rest,
         }
+    }
+
+    /// Whether a cluster holds objects of one class only, whatever hints say.
+    pub(crate) fn keeps_apart(&self) -> bool {
+        self.placement == Placement::Groups
     }
 
     /// The lane of a class. `tick` orders uses.

@@ -2,7 +2,10 @@
 //!
 //! One answer is one variant of a closed enum in the module of its question:
 //! placement (`placement.rs`), space (`space.rs`), memory (`memory/`), reading (`reading.rs`),
+//! whose order at the device is the elevator's of the floor below;
 //! eviction (`eviction.rs`), persistence (`checkpoint.rs` with the journal).
+
+use picaflor_device::Elevator;
 
 use crate::{
     Error, Mode, Result,
@@ -11,7 +14,7 @@ use crate::{
     memory::Retention,
     placement::Placement,
     reading::Reading,
-    space::{Layout, Tree},
+    space::{Layout, NextCluster, Tree},
 };
 
 /// One row: a system of the literature, or ours.
@@ -22,6 +25,8 @@ pub(crate) struct Preset {
     pub(crate) layout: Layout,
     pub(crate) retention: Retention,
     pub(crate) reading: Reading,
+    /// In which order reads and writes go to the device.
+    pub(crate) elevator: Elevator,
     /// In a cache. A store never evicts, whatever the preset.
     pub(crate) eviction: Eviction,
     pub(crate) persistence: Persistence,
@@ -33,7 +38,20 @@ pub(crate) const PICAFLOR: Preset = Preset {
     layout: Layout::Ring,
     retention: Retention::S3Fifo,
     reading: Reading::WhatPays,
+    elevator: Elevator::Absent,
     eviction: Eviction::RingReinsert,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+/// Shriver et al. 2001.
+const HUMMINGBIRD: Preset = Preset {
+    name: "hummingbird",
+    placement: Placement::None,
+    layout: Layout::Ring,
+    retention: Retention::LruClusters,
+    reading: Reading::Cluster,
+    elevator: Elevator::Absent,
+    eviction: Eviction::LruCluster,
     persistence: Persistence::JournalAndCheckpoint,
 };
 
@@ -54,6 +72,7 @@ const BUDDY: Preset = Preset {
     layout: Layout::Slots,
     retention: Retention::Lru,
     reading: Reading::Object,
+    elevator: Elevator::Absent,
     eviction: Eviction::Lru,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -73,8 +92,33 @@ const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch,
 /// The same, §3.6.1.
 const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Placement::PerServer, ..LAZY_READS };
 
-const TABLE: [Preset; 10] =
-    [PICAFLOR, SIMPLE, SQUID, MULTIPLE_DIRS, BUDDY, BUDDY_SCAN, STREAM, STREAM_PACK, LAZY_READS, LAZY_READS_LOC];
+/// Ledlie 2000. A group's objects share pages, which are clusters.
+const DAMELO: Preset = Preset {
+    name: "damelo",
+    placement: Placement::Groups,
+    layout: Layout::Ring,
+    retention: Retention::Frames,
+    reading: Reading::Cluster,
+    // The thesis has one way, and meant to have two, for which its groups are placed (§3, §6).
+    elevator: Elevator::TwoWay,
+    eviction: Eviction::RingReinsert,
+    persistence: Persistence::JournalAndCheckpoint,
+};
+
+const TABLE: [Preset; 12] = [
+    PICAFLOR,
+    HUMMINGBIRD,
+    SIMPLE,
+    SQUID,
+    MULTIPLE_DIRS,
+    BUDDY,
+    BUDDY_SCAN,
+    STREAM,
+    STREAM_PACK,
+    LAZY_READS,
+    LAZY_READS_LOC,
+    DAMELO,
+];
 
 impl Preset {
     /// The row with this name.
@@ -108,14 +152,35 @@ impl Preset {
 
     /// Buffers that a store of this row keeps open unless it is told otherwise.
     pub(crate) fn open_buffers(&self) -> usize {
-        // The most, and the best, of the paper.
-        if self.placement == Placement::PerServer { 128 } else { 16 }
+        match self.name {
+            // The most, and the best, of the paper.
+            "lazy-reads-loc" => 128,
+            // One is packed; another is of what bypasses memory.
+            "hummingbird" => 2,
+            _ => 16,
+        }
+    }
+
+    /// Bytes of a cluster, the same.
+    pub(crate) fn cluster(&self) -> u32 {
+        // Dámelo's proxy had pages of this size (§5.4).
+        if self.retention.holds_clusters() { 64 << 10 } else { 256 << 10 }
+    }
+
+    /// Which cluster is written next, the same.
+    pub(crate) fn next_cluster(&self) -> NextCluster {
+        match self.retention {
+            Retention::LruClusters => NextCluster::ClosestToAccess,
+            Retention::Frames => NextCluster::InRegion,
+            Retention::S3Fifo | Retention::Lru => NextCluster::Overwrite,
+        }
     }
 
     /// Who leaves, in this mode.
     pub(crate) fn eviction(&self, mode: Mode) -> Eviction {
         match mode {
             Mode::Cache => self.eviction,
+            Mode::Store if self.retention == Retention::Frames => Eviction::NeverAhead,
             Mode::Store => Eviction::Never,
         }
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor_format::frame::{self, Header, KEY_MAX, Kind, META_MAX};
+use picaflor_format::frame::{self, Header, KEY_MAX, Kind, META_MAX, Manifest};
 
 use crate::{
     Daemons, Durability, Error, Expiry, Mode, PutOptions, Refusal, Result,
@@ -102,8 +102,10 @@ impl Store {
     /// Limits, expiry and admission. Returns when the object expires.
     pub(crate) fn admit(&self, key: &[u8], len: Option<u64>, options: &PutOptions) -> Result<u64> {
         let shared = self.shared();
+        // Beside the key there is room for the manifest of a large object at least.
+        let meta_max = META_MAX.min(self.payload_max().saturating_sub(key.len() + Manifest::LEN));
         for (what, given, least, max) in
-            [("key", key.len(), 1, KEY_MAX), ("metadata", options.metadata.len(), 0, META_MAX)]
+            [("key", key.len(), 1, KEY_MAX), ("metadata", options.metadata.len(), 0, meta_max)]
         {
             if given < least || given > max {
                 return Err(Error::Limit { what, len: given, max });
@@ -156,7 +158,7 @@ impl Store {
             let (volume, blocked) = {
                 let _stripe = self.lock_key(hash);
                 let (volume, class) = match parts.volume {
-                    Some(given) => (Arc::clone(given), self.class(parts.options)),
+                    Some(given) => (Arc::clone(given), self.class(parts.kind, parts.options)),
                     None => self.route(hash, parts.options),
                 };
                 let own = self.own(&volume, hash, parts.key, parts.kind)?;
@@ -253,16 +255,16 @@ impl Store {
     /// volume; a group or a server lives on one.
     pub(crate) fn route(&self, hash: KeyHash, options: &PutOptions) -> (Arc<Volume>, Class) {
         let volumes = self.volumes();
-        let class = self.class(options);
+        let class = self.class(Kind::Whole, options);
         let home = if let [only] = volumes {
             only
         } else {
             // A cache does without a failed volume; a store puts nothing elsewhere that is on one.
             let healthy = |volume: &&Arc<Volume>| self.mode() == Mode::Store || volume.commits.failure().is_none();
             let has = |volume: &&Arc<Volume>| !volume.index.candidates(hash.short()).is_empty();
-            let spread = match volumes[0].placer.class(options.group, options.server) {
+            let spread = match volumes[0].placer.class(Kind::Whole, options.group, options.server) {
                 Class::Group(id) | Class::Server(id) => u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
-                Class::Rest | Class::Bypass => hash.short() >> 20,
+                Class::Rest | Class::Large | Class::Bypass => hash.short() >> 20,
             };
             let at = |i: usize| &volumes[(spread as usize + i) % volumes.len()];
             let present = volumes.iter().filter(healthy).find(has);
@@ -272,10 +274,11 @@ impl Store {
         (Arc::clone(home), class)
     }
 
-    fn class(&self, options: &PutOptions) -> Class {
-        match options.bypass_memory {
+    fn class(&self, kind: Kind, options: &PutOptions) -> Class {
+        let placer = &self.volumes()[0].placer;
+        match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
-            false => self.volumes()[0].placer.class(options.group, options.server),
+            false => placer.class(kind, options.group, options.server),
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) enum Reading {
     WhatPays,
     /// The object.
     Object,
+    /// The whole cluster, always: the clusters of Hummingbird, the pages of Dámelo.
+    Cluster,
     /// The object, with others that are asked for: so many at a time, in the order in which they lie.
     Batch,
 }
@@ -82,8 +84,10 @@ impl Reader {
 
     /// What to read for an object whose cluster has this class, if memory has room for clusters.
     pub(crate) fn extent(&self, class: u16, room: bool) -> Extent {
-        if !room || self.reading != Reading::WhatPays {
-            return Extent::Object;
+        match self.reading {
+            Reading::Cluster => return Extent::Cluster,
+            Reading::WhatPays if room => {}
+            _ => return Extent::Object,
         }
         let class = usize::from(class) % CLASSES;
         let used = u64::from(self.used[class].load(Relaxed));
@@ -109,6 +113,11 @@ impl Reader {
         let used = &self.used[usize::from(class) % CLASSES];
         let old = used.load(Relaxed);
         used.store(old - (old >> EWMA) + ((neighbours.min(1 << 16) * 256) >> EWMA), Relaxed);
+    }
+
+    /// Whether whole clusters are all that is ever read.
+    pub(crate) fn is_by_cluster(&self) -> bool {
+        self.reading == Reading::Cluster
     }
 
     /// Whether reads wait for each other.
@@ -247,5 +256,6 @@ mod tests {
         (0..50).for_each(|_| reader.paid(7, 0));
         assert_eq!(share_of_cluster_reads(&reader), 1, "a glance now and then");
         assert_eq!(reader.extent(7, false), Extent::Object);
+        assert_eq!(Reader::new(Reading::Cluster).extent(7, false), Extent::Cluster, "paying or not");
     }
 }

@@ -26,7 +26,7 @@ use crate::{
     buffers::Draft,
     eviction::{Eviction, Resident},
     index::{Location, Word},
-    space::{SPARE, State},
+    space::{SPARE, State, Victim},
     stats::add,
     volume::Volume,
 };
@@ -87,7 +87,8 @@ impl Volume {
         let index_high = shared.index_is_above(7) && self.index.is_loaded();
         let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
         if shared.options.mode == Mode::Store {
-            return Ok(false);
+            let ahead = self.eviction() == Eviction::NeverAhead && clean < target;
+            return if ahead { self.compact_ahead() } else { Ok(false) };
         }
         if clean + leaving >= target && !index_high {
             // One commit frees several clusters, so it waits for them, or for one that is made anyway.
@@ -102,6 +103,23 @@ impl Volume {
             self.reclaim_one()? == Reclaimed::One
         };
         if emptied { Ok(true) } else { self.make_space() }
+    }
+
+    /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room does more.
+    fn compact_ahead(self: &Arc<Self>) -> Result<bool> {
+        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
+        match self.reclaim_this(Victim::HalfEmpty) {
+            Ok(Reclaimed::One) => Ok(true),
+            // What is to stay finds no room: puts will say so.
+            Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {
+                let due = self.space.leaving() > 0;
+                if due {
+                    self.free_emptied()?;
+                }
+                Ok(due)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
@@ -174,18 +192,17 @@ impl Volume {
     /// Residents are no victims; on a small device they may be all there is.
     fn retire_a_resident(self: &Arc<Self>) {
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
-        for resident in self.shared.memory.release_clusters(budget) {
-            if resident.volume == self.number {
-                self.shared.let_go(vec![resident]);
-            } else {
-                self.shared.memory.retain(resident);
-            }
-        }
+        let left = self.shared.memory.release_clusters(self.number, budget);
+        self.shared.let_go(left);
     }
 
     fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
+        self.reclaim_this(self.eviction().victim())
+    }
+
+    fn reclaim_this(self: &Arc<Self>, which: Victim) -> Result<Reclaimed> {
         let eviction = self.eviction();
-        let Some(victim) = self.space.victim(eviction.victim()) else { return Ok(Reclaimed::Nothing) };
+        let Some(victim) = self.space.victim(which) else { return Ok(Reclaimed::Nothing) };
         let survivors = match self.empty(victim, eviction) {
             Ok(survivors) => survivors,
             Err(error) => {
@@ -232,7 +249,7 @@ impl Volume {
     fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction) -> Result<usize> {
         let rows = match self.contents(victim) {
             // A store loses nothing because of a read that may succeed the next time.
-            Err(error) if eviction == Eviction::Never => return Err(error),
+            Err(error) if eviction.keeps_all() => return Err(error),
             rows => rows.unwrap_or_default(),
         };
         let live: Vec<(Row, Word)> = rows
@@ -241,14 +258,14 @@ impl Volume {
             .collect();
         let used = |row: &Row, word: &Word| word.uses() > 0 || self.shared.memory.is_hot(row.hash);
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
-        let bytes = (eviction == Eviction::Never
+        let bytes = (eviction.keeps_all()
             || self.shared.options.eviction_listener.is_some()
-            || self.shared.groups.any_loved()
             || self.has_others()
-            || live.iter().any(|(row, word)| used(row, word)))
+            || eviction.may_reinsert()
+                && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| used(row, word))))
         .then(|| self.read_at(victim, 0, self.cluster_len()));
         let bytes = match bytes {
-            Some(Err(error)) if eviction == Eviction::Never => return Err(error),
+            Some(Err(error)) if eviction.keeps_all() => return Err(error),
             bytes => bytes.and_then(Result::ok),
         };
         let mut survivors = 0;
@@ -299,7 +316,7 @@ impl Volume {
     }
 
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
-        let class = self.placer.class(header.group, header.server);
+        let class = self.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
         let body = header.body_start();
         let draft = Draft {

@@ -92,10 +92,18 @@ impl Volume {
     }
 
     /// Reads one object into the memory tier, if the index still knows it there and the tier has room.
-    fn warm(&self, word: Word) {
+    fn warm(self: &Arc<Self>, word: Word) {
         let shared = &self.shared;
         let Location::OnDisk { grain } = word.location() else { return };
         if self.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
+            return;
+        }
+        if self.reader.is_by_cluster() {
+            let sealed = |cluster: &u32| self.space.state(*cluster) == State::Sealed;
+            let cluster = self.cluster_of(grain).filter(sealed);
+            if let Some(bytes) = cluster.and_then(|cluster| self.read_cluster(cluster)) {
+                self.adopt(grain, &bytes.into_bytes());
+            }
             return;
         }
         let Ok((header, frame)) = self.read_frame(grain, word.grains()) else { return };

@@ -58,6 +58,10 @@ counters! {
     reinserted_bytes,
     /// Clusters emptied by reclaim.
     reclaimed_clusters,
+    /// Bytes of deleted and replaced objects that made room in their own open cluster.
+    compacted_bytes,
+    /// Bytes of other objects that were moved for it.
+    moved_bytes,
     /// Copies laid beside a collocated object.
     copies_placed,
     /// Objects placed in the open buffer of their neighbour.

@@ -113,6 +113,15 @@ impl Store {
         Ok(self.run(&mut Query::key(self, key))?.is_some())
     }
 
+    /// The group that the object with this key was put into (Dámelo §3, `lookup`); 0 is none. `None` if a get would not
+    /// find the key. May read the device, and what it reads stays in memory as it would after a get.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn group_of(&self, key: &[u8]) -> Result<Option<u32>> {
+        Ok(self.run(&mut Query::key(self, key))?.map(|frame| frame.header.group))
+    }
+
     /// Asks that two objects lie side by side on the device. A hint: it is honoured when they are
     /// written next, or when one of them is written while the other is in memory.
     pub fn collocate(&self, a: &[u8], b: &[u8]) {
@@ -263,12 +272,15 @@ impl Group {
 
     /// Treats the group's objects as any.
     pub fn set(&self, temper: Temper) {
-        self.record(self.store.shared().groups.set_temper(self.id, temper));
+        let shared = self.store.shared();
+        self.record(shared.groups.set_temper(self.id, temper));
+        shared.memory.set_temper(self.id, temper);
     }
 
-    /// How long the group's puts may stay volatile, whatever the store's own bound; `None` turns syncs
-    /// for their sake off.
+    /// How long the group's puts may stay volatile, whatever the store's own bound, from the next one on; `None`, or a
+    /// time of zero as in the thesis (Dámelo §3), turns syncs for their sake off.
     pub fn set_checkpoint_interval(&self, interval: Option<Duration>) {
+        let interval = interval.filter(|time| !time.is_zero());
         self.record(self.store.shared().groups.set_interval(self.id, interval));
     }
 

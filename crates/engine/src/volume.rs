@@ -42,7 +42,7 @@ use crate::{
     reading::Reader,
     reclaim::Reclaimer,
     scrub::Scrubber,
-    space::{Space, State},
+    space::{Site, Space, State},
     stats::{Counters, VolumeStats, add},
 };
 
@@ -104,11 +104,19 @@ impl Shared {
     /// Lets an object stay in memory, if `current` says that it is the one to be found.
     pub(crate) fn keep(&self, frame: &Arc<Frame>, current: impl FnOnce() -> bool) {
         let charge = frame.charge();
+        let temper = self.groups.temper(frame.header.group);
+        // Where memory holds clusters, only who is loved outlives its own.
+        let alone = !self.memory.holds_clusters() || temper == Temper::Loved && self.memory.holds_loved();
         // What is larger than a tenth of the tier would push out more than it is worth.
-        if charge <= self.tier_budget() / 10 {
-            let temper = self.groups.temper(frame.header.group);
+        if alone && charge <= self.tier_budget() / 10 {
             self.take(charge, || self.memory.insert(frame, temper, current));
         }
+    }
+
+    /// Lets a cluster stay in memory, as its group wants.
+    pub(crate) fn retain(&self, resident: Resident) {
+        let temper = self.groups.temper(resident.group);
+        self.memory.retain(resident, temper);
     }
 
     /// Retires clusters that are to leave memory. Loved objects in them stay behind, one by one.
@@ -261,7 +269,7 @@ impl Volume {
 
     /// Copies of the loved objects that live in this slot and in no other part of memory.
     fn loved_in(&self, slot: u32) -> Vec<(Row, Arc<Frame>)> {
-        if !self.shared.groups.any_loved() {
+        if !self.shared.memory.holds_loved() || !self.shared.groups.any_loved() {
             return Vec::new();
         }
         let rows = match &*self.buffers.slot(slot).read() {
@@ -281,13 +289,15 @@ impl Volume {
 
     /// The buffer's cluster is on the device: index entries go from memory to there, and the slot is free.
     pub(crate) fn retire(&self, slot: u32) {
-        let (rows, cluster, learn) = match &*self.buffers.slot(slot).read() {
+        let (rows, cluster, learn, number) = match &*self.buffers.slot(slot).read() {
             crate::buffers::Slot::Filled(filled) => {
                 let served = filled.served.load(Relaxed);
-                (filled.rows.clone(), filled.cluster, filled.read_in.then_some((filled.class, served)))
+                let learn = filled.read_in.then_some((filled.class, served));
+                (filled.rows.clone(), filled.cluster, learn, filled.number.load(Relaxed))
             }
             _ => return,
         };
+        self.space.note_use(cluster, number);
         for row in &rows {
             let Some(word) = self.entry_in_slot(slot, row) else { continue };
             let home = Location::OnDisk { grain: self.grain(cluster, row.offset) };
@@ -305,6 +315,15 @@ impl Volume {
         }
         self.space.shift(cluster, State::Busy, State::Sealed);
         self.buffers.vacate(slot);
+    }
+
+    /// The device is asked to read at this grain.
+    pub(crate) fn note_access(&self, grain: u64) {
+        if self.in_place.is_none()
+            && let Some(cluster) = self.cluster_of(grain)
+        {
+            self.space.note_access(cluster);
+        }
     }
 
     /// Remembers a fact in the journal, durable with the next commit.
@@ -367,8 +386,8 @@ impl Volume {
     }
 
     /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.
-    pub(crate) fn grant(&self, state: State, seq: u64) -> Result<u32> {
-        let cluster = self.space.grant(state).ok_or_else(|| Error::Damaged {
+    pub(crate) fn grant(&self, state: State, seq: u64, site: Site) -> Result<u32> {
+        let cluster = self.space.grant(state, site).ok_or_else(|| Error::Damaged {
             place: self.place.clone(),
             why: "a reserved cluster is not there".into(),
             mend: "this is a defect in picaflor: please report it".into(),

@@ -21,6 +21,8 @@ pub const HEADER: usize = 64;
 pub const HOME: usize = BLOCK;
 /// Words that the layer above may keep in the home.
 pub const ROOTS: usize = 8;
+/// Most grains of a block with a list of its own size.
+pub const QUICK_MAX: u32 = 1 << 16;
 /// Most lists whose heads a home can hold.
 pub const HEADS_MAX: usize = 440;
 /// Runs of sequence numbers that a home remembers as void.
@@ -270,6 +272,10 @@ impl Home {
         if !grain.is_power_of_two() || grain < 512 {
             return Err(Corrupt::Field("grain"));
         }
+        let quick = (u32_at(bytes, 52), u32_at(bytes, 56));
+        if quick.0 == 0 || quick.0 > quick.1 || quick.1 > QUICK_MAX {
+            return Err(Corrupt::Field("quick lists"));
+        }
         if bytes[48] > 2 || bytes[49] > 1 {
             return Err(Corrupt::Field("method"));
         }
@@ -284,7 +290,7 @@ impl Home {
             grain,
             method: bytes[48],
             headers: bytes[49],
-            quick: (u32_at(bytes, 52), u32_at(bytes, 56)),
+            quick,
             tail: (u64_at(bytes, 64), u64_at(bytes, 72)),
             durable: u64_at(bytes, 80),
             image: (image.at != 0).then_some(image),

@@ -44,8 +44,8 @@ pub const SLOT: u64 = 512;
 /// Largest capacity with objects placed one by one: slots are counted in 32 bits.
 pub const IN_PLACE_MAX: u64 = SLOT << 32;
 
-/// Smallest and largest cluster, in bytes.
-pub const CLUSTER_MIN: u32 = 64 << 10;
+/// Smallest cluster, in bytes: the smallest page of Dámelo.
+pub const CLUSTER_MIN: u32 = 16 << 10;
 /// Largest cluster, in bytes: offsets inside one are 16 bits of 64-byte grains.
 pub const CLUSTER_MAX: u32 = 4 << 20;
 /// Fewest clusters a store can live with: open, in flight, being reclaimed, and two checkpoints.

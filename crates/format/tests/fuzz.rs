@@ -3,7 +3,7 @@
 //! Random bytes hardly ever get past a checksum, so most are given the right one first.
 
 use picaflor_format::{
-    BLOCK, checkpoint,
+    BLOCK, blocks, checkpoint,
     cluster::{self, decode_table},
     frame::{self, ChunkKey, Manifest},
     hot,
@@ -47,6 +47,11 @@ fn all(bytes: &[u8]) {
         rest = after;
     }
     let _ = hot::decode(bytes);
+    let _ = blocks::Header::decode(bytes, 1, Some(2));
+    let _ = blocks::Header::decode(bytes, 1, None);
+    let _ = blocks::Header::claims(bytes, 1, 2);
+    let _ = blocks::Home::decode(bytes);
+    let _ = blocks::Image::decode(bytes);
 }
 
 proptest! {
@@ -61,15 +66,15 @@ proptest! {
     fn any_bytes_with_a_right_checksum(
         mut bytes in proptest::collection::vec(any::<u8>(), BLOCK..=BLOCK),
         small in proptest::collection::vec((0usize..BLOCK, 0u8..4), 0..60),
-        magic in 0usize..7,
+        magic in 0usize..10,
     ) {
         for (at, value) in small {
             bytes[at] = value;
         }
-        let magic = [b"PFsb", b"PFfr", b"PFcl", b"PFtr", b"PFjl", b"PFht", b"PFxx"][magic];
+        let magic = [b"PFsb", b"PFfr", b"PFcl", b"PFtr", b"PFjl", b"PFht", b"PFxx", b"PFbh", b"PFbs", b"PFbi"][magic];
         match magic {
             b"PFtr" => seal(&mut bytes[BLOCK - cluster::TRAILER..], magic),
-            b"PFfr" | b"PFcl" => seal(&mut bytes[..64], magic),
+            b"PFfr" | b"PFcl" | b"PFbh" => seal(&mut bytes[..64], magic),
             _ => seal(&mut bytes, magic),
         }
         all(&bytes);

@@ -7,7 +7,7 @@
 use std::{fmt::Write, path::PathBuf};
 
 use picaflor_format::{
-    BLOCK,
+    BLOCK, blocks,
     checkpoint::{self, Directory, PlaceRow},
     cluster::{self, Content, Row, Table, Trailer},
     frame::{self, ChunkKey, Kind, Manifest},
@@ -254,4 +254,55 @@ fn graph() {
     let items = [node.encode(), Vec::new(), graph::Edges::Small(vec![1, 2, 1_000]).encode(), large.encode()];
     check("graph-group", &graph::encode_group(&items));
     check("graph-ids", &graph::encode_ids(&[0, 127, 255, u32::MAX]));
+}
+
+#[test]
+fn block_header_home_and_image() {
+    let header = blocks::Header {
+        status: blocks::Status::Allocated,
+        at: 77,
+        size: 9,
+        seq: 5 << 40 | 17,
+        rest: 3,
+        rest_seq: 5 << 40 | 16,
+        len: 4000,
+        sum: 0xabcd_ef01,
+        flags: 0,
+        list: 8,
+        next: 1234,
+    };
+    let mut bytes = vec![0; blocks::HEADER];
+    header.encode(&mut bytes, 0x0123_4567_89ab_cdef, false);
+    check("block-header", &bytes);
+    let freed = blocks::Header { status: blocks::Status::Free, len: 0, sum: 0, ..header };
+    freed.encode(&mut bytes, 0x0123_4567_89ab_cdef, false);
+    check("block-header-free", &bytes);
+    let home = blocks::Home {
+        generation: 3,
+        salt: 0x0123_4567_89ab_cdef,
+        epoch: 5,
+        capacity: 1 << 30,
+        grain: 512,
+        method: 2,
+        headers: 0,
+        quick: (1, 75),
+        tail: (100, 7),
+        durable: 6,
+        image: Some(blocks::ImageRef { at: 100, bytes: 128 }),
+        directory: 0,
+        roots: [1, 2, 3, 4, 5, 6, 7, 8],
+        voids: vec![(1, 2), (5, 9)],
+        heads: vec![20, 0, 30],
+    };
+    let mut bytes = vec![0; blocks::HOME];
+    home.encode(&mut bytes);
+    check("block-home", &bytes);
+    let image = blocks::Image {
+        generation: 3,
+        allocated: (1, 2, 900),
+        most: 99,
+        free: vec![blocks::ImageFree { at: 20, size: 1, explicit: true, link: (0, 30) }],
+        alone: vec![(40, 3)],
+    };
+    check("block-image", &image.encode());
 }

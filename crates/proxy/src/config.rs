@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use file::ConfigError;
-pub use units::{Size, Span};
+pub use units::{Size, Span, durability};
 
 macro_rules! low {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),+ $(,)? })+) => {$(
@@ -343,18 +343,18 @@ fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
         None => machine::store_capacity(&path)?,
     };
     let memory = low.memory.unwrap_or_else(machine::store_memory);
-    let durability = low.durability.unwrap_or_else(|| "1s".into());
-    if !["none", "every-put"].contains(&durability.as_str()) && durability.parse::<Span>().is_err() {
+    let bound = low.durability.unwrap_or_else(|| "1s".into());
+    if durability(&bound).is_none() {
         return Err(ConfigError::value(
             "store.durability",
-            format!("`{durability}` is not `none`, `every-put` or a time such as `1s`"),
+            format!("`{bound}` is not `none`, `every-put` or a time such as `1s`"),
         ));
     }
     let preset = low.preset.unwrap_or_else(|| "picaflor".into());
     if let Err(why) = picaflor::Options::new("").as_preset(&preset) {
         return Err(ConfigError::value("store.preset", why.to_string()));
     }
-    Ok(StoreConfig { path, capacity, memory, durability, preset })
+    Ok(StoreConfig { path, capacity, memory, durability: bound, preset })
 }
 
 fn resolve_cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {

@@ -4,7 +4,7 @@
 //! served. Stopping: no new connections; those that are idle close, those that are answering finish, at most for
 //! `limits.drain`; then the log is flushed and the store closed, which writes its checkpoint.
 
-use picaflor::{Durability, Options, Store};
+use picaflor::{Options, Store};
 use std::{
     io,
     net::SocketAddr,
@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     admin,
-    config::{Config, Span},
+    config::{Config, durability},
     fill::Fills,
     keep::Epochs,
     listen,
@@ -298,14 +298,7 @@ fn open_store(config: &Config) -> Result<Store, StartError> {
     let mut options = options.map_err(|e| StartError::Store(format!("store {}: {e}", config.store.path.display())))?;
     options.capacity = config.store.capacity.0;
     options.memory = config.store.memory.0;
-    options.durability = match config.store.durability.as_str() {
-        "none" => Durability::None,
-        "every-put" => Durability::EveryPut,
-        time => match time.parse::<Span>() {
-            Ok(time) => Durability::Bounded { time: time.0, puts: u64::MAX },
-            Err(_) => Durability::default(),
-        },
-    };
+    options.durability = durability(&config.store.durability).unwrap_or_default();
     let path = config.store.path.display();
     Store::open(options).map_err(|e| match &e {
         picaflor::Error::Damaged { .. } => StartError::Damaged(e.to_string()),

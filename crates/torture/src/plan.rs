@@ -11,9 +11,14 @@ use crate::dice::Dice;
 
 /// The row that is tortured where none is named.
 const DEFAULT: &str = "picaflor";
+/// Rows whose objects lie in clusters.
+const IN_CLUSTERS: [&str; 3] = [DEFAULT, "hummingbird", GROUPS];
 
 /// Rows that keep a file for each object.
 const FILES: [&str; 3] = ["simple", "squid", "multiple-dirs"];
+
+/// The row that lies in clusters of one group each, some of them small.
+const GROUPS: &str = "damelo";
 
 /// What the devices of a run do to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +143,10 @@ impl Plan {
             };
             return Self { preset, block: 512, volumes: 1, device: 4 << 30, trouble, durability, ..self };
         }
+        if preset == GROUPS {
+            let cluster = [16 << 10, 32 << 10, self.cluster][(self.seed % 3) as usize];
+            return Self { preset, cluster, ..self };
+        }
         let short = preset != DEFAULT && self.seed.is_multiple_of(2);
         let volumes = if preset == SCANNED { 1 } else { self.volumes };
         // Nothing but a slot's own bytes tells of it: what is changed or not written is not there, and what was written
@@ -160,7 +169,7 @@ impl Plan {
     #[must_use]
     pub fn piece(&self) -> usize {
         // In place, the last free runs are short, whatever the body is.
-        if self.preset == DEFAULT { self.cluster as usize / 2 } else { 256 }
+        if IN_CLUSTERS.contains(&self.preset) { self.cluster as usize / 2 } else { 256 }
     }
 
     /// Whether the devices tell the truth, all of it, and do what they are told.

@@ -12,7 +12,8 @@ use std::{
 
 use bytes::Bytes;
 use clap::Args;
-use picaflor::{Error, Miss, Object, Store};
+use picaflor::{Error, Miss, Store};
+use picaflor_shared::Client;
 
 use super::Failure;
 use crate::{
@@ -100,13 +101,16 @@ impl Span {
 impl Get {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let key = self.form.argument(&self.key).map_err(Failure::Usage)?;
+        if let Some(client) = self.store.shared()? {
+            return self.fetch(&client, &key);
+        }
         let store = self.store.read()?;
         let object = store.get(&key)?.ok_or_else(|| self.nothing(&store, &key))?;
         if self.metadata {
             let metadata = Bytes::copy_from_slice(object.metadata());
             return self.write(metadata.len() as u64, std::iter::once(Ok(metadata)));
         }
-        let range = self.range(&object)?;
+        let range = self.range(object.len())?;
         let piece = |piece: picaflor::Result<Bytes>| piece.map_err(|e| self.broken(&key, e));
         self.write(range.end - range.start, object.chunks(range).map(piece))
     }
@@ -123,8 +127,28 @@ impl Get {
         }
     }
 
-    fn range(&self, object: &Object) -> Result<Range<u64>, Failure> {
-        let len = object.len();
+    /// The same from the process that has the store.
+    fn fetch(&self, client: &Client, key: &[u8]) -> Result<(), Failure> {
+        let ask = |range| client.get_stream(key, range)?.ok_or_else(|| self.absent(key));
+        loop {
+            let mut head = ask(0..0)?;
+            if self.metadata {
+                let metadata = Bytes::from(head.head().metadata.clone());
+                return self.write(metadata.len() as u64, std::iter::once(Ok(metadata)));
+            }
+            while head.next_piece()?.is_some() {}
+            let range = self.range(head.head().len)?;
+            let len = range.end - range.start;
+            let mut body = ask(range)?;
+            if body.head().generation == head.head().generation {
+                let next = move || body.next_piece().map(|piece| piece.map(Bytes::copy_from_slice)).transpose();
+                return self.write(len, std::iter::from_fn(next).map(|piece| Ok(piece?)));
+            }
+            // It was put again meanwhile: another length, another range.
+        }
+    }
+
+    fn range(&self, len: u64) -> Result<Range<u64>, Failure> {
         match self.range {
             None => Ok(0..len),
             Some(span) => {
@@ -139,18 +163,22 @@ impl Get {
     fn nothing(&self, store: &Store, key: &[u8]) -> Failure {
         let misses = store.stats().misses;
         let missed = |why: Miss| misses.get(&why.to_string()).is_some_and(|count| *count > 0);
-        let (name, key) = (self.store.name(), shown(key));
+        let (name, shown_key) = (self.store.name(), shown(key));
         if missed(Miss::Checksum) {
             Failure::Damaged(format!(
-                "{name}: {key} is there, but its bytes fail their checksum; `picaflor check` says more"
+                "{name}: {shown_key} is there, but its bytes fail their checksum; `picaflor check` says more"
             ))
         } else if missed(Miss::ReadError) {
-            Failure::Failed(format!("{name}: {key} is there, but the device cannot read it"))
+            Failure::Failed(format!("{name}: {shown_key} is there, but the device cannot read it"))
         } else if missed(Miss::Expired) {
-            Failure::Failed(format!("{name}: {key} is past its expiry"))
+            Failure::Failed(format!("{name}: {shown_key} is past its expiry"))
         } else {
-            Failure::Failed(format!("{name}: {key} is not there"))
+            self.absent(key)
         }
+    }
+
+    fn absent(&self, key: &[u8]) -> Failure {
+        Failure::Failed(format!("{}: {} is not there", self.store.name(), shown(key)))
     }
 
     fn write(&self, len: u64, pieces: impl Iterator<Item = Result<Bytes, Failure>>) -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 
+use bytes::Bytes;
 use clap::Args;
-use picaflor::Entry;
 use serde::Serialize;
 
 use super::{Failure, Format};
@@ -38,7 +38,7 @@ group, expires (UTC or null), generation, and, if the key is not UTF-8, escaped.
 #[derive(Args)]
 #[command(after_long_help = EXAMPLES, after_help = "`picaflor ls --help` has examples.")]
 pub(crate) struct Ls {
-    /// The store: a file or raw block device, or all the devices of one store
+    /// The store: a file or raw block device, all the devices of one store, or the socket of `picaflor share`
     #[arg(required = true)]
     store: Vec<PathBuf>,
     /// Size, expiry, group and key
@@ -75,32 +75,64 @@ struct Line<'a> {
     generation: u64,
 }
 
+/// An object of a listing, wherever it comes from.
+struct Item {
+    key: Bytes,
+    len: u64,
+    metadata_len: u32,
+    group: u32,
+    expires: u64,
+    generation: u64,
+}
+
+impl From<picaflor::Entry> for Item {
+    fn from(entry: picaflor::Entry) -> Self {
+        let picaflor::Entry { key, len, metadata_len, group, expires, generation, .. } = entry;
+        Self { key, len, metadata_len, group, expires, generation }
+    }
+}
+
+impl From<picaflor_shared::Entry> for Item {
+    fn from(entry: picaflor_shared::Entry) -> Self {
+        let picaflor_shared::Entry { key, len, metadata_len, group, expires, generation, .. } = entry;
+        Self { key: key.into(), len, metadata_len, group, expires, generation }
+    }
+}
+
 impl Ls {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(client) = open::shared(&self.store)? {
+            let entries = client.keys()?.map(|entry| entry.map(Item::from).map_err(Failure::from));
+            return self.list(entries);
+        }
         let store = open::read(&open::one(&self.store)?, &self.memory)?;
-        let now = human::now();
-        let prefix = self.prefix.as_deref().map_or(&b""[..], OsStrExt::as_bytes);
-        let wanted =
-            |entry: &Entry| entry.key.starts_with(prefix) && (self.all || entry.expires == 0 || entry.expires > now);
-        let mut out = Output::new();
         let mut keys = store.keys();
         let bar = output::steps_beside_lines("listing");
         bar.set_length(keys.progress().1);
-        let mut left = self.limit.unwrap_or(usize::MAX);
-        while left > 0
-            && let Some(entry) = keys.next()
-        {
+        let next = || {
+            let entry = keys.next()?;
             bar.set_position(keys.progress().0);
-            if wanted(&entry) {
-                self.print(&entry, &mut out)?;
-                left -= 1;
-            }
-        }
+            Some(Ok(entry.into()))
+        };
+        let listed = self.list(std::iter::from_fn(next));
         bar.finish_and_clear();
+        listed
+    }
+
+    fn list(&self, entries: impl Iterator<Item = Result<Item, Failure>>) -> Result<(), Failure> {
+        let now = human::now();
+        let prefix = self.prefix.as_deref().map_or(&b""[..], OsStrExt::as_bytes);
+        let wanted =
+            |entry: &Item| entry.key.starts_with(prefix) && (self.all || entry.expires == 0 || entry.expires > now);
+        let mut out = Output::new();
+        let entries = entries.filter(|entry| entry.as_ref().map_or(true, wanted));
+        for entry in entries.take(self.limit.unwrap_or(usize::MAX)) {
+            self.print(&entry?, &mut out)?;
+        }
         out.flush()
     }
 
-    fn print(&self, entry: &Entry, out: &mut Output) -> Result<(), Failure> {
+    fn print(&self, entry: &Item, out: &mut Output) -> Result<(), Failure> {
         let expires = (entry.expires != 0).then(|| human::time(entry.expires));
         match self.format {
             Format::Json => out.json(&Line {

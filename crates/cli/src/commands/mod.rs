@@ -9,6 +9,7 @@ pub(crate) mod ls;
 pub(crate) mod put;
 pub(crate) mod rm;
 pub(crate) mod serve;
+pub(crate) mod share;
 pub(crate) mod stats;
 
 use std::{fmt, process::ExitCode};
@@ -73,6 +74,17 @@ impl From<StartError> for Failure {
     fn from(e: StartError) -> Self {
         match e {
             StartError::Damaged(..) => Self::Damaged(e.to_string()),
+            _ => Self::Failed(e.to_string()),
+        }
+    }
+}
+
+impl From<picaflor_shared::Error> for Failure {
+    fn from(e: picaflor_shared::Error) -> Self {
+        use picaflor_shared::{Error, Kind};
+        match e {
+            Error::Store { kind: Kind::Damaged, .. } => Self::Damaged(e.to_string()),
+            Error::Store { kind: Kind::Limit, .. } => Self::Usage(e.to_string()),
             _ => Self::Failed(e.to_string()),
         }
     }

@@ -12,12 +12,7 @@ use picaflor::{Error, Expiry, Mode, Options, PutOptions, Refusal, Store};
 use picaflor_proxy::config::{Size, Span};
 
 use super::Failure;
-use crate::{
-    human,
-    key::KeyForm,
-    open::{Found, OneStore},
-    output,
-};
+use crate::{human, key::KeyForm, open::OneStore, output};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,8 +73,20 @@ impl Put {
         let options = self.options()?;
         // Before the store is made or locked: what cannot be read cannot be put.
         let (mut body, len) = self.body()?;
+        let name = self.file.display().to_string();
+        if let Some(client) = self.store.shared()? {
+            if self.create {
+                self.store.refuse_socket("--create is for a file")?;
+            }
+            // Others may ask its process for it again.
+            let options = PutOptions { bypass_memory: false, ..options };
+            let mut put = client.put_stream(&key, len, &options)?;
+            pour(&mut body, len, &name, |piece| put.write(piece).map_err(Failure::from))?;
+            put.finish()?;
+            return Ok(client.flush()?);
+        }
         let store = self.open()?;
-        let put = stream(&store, &key, options, &mut body, len, self.file.display().to_string());
+        let put = stream(&store, &key, options, &mut body, len, name);
         let largest = store.object_max();
         let closed = store.close();
         put.map_err(|e| advise(e, largest))?;
@@ -121,31 +128,9 @@ impl Put {
         let new = Options::new("").as_preset(self.preset.as_deref().unwrap_or("picaflor"))?;
         let (store, found) = self.store.write_or_create(new.mode(mode).capacity(capacity))?;
         if let Some(found) = &found {
-            self.compare(found)?;
+            found.compare(self.capacity, self.store_mode, self.preset.as_deref())?;
         }
         Ok(store)
-    }
-
-    /// What `--create` asked for must not quietly differ from what is there.
-    fn compare(&self, found: &Found) -> Result<(), Failure> {
-        let (name, have) = (found.name(), found.capacity());
-        if self.store_mode && found.places[0].mode == Mode::Cache {
-            return Err(Failure::Failed(format!(
-                "{name} is there already, and was made as a cache; leave out --store-mode"
-            )));
-        }
-        let made = found.places[0].preset;
-        if let Some(preset) = self.preset.as_ref().filter(|preset| *preset != made) {
-            eprintln!("picaflor: {name} is there already, as {made} leaves it; --preset {preset} is for a new one");
-        }
-        // The engine rounds down to its blocks.
-        if let Some(want) = self.capacity.filter(|want| have > want.0 || want.0 - have > 1 << 20) {
-            eprintln!(
-                "picaflor: {name} is there already, with {}; --capacity {want} is for a new one",
-                human::size(have)
-            );
-        }
-        Ok(())
     }
 }
 
@@ -159,6 +144,12 @@ enum Trouble {
     Store(Error),
 }
 
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Source(failure)
+    }
+}
+
 fn stream(
     store: &Store,
     key: &[u8],
@@ -168,21 +159,32 @@ fn stream(
     name: String,
 ) -> Result<(), Trouble> {
     let mut put = store.put_stream(key, len, options).map_err(Trouble::Store)?;
-    let bar = output::bytes(&name, len);
+    pour(body, len, &name, |piece| put.write(piece).map_err(Trouble::Store))?;
+    put.finish().map_err(Trouble::Store)
+}
+
+/// Reads all of a body, piece by piece.
+fn pour<E: From<Failure>>(
+    body: &mut dyn Read,
+    len: Option<u64>,
+    name: &str,
+    mut write: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let bar = output::bytes(name, len);
     let mut piece = vec![0; PIECE];
     loop {
         match body.read(&mut piece) {
             Ok(0) => break,
             Ok(n) => {
-                put.write(&piece[..n]).map_err(Trouble::Store)?;
+                write(&piece[..n])?;
                 bar.inc(n as u64);
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(Trouble::Source(Failure::Failed(format!("reading {name}: {e}")))),
+            Err(e) => return Err(Failure::Failed(format!("reading {name}: {e}")).into()),
         }
     }
     bar.finish_and_clear();
-    put.finish().map_err(Trouble::Store)
+    Ok(())
 }
 
 /// Adds the mend that this command has for an error.

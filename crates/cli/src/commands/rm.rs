@@ -6,7 +6,6 @@ use std::{
 };
 
 use clap::Args;
-use picaflor::Store;
 
 use super::Failure;
 use crate::{
@@ -67,13 +66,20 @@ impl Rm {
         if self.stdin {
             self.read(&mut keys)?;
         }
-        let store = self.store.write()?;
         let mut tally = Tally::default();
-        let removed = keys.iter().try_for_each(|key| self.one(&store, key, &mut tally));
         // Whatever went wrong on the way, what was removed is to stay so.
-        let closed = store.close();
-        removed?;
-        closed?;
+        if let Some(client) = self.store.shared()? {
+            let removed = keys.iter().try_for_each(|key| self.one(client.delete(key)?, key, &mut tally));
+            let flushed = client.flush();
+            removed?;
+            flushed?;
+        } else {
+            let store = self.store.write()?;
+            let removed = keys.iter().try_for_each(|key| self.one(store.delete(key)?, key, &mut tally));
+            let closed = store.close();
+            removed?;
+            closed?;
+        }
         if tally.absent > 0 && !self.force {
             let (absent, removed) = (human::counted(tally.absent, "key was", "keys were"), human::count(tally.removed));
             return Err(Failure::Failed(format!("{absent} not there; {removed} removed")));
@@ -92,8 +98,8 @@ impl Rm {
         Ok(())
     }
 
-    fn one(&self, store: &Store, key: &[u8], tally: &mut Tally) -> Result<(), Failure> {
-        if store.delete(key)? {
+    fn one(&self, was_there: bool, key: &[u8], tally: &mut Tally) -> Result<(), Failure> {
+        if was_there {
             tally.removed += 1;
         } else {
             tally.absent += 1;

@@ -1,6 +1,6 @@
 //! What an allocator is created and run with, and the sizes that follow from it.
 
-use picaflor_format::blocks::{HEADER, HEADS_MAX};
+use picaflor_format::blocks::{HEADER, HEADS_MAX, QUICK_MAX};
 
 use super::{BlockError, BlockResult};
 
@@ -22,8 +22,7 @@ pub enum Headers {
     /// At the beginning of each block: header and bytes are one write, and no memory is needed for allocated blocks.
     #[default]
     InBlocks,
-    /// Together, in chained areas: found again with few reads, and a block's bytes fill whole grains; but a put is two
-    /// writes, and each block takes some 100 bytes of memory.
+    /// Together, in chained areas. Not built: it is refused, for a put would be two writes and each block take memory.
     Gathered,
 }
 
@@ -81,8 +80,8 @@ impl BlockOptions {
         if self.min_quick == 0 || self.min_quick > self.max_quick {
             return refuse("min_quick", "must be from 1 to max_quick");
         }
-        if self.max_quick - self.min_quick >= (HEADS_MAX - 32) as u32 {
-            return refuse("max_quick", "must be less than 408 above min_quick");
+        if self.max_quick - self.min_quick >= (HEADS_MAX - 32) as u32 || self.max_quick > QUICK_MAX {
+            return refuse("max_quick", "must be less than 408 above min_quick, and at most 65536");
         }
         if self.headers != Headers::InBlocks {
             return refuse("headers", "headers are kept in the blocks; gathering them is not built");

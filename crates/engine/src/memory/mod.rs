@@ -5,6 +5,8 @@
 //!
 //! LRU for the presets whose papers have it: objects in the order in which they were asked for. A hit notes its
 //! number, and who is to leave is moved to where that number belongs before anybody leaves: so a hit takes no lock.
+//! [`Retention::LruClusters`] is the same over whole clusters: an object that was asked for is a hit of its cluster,
+//! and is not held by itself. [`Retention::Frames`] adds the tempers of groups to it.
 //!
 //! *Loved* groups have a queue of their own that is emptied last, in LRU order; *hated* ones leave first,
 //! the newest of them first (MRU: Dámelo §3).
@@ -36,6 +38,22 @@ pub(crate) enum Retention {
     S3Fifo,
     /// The object that was not asked for for longest leaves.
     Lru,
+    /// The cluster leaves of which nothing was asked for for longest.
+    LruClusters,
+    /// The same, and nothing else; but of clusters of hated groups, which leave before the others, the one of which
+    /// something was asked for last (Dámelo §3).
+    Frames,
+}
+
+impl Retention {
+    fn is_lru(self) -> bool {
+        matches!(self, Self::Lru | Self::LruClusters | Self::Frames)
+    }
+
+    /// Whether clusters are what is held.
+    pub(crate) fn holds_clusters(self) -> bool {
+        matches!(self, Self::LruClusters | Self::Frames)
+    }
 }
 
 const SHARDS: usize = 64;
@@ -57,7 +75,9 @@ struct Queues {
     loved: VecDeque<Weak<Frame>>,
     hated: Vec<Weak<Frame>>,
     /// For LRU, by a number that the object's own has passed or not.
-    order: BTreeMap<u64, Weak<Frame>>,
+    order: BTreeMap<u64, Unit>,
+    /// Clusters of hated groups.
+    hated_clusters: Vec<Resident>,
     /// Entries at which those of objects that left by themselves are swept out.
     sweep_at: usize,
 }
@@ -70,19 +90,31 @@ impl Queues {
         self.fifo.len() + self.loved.len() + self.hated.len() + self.order.len()
     }
 
+    /// Takes a cluster in where its temper puts it.
+    fn hold(&mut self, resident: Resident, temper: Temper) {
+        match temper {
+            Temper::Hated if resident.group != 0 => self.hated_clusters.push(resident),
+            _ => drop(self.order.insert(resident.number.load(Relaxed), Unit::Cluster(Box::new(resident)))),
+        }
+    }
+
+    /// Takes out the cluster of a hated group that was used last.
+    fn pop_hated(&mut self, sought: impl Fn(&Resident) -> bool) -> Option<Resident> {
+        let hated = self.hated_clusters.iter().enumerate().filter(|(_, resident)| sought(resident));
+        let last = hated.max_by_key(|(_, resident)| resident.number.load(Relaxed)).map(|(at, _)| at)?;
+        Some(self.hated_clusters.swap_remove(last))
+    }
+
     /// Drops entries whose objects were replaced or deleted, once they may be half of all: nothing else takes
     /// them out while there is room.
     fn sweep(&mut self) {
         if self.len() < self.sweep_at {
             return;
         }
-        self.fifo.sweep(|unit| match unit {
-            Unit::Object(weak) => weak.strong_count() > 0,
-            Unit::Cluster(_) => true,
-        });
+        self.fifo.sweep(Unit::is_here);
         self.loved.retain(|weak| weak.strong_count() > 0);
         self.hated.retain(|weak| weak.strong_count() > 0);
-        self.order.retain(|_, weak| weak.strong_count() > 0);
+        self.order.retain(|_, unit| unit.is_here());
         self.sweep_at = self.len() * 2 + SWEEP_MIN;
     }
 }
@@ -94,6 +126,21 @@ enum Unit {
 }
 
 impl Unit {
+    fn is_here(&self) -> bool {
+        match self {
+            Self::Object(weak) => weak.strong_count() > 0,
+            Self::Cluster(_) => true,
+        }
+    }
+
+    /// When it was asked for last; `None` if it left by itself.
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Object(weak) => weak.upgrade().map(|frame| frame.number()),
+            Self::Cluster(resident) => Some(resident.number.load(Relaxed)),
+        }
+    }
+
     fn standing(&self) -> Standing {
         match self {
             Self::Cluster(_) => Standing::Passing,
@@ -118,11 +165,15 @@ impl Unit {
 }
 
 /// A whole cluster in memory, by its buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Resident {
     pub(crate) volume: usize,
     pub(crate) slot: u32,
     pub(crate) bytes: u64,
+    /// The group whose objects it holds; 0 where clusters are of no group alone.
+    pub(crate) group: u32,
+    /// When something of it was asked for last, for LRU; the buffer's own. 0: not yet.
+    pub(crate) number: Arc<AtomicU64>,
 }
 
 impl Memory {
@@ -133,6 +184,7 @@ impl Memory {
             loved: VecDeque::new(),
             hated: Vec::new(),
             order: BTreeMap::new(),
+            hated_clusters: Vec::new(),
             sweep_at: SWEEP_MIN,
         };
         Self {
@@ -161,8 +213,19 @@ impl Memory {
         Some(Arc::clone(frame))
     }
 
-    fn next_number(&self) -> u64 {
-        self.tick.fetch_add(1, Relaxed)
+    /// The number of a hit or an insertion, for LRU: the larger, the later. From 1.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.tick.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Whether clusters are what is held, and objects in them only.
+    pub(crate) fn holds_clusters(&self) -> bool {
+        self.retention.holds_clusters()
+    }
+
+    /// Whether objects of loved groups are held though their cluster is not.
+    pub(crate) fn holds_loved(&self) -> bool {
+        self.retention != Retention::Frames
     }
 
     /// The object with this hash, if it is here, without noting a hit.
@@ -193,19 +256,44 @@ impl Memory {
         match temper {
             Temper::Loved => queues.loved.push_back(weak),
             Temper::Hated => queues.hated.push(weak),
-            Temper::Neither if self.retention == Retention::Lru => {
+            Temper::Neither if self.retention.is_lru() => {
                 let number = self.next_number();
                 frame.set_number(number);
-                queues.order.insert(number, weak);
+                queues.order.insert(number, Unit::Object(weak));
             }
             Temper::Neither => queues.fifo.insert(frame.hash, Unit::Object(weak), frame.charge()),
         }
     }
 
-    /// Takes a cluster in; its bytes stay in its buffer.
-    pub(crate) fn retain(&self, resident: Resident) {
-        self.cluster_bytes.fetch_add(resident.bytes, Relaxed);
-        self.queues.lock().fifo.insert_small(Unit::Cluster(Box::new(resident)), resident.bytes);
+    /// Takes a cluster in; its bytes stay in its buffer. `temper` is that of its group.
+    pub(crate) fn retain(&self, resident: Resident, temper: Temper) {
+        let bytes = resident.bytes;
+        self.cluster_bytes.fetch_add(bytes, Relaxed);
+        let mut queues = self.queues.lock();
+        if self.retention.is_lru() {
+            // One that comes with a number keeps it: what is in it was asked for then. None is given out twice.
+            if resident.number.load(Relaxed) == 0 {
+                resident.number.store(self.next_number(), Relaxed);
+            }
+            queues.hold(resident, temper);
+        } else {
+            queues.fifo.insert_small(Unit::Cluster(Box::new(resident)), bytes);
+        }
+    }
+
+    /// A group has another temper: its clusters change places.
+    pub(crate) fn set_temper(&self, group: u32, temper: Temper) {
+        let mut queues = self.queues.lock();
+        let is_its = |resident: &Resident| resident.group == group;
+        let mut moved: Vec<Resident> = queues.hated_clusters.extract_if(.., |resident| is_its(resident)).collect();
+        queues.order.retain(|_, unit| match unit {
+            Unit::Cluster(resident) if is_its(resident) => {
+                moved.push(Resident::clone(resident));
+                false
+            }
+            _ => true,
+        });
+        moved.into_iter().for_each(|resident| queues.hold(resident, temper));
     }
 
     /// Forgets an object that was replaced, deleted or found damaged.
@@ -235,23 +323,55 @@ impl Memory {
         left
     }
 
-    /// Takes clusters out of the small queue, the oldest first, until no more than `budget` bytes are held.
-    pub(crate) fn release_clusters(&self, budget: u64) -> Vec<Resident> {
-        let mut queues = self.queues.lock();
+    /// Takes clusters of this volume out, those that would leave first, until no more than `budget` bytes are held.
+    pub(crate) fn release_clusters(&self, volume: usize, budget: u64) -> Vec<Resident> {
         let mut left = Vec::new();
-        queues.fifo.retain_small(|unit| match unit {
-            Unit::Cluster(resident) if self.held() > budget => {
+        self.queues.lock().fifo.retain_small(|unit| match unit {
+            Unit::Cluster(resident) if resident.volume == volume && self.held() > budget => {
                 self.cluster_left(resident, &mut left);
                 false
             }
             _ => true,
         });
+        while self.held() > budget
+            && let Some(resident) = self.release_least_recent(volume)
+        {
+            left.push(resident);
+        }
         left
+    }
+
+    /// Takes out the cluster of this volume that would leave first.
+    pub(crate) fn release_least_recent(&self, volume: usize) -> Option<Resident> {
+        let mut queues = self.queues.lock();
+        if let Some(resident) = queues.pop_hated(|resident| resident.volume == volume) {
+            self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
+            return Some(resident);
+        }
+        let is_its = |unit: &Unit| matches!(unit, Unit::Cluster(resident) if resident.volume == volume);
+        let mut left = Vec::new();
+        if let (_, Unit::Cluster(resident)) = Self::pop_least_recent(&mut queues, is_its)? {
+            self.cluster_left(&resident, &mut left);
+        }
+        left.pop()
+    }
+
+    /// Takes out what was not asked for for longest, of what is `sought`; with its place in the order.
+    fn pop_least_recent(queues: &mut Queues, sought: impl Fn(&Unit) -> bool) -> Option<(u64, Unit)> {
+        loop {
+            let at = queues.order.iter().find(|(_, unit)| sought(unit)).map(|(at, _)| *at)?;
+            let unit = queues.order.remove(&at)?;
+            match unit.number() {
+                Some(now) if now > at => drop(queues.order.insert(now, unit)),
+                Some(_) => return Some((at, unit)),
+                None => {}
+            }
+        }
     }
 
     fn cluster_left(&self, resident: &Resident, left: &mut Vec<Resident>) {
         self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
-        left.push(*resident);
+        left.push(resident.clone());
     }
 
     /// One step of eviction; false if nothing is left to evict.
@@ -260,8 +380,16 @@ impl Memory {
             weak.upgrade().inspect(|frame| self.remove_this(frame));
             return true;
         }
-        if self.retention == Retention::Lru && !queues.order.is_empty() {
-            return self.evict_least_recent(queues);
+        if let Some(resident) = queues.pop_hated(|_| true) {
+            self.cluster_left(&resident, left);
+            return true;
+        }
+        if let Some((_, unit)) = Self::pop_least_recent(queues, |_| true) {
+            match unit {
+                Unit::Cluster(resident) => self.cluster_left(&resident, left),
+                Unit::Object(weak) => drop(weak.upgrade().inspect(|frame| self.remove_this(frame))),
+            }
+            return true;
         }
         match queues.fifo.step(budget, Unit::standing, Unit::leave_with) {
             Step::Leaves(Unit::Cluster(resident)) => self.cluster_left(&resident, left),
@@ -287,26 +415,26 @@ impl Memory {
         true
     }
 
-    /// The first in order leaves, unless it was asked for since it was put there.
-    fn evict_least_recent(&self, queues: &mut Queues) -> bool {
-        let Some((number, weak)) = queues.order.pop_first() else { return false };
-        if let Some(frame) = weak.upgrade() {
-            match frame.number() {
-                now if now > number => drop(queues.order.insert(now, weak)),
-                _ => self.remove_this(&frame),
-            }
-        }
-        true
-    }
-
     /// All objects, hottest queue first: what the hot log keeps.
     pub(crate) fn hottest(&self, most: usize) -> Vec<Arc<Frame>> {
         let queues = self.queues.lock();
-        let recent = queues.order.values().rev();
+        let recent = queues.order.values().rev().filter_map(Unit::frame);
         let all = queues.loved.iter().filter_map(Weak::upgrade);
-        let all = all.chain(queues.fifo.main().filter_map(Unit::frame)).chain(recent.filter_map(Weak::upgrade));
+        let all = all.chain(queues.fifo.main().filter_map(Unit::frame)).chain(recent);
         let small = queues.fifo.small().filter_map(Unit::frame).filter(|frame| frame.uses() > 0);
         all.chain(small).take(most).collect()
+    }
+
+    /// All clusters, the one used last first.
+    pub(crate) fn recent_clusters(&self) -> Vec<Resident> {
+        let queues = self.queues.lock();
+        let clusters = queues.order.values().filter_map(|unit| match unit {
+            Unit::Cluster(resident) => Some(Resident::clone(resident)),
+            Unit::Object(_) => None,
+        });
+        let mut clusters: Vec<_> = clusters.collect();
+        clusters.sort_by_cached_key(|resident| std::cmp::Reverse(resident.number.load(Relaxed)));
+        clusters
     }
 
     /// Number of objects held one by one.

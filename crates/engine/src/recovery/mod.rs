@@ -24,7 +24,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use picaflor_device::{BufPool, Device, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder};
+use picaflor_device::{
+    BufPool, Device, Elevator, ElevatorDevice, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder,
+};
 use picaflor_format::{
     superblock::{Superblock, THRESHOLD_MAX},
     zone::{CLUSTER_MAX, CLUSTER_MIN, Map},
@@ -83,7 +85,10 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check(&options)?;
     let mut found = Vec::new();
     for place in &options.places {
-        let (name, device, folder) = open_place(place, &options)?;
+        let (name, mut device, folder) = open_place(place, &options)?;
+        if options.elevator != Elevator::Absent {
+            device = Arc::new(ElevatorDevice::new(device, options.elevator));
+        }
         let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
         found.push(Found { place: name, device, folder, superblock, doubtful: both == Some(false) });
     }
@@ -205,7 +210,7 @@ fn check(options: &Options) -> Result<()> {
         return wrong("places", format!("{} were given; {PLACES_MAX} are the most", options.places.len()));
     }
     if !options.cluster.is_power_of_two() || !(CLUSTER_MIN..=CLUSTER_MAX).contains(&options.cluster) {
-        return wrong("cluster", format!("{} is not a power of two from 64 KiB to 4 MiB", options.cluster));
+        return wrong("cluster", format!("{} is not a power of two from 16 KiB to 4 MiB", options.cluster));
     }
     if options.open_buffers == 0 {
         return wrong("open_buffers", "at least one is needed".into());

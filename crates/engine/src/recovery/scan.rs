@@ -369,7 +369,8 @@ impl Entered {
     }
 
     /// The header of an entry's frame, if its key's hash is the one. An entry without an intact frame of a key
-    /// that can have it leads nowhere and is dropped: its cluster was written again and the crash took the note.
+    /// that can have it leads nowhere and is dropped: its cluster was written again and the crash took the note. So
+    /// does one of another length, though it leads to a later version of the very key.
     fn header_of(
         &mut self,
         volume: &Arc<Volume>,
@@ -379,7 +380,7 @@ impl Entered {
     ) -> Result<Option<Header>> {
         let Location::OnDisk { grain } = word.location() else { return Ok(None) };
         match volume.read_frame(grain, word.grains()) {
-            Ok((header, frame)) => {
+            Ok((header, frame)) if word.is_of_grains((header.frame_len() / GRAIN) as u32) => {
                 let found = volume.hasher.frame(header.kind, header.key(&frame)).0;
                 let is_entry_of =
                     |word: Word| volume.index.find(found as u64, word.location()).is_some_and(|entry| entry.same(word));
@@ -388,7 +389,7 @@ impl Entered {
                 }
                 Ok(is_it(found).then_some(header))
             }
-            Err(Error::Damaged { .. }) => {
+            Ok(_) | Err(Error::Damaged { .. }) => {
                 self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
                 Ok(None)
             }

@@ -35,6 +35,7 @@ use crate::{
     buffers::Buffers,
     checkpoint::Checkpointer,
     commits::Commits,
+    eviction::Eviction,
     flush::Writer,
     hash::Hasher,
     index::{Index, Location, SLOTS_MAX, Word},
@@ -193,7 +194,9 @@ fn build(
         Some(in_place) => locality::buffers(options, in_place),
         None => lanes(options).min(u64::from(count) / 8).max(1),
     } as usize;
-    count_tables(options, shared, &found.place, superblock.segment_bits, count)?;
+    let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
+    let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
+    count_tables(options, shared, &found.place, superblock.segment_bits, (count, each))?;
     let slots = ((options.memory / cluster) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let first = identity.epoch << EPOCH_SHIFT;
     Ok(Volume {
@@ -203,11 +206,16 @@ fn build(
         map,
         hasher: Hasher::new(superblock.seed),
         index: Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes)),
-        space: Space::new(if in_place.is_some() { map.in_place().0 } else { count }, map.cluster / GRAIN as u32),
+        space: Space::new(
+            if in_place.is_some() { map.in_place().0 } else { count },
+            map.cluster / GRAIN as u32,
+            (options.next_cluster, options.groups),
+            notes_use,
+        ),
         in_place: in_place.map(Box::new),
         placer: Placer::new(shared.preset.placement, lanes, shared.hints_max()),
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
-        buffers: Buffers::new(slots),
+        buffers: Buffers::new(slots, shared.memory.holds_clusters()),
         journal: Mutex::new(Journal::new(map, superblock.store as u64, 1, 1, 1)),
         writer: Writer::new(),
         commits: Commits::default(),
@@ -228,8 +236,14 @@ fn build(
 }
 
 /// Counts the memory of what has a row for every cluster. Refuses a device that is too large for the memory.
-fn count_tables(options: &Options, shared: &Shared, place: &str, segment_bits: u32, clusters: u32) -> Result<()> {
-    let tables = u64::from(clusters) * (Space::BYTES_PER_CLUSTER + size_of::<AtomicU16>() as u64);
+fn count_tables(
+    options: &Options,
+    shared: &Shared,
+    place: &str,
+    segment_bits: u32,
+    (clusters, each): (u32, u64),
+) -> Result<()> {
+    let tables = u64::from(clusters) * (each + size_of::<AtomicU16>() as u64);
     let before = shared.index_bytes.fetch_add(tables, Relaxed);
     let least = before + tables + Index::least_bytes(segment_bits);
     if least > options.memory / 2 {

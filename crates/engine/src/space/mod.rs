@@ -8,12 +8,15 @@
 mod extents;
 mod next_fit;
 mod numbers;
+mod region;
 mod ring;
 mod runs;
 mod slots;
 
 pub(crate) use extents::{Extents, Freed, Place};
 use picaflor_format::superblock;
+pub(crate) use region::Site;
+pub use ring::NextCluster;
 pub(crate) use ring::{SPARE, Space, State, Victim};
 
 /// The preset's answer.

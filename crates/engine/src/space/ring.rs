@@ -1,4 +1,4 @@
-//! The ring of clusters: which one is granted, in address order, and which one gives its bytes back.
+//! The clusters: which one is granted, in address order or near the last one, and which one gives its bytes back.
 //!
 //! The life of a cluster: *free* → *busy* (granted: being filled, in flight, or resident in memory) →
 //! *sealed* (on the device only) → *leaving* (reclaimed; its survivors are not yet durable elsewhere) →
@@ -6,11 +6,34 @@
 //!
 //! Invariants: a cluster is granted only when it is free, and becomes free only when recovery needs
 //! nothing in it; a reservation is a promise that a later grant will succeed; the last [`SPARE`] clusters
-//! are granted only to what makes room.
+//! are granted only to what makes room. Nothing relies on the order in which clusters are granted or emptied
+//! (`docs/FORMAT.md`, "Reclaim and the scan").
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{
+    collections::BinaryHeap,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
 
 use parking_lot::Mutex;
+use serde::Serialize;
+
+use super::region::{Regions, Site};
+
+/// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NextCluster {
+    /// The next one in address order, round and round: writes go over the device like a hand over a clock.
+    #[default]
+    Overwrite,
+    /// The free one closest to the last write.
+    ClosestToWrite,
+    /// The free one closest to the last access, be it read or written: where a disk's arm is.
+    ClosestToAccess,
+    /// The next one in the region of its group, which is the nearer to the middle of the device the lower the group's
+    /// number is (Ledlie 2000, §3).
+    InRegion,
+}
 
 /// Which cluster is emptied first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +42,10 @@ pub(crate) enum Victim {
     Oldest,
     /// The one with the least in it: cheapest to compact.
     Emptiest,
+    /// The same, if it is half empty at least.
+    HalfEmpty,
+    /// The one of which nothing was asked for for longest.
+    LeastRecent,
 }
 
 /// Clusters kept back for survivors of reclaim and for checkpoints, so that making room never needs
@@ -39,6 +66,11 @@ pub(crate) struct Space {
     clusters: Mutex<Clusters>,
     /// Bytes that live objects take in each sealed cluster, in grains.
     live: Box<[AtomicU32]>,
+    /// When each was used last, in numbers of the memory tier; none where nobody asks.
+    used: Box<[AtomicU64]>,
+    next: NextCluster,
+    /// The cluster that the device was asked for last, to read or to write.
+    accessed: AtomicU32,
     cluster_grains: u32,
 }
 
@@ -50,8 +82,13 @@ struct Clusters {
     floor: u64,
     /// Where the next grant looks first.
     cursor: u32,
+    /// The cluster that was granted last.
+    written: u32,
     /// Where the next search for the oldest victim begins.
     hand: u32,
+    /// The least recently used when they were last looked for, the first to go last; with the number they had.
+    idle: Vec<(u64, u32)>,
+    regions: Regions,
     free: u32,
     leaving: u32,
     reserved: u32,
@@ -61,20 +98,34 @@ struct Clusters {
 impl Space {
     /// Memory that a cluster's state, page and count of live grains take.
     pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u64>() + size_of::<AtomicU32>()) as u64;
+    /// The same, where it is also noted when each was used.
+    pub(crate) const BYTES_PER_USED_CLUSTER: u64 = Self::BYTES_PER_CLUSTER + size_of::<AtomicU64>() as u64;
 
-    pub(crate) fn new(count: u32, cluster_grains: u32) -> Self {
+    /// All free. `groups`: how many [`NextCluster::InRegion`] divides the device among. `notes_use`: whether
+    /// [`Victim::LeastRecent`] will be asked for.
+    pub(crate) fn new(count: u32, cluster_grains: u32, (next, groups): (NextCluster, u32), notes_use: bool) -> Self {
         let clusters = Clusters {
             states: vec![State::Free; count as usize],
             pages: vec![0; count as usize],
             floor: 0,
             cursor: 0,
+            written: 0,
             hand: 0,
+            idle: Vec::new(),
+            regions: Regions::new(count, groups),
             free: count,
             leaving: 0,
             reserved: 0,
             granted: 0,
         };
-        Self { clusters: Mutex::new(clusters), live: (0..count).map(|_| AtomicU32::new(0)).collect(), cluster_grains }
+        Self {
+            clusters: Mutex::new(clusters),
+            live: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            used: (0..if notes_use { count } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
+            next,
+            accessed: AtomicU32::new(0),
+            cluster_grains,
+        }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -95,14 +146,27 @@ impl Space {
     }
 
     /// The cluster that an earlier [`Space::reserve`] promised. No victim until [`Space::told`] of.
-    pub(crate) fn grant(&self, state: State) -> Option<u32> {
+    pub(crate) fn grant(&self, state: State, site: Site) -> Option<u32> {
         let mut clusters = self.clusters.lock();
         let count = clusters.states.len() as u32;
-        let start = clusters.cursor;
-        let found = (start..count).chain(0..start).find(|id| clusters.states[*id as usize] == State::Free)?;
+        let found = match self.next {
+            NextCluster::Overwrite => {
+                let start = clusters.cursor;
+                (start..count).chain(0..start).find(|id| clusters.states[*id as usize] == State::Free)
+            }
+            NextCluster::ClosestToWrite => clusters.closest(clusters.written),
+            NextCluster::ClosestToAccess => clusters.closest(self.accessed.load(Relaxed)),
+            NextCluster::InRegion => {
+                let Clusters { regions, states, .. } = &mut *clusters;
+                let found = regions.place(site, |id| states[id as usize] == State::Free);
+                found.map_or_else(|near| clusters.closest(near), Some)
+            }
+        }?;
+        self.note_access(found);
         clusters.states[found as usize] = state;
         clusters.pages[found as usize] = u64::MAX;
         clusters.cursor = (found + 1) % count;
+        clusters.written = found;
         clusters.free -= 1;
         clusters.reserved = clusters.reserved.saturating_sub(1);
         clusters.granted += 1;
@@ -149,14 +213,62 @@ impl Space {
                 let start = clusters.hand;
                 (start..count).chain(0..start).find(|id| old(&clusters, *id))
             }
-            Victim::Emptiest => (0..count)
-                .filter(|id| old(&clusters, *id))
-                .min_by_key(|id| self.live(*id))
-                .filter(|id| self.live(*id) < self.cluster_grains / 16 * 15),
+            Victim::Emptiest => self.emptiest(&clusters, old, self.cluster_grains / 16 * 15),
+            Victim::HalfEmpty => self.emptiest(&clusters, old, self.cluster_grains / 2 + 1),
+            Victim::LeastRecent => self.least_recent(&mut clusters, old),
         }?;
         clusters.hand = (found + 1) % count;
         clusters.set(found, State::Leaving(u64::MAX));
         Some(found)
+    }
+
+    /// The one with the least in it, if that is less than so many grains.
+    fn emptiest(&self, clusters: &Clusters, old: impl Fn(&Clusters, u32) -> bool, below: u32) -> Option<u32> {
+        let emptiest = (0..self.count()).filter(|id| old(clusters, *id)).min_by_key(|id| self.live(*id));
+        emptiest.filter(|id| self.live(*id) < below)
+    }
+
+    /// Looks for many at a time: a search goes over all clusters.
+    fn least_recent(&self, clusters: &mut Clusters, old: impl Fn(&Clusters, u32) -> bool) -> Option<u32> {
+        let next = |clusters: &mut Clusters| {
+            while let Some((number, id)) = clusters.idle.pop() {
+                if self.used(id) == number && old(clusters, id) {
+                    return Some(id);
+                }
+            }
+            None
+        };
+        next(clusters).or_else(|| {
+            let most = (self.count() as usize / 256).clamp(4, 4096);
+            // The largest of the smallest is on top. Of those never used since the opening, the hand's go first.
+            let mut smallest = BinaryHeap::with_capacity(most + 1);
+            let behind_hand = |id: u32| (id + self.count() - clusters.hand) % self.count();
+            for id in (0..self.count()).filter(|id| old(clusters, *id)) {
+                smallest.push((self.used(id), behind_hand(id), id));
+                if smallest.len() > most {
+                    smallest.pop();
+                }
+            }
+            let idle = smallest.into_sorted_vec().into_iter().rev().map(|(number, _, id)| (number, id)).collect();
+            clusters.idle = idle;
+            next(clusters)
+        })
+    }
+
+    fn used(&self, id: u32) -> u64 {
+        self.used.get(id as usize).map_or(0, |used| used.load(Relaxed))
+    }
+
+    /// A cluster leaves memory, in which it was used last at this number.
+    pub(crate) fn note_use(&self, id: u32, number: u64) {
+        if let Some(used) = self.used.get(id as usize) {
+            used.fetch_max(number, Relaxed);
+        }
+    }
+
+    /// Somebody is about to read this cluster.
+    pub(crate) fn note_access(&self, id: u32) {
+        self.accessed.store(id, Relaxed);
     }
 
     /// No recovery reads journal pages before this one any more.
@@ -177,6 +289,8 @@ impl Space {
         let mut clusters = self.clusters.lock();
         clusters.cursor = cursor % self.count();
         clusters.hand = clusters.cursor;
+        clusters.written = clusters.cursor;
+        self.note_access(clusters.cursor);
     }
 
     /// Clusters that can be promised.
@@ -219,6 +333,14 @@ impl Space {
 }
 
 impl Clusters {
+    /// The free cluster that is closest to this one; of two, the later.
+    fn closest(&self, to: u32) -> Option<u32> {
+        let is_free = |id: &u32| self.states[*id as usize] == State::Free;
+        let count = self.states.len() as u32;
+        let near = |distance: u32| [to.checked_add(distance).filter(|id| *id < count), to.checked_sub(distance)];
+        (0..count).flat_map(near).flatten().find(is_free)
+    }
+
     fn set(&mut self, id: u32, to: State) {
         let from = std::mem::replace(&mut self.states[id as usize], to);
         self.free -= u32::from(from == State::Free);
@@ -233,7 +355,7 @@ mod tests {
     use super::*;
 
     fn ring() -> Space {
-        Space::new(20, 4096)
+        Space::new(20, 4096, (NextCluster::Overwrite, 16), false)
     }
 
     #[test]
@@ -241,22 +363,79 @@ mod tests {
         let space = ring();
         for id in 0..18 {
             assert!(space.reserve(SPARE.min(1)));
-            assert_eq!(space.grant(State::Busy), Some(id));
+            assert_eq!(space.grant(State::Busy, Site::Rest), Some(id));
         }
         assert!(!space.reserve(2));
         space.set(3, State::Free);
         assert!(space.reserve(2));
-        assert_eq!(space.grant(State::Busy), Some(18));
-        assert_eq!(space.grant(State::Busy), Some(19));
-        assert_eq!(space.grant(State::Busy), Some(3));
-        assert_eq!(space.grant(State::Busy), None);
+        assert_eq!(space.grant(State::Busy, Site::Rest), Some(18));
+        assert_eq!(space.grant(State::Busy, Site::Rest), Some(19));
+        assert_eq!(space.grant(State::Busy, Site::Rest), Some(3));
+        assert_eq!(space.grant(State::Busy, Site::Rest), None);
+    }
+
+    fn granted(space: &Space) -> u32 {
+        assert!(space.reserve(0));
+        space.grant(State::Busy, Site::Rest).unwrap()
+    }
+
+    #[test]
+    fn the_next_cluster_is_the_free_one_closest_to_the_last_write_or_access() {
+        for (next, expected) in [
+            (NextCluster::Overwrite, [1, 2]),
+            (NextCluster::ClosestToWrite, [1, 2]),
+            (NextCluster::ClosestToAccess, [12, 11]),
+        ] {
+            let space = Space::new(20, 4096, (next, 16), false);
+            assert_eq!(granted(&space), 0);
+            space.note_access(12);
+            assert_eq!(
+                [granted(&space), granted(&space)].map(|id| if id == 13 { 11 } else { id }),
+                expected,
+                "{next:?}"
+            );
+        }
+        // All but a few are taken: the hand goes on, the arm stays near.
+        for (next, expected) in
+            [(NextCluster::Overwrite, 17), (NextCluster::ClosestToWrite, 9), (NextCluster::ClosestToAccess, 2)]
+        {
+            let space = Space::new(20, 4096, (next, 16), false);
+            assert!((0..20).all(|_| granted(&space) < 20));
+            space.set(11, State::Free);
+            space.note_access(11);
+            assert_eq!(granted(&space), 11);
+            [2, 9, 17].into_iter().for_each(|id| space.set(id, State::Free));
+            space.note_access(4);
+            assert_eq!(granted(&space), expected, "{next:?}");
+        }
+    }
+
+    #[test]
+    fn the_least_recently_used_cluster_is_the_victim_wherever_it_lies() {
+        let space = Space::new(20, 4096, (NextCluster::ClosestToAccess, 16), true);
+        for id in 0..8 {
+            assert_eq!(granted(&space), id);
+            space.note_use(id, [50, 30, 80, 10, 90, 40, 60, 70][id as usize]);
+            space.told(id, 7);
+            space.set(id, State::Sealed);
+        }
+        assert_eq!(space.victim(Victim::LeastRecent), None, "all are young");
+        space.set_floor(8);
+        assert_eq!(space.victim(Victim::LeastRecent), Some(3));
+        // Used since they were looked at.
+        space.note_use(1, 100);
+        assert_eq!(space.victim(Victim::LeastRecent), Some(5));
+        space.told(0, 9);
+        assert_eq!(space.victim(Victim::LeastRecent), Some(6), "a recovery would scan the other");
+        let rest: Vec<_> = std::iter::from_fn(|| space.victim(Victim::LeastRecent)).collect();
+        assert_eq!(rest, [7, 2, 4, 1]);
     }
 
     #[test]
     fn victims_are_sealed_and_no_recovery_scans_them() {
         let space = ring();
         for _ in 0..4 {
-            let id = space.grant(State::Busy).unwrap();
+            let id = space.grant(State::Busy, Site::Rest).unwrap();
             space.set(id, State::Sealed);
             space.add_live(id, 100 - id);
         }

@@ -307,8 +307,8 @@ fn options_that_cannot_work_are_named_with_the_mend() {
     type Change = fn(&mut Options);
     let cases: [(Change, &str, &str); 8] = [
         (|o| o.places.clear(), "places", "at least one"),
-        (|o| o.cluster = 100_000, "cluster", "power of two from 64 KiB to 4 MiB"),
-        (|o| o.cluster = 8 << 20, "cluster", "power of two from 64 KiB to 4 MiB"),
+        (|o| o.cluster = 100_000, "cluster", "power of two from 16 KiB to 4 MiB"),
+        (|o| o.cluster = 8 << 20, "cluster", "power of two from 16 KiB to 4 MiB"),
         (|o| o.open_buffers = 0, "open_buffers", "at least one"),
         (|o| o.capacity = 100_000, "capacity", "the least for this cluster size is"),
         (|o| o.memory = 1 << 19, "memory", "the least for clusters of 65536 bytes"),

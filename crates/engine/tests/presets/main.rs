@@ -3,6 +3,7 @@
 
 mod common;
 mod crash;
+mod damelo;
 mod files;
 mod lazy;
 mod limits;

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use picaflor::Durability;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A number of bytes.
@@ -22,6 +23,15 @@ impl Span {
     /// Whole milliseconds.
     pub fn millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What a crash may cost, as people write it: `none`, `every-put`, or a time.
+pub fn durability(text: &str) -> Option<Durability> {
+    match text {
+        "none" => Some(Durability::None),
+        "every-put" => Some(Durability::EveryPut),
+        time => time.parse::<Span>().ok().map(|time| Durability::Bounded { time: time.0, puts: u64::MAX }),
     }
 }
 

@@ -48,7 +48,23 @@ impl Measured {
 
 /// All of the allocator's claims, judged by nobody yet.
 pub(in crate::reproduce) fn claims(measured: &Measured) -> Vec<Row> {
-    [shapes(measured), scales(measured), batches(measured)].concat()
+    [accesses(measured), shapes(measured), scales(measured), batches(measured)].concat()
+}
+
+/// Device writes. One and a sixty-fourth is one, with the home's write amortised.
+fn accesses(m: &Measured) -> Vec<Row> {
+    const ONE: (f64, f64) = (1.0, 1.02);
+    let [ts, pl, pfl, eager] = m.accesses;
+    vec![
+        ("P-1", "TS: one device write an allocation without a split", "1", (1.0, 1.0), Some(ts.list)),
+        ("P-1", "TS: one a free", "1", (1.0, 1.0), Some(ts.free)),
+        ("P-1", "PL: device writes an allocation", "1, heads amortised", ONE, Some(pl.list)),
+        ("P-1", "PL: a free", "1, heads amortised", ONE, Some(pl.free)),
+        ("P-1", "PFL: device writes an allocation", "1, heads amortised", ONE, Some(pfl.list)),
+        ("P-1", "PFL: a free", "1, heads amortised", ONE, Some(pfl.free)),
+        ("P-1", "TS: an allocation from the tail, its pointer written now and then", "1", ONE, Some(ts.tail)),
+        ("P-1", "the same, its pointer written each time", "2", (2.0, 2.0), Some(eager.tail)),
+    ]
 }
 
 fn shapes(m: &Measured) -> Vec<Row> {
@@ -99,8 +115,8 @@ fn scales(m: &Measured) -> Vec<Row> {
     let all = || m.scale.iter().flatten();
     let least = all().map(|f| f.internal).fold(f64::INFINITY, f64::min);
     let most = all().map(|f| f.internal).fold(0.0, f64::max);
-    let by_scale = |age: usize| m.scale.iter().map(move |row| row[age].total());
-    let rises = (0..m.scale[0].len()).all(|age| by_scale(age).is_sorted_by(|small, large| *small >= large - 0.01));
+    let by_scale = |index: usize| m.scale.iter().map(move |row| row[index].total());
+    let rises = (0..m.scale[0].len()).all(|index| by_scale(index).is_sorted_by(|small, large| *small >= large - 0.01));
     let end = LIVE.len() - 1;
     vec![
         (

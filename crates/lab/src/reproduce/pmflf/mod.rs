@@ -1,7 +1,8 @@
 //! Iyengar, Jin & Challenger 2003: the allocator's claims, P-1 and P-9 to P-15.
 //!
-//! What the paper leaves open is chosen here once: the values of the lost axes of Figures 14 to 21, and the size of a
-//! batch.
+//! What the paper leaves open is chosen here once: the values of the lost axes of Figures 14 to 21, the size of a
+//! batch, and that free blocks side by side are joined before each batch. The device has no end, so in Figures 14 to 18
+//! nothing is ever joined: there is always a tail.
 
 mod claims;
 mod runs;
@@ -11,8 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use parking_lot::Mutex;
+use picaflor::blocks::Method;
 
-use self::runs::{Batched, Fragmentation, Load};
+use self::runs::{Accesses, Batched, Fragmentation, Load};
 use super::{How, Progress};
 use crate::{
     Result,
@@ -25,22 +27,27 @@ const ALPHAS: [f64; 5] = [0.6, 0.8, 1.0, 1.2, 1.4];
 /// Binary logarithms of grains.
 const CUTOFFS: [u32; 7] = [6, 8, 10, 12, 14, 16, 18];
 const LIVE: [usize; 5] = [1_000, 3_000, 10_000, 30_000, 100_000];
-/// Replacements for each live block, in Figures 17 and 18.
-const AGES: [usize; 3] = [1, 2, 5];
+/// Replacements, in Figures 17 and 18.
+const REPLACED: [usize; 3] = [100_000, 200_000, 500_000];
 /// Grains.
 const THRESHOLDS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Requests to a batch: not given in the paper.
 const BATCH: usize = 100;
+
+/// Changes between two writes of the home.
+const USUAL_EVERY: u32 = 64;
 
 /// One run of each figure, in the order of its parameters.
 #[derive(Default)]
 pub(super) struct Measured {
     /// By alpha, then cutoff.
     shape: Vec<Vec<Fragmentation>>,
-    /// By live blocks, then age.
+    /// By live blocks, then replacements.
     scale: Vec<Vec<Fragmentation>>,
     /// By threshold.
     batched: Vec<Batched>,
+    /// Of TS, PL and PFL; then of TS that writes its home each time.
+    accesses: [Accesses; 4],
 }
 
 /// A kind of fragmentation.
@@ -55,12 +62,18 @@ enum Job {
 pub(super) fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
     let part = if how.quick { 100 } else { 1 };
     let shapes = (0..ALPHAS.len()).flat_map(|a| (0..CUTOFFS.len()).map(move |c| Job::Shape(a, c)));
-    let scales = (0..LIVE.len()).flat_map(|n| (0..AGES.len()).map(move |a| Job::Scale(n, a)));
+    let scales = (0..LIVE.len()).flat_map(|n| (0..REPLACED.len()).map(move |a| Job::Scale(n, a)));
     let jobs: Vec<Job> = (0..THRESHOLDS.len()).map(Job::Batch).chain(shapes).chain(scales).collect();
     let measured = Mutex::new(Measured {
         shape: vec![vec![Fragmentation::default(); CUTOFFS.len()]; ALPHAS.len()],
-        scale: vec![vec![Fragmentation::default(); AGES.len()]; LIVE.len()],
+        scale: vec![vec![Fragmentation::default(); REPLACED.len()]; LIVE.len()],
         batched: vec![Batched::default(); THRESHOLDS.len()],
+        accesses: [
+            runs::accesses(Method::Ts, USUAL_EVERY)?,
+            runs::accesses(Method::Pl, USUAL_EVERY)?,
+            runs::accesses(Method::Pfl, USUAL_EVERY)?,
+            runs::accesses(Method::Ts, 1)?,
+        ],
     });
     let (next, total) = (AtomicUsize::new(0), jobs.len() as u64);
     let work = || -> Result<()> {
@@ -78,7 +91,7 @@ pub(super) fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
                 }
                 Job::Scale(n, a) => {
                     let live = LIVE[n].div_ceil(part);
-                    let load = Load { alpha: 1.0, cutoff: 10, live, replacements: live * AGES[a] };
+                    let load = Load { alpha: 1.0, cutoff: 10, live, replacements: REPLACED[a] / part };
                     let found = runs::replace(load, 2)?;
                     measured.lock().scale[n][a] = found;
                 }
@@ -124,10 +137,10 @@ impl Measured {
         for (figure, (kind, of)) in [(17, kinds[0]), (18, kinds[2])] {
             let line = |a: usize| {
                 let points = LIVE.iter().zip(&self.scale).map(|(&n, row)| (n as f64, of(&row[a])));
-                (format!("{} replacements a block", AGES[a]), points.collect())
+                (format!("{} replacements", REPLACED[a]), points.collect())
             };
             let title = format!("Figure {figure}: {kind} fragmentation by scale");
-            let lines = (0..AGES.len()).map(line).collect();
+            let lines = (0..REPLACED.len()).map(line).collect();
             drawn.push(chart(&title, ("live blocks", Scale::Log), "", lines).svg()?);
         }
         let points = THRESHOLDS.iter().zip(&self.batched).map(|(&t, run)| (f64::from(t), run.throughput));

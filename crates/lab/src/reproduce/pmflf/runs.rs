@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use picaflor::blocks::{Block, BlockOptions, FreeLists};
-use picaflor_device::{Clock, Device, Profile, SimulatedDisk, SimulatedOptions};
+use picaflor::blocks::{Block, BlockOptions, FreeLists, Method};
+use picaflor_device::{Clock, CountedDevice, Device, Profile, SimulatedDisk, SimulatedOptions};
 
 use super::void::Void;
 use crate::{
@@ -119,6 +119,7 @@ pub(super) struct Batched {
 pub(super) fn batches(threshold: u32, batch: usize, live: usize, replacements: usize, seed: u64) -> Result<Batched> {
     let mut options = BlockOptions::default();
     options.batch_threshold = u64::from(threshold) * 512;
+    (options.coalesce_at, options.step_blocks) = (1.0, usize::MAX);
     let clock = Clock::virtual_at(0);
     let profile = Profile::find(DISK).map_err(failed)?;
     let disk = SimulatedDisk::new(&profile, clock.clone(), &SimulatedOptions::default()).map_err(failed)?;
@@ -148,6 +149,8 @@ pub(super) fn batches(threshold: u32, batch: usize, live: usize, replacements: u
         lists.free_batch(&freed).map_err(failed)?;
         freed.iter().for_each(|block| tally.subtract(block));
         lists.sync().map_err(failed)?;
+        while lists.step().map_err(failed)? {}
+        lists.sync().map_err(failed)?;
         blocks.extend(put(&mut tally, batch).map_err(failed)?);
         lists.sync().map_err(failed)?;
         done += batch;
@@ -157,4 +160,35 @@ pub(super) fn batches(threshold: u32, batch: usize, live: usize, replacements: u
     }
     let seconds = (clock.now_nanos() - begin) as f64 / 1e9;
     Ok(Batched { course, throughput: done as f64 / seconds })
+}
+
+/// Device writes an operation, homes included, each operation durable before the next.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Accesses {
+    /// From the tail, from lists, and of frees.
+    pub(super) tail: f64,
+    pub(super) list: f64,
+    pub(super) free: f64,
+}
+
+/// Counts a method's device writes, with the home written every so many changes.
+pub(super) fn accesses(method: Method, every: u32) -> Result<Accesses> {
+    const EACH: usize = 6400;
+    let mut options = BlockOptions::default();
+    (options.method, options.checkpoint_every) = (method, every);
+    let device = CountedDevice::new(Arc::new(Void(1 << 40)));
+    let (lists, _) = FreeLists::open(Arc::new(device.clone()), options).map_err(failed)?;
+    let each = |act: &mut dyn FnMut(usize) -> picaflor::blocks::BlockResult<()>| -> Result<f64> {
+        let before = device.counts();
+        for index in 0..EACH {
+            act(index).and_then(|()| lists.sync()).map_err(failed)?;
+        }
+        Ok((device.counts() - before).writes as f64 / EACH as f64)
+    };
+    let mut blocks = Vec::new();
+    let len = |index: usize| (index % 50 * 400) as u64;
+    let tail = each(&mut |index| lists.allocate(len(index)).map(|block| blocks.push(block)))?;
+    let free = each(&mut |index| lists.free(&blocks[index]))?;
+    let list = each(&mut |index| lists.allocate(len(index)).map(drop))?;
+    Ok(Accesses { tail, list, free })
 }

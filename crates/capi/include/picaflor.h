@@ -1,0 +1,239 @@
+/*
+ * picaflor.h: a crash-safe store for web objects, for C11, C++20, and whatever speaks to C.
+ *
+ * The calls are those of Hummingbird (Shriver et al. 2001, section 3.3) and of Damelo (Ledlie 2000, section 3), over
+ * the engine that also has a Rust interface. Link with libpicaflor_c.so (-lpicaflor_c), or with libpicaflor_c.a and
+ * -lpthread -ldl -lm.
+ *
+ * What a call returns. PICAFLOR_OK, which is 0, or a code less than 0. picaflor_error_name says its name,
+ * picaflor_error_text what there was to say about it. No result is written but where it is said.
+ *
+ * Who owns what.
+ *   - What you pass (keys, bodies, paths, options and what they point to) is yours, is read during the call only, and
+ *     must not change during it. You may change or free it as soon as the call returns. Hummingbird's write_file kept
+ *     the buffer; this one does not.
+ *   - A key or body is bytes with a length and needs no zero at its end; a text (path, preset) ends with one. A length
+ *     of 0 may come with a null pointer; any other null pointer is PICAFLOR_INVALID, but where null is said to be fine.
+ *   - A handle (picaflor_store *, picaflor_object *) is the library's. You give it back once, with picaflor_close or
+ *     picaflor_done_read, and do not use it afterwards. Both take null and do nothing.
+ *   - What a call lets you read (a body, metadata, a receipt) belongs to the handle that it was asked of: read it, do
+ *     not write or free it, and not once the handle is given back. Names and versions live for ever.
+ *   - An object pins its bytes, in memory, until done_read: one that is never given back is memory lost. It stays as it
+ *     was found, though another thread writes, deletes or collocates that key meanwhile. Objects may outlive
+ *     picaflor_close; but the file of the store is then locked until the last large one (more than a cluster) is given
+ *     back, and only what of it is in memory may still be readable.
+ *
+ * Threads. Every call may be made from any thread, and any number of them at the same time on one store or on one
+ * object, with two exceptions: picaflor_close and picaflor_done_read want to be the last use of their handle. A thread
+ * that reads what another has written before finds it. A store is one process's: the file is locked, and a child that
+ * was forked must not use it; `picaflor share` serves one to several.
+ *
+ * Crashes. A write is durable within the bound of picaflor_options (by default a second), or when picaflor_flush or
+ * picaflor_close has returned PICAFLOR_OK. What was deleted or replaced durably does not come back.
+ *
+ * Versions. Nothing here changes its meaning or number. What is new is added at the end of the option structs, whose
+ * first field says how much of them the caller knows, and as new functions; PICAFLOR_INTERFACE then grows.
+ */
+#ifndef PICAFLOR_H
+#define PICAFLOR_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Number of the interface that this header describes. */
+#define PICAFLOR_INTERFACE 1
+
+/* A store that is open. */
+typedef struct picaflor_store picaflor_store;
+
+/* An object that was found, pinned. */
+typedef struct picaflor_object picaflor_object;
+
+/* What calls return. */
+enum {
+    PICAFLOR_OK = 0,
+    PICAFLOR_ABSENT = -1,          /* no object has this key, or it has expired */
+    PICAFLOR_INVALID = -2,         /* a null pointer, or a value that this header does not have */
+    PICAFLOR_OPTION = -3,          /* an option of opening that cannot work; the text says what would */
+    PICAFLOR_LIMIT = -4,           /* a key outside 1 byte to 8 KiB, or more than 64 KiB of metadata */
+    PICAFLOR_FULL = -5,            /* a store has no room (a cache makes room) */
+    PICAFLOR_TOO_LARGE = -6,       /* larger than a quarter of the device */
+    PICAFLOR_EXPIRED = -7,         /* past its expiry before it was written */
+    PICAFLOR_BUSY = -8,            /* it would have had to wait, and was asked not to */
+    PICAFLOR_NO_CLEAN_SPACE = -9,  /* room could not be made in time */
+    PICAFLOR_INDEX_FULL = -10,     /* the index has used its share of the memory: give more */
+    PICAFLOR_READ_ONLY = -11,      /* opened for reading, or the device failed and writing has stopped */
+    PICAFLOR_IO = -12,             /* the device, the file system, or another process that has the store */
+    PICAFLOR_DAMAGED = -13,        /* bytes do not verify; in a cache that is PICAFLOR_ABSENT */
+    PICAFLOR_VERSION = -14,        /* the store has another version of the format */
+    PICAFLOR_CLOSED = -15,         /* the store was closed */
+    PICAFLOR_DEFECT = -16,         /* a fault of this library: close the store, and report it */
+    PICAFLOR_OTHER = -17           /* a reason that is newer than this header; the text says it */
+};
+
+/* picaflor_options.mode */
+enum {
+    PICAFLOR_CACHE = 0,            /* what was not used makes room */
+    PICAFLOR_STORE = 1             /* nothing leaves by itself */
+};
+
+/* picaflor_options.durability */
+enum {
+    PICAFLOR_BOUNDED = 0,          /* a crash costs at most bound_time and bound_puts */
+    PICAFLOR_EVERY_PUT = 1,        /* a write returns when it is durable */
+    PICAFLOR_NONE = 2              /* what the device happens to have */
+};
+
+/* How to open a store. All zeros but `size` are the defaults: picaflor_options options = PICAFLOR_OPTIONS_INIT; */
+typedef struct picaflor_options {
+    size_t size;                   /* sizeof(picaflor_options) */
+    const char *preset;            /* storage manager, such as "picaflor" or "stream-pack"; null is "picaflor" */
+    uint64_t capacity;             /* bytes of device, a hard cap; 0: the file's own size, 1 GiB for a new one */
+    uint64_t memory;               /* bytes of memory, a hard cap; 0: 256 MiB */
+    uint32_t mode;                 /* PICAFLOR_CACHE, PICAFLOR_STORE; fixed when the store is made */
+    uint32_t durability;           /* PICAFLOR_BOUNDED, PICAFLOR_EVERY_PUT, PICAFLOR_NONE */
+    uint64_t bound_time;           /* milliseconds that a write may be volatile; 0: 1,000 */
+    uint64_t bound_puts;           /* writes that may be volatile at once; 0: any number */
+    uint64_t delete_time;          /* milliseconds that a delete may be volatile; 0: 1,000 */
+    uint64_t delete_count;         /* deletes that may be volatile at once; 0: 1,000 */
+    uint64_t default_ttl;          /* milliseconds until an object expires that has no ttl of its own; 0: never */
+    uint32_t cluster;              /* bytes of a cluster, a power of two; 0: 256 KiB; fixed when the store is made */
+    uint32_t open_buffers;         /* groups and servers kept apart at one time; 0: as the preset says */
+    uint32_t read_only;            /* not 0: not a byte is written */
+    uint32_t more_count;           /* how many paths more_places has */
+    const char *const *more_places; /* the other devices of a store on several */
+} picaflor_options;
+
+#define PICAFLOR_OPTIONS_INIT { .size = sizeof(picaflor_options) }
+
+/* What goes with one object: picaflor_write_options options = PICAFLOR_WRITE_OPTIONS_INIT; */
+typedef struct picaflor_write_options {
+    size_t size;                   /* sizeof(picaflor_write_options) */
+    uint32_t group;                /* the group it belongs to, 1 and up; 0: none */
+    uint32_t server;               /* any hash of the origin server's name; 0: unknown */
+    uint64_t ttl;                  /* milliseconds from now until it expires; 0: as the store says */
+    const void *metadata;          /* bytes kept beside it, at most 64 KiB */
+    size_t metadata_len;
+    const void *neighbour;         /* key of an object to lie beside */
+    size_t neighbour_len;          /* 0: nobody */
+    uint32_t no_wait;              /* not 0: PICAFLOR_BUSY rather than wait for the device */
+} picaflor_write_options;
+
+#define PICAFLOR_WRITE_OPTIONS_INIT { .size = sizeof(picaflor_write_options) }
+
+/*
+ * Opens the store in the file or block device at `path`, making it first if there is none. `options` may be null.
+ * *store is the handle, or null if this fails.
+ */
+int picaflor_open(const char *path, const picaflor_options *options, picaflor_store **store);
+
+/* Makes everything durable, closes the store and gives the handle back, whatever is returned. */
+int picaflor_close(picaflor_store *store);
+
+/*
+ * Writes an object; an older one with this key is replaced. When this returns, every picaflor_read finds it.
+ * `options` may be null. (Hummingbird: write_file; Damelo: create, whose group is options->group.)
+ */
+int picaflor_write(picaflor_store *store, const void *key, size_t key_len, const void *body, size_t body_len,
+                   const picaflor_write_options *options);
+
+/* The same past the memory, for what will not be asked for again soon. (Hummingbird: write_nomem_file.) */
+int picaflor_write_nomem(picaflor_store *store, const void *key, size_t key_len, const void *body, size_t body_len,
+                         const picaflor_write_options *options);
+
+/*
+ * Finds an object and pins it; PICAFLOR_ABSENT if there is none. *object is the handle, or null if this fails. Every
+ * object is given back with picaflor_done_read. (Hummingbird: read_file; Damelo: read.)
+ */
+int picaflor_read(picaflor_store *store, const void *key, size_t key_len, picaflor_object **object);
+
+/* Gives an object back; its bytes may then go. (Hummingbird: done_read_file; Damelo: release.) */
+void picaflor_done_read(picaflor_object *object);
+
+/*
+ * The body in one piece, which belongs to the object. What fits in a cluster lies where it was read and is not copied;
+ * a larger one is read and put together once, at the first call, and takes its length in memory until done_read.
+ */
+int picaflor_body(const picaflor_object *object, const void **body, size_t *len);
+
+/*
+ * Copies up to `len` bytes of the body from `offset` on to `buffer`, which is yours; *copied is how many, less than
+ * asked for only at the end of the body or, with a code, where reading failed. The way to read what is larger than memory.
+ */
+int picaflor_read_at(const picaflor_object *object, uint64_t offset, void *buffer, size_t len, size_t *copied);
+
+/* The metadata it was written with, which belongs to the object. */
+int picaflor_metadata(const picaflor_object *object, const void **metadata, size_t *len);
+
+/* Bytes of the body. This and the next three return 0 for null. */
+uint64_t picaflor_length(const picaflor_object *object);
+
+/* The group it was written to; 0 is none. */
+uint32_t picaflor_group(const picaflor_object *object);
+
+/* Its version: grows with every write of the store. */
+uint64_t picaflor_generation(const picaflor_object *object);
+
+/* When it expires, in milliseconds since 1970 began; 0 is never. */
+uint64_t picaflor_expires(const picaflor_object *object);
+
+/*
+ * Deletes an object; PICAFLOR_ABSENT if there was none, and that is recorded too. Nobody who reads it is disturbed:
+ * Hummingbird's delete_file refused then. (Damelo: remove.)
+ */
+int picaflor_delete(picaflor_store *store, const void *key, size_t key_len);
+
+/*
+ * Asks that b lie beside a. A hint: it is honoured when one of them is written next while the other is in memory,
+ * and either may be written later. (Hummingbird: collocate_files.)
+ */
+int picaflor_collocate(picaflor_store *store, const void *a, size_t a_len, const void *b, size_t b_len);
+
+/* Whether an object is there, and its group in *group, which may be null. (Damelo: lookup.) */
+int picaflor_lookup(picaflor_store *store, const void *key, size_t key_len, uint32_t *group);
+
+/* Keeps a group's objects in memory longest, and drops them last. (Damelo: love.) */
+int picaflor_love(picaflor_store *store, uint32_t group);
+
+/* Lets a group's objects leave memory first, and drops them first. (Damelo: hate.) */
+int picaflor_hate(picaflor_store *store, uint32_t group);
+
+/* Treats a group's objects as any, as before love and hate. */
+int picaflor_neither(picaflor_store *store, uint32_t group);
+
+/*
+ * How many milliseconds a group's writes may be volatile, whatever the store's own bound; 0 turns syncs for their sake
+ * off. Holds from the next write on. (Damelo: setCheckpoint, in seconds.)
+ */
+int picaflor_set_checkpoint(picaflor_store *store, uint32_t group, uint64_t milliseconds);
+
+/* Returns when everything written and deleted before is durable. */
+int picaflor_flush(picaflor_store *store);
+
+/* What opening found, kept and dropped, and why; belongs to the store. Null for null. */
+const char *picaflor_receipt(const picaflor_store *store);
+
+/* The name of a code, such as "PICAFLOR_FULL"; "unknown" for a number that is none. */
+const char *picaflor_error_name(int code);
+
+/*
+ * What the last call of this thread that failed had to say, with the place, and the mend where there is one; empty if
+ * none did. Belongs to the thread, until its next call that fails. (With the name, Damelo's perror.)
+ */
+const char *picaflor_error_text(void);
+
+/* Version of the library, such as "0.1.0". */
+const char *picaflor_version(void);
+
+/* Number of the library's interface; less than PICAFLOR_INTERFACE if it is too old for this header. */
+uint32_t picaflor_interface(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

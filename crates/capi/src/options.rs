@@ -1,0 +1,195 @@
+//! The option structs of the header: all zeros are the defaults, and what is not one of the header's values is refused.
+
+use std::{
+    ffi::{c_char, c_void},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use picaflor::{Daemons, Durability, Expiry, Mode, Options, Place, PutOptions};
+
+use crate::{
+    code::Failure,
+    raw::{self, Growing},
+};
+
+/// `picaflor_options`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct COptions {
+    /// Bytes of the struct.
+    pub size: usize,
+    /// Name of a preset; null is the default one.
+    pub preset: *const c_char,
+    /// Device bytes; 0 is the file's own size, 1 GiB for a new one.
+    pub capacity: u64,
+    /// Bytes of memory; 0 is 256 MiB.
+    pub memory: u64,
+    /// 0 cache, 1 store.
+    pub mode: u32,
+    /// 0 bounded, 1 every put, 2 none.
+    pub durability: u32,
+    /// Milliseconds of the bound; 0 is 1,000.
+    pub bound_time: u64,
+    /// Puts of the bound; 0 is any number.
+    pub bound_puts: u64,
+    /// Milliseconds that a delete may be volatile; 0 is 1,000.
+    pub delete_time: u64,
+    /// Deletes that may be volatile; 0 is 1,000.
+    pub delete_count: u64,
+    /// Milliseconds until an object expires that was put without an expiry; 0 is never.
+    pub default_ttl: u64,
+    /// Bytes of a cluster; 0 is 256 KiB.
+    pub cluster: u32,
+    /// Open buffers; 0 is the preset's own number.
+    pub open_buffers: u32,
+    /// Not 0: not a byte is written.
+    pub read_only: u32,
+    /// How many more places there are.
+    pub more_count: u32,
+    /// The other devices of a store on several.
+    pub more_places: *const *const c_char,
+}
+
+// SAFETY: numbers and pointers are values whatever their bits are, and `size` comes first.
+unsafe impl Growing for COptions {
+    const ZERO: Self = Self {
+        size: 0,
+        preset: std::ptr::null(),
+        capacity: 0,
+        memory: 0,
+        mode: 0,
+        durability: 0,
+        bound_time: 0,
+        bound_puts: 0,
+        delete_time: 0,
+        delete_count: 0,
+        default_ttl: 0,
+        cluster: 0,
+        open_buffers: 0,
+        read_only: 0,
+        more_count: 0,
+        more_places: std::ptr::null(),
+    };
+}
+
+/// `picaflor_write_options`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct CWriteOptions {
+    /// Bytes of the struct.
+    pub size: usize,
+    /// The group; 0 is none.
+    pub group: u32,
+    /// Hash of the origin server's name; 0 is unknown.
+    pub server: u32,
+    /// Milliseconds from now until it expires; 0 is as the store says.
+    pub ttl: u64,
+    /// Bytes kept beside the object.
+    pub metadata: *const c_void,
+    /// How many.
+    pub metadata_len: usize,
+    /// Key of an object to lie beside.
+    pub neighbour: *const c_void,
+    /// Its length; 0 is nobody.
+    pub neighbour_len: usize,
+    /// Not 0: `PICAFLOR_BUSY` rather than wait.
+    pub no_wait: u32,
+}
+
+// SAFETY: numbers and pointers are values whatever their bits are, and `size` comes first.
+unsafe impl Growing for CWriteOptions {
+    const ZERO: Self = Self {
+        size: 0,
+        group: 0,
+        server: 0,
+        ttl: 0,
+        metadata: std::ptr::null(),
+        metadata_len: 0,
+        neighbour: std::ptr::null(),
+        neighbour_len: 0,
+        no_wait: 0,
+    };
+}
+
+/// The engine's options for what the caller asks.
+///
+/// # Safety
+/// As the header says of `picaflor_open`'s parameters.
+pub(crate) unsafe fn opening(path: *const c_char, options: *const COptions) -> Result<Options, Failure> {
+    // SAFETY: the caller of this function answers for its pointers, and each is read as the header says it may be:
+    // texts to their zero byte, options to their size, `more_places` to `more_count`.
+    unsafe {
+        let given = raw::options("options", options)?;
+        let preset = raw::text("options.preset", given.preset)?.unwrap_or("picaflor");
+        let mut made = Options::preset(preset, raw::path("path", path)?)?;
+        let count = given.more_count as usize;
+        if count > 0 && (given.more_places.is_null() || !given.more_places.is_aligned()) {
+            return Err(Failure::invalid("options.more_places is a null pointer, or not aligned"));
+        }
+        for at in 0..count {
+            let more = raw::path("options.more_places", given.more_places.add(at).read())?;
+            made.places.push(Place::Path(more.into()));
+        }
+        fill(&mut made, &given)?;
+        Ok(made)
+    }
+}
+
+fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
+    let or = |given: u64, default: u64| if given == 0 { default } else { given };
+    let unknown = |what, value| Failure::invalid(format!("options.{what} is {value}, which the header does not have"));
+    made.capacity = given.capacity;
+    made.memory = or(given.memory, made.memory);
+    made.mode = match given.mode {
+        0 => Mode::Cache,
+        1 => Mode::Store,
+        other => return Err(unknown("mode", other)),
+    };
+    made.durability = match given.durability {
+        0 => Durability::Bounded {
+            time: Duration::from_millis(or(given.bound_time, 1000)),
+            puts: or(given.bound_puts, u64::MAX),
+        },
+        1 => Durability::EveryPut,
+        2 => Durability::None,
+        other => return Err(unknown("durability", other)),
+    };
+    made.delete_time = Duration::from_millis(or(given.delete_time, made.delete_time.as_millis() as u64));
+    made.delete_count = or(given.delete_count, made.delete_count);
+    made.default_ttl = (given.default_ttl != 0).then(|| Duration::from_millis(given.default_ttl));
+    if given.cluster != 0 {
+        made.cluster = given.cluster;
+    }
+    if given.open_buffers != 0 {
+        made.open_buffers = given.open_buffers as usize;
+    }
+    made.read_only = given.read_only != 0;
+    if made.read_only {
+        // A reader needs nobody who tidies up behind its back.
+        made.daemons = Daemons::Manual;
+    }
+    Ok(())
+}
+
+/// The engine's options for a write.
+///
+/// # Safety
+/// As the header says of `picaflor_write_options`.
+pub(crate) unsafe fn writing(options: *const CWriteOptions) -> Result<PutOptions, Failure> {
+    // SAFETY: the caller of this function answers for its pointers; each is read to the length beside it.
+    unsafe {
+        let given = raw::options("options", options)?;
+        let metadata = raw::bytes("options.metadata", given.metadata, given.metadata_len)?;
+        let neighbour = raw::bytes("options.neighbour", given.neighbour, given.neighbour_len)?;
+        Ok(PutOptions {
+            metadata: Bytes::copy_from_slice(metadata),
+            expiry: if given.ttl == 0 { Expiry::Default } else { Expiry::After(Duration::from_millis(given.ttl)) },
+            group: given.group,
+            server: given.server,
+            neighbour: (!neighbour.is_empty()).then(|| Bytes::copy_from_slice(neighbour)),
+            bypass_memory: false,
+            no_wait: given.no_wait != 0,
+        })
+    }
+}

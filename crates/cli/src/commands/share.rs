@@ -1,0 +1,108 @@
+//! `picaflor share STORE`: one process has the store open and serves the others, until a signal stops it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use picaflor::{Durability, Mode, Options};
+use picaflor_proxy::config::{Size, durability};
+use picaflor_shared::{Limits, serve};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Failure;
+use crate::open::OneStore;
+
+const EXAMPLES: &str = "\
+Examples:
+  One process has the store, the others ask it; its socket stands where a store would:
+      picaflor share cache.store &
+      picaflor put cache.store.sock logo logo.png
+      picaflor get cache.store.sock logo -o copy.png
+      picaflor ls --long cache.store.sock
+
+  A store that never drops anything by itself, every put durable before it returns:
+      picaflor share /dev/nvme1n1 --socket /run/pictures.sock --store-mode --durability every-put
+
+  From a program: the crate `picaflor_shared`, whose `Client` has the verbs of a store.
+
+Only the user who runs it, and root, may connect; the socket has mode 0600. TERM and INT: no new requests, answers under \
+way end, the store writes its checkpoint. Clients connect again by themselves when it is started again; until then they \
+say that nobody is there. After kill -9 start it again: the socket that is left over is in nobody's way.";
+
+/// Serves a store to other processes of this machine, over a Unix socket
+///
+/// The store is made if it is not there.
+#[derive(Args)]
+#[command(after_long_help = EXAMPLES, after_help = "`picaflor share --help` has examples.")]
+pub(crate) struct Share {
+    #[command(flatten)]
+    store: OneStore,
+    /// The socket [default: STORE.sock]
+    #[arg(short, long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Most clients' connections at one time
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    connections: usize,
+    /// What a crash may cost: none, every-put, or a time [default: 1s]
+    #[arg(long, value_name = "BOUND", value_parser = bound)]
+    durability: Option<Durability>,
+    /// Bytes of a new store [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+    /// A new store never drops an object to make room, but says that it is full
+    #[arg(long)]
+    store_mode: bool,
+    /// Storage manager of a new store: picaflor, or one of the literature's [default: picaflor]
+    #[arg(long, value_name = "NAME")]
+    preset: Option<String>,
+}
+
+fn bound(text: &str) -> Result<Durability, String> {
+    durability(text).ok_or_else(|| format!("`{text}` is not `none`, `every-put` or a time such as `1s`"))
+}
+
+impl Share {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        self.store.refuse_socket("it is served already")?;
+        let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
+        let new = Options::new("").as_preset(self.preset.as_deref().unwrap_or("picaflor"))?;
+        let new = new.mode(mode).capacity(self.capacity.map_or(0, |size| size.0));
+        let (store, found) = self.store.write_or_create(new.durability(self.durability.unwrap_or_default()))?;
+        if let Some(found) = &found {
+            found.compare(self.capacity, self.store_mode, self.preset.as_deref())?;
+        }
+        let socket = self.socket.unwrap_or_else(|| self.store.beside(".sock"));
+        let limits = Limits::default().connections(self.connections);
+        // Before it serves: a signal that comes early is not to be lost.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
+        let (mut term, mut int) = runtime.block_on(async {
+            let of = |kind| signal(kind).map_err(failure);
+            Ok::<_, Failure>((of(SignalKind::terminate())?, of(SignalKind::interrupt())?))
+        })?;
+        let server = serve(store.clone(), socket, limits).map_err(failure)?;
+        println!("receipt  {}", store.receipt());
+        println!("listen   {}", server.path().display());
+        runtime.block_on(async {
+            tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
+        });
+        eprintln!("picaflor: stopping; once more to exit at once");
+        let stopping = std::thread::spawn(move || {
+            server.stop();
+            store.close()
+        });
+        runtime.block_on(async {
+            let stopped = tokio::task::spawn_blocking(move || stopping.join());
+            tokio::select! {
+                stopped = stopped => match stopped {
+                    Ok(Ok(closed)) => Ok(closed?),
+                    _ => Err(Failure::Failed("closing the store did not end as it should".into())),
+                },
+                _ = term.recv() => std::process::exit(1),
+                _ = int.recv() => std::process::exit(1),
+            }
+        })
+    }
+}
+
+fn failure(e: std::io::Error) -> Failure {
+    Failure::Failed(e.to_string())
+}

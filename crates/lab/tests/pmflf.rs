@@ -1,0 +1,15 @@
+//! The PMFLF paper, a hundredth of it: that it runs, and that what is exact is exact.
+
+use picaflor_lab::reproduce;
+
+#[test]
+fn the_paper_runs_and_its_counts_are_exact() {
+    let done = reproduce::reproduce("pmflf", None, true, &|_, _, _| {}).unwrap();
+    for number in [1, 9, 10, 11, 12, 13, 14, 15] {
+        let id = format!("P-{number}");
+        assert!(done.verdicts.iter().any(|verdict| verdict.id == id && verdict.ours.is_some()), "{id}");
+    }
+    let exact: Vec<_> = done.verdicts.iter().filter(|verdict| verdict.id == "P-1" && !verdict.pass).collect();
+    assert!(exact.is_empty(), "{exact:?}");
+    assert!(done.html().matches("<svg").count() == 8, "Figures 14 to 21");
+}

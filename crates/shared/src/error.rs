@@ -1,0 +1,145 @@
+//! What can go wrong between a client and the store, named.
+
+use std::{io, path::PathBuf};
+
+use crate::wire::VERSION;
+
+/// The result of a client's calls.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nobody answers at this path.
+    #[error("no server at {}: {source}; start one with `picaflor share`", path.display())]
+    NoServer {
+        /// The socket.
+        path: PathBuf,
+        /// What connecting said.
+        source: io::Error,
+    },
+    /// The connection broke, or the server did not answer in time. What was asked for may have been done or not.
+    #[error("the server at {} went away: {source}", path.display())]
+    Lost {
+        /// The socket.
+        path: PathBuf,
+        /// What reading or writing said.
+        source: io::Error,
+    },
+    /// The server takes no more clients now, or not this one.
+    #[error("the server at {} refused the connection: {why}", path.display())]
+    Declined {
+        /// The socket.
+        path: PathBuf,
+        /// Its reason.
+        why: &'static str,
+    },
+    /// The server speaks another version of the protocol.
+    #[error("the server speaks version {0} of the protocol, this client {VERSION}; use the same build on both sides")]
+    Version(u32),
+    /// The server sent what does not fit.
+    #[error("the server does not keep to the protocol: {0}")]
+    Protocol(String),
+    /// The store said no, in its own words.
+    #[error("{text}")]
+    Store {
+        /// What kind of no.
+        kind: Kind,
+        /// The store's words.
+        text: String,
+    },
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)+) => {
+        /// What kind of error the server's store had; the engine's errors and refusals by name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
+        #[repr(u8)]
+        pub enum Kind {
+            $($(#[$doc])* $name = $number,)+
+        }
+
+        impl Kind {
+            #[cfg(test)]
+            pub(crate) const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// The kind with this number; [`Kind::Other`] for one that came later.
+            pub(crate) fn of(number: u8) -> Self {
+                match number {
+                    $($number => Self::$name,)+
+                    _ => Self::Other,
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// None of the others.
+    Other = 0,
+    /// A store has no room.
+    Full = 1,
+    /// Not admitted by the filter of the process that has the store.
+    NotAdmitted = 2,
+    /// Larger than a quarter of the device.
+    TooLarge = 3,
+    /// Past its expiry.
+    Expired = 4,
+    /// The device cannot keep up, and the client did not want to wait.
+    Busy = 5,
+    /// Room could not be made in time.
+    NoCleanSpace = 6,
+    /// The index has used its memory.
+    IndexFull = 7,
+    /// Opened for reading, or writing has stopped after a failure.
+    ReadOnly = 8,
+    /// The device failed.
+    Io = 9,
+    /// Bytes do not verify.
+    Damaged = 10,
+    /// A key or metadata outside the limits.
+    Limit = 11,
+    /// The store was closed.
+    Closed = 12,
+    /// The client sent what does not fit; the server ends the connection.
+    BadFrame = 13,
+}
+
+impl From<&picaflor::Error> for Kind {
+    fn from(error: &picaflor::Error) -> Self {
+        use picaflor::{Error, Refusal};
+        match error {
+            Error::Io { .. } => Self::Io,
+            Error::Full { .. } => Self::Full,
+            Error::Damaged { .. } => Self::Damaged,
+            Error::Limit { .. } => Self::Limit,
+            Error::Closed => Self::Closed,
+            Error::Refused(why) => match why {
+                Refusal::NotAdmitted => Self::NotAdmitted,
+                Refusal::TooLarge => Self::TooLarge,
+                Refusal::Expired => Self::Expired,
+                Refusal::Busy => Self::Busy,
+                Refusal::NoCleanSpace => Self::NoCleanSpace,
+                Refusal::IndexFull => Self::IndexFull,
+                Refusal::ReadOnly => Self::ReadOnly,
+                _ => Self::Other,
+            },
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_comes_back_from_its_number() {
+        for kind in Kind::ALL {
+            assert_eq!(Kind::of(*kind as u8), *kind);
+        }
+        assert_eq!(Kind::of(200), Kind::Other);
+    }
+}
