@@ -1,10 +1,11 @@
 //! The PMFLF paper, a hundredth of it: that it runs, and that what is exact is exact.
 
-use picaflor_lab::reproduce;
+use picaflor_lab::reproduce::{self, How};
 
 #[test]
 fn the_paper_runs_and_its_counts_are_exact() {
-    let done = reproduce::reproduce("pmflf", None, true, &|_, _, _| {}).unwrap();
+    let quick = How { jobs: None, quick: true };
+    let done = reproduce::reproduce("pmflf", None, quick, &|_, _, _| {}).unwrap();
     for number in [1, 9, 10, 11, 12, 13, 14, 15] {
         let id = format!("P-{number}");
         assert!(done.verdicts.iter().any(|verdict| verdict.id == id && verdict.ours.is_some()), "{id}");
