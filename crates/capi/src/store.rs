@@ -108,10 +108,10 @@ pub unsafe extern "C" fn picaflor_lookup(
     guard(|| {
         // SAFETY: a live handle, and `key_len` bytes.
         let (store, key) = unsafe { (raw::handle("store", store)?, raw::bytes("key", key, key_len)?) };
-        let found = store.store.get(key)?.ok_or_else(Failure::absent)?;
+        let found = store.store.group_of(key)?.ok_or_else(Failure::absent)?;
         if !group.is_null() {
             // SAFETY: not null, so by the header a place for a number.
-            unsafe { Out::new("group", group)? }.set(found.group());
+            unsafe { Out::new("group", group)? }.set(found);
         }
         Ok(())
     })

@@ -4,7 +4,7 @@
 //! disk operations of each call, on the disk's virtual time. Contents are kept beside the model and cost nothing.
 //!
 //! Two faces: [`FileSystem`] is a [`Folder`]; [`BigFile`], one preallocated file of it, is a
-//! [`Device`](picaflor_device::Device). Calls block, and a call that waits moves the clock.
+//! [`Device`]. Calls block, and a call that waits moves the clock.
 //!
 //! Not modelled: crashes (put the faulty device around a [`BigFile`] for that), indirect blocks of a [`BigFile`]
 //! (they stay in memory), several calls at a time.
