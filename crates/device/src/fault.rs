@@ -32,6 +32,8 @@ pub enum Fault {
     /// A sync fails. What was written since the last one may be gone at a crash even if a later sync
     /// succeeds, as on systems that mark such data clean.
     SyncError,
+    /// A sync is acknowledged and never happens.
+    LostSync,
     /// A write fails for lack of space; nothing of it is written.
     NoSpace,
     /// A write is acknowledged and never happens.
@@ -55,7 +57,7 @@ impl Fault {
         match self {
             Self::ReadError | Self::Rot | Self::Flicker => On::Read,
             Self::WriteError | Self::NoSpace | Self::Lost | Self::Torn | Self::Misdirected => On::Write,
-            Self::SyncError => On::Sync,
+            Self::SyncError | Self::LostSync => On::Sync,
             Self::Delay(on, _) | Self::Crash(on) => on,
         }
     }

@@ -235,6 +235,9 @@ impl State {
             self.forget_durable();
             return Err(injected("sync error", 0));
         }
+        if self.suffers(fired, Fault::LostSync) {
+            return Ok(());
+        }
         inner.sync()?;
         self.settle();
         Ok(())

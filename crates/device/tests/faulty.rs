@@ -328,6 +328,7 @@ fn every_fault() -> Vec<Rule> {
         Fault::ReadError,
         Fault::WriteError,
         Fault::SyncError,
+        Fault::LostSync,
         Fault::NoSpace,
         Fault::Lost,
         Fault::Torn,

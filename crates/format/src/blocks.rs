@@ -185,8 +185,6 @@ pub struct Home {
     pub grain: u32,
     /// 0 TS, 1 PL, 2 PFL.
     pub method: u8,
-    /// 0 in the blocks, 1 gathered.
-    pub headers: u8,
     /// Shortest and longest quick list, in grains.
     pub quick: (u32, u32),
     /// Grain at which the tail began, and the sequence number then: newer blocks may stand behind it.
@@ -195,8 +193,6 @@ pub struct Home {
     pub durable: u64,
     /// The image of a clean shutdown, if this is one.
     pub image: Option<ImageRef>,
-    /// First area of gathered headers, in grains; 0 for none.
-    pub directory: u64,
     /// Words of the layer above.
     pub roots: [u64; ROOTS],
     /// Runs of sequence numbers that a crash may have left half done: (from, to), both within.
@@ -220,7 +216,7 @@ impl Home {
         put(out, 24, self.salt.to_le_bytes());
         put(out, 32, self.epoch.to_le_bytes());
         put(out, 40, self.capacity.to_le_bytes());
-        put(out, 48, [self.method, self.headers]);
+        put(out, 48, [self.method]);
         put(out, 52, self.quick.0.to_le_bytes());
         put(out, 56, self.quick.1.to_le_bytes());
         put(out, 64, self.tail.0.to_le_bytes());
@@ -229,7 +225,6 @@ impl Home {
         let image = self.image.unwrap_or(ImageRef { at: 0, bytes: 0 });
         put(out, 88, image.at.to_le_bytes());
         put(out, 96, image.bytes.to_le_bytes());
-        put(out, 104, self.directory.to_le_bytes());
         let voids = self.voids.len().min(VOIDS);
         let heads = self.heads.len().min(HEADS_MAX);
         put(out, 112, (voids as u32).to_le_bytes());
@@ -289,12 +284,10 @@ impl Home {
             capacity: u64_at(bytes, 40),
             grain,
             method: bytes[48],
-            headers: bytes[49],
             quick,
             tail: (u64_at(bytes, 64), u64_at(bytes, 72)),
             durable: u64_at(bytes, 80),
             image: (image.at != 0).then_some(image),
-            directory: u64_at(bytes, 104),
             roots,
             voids: (0..voids)
                 .map(|index| (u64_at(bytes, VOIDS_AT + index * 16), u64_at(bytes, VOIDS_AT + index * 16 + 8)))
@@ -440,12 +433,10 @@ mod tests {
             capacity: 1 << 30,
             grain: 512,
             method: 2,
-            headers: 1,
             quick: (1, 75),
             tail: (100, 7),
             durable: 6,
             image: Some(ImageRef { at: 100, bytes: 96 }),
-            directory: 16,
             roots: [1, 2, 3, 4, 5, 6, 7, 8],
             voids: vec![(1, 2), (5, 9)],
             heads: (0..HEADS_MAX as u64).collect(),

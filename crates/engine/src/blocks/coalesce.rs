@@ -184,20 +184,7 @@ impl FreeLists {
         for (from, to) in inside.chain(tail.map(|(begin, size, _)| (begin, begin + size))) {
             let dead: Vec<_> = space.lists.from(from).take_while(|&(at, _)| at < to).collect();
             for (at, free) in dead.into_iter().filter(|(_, free)| free.explicit) {
-                let seq = space.next_seq();
-                let header = Header {
-                    status: Status::Dead,
-                    at,
-                    size: free.size,
-                    seq,
-                    rest: 0,
-                    rest_seq: seq,
-                    len: 0,
-                    sum: 0,
-                    flags: 0,
-                    list: free.link.list,
-                    next: free.link.next,
-                };
+                let header = free.link.header(Status::Dead, at, free.size, space.next_seq());
                 self.write_block(&header, &[]).inspect_err(|error| self.commits.fail(error.shared()))?;
                 buried = true;
             }
@@ -217,20 +204,7 @@ impl FreeLists {
         let link = space.lists.at(begin).map_or(Link::NONE, |free| free.link);
         remove_run(space, begin, size);
         space.merges += 1;
-        let seq = space.next_seq();
-        let header = Header {
-            status: Status::Free,
-            at: begin,
-            size: size as u32,
-            seq,
-            rest: 0,
-            rest_seq: seq,
-            len: 0,
-            sum: 0,
-            flags: 0,
-            list: link.list,
-            next: link.next,
-        };
+        let header = link.header(Status::Free, begin, size as u32, space.next_seq());
         space.pending.insert(begin, (header.size, link));
         self.write_block(&header, &[]).inspect_err(|error| self.commits.fail(error.shared()))
     }

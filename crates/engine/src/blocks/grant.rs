@@ -98,13 +98,8 @@ impl FreeLists {
     }
 
     pub(super) fn block(&self, header: Header) -> Block {
-        let begin = if header.flags & Header::AREA == 0 { self.shape.overhead() } else { self.area_begin() };
+        let begin = self.shape.begin(header.flags & Header::AREA != 0);
         Block { header, capacity: u64::from(header.size) * self.shape.grain - begin }
-    }
-
-    /// Bytes from a block's beginning to the first of an area.
-    pub(super) fn area_begin(&self) -> u64 {
-        if self.shape.overhead() == 0 { 0 } else { self.shape.grain }
     }
 
     /// Writes the header that frees a block; the caller holds the gate, and has looked whether it is allocated.

@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use picaflor_format::blocks::{Header, ImageFree};
+use picaflor_format::blocks::{Header, ImageFree, Status};
 
 use super::options::Shape;
 
@@ -23,6 +23,12 @@ impl Link {
 
     pub(super) fn of(header: &Header) -> Self {
         Self { list: header.list, next: header.next }
+    }
+
+    /// A header that says so, of a block without bytes and with nothing free behind it.
+    pub(super) fn header(self, status: Status, at: u64, size: u32, seq: u64) -> Header {
+        let Self { list, next } = self;
+        Header { status, at, size, seq, rest: 0, rest_seq: seq, len: 0, sum: 0, flags: 0, list, next }
     }
 }
 

@@ -8,7 +8,7 @@ use picaflor_device::{BufPool, Device};
 use picaflor_format::blocks::{Home, ROOTS, VOIDS};
 
 use super::{
-    BlockError, BlockOptions, BlockResult, FreeLists, Headers, Method,
+    BlockError, BlockOptions, BlockResult, FreeLists, Method,
     home::{self, Found, HomeState},
     image,
     links::{self, Links},
@@ -36,8 +36,6 @@ pub struct BlockReceipt {
     pub epoch: u64,
     /// What the allocator was created with, whatever the options say now.
     pub method: Method,
-    /// The same.
-    pub headers: Headers,
     /// Bytes of a grain.
     pub grain: u64,
     /// Blocks found behind the tail that the home named.
@@ -73,12 +71,10 @@ impl FreeLists {
             capacity: device.capacity(),
             grain,
             method: options.method as u8,
-            headers: options.headers as u8,
             quick: (options.min_quick, options.max_quick),
             tail: (0, 0),
             durable: 0,
             image: None,
-            directory: 0,
             roots: [0; ROOTS],
             voids: Vec::new(),
             heads: Vec::new(),
@@ -184,7 +180,6 @@ fn receipt(home: &Home, created: bool, clean: bool) -> BlockReceipt {
         clean,
         epoch: home.epoch,
         method: method(home),
-        headers: headers(home),
         grain: u64::from(home.grain),
         behind_tail: 0,
         from_lists: 0,
@@ -198,10 +193,6 @@ fn method(home: &Home) -> Method {
         2 => Method::Pfl,
         _ => Method::Ts,
     }
-}
-
-fn headers(home: &Home) -> Headers {
-    if home.headers == 1 { Headers::Gathered } else { Headers::InBlocks }
 }
 
 /// The sizes of the allocator that the home describes.
@@ -222,7 +213,6 @@ fn shape(device: &dyn Device, home: &Home, options: &BlockOptions) -> BlockResul
     }
     Ok(Shape {
         method: method(home),
-        headers: headers(home),
         grain,
         min: home.quick.0,
         max_quick: home.quick.1,

@@ -16,24 +16,12 @@ pub enum Method {
     Pfl,
 }
 
-/// Where headers stand. Fixed when the allocator is created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Headers {
-    /// At the beginning of each block: header and bytes are one write, and no memory is needed for allocated blocks.
-    #[default]
-    InBlocks,
-    /// Together, in chained areas. Not built: it is refused, for a put would be two writes and each block take memory.
-    Gathered,
-}
-
 /// Settings of a block allocator. The defaults are those of the paper's deployment (Table 4).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct BlockOptions {
     /// See [`Method`].
     pub method: Method,
-    /// See [`Headers`].
-    pub headers: Headers,
     /// The paper's *g*: bytes of a grain, a power of two from 512; raised to the device's block size when the allocator
     /// is created, so that no write touches a neighbour's bytes. Fixed then.
     pub grain: u32,
@@ -58,7 +46,6 @@ impl Default for BlockOptions {
     fn default() -> Self {
         Self {
             method: Method::Ts,
-            headers: Headers::InBlocks,
             grain: 512,
             min_quick: 1,
             max_quick: 75,
@@ -83,9 +70,6 @@ impl BlockOptions {
         if self.max_quick - self.min_quick >= (HEADS_MAX - 32) as u32 || self.max_quick > QUICK_MAX {
             return refuse("max_quick", "must be less than 408 above min_quick, and at most 65536");
         }
-        if self.headers != Headers::InBlocks {
-            return refuse("headers", "headers are kept in the blocks; gathering them is not built");
-        }
         if self.checkpoint_every == 0 || self.step_blocks == 0 {
             return refuse("checkpoint_every", "checkpoint_every and step_blocks must be at least 1");
         }
@@ -100,7 +84,6 @@ impl BlockOptions {
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
     pub(super) method: Method,
-    pub(super) headers: Headers,
     /// Bytes.
     pub(super) grain: u64,
     /// Grains; as all sizes here.
@@ -116,17 +99,14 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Bytes before a block's own, in its first grain.
-    pub(super) fn overhead(&self) -> u64 {
-        match self.headers {
-            Headers::InBlocks => HEADER as u64,
-            Headers::Gathered => 0,
-        }
+    /// Bytes from a block's beginning to the first of its own; an area begins on a grain.
+    pub(super) fn begin(&self, area: bool) -> u64 {
+        if area { self.grain } else { HEADER as u64 }
     }
 
-    /// Grains of a block for `len` bytes; of an area, which begins on a grain.
+    /// Grains of a block, or of an area, for `len` bytes.
     pub(super) fn grains(&self, len: u64, area: bool) -> BlockResult<u32> {
-        let overhead = if area && self.headers == Headers::InBlocks { self.grain } else { self.overhead() };
+        let overhead = self.begin(area);
         let max = (u64::from(u32::MAX) - 1).min((self.end - self.start) * self.grain) - overhead;
         if len > max {
             return Err(BlockError::TooLong { len, max });

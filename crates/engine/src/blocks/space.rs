@@ -91,19 +91,7 @@ impl Space {
         }
         let link = self.links.taken(&taken, shape);
         self.since_home += u32::from(self.links.changed());
-        Header {
-            status: Status::Allocated,
-            at: taken.at,
-            size: taken.size,
-            seq,
-            rest: taken.rest,
-            rest_seq: seq,
-            len: 0,
-            sum: 0,
-            flags: 0,
-            list: link.list,
-            next: link.next,
-        }
+        Header { rest: taken.rest, ..link.header(Status::Allocated, taken.at, taken.size, seq) }
     }
 
     /// The header of a block that is freed now. If what is left of a split behind it is free and has no header yet, the

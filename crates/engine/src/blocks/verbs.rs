@@ -170,7 +170,7 @@ impl FreeLists {
             let capacity = if area.is_area() { area.capacity } else { 0 };
             return Err(BlockError::Outside { offset, len, capacity, unit });
         }
-        Ok(area.header.at * self.shape.grain + self.area_begin() + offset)
+        Ok(area.header.at * self.shape.grain + self.shape.begin(true) + offset)
     }
 
     /// The words of the layer above: 0 when the allocator is created.

@@ -14,7 +14,7 @@ use picaflor_format::{
     blocks::{HEADER, Header, Status},
 };
 
-use super::options::Shape;
+use super::{lists::Link, options::Shape};
 
 /// Bytes read at once: many headers of small blocks.
 const WINDOW: u64 = 64 << 10;
@@ -188,17 +188,5 @@ fn foreign(corrupt: Corrupt) -> bool {
 
 /// What is left of a split, before it has a header.
 fn implicit(at: u64, size: u32) -> Header {
-    Header {
-        status: Status::Free,
-        at,
-        size,
-        seq: 0,
-        rest: 0,
-        rest_seq: 0,
-        len: 0,
-        sum: 0,
-        flags: 0,
-        list: Header::NO_LIST,
-        next: 0,
-    }
+    Link::NONE.header(Status::Free, at, size, 0)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use picaflor::blocks::{Address, Block, BlockError, BlockOptions, BlockResult, FreeLists};
-use picaflor_device::{Device, Fault, FaultyDevice, MemoryDevice, Rule};
+use picaflor_device::{Fault, FaultyDevice, MemoryDevice, Rule};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 /// How a life is to go.
@@ -44,33 +44,6 @@ struct Life {
     stamp: u64,
 }
 
-/// Syncs that do nothing.
-struct Liar(FaultyDevice);
-
-impl Device for Liar {
-    fn capacity(&self) -> u64 {
-        self.0.capacity()
-    }
-    fn block_size(&self) -> usize {
-        self.0.block_size()
-    }
-    fn read(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
-        self.0.read(offset, buf)
-    }
-    fn write(&self, offset: u64, buf: &[u8]) -> std::io::Result<()> {
-        self.0.write(offset, buf)
-    }
-    fn sync(&self) -> std::io::Result<()> {
-        if self.0.is_crashed() { self.0.sync() } else { Ok(()) }
-    }
-    fn submit(&self, batch: Vec<picaflor_device::Request>) {
-        self.0.submit(batch);
-    }
-    fn backend(&self) -> String {
-        self.0.backend()
-    }
-}
-
 type Verdict<T = ()> = Result<T, String>;
 
 /// Lives the plan, crashes included; the number of device writes and syncs of a life without a crash.
@@ -89,6 +62,9 @@ pub(crate) fn live(plan: &Plan) -> Verdict<(u64, u64)> {
     };
     if let Some(rule) = &plan.crash {
         life.device.add(rule.clone());
+    }
+    if plan.lies {
+        life.device.add(Rule::rate(Fault::LostSync, 1.0));
     }
     let mut crashes = 0;
     let mut left = plan.operations;
@@ -115,9 +91,7 @@ pub(crate) fn live(plan: &Plan) -> Verdict<(u64, u64)> {
 
 impl Life {
     fn open(&self, counted: &picaflor_device::CountedDevice) -> BlockResult<FreeLists> {
-        let device: Arc<dyn Device> =
-            if self.plan.lies { Arc::new(Liar(self.device.clone())) } else { Arc::new(counted.clone()) };
-        FreeLists::open(device, self.plan.options.clone()).map(|(lists, _)| lists)
+        FreeLists::open(Arc::new(counted.clone()), self.plan.options.clone()).map(|(lists, _)| lists)
     }
 
     /// Until the plan is done or the device crashes.

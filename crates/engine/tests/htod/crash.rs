@@ -5,29 +5,17 @@
 //!
 //! `HTOD_SEEDS=from..to` runs other seeds than the few of every day.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use picaflor::{
     Error, Result,
     blocks::BlockOptions,
-    device::{Device, Fault, FaultyDevice, MemoryDevice, On, Request, Rule},
+    device::{Device, Fault, FaultyDevice, MemoryDevice, On, Rule},
     htod::{Durable, HashTables, HtodStats, Mended, Table},
 };
+use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{key, options, value};
-
-/// A repeatable stream of numbers (splitmix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 /// A key's allowed states: the version, or none.
 type States = Vec<Option<u64>>;
@@ -89,7 +77,7 @@ impl Oracle {
 struct Trial {
     device: Arc<dyn Device>,
     durable: Durable,
-    random: Random,
+    random: SmallRng,
     oracle: Oracle,
     version: u64,
 }
@@ -97,7 +85,7 @@ struct Trial {
 impl Trial {
     fn new(device: Arc<dyn Device>, seed: u64) -> Self {
         let durable = if seed.is_multiple_of(2) { Durable::EachCall } else { Durable::AtCommit };
-        Self { device, durable, random: Random(seed), oracle: Oracle::default(), version: 0 }
+        Self { device, durable, random: SmallRng::seed_from_u64(seed), oracle: Oracle::default(), version: 0 }
     }
 
     fn open(&self) -> Result<HashTables> {
@@ -113,8 +101,8 @@ impl Trial {
             self.version += 1;
             let version = self.version;
             // Keys in use grow with the calls, and some are used again and again.
-            let number = self.random.below(20 + version);
-            match self.random.below(10) {
+            let number = self.random.random_range(0..20 + version);
+            match self.random.random_range(0..10) {
                 0..=6 => {
                     self.oracle.states(number).push(Some(version));
                     table.put(&key(number), &value(number, version))?;
@@ -133,10 +121,10 @@ impl Trial {
                 }
             }
         }
-        if self.random.below(4) == 0 {
+        if self.random.random_range(0..4) == 0 {
             tables.mend()?;
         }
-        if self.random.below(2) == 0 {
+        if self.random.random_range(0..2) == 0 {
             tables.close()?;
             self.oracle.commit();
         }
@@ -208,7 +196,7 @@ fn every_point(seed: u64, calls: u64, stride: u64) -> std::result::Result<Met, S
             met.restored += stats.restored;
             // Checking opens, which changes the place; half of the rounds crash again right there.
             device.crash().and_then(|_| device.revive()).map_err(|error| at(error.to_string()))?;
-            next = 1 + trial.random.below(400);
+            next = 1 + trial.random.random_range(0..400);
         }
         met.freed += trial.finish().map_err(&at)?.freed;
         met.points += 1;
@@ -247,45 +235,13 @@ fn a_short_workload_survives_a_crash_at_each_operation() {
     }
 }
 
-/// Says that it synced and did not: what the harness must find out.
-struct Liar(FaultyDevice);
-
-impl Device for Liar {
-    fn capacity(&self) -> u64 {
-        self.0.capacity()
-    }
-
-    fn block_size(&self) -> usize {
-        self.0.block_size()
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
-        self.0.read(offset, buf)
-    }
-
-    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.0.write(offset, buf)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn submit(&self, batch: Vec<Request>) {
-        self.0.submit(batch);
-    }
-
-    fn backend(&self) -> String {
-        "liar".to_owned()
-    }
-}
-
 #[test]
 fn the_harness_catches_a_device_that_does_not_sync() {
     let mut caught = 0;
     for seed in 0..40u64 {
         let device = faulty(seed);
-        let mut trial = Trial::new(Arc::new(Liar(device.clone())), seed * 2);
+        device.add(Rule::rate(Fault::LostSync, 1.0));
+        let mut trial = Trial::new(Arc::new(device.clone()), seed * 2);
         trial.work(100).unwrap();
         device.crash().and_then(|_| device.revive()).unwrap();
         caught += u64::from(trial.check().is_err());
