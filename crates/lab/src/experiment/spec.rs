@@ -214,11 +214,8 @@ impl Spec {
                     for &buffers in &self.buffers {
                         for &utilisation in &self.utilisation {
                             for &seed in &self.seeds {
-                                let case = self.case(device, preset, (disk_mib, buffers, utilisation, seed));
                                 let with = |&threshold: &u32| {
-                                    let mut case = case.clone();
-                                    case.setup.threshold = (threshold != 0).then_some(threshold);
-                                    case
+                                    self.case(device, preset, (disk_mib, buffers, utilisation, seed), threshold)
                                 };
                                 cases.extend(self.threshold.iter().map(with));
                             }
@@ -230,7 +227,13 @@ impl Spec {
         cases
     }
 
-    fn case(&self, device: &str, preset: &str, (disk_mib, buffers, utilisation, seed): (u64, usize, f64, u64)) -> Case {
+    fn case(
+        &self,
+        device: &str,
+        preset: &str,
+        (disk_mib, buffers, utilisation, seed): (u64, usize, f64, u64),
+        threshold: u32,
+    ) -> Case {
         let levels = Levels { memory: self.first_level_mib << 20, disk: disk_mib << 20, ..Levels::MARKATOS };
         let capacity = match self.replay {
             Kind::Cache => disk_mib << 20,
@@ -245,7 +248,7 @@ impl Spec {
             capacity: capacity.next_multiple_of(1 << 20),
             memory: self.memory_mib << 20,
             buffers: (buffers != 0).then_some(buffers),
-            threshold: None,
+            threshold: (threshold != 0).then_some(threshold),
             workload: self.workload(),
             replay: if self.replay == Kind::Cache { Replay::Cache } else { Replay::Method(levels) },
             gets: self.requests(),

@@ -522,7 +522,7 @@ impl Core {
         let now = self.pages.now();
         self.pages.flush(now, now)?;
         self.pages.settle();
-        self.pages.empty();
+        self.pages.empty(&self.profile.memory);
         self.inodes = Lru::new(self.profile.memory.inodes);
         self.names = Lru::new(self.profile.memory.names);
         Ok(())

@@ -27,6 +27,7 @@ use picaflor_device::{Device, Folder, SimulatedDisk, check_path};
 pub use self::big_file::BigFile;
 use self::core::Core;
 pub use self::pages::IoCounts;
+pub(crate) use self::profile::merge;
 pub use self::profile::{
     DaemonProfile, FsProfile, JournalProfile, LayoutProfile, MemoryProfile, Metadata, ProcessorProfile,
 };

@@ -14,7 +14,7 @@ use std::time::Duration;
 use picaflor_device::SimulatedDisk;
 
 use super::layout::{Address, Run};
-use super::profile::FsProfile;
+use super::profile::{FsProfile, MemoryProfile};
 use crate::lru::Lru;
 
 /// Set in the keys of directories, which stay or leave as a whole.
@@ -51,8 +51,6 @@ pub(crate) struct Pages {
     high_water: u64,
     low_water: u64,
     dirty_limit: u64,
-    /// Bytes of the two that follow.
-    sizes: (u64, Option<u64>),
     lru: Lru,
     /// Of metadata other than directories, if apart.
     metadata: Option<Lru>,
@@ -73,7 +71,6 @@ impl Pages {
             high_water: profile.daemon.high_water,
             low_water: profile.daemon.low_water,
             dirty_limit: profile.memory.cache / fragment / 100 * profile.daemon.dirty_percent,
-            sizes: (profile.memory.cache, profile.memory.metadata),
             lru: Lru::new(profile.memory.cache),
             metadata: profile.memory.metadata.map(Lru::new),
             dirty: BTreeMap::new(),
@@ -368,9 +365,9 @@ impl Pages {
     }
 
     /// Forgets what is in memory, none of which is dirty.
-    pub(crate) fn empty(&mut self) {
-        self.lru = Lru::new(self.sizes.0);
-        self.metadata = self.sizes.1.map(Lru::new);
+    pub(crate) fn empty(&mut self, memory: &MemoryProfile) {
+        self.lru = Lru::new(memory.cache);
+        self.metadata = memory.metadata.map(Lru::new);
     }
 
     /// Waits until nothing is under way.

@@ -144,7 +144,7 @@ const BUILT_IN: &[(&str, &str)] = &[
 ];
 
 /// Values of `other` in the place of those of `table`, table by table.
-fn merge(table: &mut toml::Table, other: &toml::Table) {
+pub(crate) fn merge(table: &mut toml::Table, other: &toml::Table) {
     for (key, value) in other {
         match (table.get_mut(key), value) {
             (Some(toml::Value::Table(inner)), toml::Value::Table(other)) => merge(inner, other),

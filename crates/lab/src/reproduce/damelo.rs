@@ -2,11 +2,6 @@
 //!
 //! What is compared with ext2 is compared with its fastest block size for that stage, cold.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
-
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -67,14 +62,14 @@ enum Who {
 #[derive(Debug, Clone, Serialize)]
 struct Line {
     who: Who,
-    order: String,
+    order: Order,
     #[serde(flatten)]
     stages: Stages,
 }
 
 /// All of them.
 struct All {
-    lines: Vec<(Who, Order, Stages)>,
+    lines: Vec<Line>,
     pages: Vec<u32>,
 }
 
@@ -158,23 +153,16 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
         spec.pages_kib.retain(|kib| *kib <= 64);
     }
     let benches = spec.benches()?;
-    let done = Arc::new(AtomicU64::new(0));
     let total = benches.len() as u64;
     progress(&spec.title, 0, total);
     let stages = experiment::spread(&benches, how.jobs, |(_, _, bench)| {
         let stages = micro::run(bench)?;
-        done.fetch_add(1, Relaxed);
         progress(&spec.title, 1, total);
         Ok(stages)
     })?;
-    let lines = benches.into_iter().zip(stages).map(|((who, order, _), stages)| (who, order, stages)).collect();
+    let lines = benches.into_iter().zip(stages).map(|((who, order, _), stages)| Line { who, order, stages }).collect();
     let all = All { lines, pages: spec.pages_kib.clone() };
-    let shown: Vec<Line> = all
-        .lines
-        .iter()
-        .map(|(who, order, stages)| Line { who: *who, order: order.name(), stages: stages.clone() })
-        .collect();
-    let json = serde_json::to_value(shown).map_err(|error| Error::experiment("damelo", error.to_string()))?;
+    let json = serde_json::to_value(&all.lines).map_err(|error| Error::experiment("damelo", error.to_string()))?;
     Ok(Reproduction {
         paper: "damelo".into(),
         verdicts: all.claims(),
@@ -186,7 +174,7 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
 
 impl All {
     fn of(&self, who: Who, order: Order) -> Option<&Stages> {
-        self.lines.iter().find(|line| (line.0, line.1) == (who, order)).map(|line| &line.2)
+        self.lines.iter().find(|line| (line.who, line.order) == (who, order)).map(|line| &line.stages)
     }
 
     fn damelo(&self, page_kib: u32, order: Order) -> Option<&Stages> {
@@ -203,9 +191,9 @@ impl All {
 
     /// ext2's shortest time, cold or warm.
     fn ext2(&self, order: Order, stage: Stage, cold: bool) -> Option<f64> {
-        let all = self.lines.iter().filter(|line| line.1 == order);
-        let all = all.filter(|line| matches!(line.0, Who::Ext2 { cold: is, .. } if is == cold));
-        all.map(|line| stage(&line.2)).reduce(f64::min)
+        let all = self.lines.iter().filter(|line| line.order == order);
+        let all = all.filter(|line| matches!(line.who, Who::Ext2 { cold: is, .. } if is == cold));
+        all.map(|line| stage(&line.stages)).reduce(f64::min)
     }
 
     /// How many times as fast as ext2, cold.
@@ -344,7 +332,7 @@ impl All {
         for order in Order::ALL {
             for (stage, of) in names {
                 let mut rows: Vec<(String, Vec<f64>)> = Vec::new();
-                for (who, _, stages) in self.lines.iter().filter(|line| line.1 == order) {
+                for Line { who, stages, .. } in self.lines.iter().filter(|line| line.order == order) {
                     let name = match who {
                         Who::Damelo { pools: 2.., .. } => continue,
                         Who::Damelo { page_kib, .. } => format!("Dámelo, {page_kib} KB"),

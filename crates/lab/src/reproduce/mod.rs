@@ -40,18 +40,11 @@ pub const PAPERS: [&str; 4] = ["markatos", "pmflf", "hummingbird", "damelo"];
 pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'_>) -> Result<Reproduction> {
     match (paper, spec) {
         ("markatos", None) => markatos::reproduce(how, progress),
-        ("pmflf", None) => pmflf(how, progress),
+        ("pmflf", None) => pmflf::reproduce(how, progress),
         ("hummingbird", spec) => hummingbird::reproduce(spec.unwrap_or(hummingbird::SPEC), how, progress),
         ("damelo", spec) => damelo::reproduce(spec.unwrap_or(damelo::SPEC), how, progress),
         _ => Err(Error::experiment(paper, format!("no such paper with a file; there are: {}", PAPERS.join(", ")))),
     }
-}
-
-fn pmflf(how: How, progress: Progress<'_>) -> Result<Reproduction> {
-    let measured = pmflf::measure(how, progress)?;
-    let judge = |(id, what, published, band, ours)| Verdict::of(id, what, published, band, ours);
-    let verdicts = pmflf::claims(&measured).into_iter().map(judge).collect();
-    Ok(Reproduction { paper: "pmflf".into(), verdicts, drawings: measured.drawings()?, ..Reproduction::default() })
 }
 
 /// The file of machines and systems that a paper's runs take, if it has one.
@@ -92,7 +85,8 @@ enum Results {
 const HEAD: [&str; 6] = ["id", "what", "published", "ours", "band", ""];
 
 impl Reproduction {
-    fn all(&self) -> impl Iterator<Item = &Verdict> {
+    /// All verdicts, those of the tables included.
+    pub fn all(&self) -> impl Iterator<Item = &Verdict> {
         self.verdicts.iter().chain(self.grids.iter().flat_map(Grid::verdicts))
     }
 

@@ -24,7 +24,7 @@ fn len_of(request: &Request) -> usize {
 
 /// What the stretches of this request's body begin with.
 fn marks(request: &Request) -> impl Iterator<Item = [u8; MARK]> {
-    let object = mix(request.key ^ u64::from(request.version) << 40);
+    let object = mix(request.versioned_key());
     // Odd: its first byte is never zero, however short the stretch is.
     (0..).map(move |stretch| (mix(object ^ stretch) | 1).to_le_bytes())
 }

@@ -11,7 +11,12 @@
 //!
 //! A time is that of a stage by its operations. A thread's own wait is about as many times longer as there are threads.
 
-use std::{cell::RefCell, io, rc::Rc, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    rc::Rc,
+    sync::Arc,
+};
 
 use picaflor::{Daemons, Durability, Mode, Options, Place, PutOptions, Store};
 use picaflor_device::{Clock, Folder, SimulatedDisk};
@@ -28,7 +33,7 @@ use crate::{
 
 /// In which order objects are created, read and deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(into = "String")]
 pub enum Order {
     /// In that of groups, in every stage.
     Sequential,
@@ -50,6 +55,12 @@ impl Order {
             Self::Random => "random".into(),
             Self::Zipf(some, all) => format!("zipf {some}:{all}"),
         }
+    }
+}
+
+impl From<Order> for String {
+    fn from(order: Order) -> Self {
+        order.name()
     }
 }
 
@@ -143,8 +154,8 @@ impl Bench {
     fn reads(&self) -> Vec<u64> {
         let mut dice = Dice::new(self.seed, 102);
         let n = self.objects;
-        let draw = |_| match self.order {
-            Order::Sequential => 0,
+        let draw = |at| match self.order {
+            Order::Sequential => at,
             Order::Random => dice.below(n),
             Order::Zipf(some, all) => {
                 let popular = n * some / all;
@@ -156,8 +167,7 @@ impl Bench {
                 }
             }
         };
-        let drawn: Vec<u64> = (0..n).map(draw).collect();
-        if self.order == Order::Sequential { (0..n).collect() } else { drawn }
+        (0..n).map(draw).collect()
     }
 
     /// The stages' objects: created, read, deleted.
@@ -241,7 +251,7 @@ struct Shared {
     bench: Bench,
     store: Store,
     bodies: RefCell<Bodies>,
-    lost: RefCell<u64>,
+    lost: Cell<u64>,
 }
 
 fn store(bench: &Bench, preset: &str, page: u32, memory: u64, bytes: u64) -> Result<Stages> {
@@ -290,12 +300,8 @@ fn stage(bench: &Bench, store: &Store, disk: &SimulatedDisk, all: &[u64], act: A
     let clock = disk.clock().clone();
     let begin = clock.now_nanos();
     let mut executor = Executor::new(&clock, std::slice::from_ref(disk));
-    let shared = Rc::new(Shared {
-        bench: bench.clone(),
-        store: store.clone(),
-        bodies: RefCell::default(),
-        lost: RefCell::new(0),
-    });
+    let shared =
+        Rc::new(Shared { bench: bench.clone(), store: store.clone(), bodies: RefCell::default(), lost: Cell::new(0) });
     let part = all.len().div_ceil(bench.threads.max(1) as usize).max(1);
     let clients: Vec<_> =
         all.chunks(part).map(|own| executor.spawn(client(Rc::clone(&shared), own.to_vec(), act))).collect();
@@ -304,7 +310,7 @@ fn stage(bench: &Bench, store: &Store, disk: &SimulatedDisk, all: &[u64], act: A
     for client in clients {
         client.take().unwrap_or(Ok(())).map_err(failed)?;
     }
-    let lost = *shared.lost.borrow();
+    let lost = shared.lost.get();
     Ok(((clock.now_nanos() - begin) as f64 / 1e6 / all.len() as f64, lost))
 }
 
@@ -324,7 +330,7 @@ async fn client(shared: Rc<Shared>, own: Vec<u64>, act: Act) -> picaflor::Result
                 // What is longer than a page comes in pieces.
                 let is_right = |body: &[u8]| Bodies::is_of(&request, body);
                 let right = found.is_some_and(|found| found.body().is_none_or(|body| is_right(&body)));
-                *shared.lost.borrow_mut() += u64::from(!right);
+                shared.lost.set(shared.lost.get() + u64::from(!right));
             }
             Act::Delete => drop(store.delete(&key)?),
         }

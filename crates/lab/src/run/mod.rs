@@ -266,7 +266,7 @@ impl Running<'_> {
         for request in self.requests()? {
             self.outcome.gets += 1;
             // A version that changed is another object to a cache: the proxy above would have revalidated it away.
-            let key = (request.key ^ u64::from(request.version) << 40).to_le_bytes();
+            let key = request.versioned_key().to_le_bytes();
             match self.store.get(&key).map_err(failed(self.setup))? {
                 Some(object) => {
                     self.outcome.hits += 1;

@@ -58,6 +58,13 @@ pub struct Request {
     pub version: u32,
 }
 
+impl Request {
+    /// The object as it is now: one that changed is another object to a cache.
+    pub(crate) fn versioned_key(&self) -> u64 {
+        self.key ^ u64::from(self.version) << 40
+    }
+}
+
 /// The formats that can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]

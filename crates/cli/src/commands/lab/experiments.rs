@@ -164,8 +164,7 @@ impl Reproduce {
             out.json(&done)?;
             return out.flush();
         }
-        let tables = done.grids.iter().flat_map(reproduce::Grid::verdicts);
-        for verdict in done.verdicts.iter().chain(tables) {
+        for verdict in done.all() {
             let pass = if verdict.pass { "pass" } else { "MISS" };
             let (ours, band) = (verdict.shown(), verdict.band_shown());
             let (id, what, published) = (verdict.id, &verdict.what, &verdict.published);

@@ -31,7 +31,6 @@ fn span(row: &Published) -> (&'static str, (f64, f64)) {
     match (row.table, row.system) {
         (2 | 3, "ufs-async") => ("H-1", (2.3, 4.0)),
         // The paper says 5.6 to 8.4; its own Table 3 has 5.45 to 9.35.
-        (2 | 3, "ufs-soft") => ("H-1", (5.4, 9.4)),
         (2 | 3, _) => ("H-1", (5.4, 9.4)),
         // It says 5.4 to 13, and leaves out the rows of 15 GB.
         (4, "efs") => ("H-2", (5.4, 13.2)),

@@ -1,19 +1,14 @@
 //! What is claimed, and what is held against it. Figures within 10%; a statement of shape is 1 if it holds.
 
-use super::{ALPHAS, CUTOFFS, LIVE, Measured, THRESHOLDS, runs::Fragmentation};
-
-/// Id, what, published, band, ours.
-pub(in crate::reproduce) type Row = (&'static str, &'static str, &'static str, (f64, f64), Option<f64>);
-
-const YES: (f64, f64) = (1.0, 1.0);
-
-fn holds(statement: bool) -> Option<f64> {
-    Some(f64::from(u8::from(statement)))
-}
+use super::{
+    super::verdict::{Verdict, YES, around, holds, least},
+    ALPHAS, CUTOFFS, LIVE, Measured, THRESHOLDS,
+    runs::Fragmentation,
+};
 
 /// Within 10% of a published figure.
 const fn near(value: f64) -> (f64, f64) {
-    (value * 0.9, value * 1.1)
+    around(value, 0.1)
 }
 
 /// The cutoff of 2^10 grains.
@@ -46,62 +41,68 @@ impl Measured {
     }
 }
 
-/// All of the allocator's claims, judged by nobody yet.
-pub(in crate::reproduce) fn claims(measured: &Measured) -> Vec<Row> {
+/// All of the allocator's claims.
+pub(super) fn claims(measured: &Measured) -> Vec<Verdict> {
     [accesses(measured), shapes(measured), scales(measured), batches(measured)].concat()
 }
 
 /// Device writes. One and a sixty-fourth is one, with the home's write amortised.
-fn accesses(m: &Measured) -> Vec<Row> {
+fn accesses(m: &Measured) -> Vec<Verdict> {
     const ONE: (f64, f64) = (1.0, 1.02);
     let [ts, pl, pfl, eager] = m.accesses;
     vec![
-        ("P-1", "TS: one device write an allocation without a split", "1", (1.0, 1.0), Some(ts.list)),
-        ("P-1", "TS: one a free", "1", (1.0, 1.0), Some(ts.free)),
-        ("P-1", "PL: device writes an allocation", "1, heads amortised", ONE, Some(pl.list)),
-        ("P-1", "PL: a free", "1, heads amortised", ONE, Some(pl.free)),
-        ("P-1", "PFL: device writes an allocation", "1, heads amortised", ONE, Some(pfl.list)),
-        ("P-1", "PFL: a free", "1, heads amortised", ONE, Some(pfl.free)),
-        ("P-1", "TS: an allocation from the tail, its pointer written now and then", "1", ONE, Some(ts.tail)),
-        ("P-1", "the same, its pointer written each time", "2", (2.0, 2.0), Some(eager.tail)),
+        Verdict::of("P-1", "TS: one device write an allocation without a split", "1", (1.0, 1.0), Some(ts.list)),
+        Verdict::of("P-1", "TS: one a free", "1", (1.0, 1.0), Some(ts.free)),
+        Verdict::of("P-1", "PL: device writes an allocation", "1, heads amortised", ONE, Some(pl.list)),
+        Verdict::of("P-1", "PL: a free", "1, heads amortised", ONE, Some(pl.free)),
+        Verdict::of("P-1", "PFL: device writes an allocation", "1, heads amortised", ONE, Some(pfl.list)),
+        Verdict::of("P-1", "PFL: a free", "1, heads amortised", ONE, Some(pfl.free)),
+        Verdict::of(
+            "P-1",
+            "TS: an allocation from the tail, its pointer written now and then",
+            "1",
+            ONE,
+            Some(ts.tail),
+        ),
+        Verdict::of("P-1", "the same, its pointer written each time", "2", (2.0, 2.0), Some(eager.tail)),
     ]
 }
 
-fn shapes(m: &Measured) -> Vec<Row> {
+fn shapes(m: &Measured) -> Vec<Verdict> {
     let one = ALPHAS.iter().position(|&alpha| alpha == 1.0).unwrap_or(0);
     let last = CUTOFFS.len() - 1;
     let highest = |c: usize| m.shape.iter().map(|row| row[c].external).fold(0.0, f64::max);
     let rises = m.shape.iter().all(|row| row[last].external > row[USUAL].external);
     vec![
-        (
+        Verdict::of(
             "P-9",
             "external fragmentation is larger at the largest cutoff than at 2^10 grains, for each alpha",
             "yes",
             YES,
             holds(rises),
         ),
-        (
+        Verdict::of(
             "P-9",
             "it is worst at alpha 1.0 with the largest cutoff",
             "yes",
             YES,
             holds(m.shape[one][last].external >= highest(last)),
         ),
-        (
+        Verdict::of(
             "P-9",
             "external fragmentation, the worst up to 2^10 grains",
             "not serious",
             (1.0, 1.2),
             Some(m.largest(|f| f.external, 0..=USUAL)),
         ),
-        (
+        Verdict::of(
             "P-10",
             "internal fragmentation falls as alpha falls, and as the cutoff rises",
             "yes",
             YES,
             holds(m.internal_falls()),
         ),
-        (
+        Verdict::of(
             "P-11",
             "total fragmentation with a cutoff of 2^10 grains, the worst",
             "harmless",
@@ -111,7 +112,7 @@ fn shapes(m: &Measured) -> Vec<Row> {
     ]
 }
 
-fn scales(m: &Measured) -> Vec<Row> {
+fn scales(m: &Measured) -> Vec<Verdict> {
     let all = || m.scale.iter().flatten();
     let least = all().map(|f| f.internal).fold(f64::INFINITY, f64::min);
     let most = all().map(|f| f.internal).fold(0.0, f64::max);
@@ -119,16 +120,16 @@ fn scales(m: &Measured) -> Vec<Row> {
     let rises = (0..m.scale[0].len()).all(|index| by_scale(index).is_sorted_by(|small, large| *small >= large - 0.01));
     let end = LIVE.len() - 1;
     vec![
-        (
+        Verdict::of(
             "P-12",
             "internal fragmentation at alpha 1.0 and 2^10 grains, the least of all scales",
             "1.07",
             near(1.07),
             Some(least),
         ),
-        ("P-12", "the most of all scales", "1.07", near(1.07), Some(most)),
-        ("P-12", "total fragmentation rises as fewer blocks are live", "yes", YES, holds(rises)),
-        (
+        Verdict::of("P-12", "the most of all scales", "1.07", near(1.07), Some(most)),
+        Verdict::of("P-12", "total fragmentation rises as fewer blocks are live", "yes", YES, holds(rises)),
+        Verdict::of(
             "P-12",
             "external fragmentation with 100,000 live blocks",
             "not serious",
@@ -138,32 +139,50 @@ fn scales(m: &Measured) -> Vec<Row> {
     ]
 }
 
-fn batches(m: &Measured) -> Vec<Row> {
+fn batches(m: &Measured) -> Vec<Verdict> {
     let lost = |threshold| m.oba(threshold, 1.0).map(|f| 100.0 * (1.0 - 1.0 / f.internal));
     let lines: Vec<f64> = m.batched.iter().map(|run| run.throughput).collect();
     let steady = m.oba(4, 1.0).zip(m.oba(4, 0.5)).map(|(end, half)| end.total() / half.total());
     let best = m.throughput(32).map(|at| at / m.peak());
     vec![
-        ("P-13", "OBA's throughput rises with T", "yes", YES, holds(lines.is_sorted_by(|a, b| *a <= b * 1.02))),
-        ("P-14", "OBA's internal fragmentation, % of the allocated space, T of 1 grain", "7.8", near(7.8), lost(1)),
-        ("P-14", "the same, T of 128 grains", "7.8", near(7.8), lost(128)),
-        (
+        Verdict::of(
+            "P-13",
+            "OBA's throughput rises with T",
+            "yes",
+            YES,
+            holds(lines.is_sorted_by(|a, b| *a <= b * 1.02)),
+        ),
+        Verdict::of(
+            "P-14",
+            "OBA's internal fragmentation, % of the allocated space, T of 1 grain",
+            "7.8",
+            near(7.8),
+            lost(1),
+        ),
+        Verdict::of("P-14", "the same, T of 128 grains", "7.8", near(7.8), lost(128)),
+        Verdict::of(
             "P-14",
             "OBA's external fragmentation, T of 2 KB",
             "a few per cent",
             (1.0, 1.08),
             m.oba(4, 1.0).map(|f| f.external),
         ),
-        (
+        Verdict::of(
             "P-14",
             "OBA's total fragmentation, T of 64 KB, at the end",
             "more than 2",
-            (2.0, f64::INFINITY),
+            least(2.0),
             m.oba(128, 1.0).map(|f| f.total()),
         ),
-        ("P-14", "OBA's total fragmentation, T of 2 KB, at the end over half way", "steady", (0.95, 1.05), steady),
-        ("P-15", "throughput at T of 16 KB over the peak", "close", (0.8, 1.0), best),
-        (
+        Verdict::of(
+            "P-14",
+            "OBA's total fragmentation, T of 2 KB, at the end over half way",
+            "steady",
+            (0.95, 1.05),
+            steady,
+        ),
+        Verdict::of("P-15", "throughput at T of 16 KB over the peak", "close", (0.8, 1.0), best),
+        Verdict::of(
             "P-15",
             "total fragmentation at T of 16 KB",
             "not very serious",

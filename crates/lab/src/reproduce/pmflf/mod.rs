@@ -8,20 +8,16 @@ mod claims;
 mod runs;
 mod void;
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::thread;
-
 use parking_lot::Mutex;
 use picaflor::blocks::Method;
 
 use self::runs::{Accesses, Batched, Fragmentation, Load};
-use super::{How, Progress};
+use super::{How, Progress, Reproduction};
 use crate::{
     Result,
     draw::{Chart, Mark, Scale, Series},
+    experiment,
 };
-
-pub(super) use claims::claims;
 
 const ALPHAS: [f64; 5] = [0.6, 0.8, 1.0, 1.2, 1.4];
 /// Binary logarithms of grains.
@@ -39,7 +35,7 @@ const USUAL_EVERY: u32 = 64;
 
 /// One run of each figure, in the order of its parameters.
 #[derive(Default)]
-pub(super) struct Measured {
+struct Measured {
     /// By alpha, then cutoff.
     shape: Vec<Vec<Fragmentation>>,
     /// By live blocks, then replacements.
@@ -59,7 +55,13 @@ enum Job {
     Batch(usize),
 }
 
-pub(super) fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
+pub(super) fn reproduce(how: How, progress: Progress<'_>) -> Result<Reproduction> {
+    let measured = measure(how, progress)?;
+    let (verdicts, drawings) = (claims::claims(&measured), measured.drawings()?);
+    Ok(Reproduction { paper: "pmflf".into(), verdicts, drawings, ..Reproduction::default() })
+}
+
+fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
     let part = if how.quick { 100 } else { 1 };
     let shapes = (0..ALPHAS.len()).flat_map(|a| (0..CUTOFFS.len()).map(move |c| Job::Shape(a, c)));
     let scales = (0..LIVE.len()).flat_map(|n| (0..REPLACED.len()).map(move |a| Job::Scale(n, a)));
@@ -75,41 +77,28 @@ pub(super) fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
             runs::accesses(Method::Ts, 1)?,
         ],
     });
-    let (next, total) = (AtomicUsize::new(0), jobs.len() as u64);
-    let work = || -> Result<()> {
-        while let Some(job) = jobs.get(next.fetch_add(1, Relaxed)) {
-            match *job {
-                Job::Shape(a, c) => {
-                    let load = Load {
-                        alpha: ALPHAS[a],
-                        cutoff: CUTOFFS[c],
-                        live: 100_000 / part,
-                        replacements: 500_000 / part,
-                    };
-                    let found = runs::replace(load, 1)?;
-                    measured.lock().shape[a][c] = found;
-                }
-                Job::Scale(n, a) => {
-                    let live = LIVE[n].div_ceil(part);
-                    let load = Load { alpha: 1.0, cutoff: 10, live, replacements: REPLACED[a] / part };
-                    let found = runs::replace(load, 2)?;
-                    measured.lock().scale[n][a] = found;
-                }
-                Job::Batch(t) => {
-                    let found = runs::batches(THRESHOLDS[t], BATCH, 40_000 / part, 40_000 / part, 3)?;
-                    measured.lock().batched[t] = found;
-                }
+    let total = jobs.len() as u64;
+    experiment::spread(&jobs, how.jobs, |job| {
+        match *job {
+            Job::Shape(a, c) => {
+                let load =
+                    Load { alpha: ALPHAS[a], cutoff: CUTOFFS[c], live: 100_000 / part, replacements: 500_000 / part };
+                let found = runs::replace(load, 1)?;
+                measured.lock().shape[a][c] = found;
             }
-            progress("pmflf", 1, total);
+            Job::Scale(n, a) => {
+                let live = LIVE[n].div_ceil(part);
+                let load = Load { alpha: 1.0, cutoff: 10, live, replacements: REPLACED[a] / part };
+                let found = runs::replace(load, 2)?;
+                measured.lock().scale[n][a] = found;
+            }
+            Job::Batch(t) => {
+                let found = runs::batches(THRESHOLDS[t], BATCH, 40_000 / part, 40_000 / part, 3)?;
+                measured.lock().batched[t] = found;
+            }
         }
+        progress("pmflf", 1, total);
         Ok(())
-    };
-    let threads = how.jobs.or_else(|| thread::available_parallelism().ok()).map_or(1, std::num::NonZero::get);
-    thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        running
-            .into_iter()
-            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
     Ok(measured.into_inner())
 }
@@ -121,7 +110,7 @@ fn chart(title: &str, x: (&str, Scale), y: &str, series: Vec<(String, Vec<(f64, 
 
 impl Measured {
     /// Figures 14 to 21, as SVG.
-    pub(super) fn drawings(&self) -> Result<Vec<String>> {
+    fn drawings(&self) -> Result<Vec<String>> {
         let mut drawn = Vec::new();
         let kinds: [(&str, Of); 3] =
             [("External", |f| f.external), ("Internal", |f| f.internal), ("Total", Fragmentation::total)];

@@ -18,7 +18,12 @@ use std::sync::Arc;
 use picaflor_device::{Clock, Profile, SimulatedDisk, SimulatedOptions, Times};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, fs::FsProfile, synth::Synthetic, trace::Request};
+use crate::{
+    Error, Result,
+    fs::{FsProfile, merge},
+    synth::Synthetic,
+    trace::Request,
+};
 
 /// A machine of a paper.
 #[derive(Debug, Clone, Deserialize)]
@@ -244,12 +249,7 @@ impl Machine {
     /// If there is none of this name, or a change is wrong.
     pub fn file_system(&self, like: &str, changes: &toml::Table, mib: u64, pages_mib: u64) -> Result<FsProfile> {
         let mut all = self.changes.clone();
-        for (key, value) in changes {
-            match (all.get_mut(key), value) {
-                (Some(toml::Value::Table(inner)), toml::Value::Table(more)) => inner.extend(more.clone()),
-                _ => drop(all.insert(key.clone(), value.clone())),
-            }
-        }
+        merge(&mut all, changes);
         let mut profile = FsProfile::find_with(like, &all)?;
         let inodes = (self.inodes_per_mib * mib as f64) as u64;
         profile.memory.cache = pages_mib << 20;
@@ -270,9 +270,4 @@ impl Timing {
             Self::Fast(most) => last + pause.min((most * 1e6) as u64),
         }
     }
-}
-
-/// A version that changed is another object to a cache.
-fn key_of(request: &Request) -> u64 {
-    request.key ^ u64::from(request.version) << 40
 }

@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use lru::LruCache;
 use picaflor_device::{Clock, Folder, SimulatedDisk, Times};
 
-use super::{Load, Measured, WORD, key_of};
+use super::{Load, Measured, WORD};
 use crate::{
     Error, Result,
     fs::{FileSystem, FsProfile},
@@ -114,7 +114,7 @@ impl<'a> Squid<'a> {
 
     /// One event that begins at this time; returns when it is over.
     fn event(&mut self, request: &Request, begin: u64, measured: &mut Measured) -> Result<u64> {
-        let key = key_of(request);
+        let key = request.versioned_key();
         if self.memory.touch(key).is_some() {
             self.entries.promote(&key);
             measured.read(0);

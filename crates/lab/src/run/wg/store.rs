@@ -13,7 +13,7 @@ use std::{
 use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Store};
 use picaflor_device::{Clock, SimulatedDisk};
 
-use super::{Load, Measured, WORD, key_of};
+use super::{Load, Measured, WORD};
 use crate::{
     Error, Result,
     exec::{Executor, Time},
@@ -153,7 +153,7 @@ impl Shared {
     }
 
     async fn event(&self, request: &Request) -> Result<()> {
-        let key = key_of(request).to_le_bytes();
+        let key = request.versioned_key().to_le_bytes();
         let begin = self.time.now();
         if let Some(object) = self.store.get_async(&key).await.map_err(failed)? {
             self.measured.borrow_mut().read(self.time.now() - begin);
