@@ -27,12 +27,19 @@ impl Volume {
     /// Makes the cluster around `grain` resident, if nobody did or reclaimed it meanwhile. Returns whether it is.
     pub(crate) fn adopt(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
         let Some(cluster) = self.cluster_of(grain) else { return false };
+        // All gets that waited for the same read come here.
+        if self.space.state(cluster) != State::Sealed {
+            return false;
+        }
         let Ok(header) = cluster::Header::decode(bytes) else { return false };
         let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return false };
+        if last.seq != header.seq {
+            return false;
+        }
         // Objects that were to bypass memory are given to who asked, and that is all.
         let passes = self.shared.memory.holds_clusters()
             && (header.class == Class::Bypass.short() || !self.make_room_for_a_resident());
-        if passes || last.seq != header.seq || !self.space.shift(cluster, State::Sealed, State::Busy) {
+        if passes || !self.space.shift(cluster, State::Sealed, State::Busy) {
             return false;
         }
         let mark = self.hasher.mark(header.seq);

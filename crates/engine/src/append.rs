@@ -267,7 +267,7 @@ impl Volume {
 
     /// Where hints are kept until their object is packed, it is.
     fn forget_hints(&self, slot: u32) {
-        if self.shared.preset.placement == Placement::Packing
+        if self.placer.packs()
             && let Slot::Open(open) = &*self.buffers.slot(slot).read()
         {
             open.rows().iter().for_each(|row| self.placer.drop_hints(row.hash));

@@ -96,8 +96,11 @@ impl Volume {
             return Err(Blocked::Waiting);
         }
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
-        let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
-        if promised && waiting.promised() + charge > u64::from(clean) * u64::from(self.map.cluster) / 2 {
+        let most = || {
+            let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
+            u64::from(clean) * u64::from(self.map.cluster) / 2
+        };
+        if promised && waiting.promised() + charge > most() {
             return Err(if held > 0 { Blocked::Waiting } else { Blocked::Space });
         }
         self.shared.take(charge, || self.shared.buffer_bytes.fetch_add(charge, Relaxed));
@@ -183,14 +186,11 @@ impl Volume {
         let is_due = |waiter: &Waiter| waiter.frame.header.generation <= last;
         while waiting.promised() > 0 {
             let turn = waiting.turn();
-            let blocked = match waiting.next(1, true).first() {
-                Some(first) if is_due(first) => self.pack(waiting, &turn, true, Purpose::Survivor)?.err(),
-                // Whoever came since may have an earlier turn.
-                Some(_) if waiting.next(usize::MAX, true).iter().any(is_due) => {
-                    self.pack(waiting, &turn, true, Purpose::Survivor)?.err()
-                }
-                _ => return Ok(()),
-            };
+            // Whoever came since may have an earlier turn.
+            if !waiting.any(|waiter| waiter.promised && is_due(waiter)) {
+                return Ok(());
+            }
+            let blocked = self.pack(waiting, &turn, true, Purpose::Survivor)?.err();
             drop(turn);
             match blocked {
                 None | Some(Blocked::Moved) => {}
@@ -225,8 +225,8 @@ impl Volume {
         promised: bool,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
-        let turns = waiting.next(LOOKED_AT, promised);
-        let Some(first) = turns.first() else { return Ok(Ok(())) };
+        let mut turns = waiting.turns(promised).take(LOOKED_AT).peekable();
+        let Some(first) = turns.peek() else { return Ok(Ok(())) };
         let number = self.placer.lane(Class::Rest, self.shared.generation.load(Relaxed));
         let mut lane = self.lanes[number].lock();
         let slot = match self.lane_with_room(&mut lane, first.frame.header.frame_len(), Class::Rest, purpose)? {

@@ -135,9 +135,16 @@ impl Placer {
         }
     }
 
-    /// The object was packed, or is gone: it takes nobody along any more.
+    /// Whether hints are kept only until their object is packed.
+    pub(crate) fn packs(&self) -> bool {
+        self.placement == Placement::Packing
+    }
+
+    /// The object was packed, or is gone: where it is packed, it takes nobody along any more.
     pub(crate) fn drop_hints(&self, hash: u64) {
-        self.hints.lock().of.remove(&hash);
+        if self.packs() {
+            self.hints.lock().of.remove(&hash);
+        }
     }
 
     /// Whom an object is wanted beside.

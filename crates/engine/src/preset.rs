@@ -152,11 +152,11 @@ impl Preset {
 
     /// Buffers that a store of this row keeps open unless it is told otherwise.
     pub(crate) fn open_buffers(&self) -> usize {
-        match self.name {
+        match self.placement {
             // The most, and the best, of the paper.
-            "lazy-reads-loc" => 128,
+            Placement::PerServer => 128,
             // One is packed; another is of what bypasses memory.
-            "hummingbird" => 2,
+            Placement::Packing => 2,
             _ => 16,
         }
     }

@@ -37,7 +37,7 @@ use crate::{
     memory::{Memory, Resident},
     object::Frame,
     place::InPlace,
-    placement::{PAIR_BYTES, PAIRS_MAX, Placement, Placer},
+    placement::{PAIR_BYTES, PAIRS_MAX, Placer},
     preset::Preset,
     reading::Reader,
     reclaim::Reclaimer,
@@ -248,9 +248,7 @@ impl Volume {
         if let Some(word) = removed {
             self.forget_live(word);
             self.placer.drop_copies(hash);
-            if self.shared.preset.placement == Placement::Packing {
-                self.placer.drop_hints(hash);
-            }
+            self.placer.drop_hints(hash);
             self.shared.memory.remove(hash);
         }
         removed.is_some()

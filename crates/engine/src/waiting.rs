@@ -7,7 +7,7 @@
 //! Invariants: a number is given to one object at a time; the order has every object once; the bytes are what all of
 //! them take, tables included.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -31,6 +31,9 @@ pub enum PackOrder {
 const WORTH: u64 = 1 << 40;
 /// Memory that one takes beside its frame: its place in the table and in the order.
 const TABLES: u64 = 128;
+
+/// Objects looked at under one lock: about as many as a cluster takes.
+const AT_ONCE: usize = 64;
 
 /// When an object's turn is: its worth, then the number of its last use.
 type Rank = (u64, u64);
@@ -122,15 +125,15 @@ impl Waiting {
 
     /// The object with this number.
     pub(crate) fn get(&self, slot: u32) -> Option<Waiter> {
-        let room = self.room.lock();
-        room.held.get(self.at(slot)?)?.as_ref().map(|(waiter, _)| waiter.clone())
+        let at = self.at(slot)?;
+        self.room.lock().held.get(at)?.as_ref().map(|(waiter, _)| waiter.clone())
     }
 
     /// It was asked for.
     pub(crate) fn touch(&self, slot: u32, number: u64) {
+        let Some(at) = self.at(slot) else { return };
         let mut room = self.room.lock();
-        let Some(at) = self.at(slot).filter(|at| *at < room.held.len()) else { return };
-        let Some((mut waiter, rank)) = room.held[at].take() else { return };
+        let Some((mut waiter, rank)) = room.held.get_mut(at).and_then(Option::take) else { return };
         waiter.number = number;
         let new = self.rank(&room, &waiter.frame, number);
         room.order.remove(&rank);
@@ -140,8 +143,8 @@ impl Waiting {
 
     /// Lets one go: it was packed, replaced, deleted or given up. Returns the memory that it took.
     pub(crate) fn remove(&self, slot: u32) -> Option<u64> {
-        let mut room = self.room.lock();
         let at = self.at(slot)?;
+        let mut room = self.room.lock();
         let (waiter, rank) = room.held.get_mut(at)?.take()?;
         let charge = Self::charge(&waiter.frame);
         room.order.remove(&rank);
@@ -153,10 +156,34 @@ impl Waiting {
 
     /// Up to so many, in their turn; of those promised only, if that is asked for.
     pub(crate) fn next(&self, most: usize, promised: bool) -> Vec<Waiter> {
+        self.behind(None, most, promised).into_iter().map(|(_, waiter)| waiter).collect()
+    }
+
+    /// All of them in their turn, a few at a time: who takes them may let some go meanwhile.
+    pub(crate) fn turns(&self, promised: bool) -> impl Iterator<Item = Waiter> {
+        let (mut last, mut run) = (None, Vec::new().into_iter());
+        std::iter::from_fn(move || {
+            if run.len() == 0 {
+                run = self.behind(last, AT_ONCE, promised).into_iter();
+            }
+            let (rank, waiter) = run.next()?;
+            last = Some(rank);
+            Some(waiter)
+        })
+    }
+
+    fn behind(&self, last: Option<Rank>, most: usize, promised: bool) -> Vec<(Rank, Waiter)> {
         let room = self.room.lock();
-        let waiter = |slot: &u32| room.held.get(self.at(*slot)?)?.as_ref().map(|(waiter, _)| waiter.clone());
-        let all = room.order.values().filter_map(waiter).filter(|waiter| waiter.promised || !promised);
-        all.take(most).collect()
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let held = |slot: u32| room.held.get(self.at(slot)?)?.as_ref();
+        let all = room.order.range((from, Bound::Unbounded)).filter_map(|(rank, slot)| Some((*rank, held(*slot)?)));
+        let all = all.filter(|(_, (waiter, _))| waiter.promised || !promised);
+        all.take(most).map(|(rank, (waiter, _))| (rank, waiter.clone())).collect()
+    }
+
+    /// Whether one of them is what is sought.
+    pub(crate) fn any(&self, sought: impl Fn(&Waiter) -> bool) -> bool {
+        self.room.lock().held.iter().flatten().any(|(waiter, _)| sought(waiter))
     }
 
     /// This one was packed in its turn.

@@ -333,11 +333,6 @@ impl Memory {
             }
             _ => true,
         });
-        while self.held() > budget
-            && let Some(resident) = self.release_least_recent(volume)
-        {
-            left.push(resident);
-        }
         left
     }
 
@@ -350,20 +345,18 @@ impl Memory {
         }
         let is_its = |unit: &Unit| matches!(unit, Unit::Cluster(resident) if resident.volume == volume);
         let mut left = Vec::new();
-        if let (_, Unit::Cluster(resident)) = Self::pop_least_recent(&mut queues, is_its)? {
-            self.cluster_left(&resident, &mut left);
-        }
+        self.unit_left(Self::pop_least_recent(&mut queues, is_its)?, &mut left);
         left.pop()
     }
 
-    /// Takes out what was not asked for for longest, of what is `sought`; with its place in the order.
-    fn pop_least_recent(queues: &mut Queues, sought: impl Fn(&Unit) -> bool) -> Option<(u64, Unit)> {
+    /// Takes out what was not asked for for longest, of what is `sought`.
+    fn pop_least_recent(queues: &mut Queues, sought: impl Fn(&Unit) -> bool) -> Option<Unit> {
         loop {
             let at = queues.order.iter().find(|(_, unit)| sought(unit)).map(|(at, _)| *at)?;
             let unit = queues.order.remove(&at)?;
             match unit.number() {
                 Some(now) if now > at => drop(queues.order.insert(now, unit)),
-                Some(_) => return Some((at, unit)),
+                Some(_) => return Some(unit),
                 None => {}
             }
         }
@@ -372,6 +365,13 @@ impl Memory {
     fn cluster_left(&self, resident: &Resident, left: &mut Vec<Resident>) {
         self.cluster_bytes.fetch_sub(resident.bytes, Relaxed);
         left.push(resident.clone());
+    }
+
+    fn unit_left(&self, unit: Unit, left: &mut Vec<Resident>) {
+        match unit {
+            Unit::Cluster(resident) => self.cluster_left(&resident, left),
+            Unit::Object(weak) => drop(weak.upgrade().inspect(|frame| self.remove_this(frame))),
+        }
     }
 
     /// One step of eviction; false if nothing is left to evict.
@@ -384,16 +384,12 @@ impl Memory {
             self.cluster_left(&resident, left);
             return true;
         }
-        if let Some((_, unit)) = Self::pop_least_recent(queues, |_| true) {
-            match unit {
-                Unit::Cluster(resident) => self.cluster_left(&resident, left),
-                Unit::Object(weak) => drop(weak.upgrade().inspect(|frame| self.remove_this(frame))),
-            }
+        if let Some(unit) = Self::pop_least_recent(queues, |_| true) {
+            self.unit_left(unit, left);
             return true;
         }
         match queues.fifo.step(budget, Unit::standing, Unit::leave_with) {
-            Step::Leaves(Unit::Cluster(resident)) => self.cluster_left(&resident, left),
-            Step::Leaves(Unit::Object(weak)) => drop(weak.upgrade().inspect(|frame| self.remove_this(frame))),
+            Step::Leaves(unit) => self.unit_left(unit, left),
             Step::Moved => {}
             Step::Empty => return self.evict_loved(queues),
         }
@@ -427,6 +423,9 @@ impl Memory {
 
     /// All clusters, the one used last first.
     pub(crate) fn recent_clusters(&self) -> Vec<Resident> {
+        if !self.holds_clusters() {
+            return Vec::new();
+        }
         let queues = self.queues.lock();
         let clusters = queues.order.values().filter_map(|unit| match unit {
             Unit::Cluster(resident) => Some(Resident::clone(resident)),
