@@ -98,14 +98,14 @@ impl Header {
     /// On no list.
     pub const NO_LIST: u16 = u16::MAX;
 
-    /// Writes [`HEADER`] bytes. Where headers are gathered, the place stands instead of `rest_seq`.
-    pub fn encode(&self, out: &mut [u8], salt: u64, gathered: bool) {
+    /// Writes [`HEADER`] bytes.
+    pub fn encode(&self, out: &mut [u8], salt: u64) {
         let out = &mut out[..HEADER];
         let tag = if self.status == Status::Allocated { i64::from(self.size) } else { -i64::from(self.size) };
         put(out, 8, code(salt, self.at, self.status).to_le_bytes());
         put(out, 16, tag.to_le_bytes());
         put(out, 24, self.seq.to_le_bytes());
-        put(out, 32, (if gathered { self.at } else { self.rest_seq }).to_le_bytes());
+        put(out, 32, self.rest_seq.to_le_bytes());
         put(out, 40, self.rest.to_le_bytes());
         put(out, 44, self.sum.to_le_bytes());
         put(out, 48, self.len.to_le_bytes());
@@ -126,15 +126,13 @@ impl Header {
         u32_at(bytes, 0) == HEADER_MAGIC || codes.contains(&found)
     }
 
-    /// Reads the header of the block at grain `at`, or, where headers are gathered, of the block that it names.
+    /// Reads the header of the block at grain `at`.
     ///
     /// # Errors
     /// [`Corrupt`] if magic, checksum, code bytes, status and size do not agree.
-    pub fn decode(bytes: &[u8], salt: u64, at: Option<u64>) -> Result<Self, Corrupt> {
+    pub fn decode(bytes: &[u8], salt: u64, at: u64) -> Result<Self, Corrupt> {
         let bytes = bytes.get(..HEADER).ok_or(Corrupt::Short)?;
         check(bytes, HEADER_MAGIC)?;
-        let place = u64_at(bytes, 32);
-        let (at, rest_seq) = at.map_or((place, 0), |at| (at, place));
         let tag = u64_at(bytes, 16).cast_signed();
         let size = u32::try_from(tag.unsigned_abs()).ok().filter(|&size| size > 0).ok_or(Corrupt::Field("size"))?;
         let found = u64_at(bytes, 8);
@@ -151,7 +149,7 @@ impl Header {
             size,
             seq: u64_at(bytes, 24),
             rest: u32_at(bytes, 40),
-            rest_seq,
+            rest_seq: u64_at(bytes, 32),
             len: u32_at(bytes, 48),
             sum: u32_at(bytes, 44),
             flags: u16_at(bytes, 52),
@@ -271,7 +269,7 @@ impl Home {
         if quick.0 == 0 || quick.0 > quick.1 || quick.1 > QUICK_MAX {
             return Err(Corrupt::Field("quick lists"));
         }
-        if bytes[48] > 2 || bytes[49] > 1 {
+        if bytes[48] > 2 || bytes[49] != 0 {
             return Err(Corrupt::Field("method"));
         }
         let image = ImageRef { at: u64_at(bytes, 88), bytes: u64_at(bytes, 96) };
@@ -410,17 +408,15 @@ mod tests {
         for status in [Status::Allocated, Status::Free, Status::Dead] {
             let mut bytes = [0; HEADER];
             let header = header(status);
-            header.encode(&mut bytes, 42, false);
-            assert_eq!(Header::decode(&bytes, 42, Some(77)), Ok(header));
-            assert_eq!(Header::decode(&bytes, 42, Some(78)), Err(Corrupt::Field("code bytes")));
-            assert_eq!(Header::decode(&bytes, 43, Some(77)), Err(Corrupt::Field("code bytes")));
+            header.encode(&mut bytes, 42);
+            assert_eq!(Header::decode(&bytes, 42, 77), Ok(header));
+            assert_eq!(Header::decode(&bytes, 42, 78), Err(Corrupt::Field("code bytes")));
+            assert_eq!(Header::decode(&bytes, 43, 77), Err(Corrupt::Field("code bytes")));
             for byte in 0..HEADER {
                 let mut bad = bytes;
                 bad[byte] ^= 0x10;
-                assert!(Header::decode(&bad, 42, Some(77)).is_err(), "{byte}");
+                assert!(Header::decode(&bad, 42, 77).is_err(), "{byte}");
             }
-            header.encode(&mut bytes, 42, true);
-            assert_eq!(Header::decode(&bytes, 42, None), Ok(Header { rest_seq: 0, ..header }));
         }
     }
 
@@ -446,6 +442,9 @@ mod tests {
         assert_eq!(Home::decode(&bytes), Ok(home));
         bytes[4095] ^= 1;
         assert!(Home::claims(&bytes) && Home::decode(&bytes) == Err(Corrupt::Checksum));
+        bytes[49] = 1;
+        seal(&mut bytes, HOME_MAGIC);
+        assert_eq!(Home::decode(&bytes), Err(Corrupt::Field("method")), "of a later build");
         let image = Image {
             generation: 3,
             allocated: (1, 2, 3),

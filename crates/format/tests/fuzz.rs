@@ -47,8 +47,7 @@ fn all(bytes: &[u8]) {
         rest = after;
     }
     let _ = hot::decode(bytes);
-    let _ = blocks::Header::decode(bytes, 1, Some(2));
-    let _ = blocks::Header::decode(bytes, 1, None);
+    let _ = blocks::Header::decode(bytes, 1, 2);
     let _ = blocks::Header::claims(bytes, 1, 2);
     let _ = blocks::Home::decode(bytes);
     let _ = blocks::Image::decode(bytes);

@@ -262,10 +262,10 @@ fn block_header_home_and_image() {
         next: 1234,
     };
     let mut bytes = vec![0; blocks::HEADER];
-    header.encode(&mut bytes, 0x0123_4567_89ab_cdef, false);
+    header.encode(&mut bytes, 0x0123_4567_89ab_cdef);
     check("block-header", &bytes);
     let freed = blocks::Header { status: blocks::Status::Free, len: 0, sum: 0, ..header };
-    freed.encode(&mut bytes, 0x0123_4567_89ab_cdef, false);
+    freed.encode(&mut bytes, 0x0123_4567_89ab_cdef);
     check("block-header-free", &bytes);
     let home = blocks::Home {
         generation: 3,

@@ -45,6 +45,8 @@ pub enum Change {
 #[derive(Default)]
 struct Draft {
     nodes: BTreeMap<u32, Vec<Option<Node>>>,
+    /// Groups of which a node changed; others were looked at only.
+    changed: BTreeSet<u32>,
     added: HashMap<u32, BTreeSet<u32>>,
     removed: Vec<(u32, u32)>,
     expires: Vec<(u64, u32)>,
@@ -98,7 +100,7 @@ impl Graph {
         };
         let expiry = expiry.unwrap_or(0);
         let node = Node { page, expiry, name: name.as_bytes().to_vec(), dependencies: ids };
-        let old = self.draft_node(draft, id)?.unwrap_or_default();
+        let old = self.draft_node(draft, id)?.cloned().unwrap_or_default();
         for &dependency in node.dependencies.iter().filter(|it| old.dependencies.binary_search(it).is_err()) {
             draft.added.entry(dependency).or_default().insert(id);
         }
@@ -112,13 +114,13 @@ impl Graph {
     fn draft_remove(&self, draft: &mut Draft, name: &str) -> Result<()> {
         let Some(id) = self.draft_find(draft, name)? else { return Ok(()) };
         for dependent in self.draft_dependents(draft, id)? {
-            if let Some(mut node) = self.draft_node(draft, dependent)? {
+            if let Some(mut node) = self.draft_node(draft, dependent)?.cloned() {
                 node.dependencies.retain(|&it| it != id);
                 self.draft_set(draft, dependent, Some(node))?;
                 draft.removed.push((id, dependent));
             }
         }
-        let old = self.draft_node(draft, id)?.unwrap_or_default();
+        let old = self.draft_node(draft, id)?.cloned().unwrap_or_default();
         draft.forget(id, &old, &Node::default());
         self.draft_set(draft, id, None)
     }
@@ -155,15 +157,16 @@ impl Graph {
         self.groups.id(group, place)
     }
 
-    fn draft_node(&self, draft: &mut Draft, id: u32) -> Result<Option<Node>> {
+    fn draft_node<'a>(&self, draft: &'a mut Draft, id: u32) -> Result<Option<&'a Node>> {
         let (group, place) = self.groups.place(id);
-        Ok(self.draft_group(draft, group)?.get(place).cloned().flatten())
+        Ok(self.draft_group(draft, group)?.get(place).and_then(Option::as_ref))
     }
 
     fn draft_set(&self, draft: &mut Draft, id: u32, node: Option<Node>) -> Result<()> {
         let (group, place) = self.groups.place(id);
         if let Some(at) = self.draft_group(draft, group)?.get_mut(place) {
             *at = node;
+            draft.changed.insert(group);
         }
         Ok(())
     }
@@ -193,7 +196,7 @@ impl Graph {
                 }
                 let mut names = Vec::new();
                 for id in path {
-                    names.extend(self.draft_node(draft, id)?.as_ref().map(name_of));
+                    names.extend(self.draft_node(draft, id)?.map(name_of));
                 }
                 return Err(GraphError::Cycle(names));
             }
@@ -213,7 +216,7 @@ impl Graph {
         }
         let old_chunks = self.write_added(&draft.added)?;
         self.tables.commit()?;
-        for (group, nodes) in &draft.nodes {
+        for (group, nodes) in draft.nodes.iter().filter(|(group, _)| draft.changed.contains(group)) {
             let items: Vec<Vec<u8>> =
                 nodes.iter().map(|node| node.as_ref().map_or_else(Vec::new, Node::encode)).collect();
             self.groups.write(Key::Nodes(*group), graph::encode_group(&items))?;

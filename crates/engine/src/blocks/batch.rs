@@ -96,19 +96,15 @@ impl FreeLists {
     }
 
     fn write_run(&self, run: &[(Header, usize)], wishes: &[Wish<'_>]) -> BlockResult<()> {
-        let [(first, _), .., (last, index)] = run else {
-            let [(header, index)] = run else { return Ok(()) };
-            return self.write_block(header, wishes[*index].bytes.unwrap_or_default());
-        };
+        let (Some((first, _)), Some((last, index))) = (run.first(), run.last()) else { return Ok(()) };
         let (grain, unit) = (self.shape.grain as usize, self.device.block_size());
         let tail = (HEADER + wishes[*index].bytes.map_or(0, <[u8]>::len)).next_multiple_of(unit);
         let mut buf = self.pool.take((last.at - first.at) as usize * grain + tail);
-        buf.fill(0);
+        // Blocks of a run lie side by side, so all of the buffer is written.
         for (header, index) in run {
-            let place = &mut buf[(header.at - first.at) as usize * grain..];
-            let bytes = wishes[*index].bytes.unwrap_or_default();
-            header.encode(place, self.salt, false);
-            place[HEADER..][..bytes.len()].copy_from_slice(bytes);
+            let from = (header.at - first.at) as usize * grain;
+            let to = (from + header.size as usize * grain).min(buf.len());
+            self.lay(&mut buf[from..to], header, wishes[*index].bytes.unwrap_or_default());
         }
         self.write_at(first.at * self.shape.grain, &buf, "writing a batch")
     }

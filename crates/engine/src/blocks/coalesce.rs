@@ -192,14 +192,6 @@ impl FreeLists {
         if buried { self.sync_device(home) } else { Ok(()) }
     }
 
-    fn sync_device(&self, home: &mut HomeState) -> BlockResult<()> {
-        self.writes.synced();
-        let synced = self.device.sync().map_err(BlockError::io("syncing the device"));
-        synced.inspect_err(|error| self.commits.fail(error.shared()))?;
-        home.synced();
-        Ok(())
-    }
-
     fn join(&self, space: &mut Space, begin: u64, size: u64) -> BlockResult<()> {
         let link = space.lists.at(begin).map_or(Link::NONE, |free| free.link);
         remove_run(space, begin, size);

@@ -39,9 +39,7 @@ impl FreeLists {
             let held: Vec<u64> = space.held.iter().copied().collect();
             (freed, held, std::mem::take(&mut space.retired), (space.lists.tail, space.seq))
         };
-        self.writes.synced();
-        self.device.sync().map_err(BlockError::io("syncing the device"))?;
-        home.synced();
+        self.sync_device(&mut home)?;
         let due = {
             let mut space = self.space.lock();
             for (at, (size, link)) in freed {
@@ -59,6 +57,15 @@ impl FreeLists {
             self.release(block)?;
         }
         if due { self.write_home(&mut home) } else { Ok(()) }
+    }
+
+    /// A sync; if it fails, nothing may be promised any more.
+    pub(super) fn sync_device(&self, home: &mut HomeState) -> BlockResult<()> {
+        self.writes.synced();
+        let synced = self.device.sync().map_err(BlockError::io("syncing the device"));
+        synced.inspect_err(|error| self.commits.fail(error.shared()))?;
+        home.synced();
+        Ok(())
     }
 
     /// Writes the home with the tail of the last sync.

@@ -15,6 +15,8 @@ pub(super) struct Wish<'a> {
     pub(super) len: u64,
     /// Written with the header; none leaves the bytes as they are.
     pub(super) bytes: Option<&'a [u8]>,
+    /// Of those; summed before any lock is held.
+    pub(super) sum: u32,
     pub(super) flags: u16,
     /// Best fit, as in a batch.
     pub(super) best: bool,
@@ -22,11 +24,11 @@ pub(super) struct Wish<'a> {
 
 impl<'a> Wish<'a> {
     pub(super) fn put(bytes: &'a [u8]) -> Self {
-        Self { len: bytes.len() as u64, bytes: Some(bytes), flags: 0, best: false }
+        Self { len: bytes.len() as u64, bytes: Some(bytes), sum: checksum(bytes), flags: 0, best: false }
     }
 
     pub(super) fn of(len: u64, flags: u16) -> Self {
-        Self { len, bytes: None, flags, best: false }
+        Self { len, bytes: None, sum: 0, flags, best: false }
     }
 }
 
@@ -53,7 +55,7 @@ impl FreeLists {
         let mut header = space.granted(taken, &self.shape);
         header.len = wish.len as u32;
         header.flags = wish.flags;
-        header.sum = wish.bytes.map_or(0, checksum);
+        header.sum = wish.sum;
         space.tally.add(&header);
         Some(header)
     }
@@ -86,10 +88,16 @@ impl FreeLists {
     pub(super) fn write_block(&self, header: &Header, bytes: &[u8]) -> BlockResult<()> {
         let unit = self.device.block_size();
         let mut buf = self.pool.take((HEADER + bytes.len()).next_multiple_of(unit));
-        header.encode(&mut buf, self.salt, false);
-        buf[HEADER..][..bytes.len()].copy_from_slice(bytes);
-        buf[HEADER + bytes.len()..].fill(0);
+        self.lay(&mut buf, header, bytes);
         self.write_at(header.at * self.shape.grain, &buf, "writing a block")
+    }
+
+    /// Lays a block out: header, bytes, nothing.
+    pub(super) fn lay(&self, place: &mut [u8], header: &Header, bytes: &[u8]) {
+        header.encode(place, self.salt);
+        let (own, rest) = place[HEADER..].split_at_mut(bytes.len());
+        own.copy_from_slice(bytes);
+        rest.fill(0);
     }
 
     pub(super) fn write_at(&self, from: u64, buf: &AlignedBuf, what: &str) -> BlockResult<()> {
@@ -141,7 +149,7 @@ impl FreeLists {
     /// The header in `bytes`, if it is one of an allocated block at `at`.
     pub(super) fn judge(&self, bytes: &[u8], at: Address) -> BlockResult<Header> {
         let grain = at.grain();
-        match Header::decode(bytes, self.salt, Some(grain)) {
+        match Header::decode(bytes, self.salt, grain) {
             Ok(header) if header.status != Status::Allocated => Err(BlockError::NotAllocated(at)),
             Ok(header) if at.size() != 0 && at.size() != u64::from(header.size) => Err(BlockError::NotAllocated(at)),
             Ok(header) if u64::from(header.len) <= self.block(header).capacity => Ok(header),

@@ -89,7 +89,7 @@ pub(super) fn follow(device: &dyn Device, shape: &Shape, home: &Home, space: &mu
             if device.read(at * shape.grain, &mut buf).is_err() {
                 break;
             }
-            let Ok(header) = Header::decode(&buf, home.salt, Some(at)) else { break };
+            let Ok(header) = Header::decode(&buf, home.salt, at) else { break };
             let void = home.voids.iter().any(|&(from, to)| (from..=to).contains(&header.seq));
             let fits = at + u64::from(header.size) <= tail;
             if !void && fits && header.status != Status::Dead {

@@ -34,6 +34,7 @@ impl FreeLists {
             let (len, capacity) = (bytes.len() as u64, if block.is_area() { 0 } else { block.capacity });
             return Err(BlockError::Outside { offset: 0, len, capacity, unit: 1 });
         }
+        let (len, sum) = (bytes.len() as u32, checksum(bytes));
         let _gate = self.gate.read();
         let header = {
             let mut space = self.space.lock();
@@ -45,7 +46,6 @@ impl FreeLists {
             if counted {
                 space.tally.subtract(&block.header);
             }
-            let (len, sum) = (bytes.len() as u32, checksum(bytes));
             let header = Header { seq, len, sum, flags: 0, ..block.header };
             space.tally.add(&header);
             header
@@ -194,14 +194,6 @@ impl FreeLists {
     #[must_use]
     pub fn grain(&self) -> u64 {
         self.shape.grain
-    }
-
-    /// Bytes of the device that a block for `len` bytes takes, if it is not given a larger one.
-    ///
-    /// # Errors
-    /// [`BlockError::TooLong`].
-    pub fn bytes_for(&self, len: u64) -> BlockResult<u64> {
-        Ok(u64::from(self.shape.grains(len, false)?) * self.shape.grain)
     }
 
     pub(super) fn alive(&self) -> BlockResult<()> {

@@ -173,7 +173,7 @@ impl Walk {
             (self.window, self.window_at) = (window, from);
         }
         let bytes = &self.window[(from - self.window_at) as usize..][..HEADER];
-        match Header::decode(bytes, salt, Some(at)) {
+        match Header::decode(bytes, salt, at) {
             Ok(header) => Look::Header(header),
             Err(corrupt) if Header::claims(bytes, salt, at) && !foreign(corrupt) => Look::Broken(why(corrupt)),
             Err(_) => Look::Nothing,

@@ -71,7 +71,7 @@ impl HashTables {
                     }
                     Err(error) => return Err(failed("look for allocated blocks")(error)),
                 };
-                if all.values().any(|index| index.owns(&block)) {
+                if block.is_area() && all.values().any(|index| index.owns(&block)) {
                     continue;
                 }
                 match inner.mend_block(lists, &all, &block)? {
@@ -145,9 +145,12 @@ impl Inner {
             Some(index) => names_it(index)?,
             None => false,
         };
+        if is_named {
+            return Ok(Some(false));
+        }
         // It may have been freed, by a call that has come to its end, since it was read.
         let is_there = matches!(self.read_old(lists, block)?, Some(Ok(_)));
-        if is_named || !is_there || self.releases.lock().holds(block) {
+        if !is_there || self.releases.lock().holds(block) {
             return Ok(Some(false));
         }
         lists.free(block).map_err(failed("free a block"))?;
