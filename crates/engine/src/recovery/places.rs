@@ -164,16 +164,22 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
         add(&volume.shared.counters.device_reads, 1);
         add(&volume.shared.counters.device_read, len as u64);
         let end = start + len as u64;
-        // What may go on behind the end is looked at again from its own beginning.
-        while at < end && (end == zone.end() || end - at >= longest as u64) {
+        while at < end {
             let slot = (at / SLOT) as u32;
-            let found = Header::verify(&buf[(at - start) as usize..len]).ok();
-            let Some(header) = found.filter(|header| header.mark == volume.hasher.mark(u64::from(slot))) else {
+            let frame = &buf[(at - start) as usize..len];
+            let is_its = |header: &Header| header.mark == volume.hasher.mark(u64::from(slot));
+            let begun = Header::decode(frame).ok().filter(is_its);
+            // What goes on behind the end is looked at again from its own beginning.
+            if end < zone.end() && begun.is_some_and(|header| (frame.len() + 1..=longest).contains(&header.frame_len()))
+            {
+                break;
+            }
+            let Some(header) = begun.and_then(|_| Header::verify(frame).ok()) else {
                 at += SLOT;
                 continue;
             };
             volume.shared.see_generation(header.generation);
-            let hash = volume.hasher.frame(header.kind, header.key(&buf[(at - start) as usize..len])).0;
+            let hash = volume.hasher.frame(header.kind, header.key(frame)).0;
             let slots = header.frame_len().div_ceil(SLOT as usize) as u32;
             let row = PlaceRow { hash, slot, slots, used: header.generation };
             // How it is cut, if it is, is still to be seen.
