@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use crate::{
     Daemons, Result,
     flush::Woken,
+    recovery::Late,
     volume::{Shared, Volume},
 };
 
@@ -29,8 +30,8 @@ type Daemon = fn(&Arc<Volume>);
 const POLITENESS: Duration = Duration::from_millis(20);
 
 impl Threads {
-    /// Starts the daemons of every volume, unless the caller is to step them.
-    pub(crate) fn start(shared: &Shared, volumes: &[Arc<Volume>]) -> Self {
+    /// Starts the daemons of every volume, unless the caller is to step them. They begin by ending the opening.
+    pub(crate) fn start(shared: &Shared, volumes: &[Arc<Volume>], late: &Arc<Late>) -> Self {
         let mut handles = Vec::new();
         if shared.options.daemons == Daemons::Threads {
             let all: [(&str, Daemon); 3] = [("keeper", keeper), ("flusher", flusher), ("reclaimer", reclaimer)];
@@ -38,10 +39,13 @@ impl Threads {
             let daemons = if shared.options.read_only { &all[..1] } else { &all };
             for volume in volumes {
                 for (name, run) in daemons {
-                    let (volume, run) = (Arc::clone(volume), *run);
+                    let (volume, late, run) = (Arc::clone(volume), Arc::clone(late), *run);
                     let thread = std::thread::Builder::new().name(format!("picaflor-{name}"));
                     // Without threads the store still works: puts do the daemons' work themselves.
-                    handles.extend(thread.spawn(move || run(&volume)));
+                    handles.extend(thread.spawn(move || {
+                        late.end();
+                        run(&volume);
+                    }));
                 }
             }
         }

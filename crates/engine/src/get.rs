@@ -149,7 +149,7 @@ impl Store {
             answer => return answer,
         }
         let hash = self.hasher().key(key).short();
-        if self.volumes().iter().all(|volume| volume.index.candidates(hash).is_empty()) {
+        if self.late().is_over() && self.volumes().iter().all(|volume| volume.index.candidates(hash).is_empty()) {
             self.count_get(Some(Miss::Absent));
             TryGet::Absent(Miss::Absent)
         } else {
@@ -159,7 +159,7 @@ impl Store {
 
     fn try_memory(&self, key: &[u8]) -> TryGet {
         let shared = self.shared();
-        if self.volumes().len() > 1 && self.settle_rivals(self.hasher().key(key), key, false).is_err() {
+        if self.volumes_early().len() > 1 && self.settle_rivals(self.hasher().key(key), key, false).is_err() {
             return TryGet::OnDevice;
         }
         let Some(frame) = shared.memory.get(self.hasher().key(key).short(), key) else {
@@ -181,7 +181,7 @@ impl Store {
     /// Whether a volume failed among others: a cache goes on without it and its objects. One that is alone,
     /// and any of a store, is still read as long as it can be.
     pub(crate) fn is_lost(&self, volume: &Volume) -> bool {
-        self.volumes().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
+        self.volumes_early().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
     }
 
     fn count_get(&self, missed: Option<Miss>) {
@@ -252,8 +252,9 @@ impl Store {
     pub(crate) fn seek(&self, query: &mut Query) -> Next {
         let hash = query.hash.short();
         let shared = self.shared();
+        self.late().merge_part_of(hash);
         // On its way from memory while the tier is asked.
-        self.volumes().iter().for_each(|volume| volume.index.expect(hash));
+        self.volumes_early().iter().for_each(|volume| volume.index.expect(hash));
         if let Some(frame) = shared.memory.get(hash, &query.key)
             && query.accepts(&frame.header, frame.key())
         {
@@ -262,13 +263,15 @@ impl Store {
         }
         'again: while query.tries < TRIES {
             query.tries += 1;
-            for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
+            for volume in self.volumes_early().iter().filter(|volume| !self.is_lost(volume)) {
                 for word in volume.index.touch(hash) {
                     if query.passed.iter().any(|passed| passed.same(word)) {
                         continue;
                     }
                     match word.location() {
-                        Location::OnDisk { grain } => return Next::Read(Plan::new(volume, word, grain)),
+                        Location::OnDisk { grain } => {
+                            return Next::Read(Plan::new(volume, word, grain, self.late().is_over()));
+                        }
                         Location::Buffered { slot, offset } => {
                             let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
                             let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
@@ -338,7 +341,8 @@ impl Store {
         if volume.index.find(hash, plan.word.location()).is_some() {
             query.why = why;
             query.passed.push(plan.word);
-            query.dropped |= !self.shared().options.read_only && volume.drop_entry(hash, plan.word);
+            let may_drop = !self.shared().options.read_only && self.late().is_over();
+            query.dropped |= may_drop && volume.drop_entry(hash, plan.word);
         }
         Ok(None)
     }
@@ -375,7 +379,8 @@ impl Store {
 }
 
 impl Plan {
-    fn new(volume: &Arc<Volume>, word: Word, grain: u64) -> Self {
+    /// `neighbours`: whether more than the object may be read.
+    fn new(volume: &Arc<Volume>, word: Word, grain: u64, neighbours: bool) -> Self {
         if let Some(in_place) = &volume.in_place {
             let (start, end) = volume.blocks_of(in_place, word, grain);
             let volume = Arc::clone(volume);
@@ -384,7 +389,10 @@ impl Plan {
         let offset = grain * GRAIN as u64;
         let cluster = volume.cluster_of(grain).unwrap_or(0);
         let class = volume.classes[cluster as usize].load(Relaxed);
-        let extent = volume.reader.extent(class, volume.has_room_for_residents());
+        let extent = match neighbours {
+            true => volume.reader.extent(class, volume.has_room_for_residents()),
+            false => Extent::Object,
+        };
         let cluster_start = volume.map.cluster_start(cluster);
         let cluster_end = cluster_start + u64::from(volume.map.cluster);
         let (start, end) = match extent {

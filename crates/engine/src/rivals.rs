@@ -18,7 +18,7 @@ impl Store {
             let has = |volume: &&Arc<Volume>| !volume.index.candidates(hash.short()).is_empty();
             self.volumes().iter().filter(has).count()
         };
-        if self.volumes().len() < 2 || holding(hash) < 2 || self.shared().options.read_only {
+        if self.volumes_early().len() < 2 || holding(hash) < 2 || self.shared().options.read_only {
             return Ok(());
         }
         let _stripe = (!held).then(|| self.lock_key(hash));

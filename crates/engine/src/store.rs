@@ -17,7 +17,7 @@ use crate::{
     daemons::Threads,
     get::Query,
     hash::{Hasher, KeyHash},
-    recovery::{self, Receipt},
+    recovery::{self, Late, Receipt},
     volume::{Shared, Volume},
 };
 
@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     shared: Arc<Shared>,
     volumes: Vec<Arc<Volume>>,
     hasher: Hasher,
-    receipt: Receipt,
+    late: Arc<Late>,
     threads: Threads,
     pub(crate) fetches: crate::fetch::Fetches,
 }
@@ -49,12 +49,12 @@ impl Store {
     /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
-        let threads = Threads::start(&opened.shared, &opened.volumes);
+        let threads = Threads::start(&opened.shared, &opened.volumes, &opened.late);
         let inner = Inner {
             shared: opened.shared,
             volumes: opened.volumes,
             hasher: opened.hasher,
-            receipt: opened.receipt,
+            late: opened.late,
             threads,
             fetches: crate::fetch::Fetches::default(),
         };
@@ -69,8 +69,19 @@ impl Store {
         &self.inner.shared
     }
 
+    /// The volumes, when the opening is over.
     pub(crate) fn volumes(&self) -> &[Arc<Volume>] {
+        self.inner.late.end();
         &self.inner.volumes
+    }
+
+    /// The volumes, for who only looks for a key and has asked [`Late`] for it.
+    pub(crate) fn volumes_early(&self) -> &[Arc<Volume>] {
+        &self.inner.volumes
+    }
+
+    pub(crate) fn late(&self) -> &Late {
+        &self.inner.late
     }
 
     pub(crate) fn hasher(&self) -> Hasher {
@@ -100,9 +111,10 @@ impl Store {
         self.volumes().iter().map(|volume| volume.map.clusters.len / 4).min().unwrap_or(0)
     }
 
-    /// What opening found, kept and dropped, and why.
+    /// What opening found, kept and dropped, and why. Waits until that is known: a cache gives gets their answers
+    /// before.
     pub fn receipt(&self) -> &Receipt {
-        &self.inner.receipt
+        self.late().receipt()
     }
 
     /// Whether a get would find the key now. May read the device to tell this key from another one.
@@ -231,6 +243,7 @@ impl Store {
 
 impl Inner {
     fn close(&self) -> Result<()> {
+        self.late.end();
         self.threads.stop();
         if self.shared.options.read_only {
             return Ok(());
@@ -248,6 +261,7 @@ impl Drop for Inner {
         if !self.threads.stop() {
             return;
         }
+        self.late.end();
         if !self.shared.options.read_only {
             for volume in &self.volumes {
                 // Nobody is left to tell; `close` is there for those who want to know.

@@ -58,6 +58,8 @@ pub(crate) struct Run<'a> {
     scarred: bool,
     /// Failed calls in this life.
     pub(crate) errors: u32,
+    /// Nobody has asked for the receipt of this opening yet.
+    receipt_due: bool,
     at: usize,
     op: Option<Op>,
 }
@@ -118,6 +120,7 @@ impl<'a> Run<'a> {
             doubtful: false,
             scarred: false,
             errors: 0,
+            receipt_due: false,
             at: 0,
             op: None,
         }
@@ -129,6 +132,7 @@ impl<'a> Run<'a> {
             println!("       twins: {:?}", twins.map(|(key, _)| key).collect::<Vec<_>>());
         }
         self.begin()?;
+        self.check_receipt()?;
         for (at, op) in operations.iter().enumerate() {
             (self.at, self.op) = (at, Some(*op));
             self.tally.operations += 1;
@@ -142,7 +146,11 @@ impl<'a> Run<'a> {
                 Op::ArmCrash(after) => self.arm(after),
                 op => {
                     self.verb(op)?;
+                    if !op.only_looks() {
+                        self.check_receipt()?;
+                    }
                     if tracing()
+                        && !self.receipt_due
                         && let Some(store) = &self.store
                     {
                         println!("       {} objects", store.stats().objects);
@@ -226,7 +234,7 @@ impl<'a> Run<'a> {
             let crashed = self.media.iter().any(FaultyDevice::is_crashed);
             if tracing() {
                 match &opened {
-                    Ok(store) => println!("       opened, crashed {crashed}: {}", store.receipt()),
+                    Ok(_) => println!("       opened, crashed {crashed}"),
                     Err(error) => println!("       not opened, crashed {crashed}: {error}"),
                 }
             }
@@ -252,7 +260,7 @@ impl<'a> Run<'a> {
         }
         self.errors = 0;
         self.tally.openings += 1;
-        self.check_receipt()?;
+        self.receipt_due = true;
         Ok(())
     }
 
@@ -277,8 +285,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn check_receipt(&self) -> Outcome {
-        let Some(store) = &self.store else { return Ok(()) };
+    /// Asked for only after the first gets: the receipt waits until everything found is merged, and a cache answers
+    /// before.
+    fn check_receipt(&mut self) -> Outcome {
+        let due = std::mem::take(&mut self.receipt_due);
+        let Some(store) = self.store.as_ref().filter(|_| due) else { return Ok(()) };
+        if tracing() {
+            println!("       {}", store.receipt());
+        }
         if !self.plan.is_honest() {
             return Ok(());
         }
@@ -395,6 +409,7 @@ impl<'a> Run<'a> {
         self.scarred = self.damaged;
         if wounded && clean || self.dice.percent(70) {
             self.sweep()?;
+            self.check_receipt()?;
         }
         Ok(())
     }

@@ -76,6 +76,13 @@ pub enum Op {
     Reopen(Option<u64>),
 }
 
+impl Op {
+    /// Whether it asks for objects and changes none.
+    pub(crate) fn only_looks(self) -> bool {
+        matches!(self, Self::Get(_) | Self::TryGet(_) | Self::Range { .. } | Self::Contains(_) | Self::Sweep)
+    }
+}
+
 /// How likely each kind of operation is in one run.
 struct Mix {
     weights: [(Kind, u64); 18],

@@ -1,11 +1,13 @@
 //! Opening: superblock → checkpoint → journal → the clusters written since → ready.
 //!
-//! [`open`] judges the options and opens every volume; `volume.rs` does one of them, `scan.rs` the
-//! clusters that a checkpoint does not cover. A store that comes back from a crash says what it kept and
-//! dropped in its [`Receipt`].
+//! [`open`] judges the options and opens every volume; `volume.rs` does one of them, `scan.rs` reads the
+//! clusters that a checkpoint does not cover, `merge.rs` enters what they hold; a cache is open before that
+//! (`late.rs`). A store that comes back from a crash says what it kept and dropped in its [`Receipt`].
 
 mod ahead;
 mod image;
+mod late;
+mod merge;
 mod places;
 mod receipt;
 mod ring;
@@ -13,6 +15,7 @@ mod scan;
 mod superblock;
 mod volume;
 
+pub(crate) use late::Late;
 pub(crate) use superblock::lost_superblocks;
 
 use std::{
@@ -54,7 +57,7 @@ pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
     pub(crate) volumes: Vec<Arc<Volume>>,
     pub(crate) hasher: Hasher,
-    pub(crate) receipt: Receipt,
+    pub(crate) late: Arc<Late>,
 }
 
 /// Capacity of a store whose place does not exist yet and whose options do not say.
@@ -100,25 +103,22 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let unread: Vec<_> = (found.into_iter().enumerate())
         .map(|(number, found)| volume::begin_reading(number, found, &shared, &identity))
         .collect::<Result<_>>()?;
-    let mut everywhere = scan::Deletes::default();
+    let mut everywhere = merge::Deletes::default();
     for (hash, generation) in unread.iter().flat_map(volume::Unread::deletes) {
         everywhere.note(hash, generation);
     }
     let unopened = unread.into_iter().map(|unread| volume::read(unread, &identity, &everywhere));
     let unopened: Vec<_> = unopened.collect::<Result<_>>()?;
     let begun = unopened.into_iter().map(|unopened| volume::begin(unopened, &identity));
-    let (volumes, receipts): (Vec<Arc<Volume>>, Vec<VolumeReceipt>) =
-        begun.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let begun = begun.collect::<Result<Vec<_>>>()?;
+    let volumes: Vec<Arc<Volume>> = begun.iter().map(|(volume, ..)| Arc::clone(volume)).collect();
     if identity.lost != 0 && !shared.options.read_only {
         // They are empty now, durably.
         volumes.iter().try_for_each(|volume| volume.write_superblock(|block| block.lost = 0))?;
     }
     let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
-    if receipts.iter().any(|receipt| receipt.from_scan > MANY) {
-        picaflor_device::give_back_freed();
-    }
-    let receipt = Receipt::new(receipts, began.elapsed());
-    Ok(Opened { shared, volumes, hasher, receipt })
+    let late = Arc::new(Late::new(&shared, begun, began));
+    Ok(Opened { shared, volumes, hasher, late })
 }
 
 /// What all volumes of a store agree on.

@@ -20,7 +20,7 @@ use picaflor_format::{
     zone::SLOT,
 };
 
-use super::{EPOCH_SHIFT, receipt::VolumeReceipt, scan::Deletes, volume::add_untold};
+use super::{EPOCH_SHIFT, merge::Deletes, receipt::VolumeReceipt, volume::add_untold};
 use crate::{
     Error, Mode, Result, files::Files, journal::Journal, place::InPlace, space::Place, stats::add, volume::Volume,
 };

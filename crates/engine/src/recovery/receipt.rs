@@ -12,6 +12,9 @@ pub struct Receipt {
     pub objects: u64,
     /// Seconds that opening took.
     pub seconds: f64,
+    /// Seconds from the beginning of the opening until all that was found could be replaced and deleted too. A cache
+    /// gives gets their answers before that.
+    pub seconds_merged: f64,
     /// Each volume.
     pub volumes: Vec<VolumeReceipt>,
 }
@@ -60,20 +63,36 @@ pub struct Dropped {
     pub overwritten: u64,
     /// The write was cut short by the crash.
     pub torn: u64,
+    /// The device did not give what would have told it from an older version.
+    pub unread: u64,
     /// No checkpoint could be read, so a cache starts empty.
     pub cold_start: bool,
 }
 
+impl Dropped {
+    pub(super) fn join(&mut self, other: &Self) {
+        self.replaced += other.replaced;
+        self.deleted += other.deleted;
+        self.overwritten += other.overwritten;
+        self.torn += other.torn;
+        self.unread += other.unread;
+        self.cold_start |= other.cold_start;
+    }
+}
+
 impl Receipt {
-    pub(super) fn new(volumes: Vec<VolumeReceipt>, took: Duration) -> Self {
+    pub(super) fn new(volumes: Vec<VolumeReceipt>, opened: Duration, merged: Duration) -> Self {
         let objects = volumes.iter().map(|volume| volume.objects).sum();
-        Self { objects, seconds: took.as_secs_f64(), volumes }
+        Self { objects, seconds: opened.as_secs_f64(), seconds_merged: merged.as_secs_f64(), volumes }
     }
 }
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} objects ready in {:.3} s", self.objects, self.seconds)?;
+        if self.seconds_merged > self.seconds {
+            write!(f, ", merged after {:.3} s", self.seconds_merged)?;
+        }
         for volume in &self.volumes {
             write!(f, "\n  {volume}")?;
         }
@@ -94,7 +113,7 @@ impl fmt::Display for VolumeReceipt {
         write!(
             f,
             "{how}; kept {} ({} from the {} checkpoint, {} from {} clusters scanned, {} of them verified); \
-             replayed {} deletes; dropped {} replaced, {} deleted, {} overwritten, {} torn; {} hot",
+             replayed {} deletes; dropped {} replaced, {} deleted, {} overwritten, {} torn, {} unread; {} hot",
             self.objects,
             self.from_checkpoint,
             self.checkpoint,
@@ -106,6 +125,7 @@ impl fmt::Display for VolumeReceipt {
             self.dropped.deleted,
             self.dropped.overwritten,
             self.dropped.torn,
+            self.dropped.unread,
             self.hot,
         )?;
         for damage in &self.damage {

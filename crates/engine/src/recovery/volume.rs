@@ -24,6 +24,7 @@ use picaflor_format::{
 use super::{
     EPOCH_SHIFT, Found, Identity, address_limit,
     image::{load_checkpoint, load_directory},
+    merge::{Deletes, Merge},
     places,
     receipt::VolumeReceipt,
     ring::Ring,
@@ -55,6 +56,8 @@ use crate::{
 pub(super) struct Unopened {
     volume: Arc<Volume>,
     receipt: VolumeReceipt,
+    /// What a cache can open without.
+    merge: Option<Merge>,
     /// The journal's ring, and whether nothing on it is trusted; none where the volume is new.
     ring: Option<(Ring, bool)>,
 }
@@ -88,13 +91,13 @@ pub(super) fn begin_reading(number: usize, found: Found, shared: &Arc<Shared>, i
 }
 
 /// Reads the rest of one volume. `everywhere`: the deletes that the logs of all volumes tell of, for all.
-pub(super) fn read(unread: Unread, identity: &Identity, everywhere: &scan::Deletes) -> Result<Unopened> {
+pub(super) fn read(unread: Unread, identity: &Identity, everywhere: &Deletes) -> Result<Unopened> {
     let Unread { volume, ring } = unread;
     let (shared, number) = (Arc::clone(&volume.shared), volume.number);
     let place = volume.place.clone();
     let mut receipt = VolumeReceipt { place, created: ring.is_none(), checkpoint: "none", ..VolumeReceipt::default() };
     let Some(ring) = ring else {
-        return Ok(Unopened { volume: Arc::new(volume), receipt, ring: None });
+        return Ok(Unopened { volume: Arc::new(volume), receipt, merge: None, ring: None });
     };
     let (hot_seq, hot) = read_hot_log(&volume);
     receipt.hot = hot.len();
@@ -103,22 +106,21 @@ pub(super) fn read(unread: Unread, identity: &Identity, everywhere: &scan::Delet
     // Whether it failed while the others of its store went on.
     let lost = identity.lost >> number & 1 == 1;
     let recovered = recover(&volume, ring, everywhere, lost, &mut receipt)?;
-    account(&volume);
-    receipt.objects = volume.index.objects();
     receipt.clean = recovered.clean;
     let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
     volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
     *volume.journal.get_mut() = recovered.journal;
     *volume.checkpointer.get_mut() = recovered.checkpointer;
-    Ok(Unopened { volume: Arc::new(volume), receipt, ring: Some((recovered.ring, recovered.cold)) })
+    let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
+    Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
 }
 
 /// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.
-pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volume>, VolumeReceipt)> {
-    let Unopened { volume, receipt, ring } = unopened;
+pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volume>, VolumeReceipt, Option<Merge>)> {
+    let Unopened { volume, receipt, merge, ring } = unopened;
     if volume.shared.options.read_only {
-        return Ok((volume, receipt));
+        return Ok((volume, receipt, merge));
     }
     volume.write_superblock(|block| block.epoch = identity.epoch)?;
     if identity.doubtful {
@@ -143,7 +145,7 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
             volume.write_superblock(|block| block.lost &= !own)?;
         }
     }
-    Ok((volume, receipt))
+    Ok((volume, receipt, merge))
 }
 
 fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> Superblock {
@@ -263,6 +265,7 @@ struct Recovered {
     journal: Journal,
     ring: Ring,
     checkpointer: Checkpointer,
+    merge: Option<Merge>,
     clean: bool,
     cold: bool,
 }
@@ -278,7 +281,7 @@ fn why_lost(number: usize, block: &Superblock) -> &'static str {
 fn recover(
     volume: &Arc<Volume>,
     ring: Ring,
-    everywhere: &scan::Deletes,
+    everywhere: &Deletes,
     lost: bool,
     receipt: &mut VolumeReceipt,
 ) -> Result<Recovered> {
@@ -338,7 +341,7 @@ fn recover(
         let log = (&pages[since..], everywhere, &mut journal);
         let told = places::restore(volume, in_place, (rows, directory.cursor), log, receipt)?;
         let checkpointer = Checkpointer::restored(parts, previous);
-        return Ok(Recovered { journal, ring, checkpointer, clean: !told, cold: false });
+        return Ok(Recovered { journal, ring, checkpointer, merge: None, clean: !told, cold: false });
     }
     let Told { mut deletes, mut clusters, young, mut deleted } = told(volume, &pages, start);
     deleted |= add_untold(&mut deletes, everywhere, &mut journal);
@@ -346,19 +349,36 @@ fn recover(
         clusters.entry(*id).or_insert(None);
     }
     clusters.retain(|id, _| !parts.contains(id) && !previous.contains(id));
-    match scan::merge(volume, &clusters, &deletes, receipt) {
+    let merge = match gather(volume, &clusters, &deletes, receipt) {
         Err(Error::Io { place, source }) if volume.shared.options.mode == Mode::Cache => {
             return cold_start(volume, &format!("{place}: {source}"), ring, receipt);
         }
-        merged => merged?,
-    }
+        gathered => gathered?,
+    };
     let all = if all_young { 0..volume.space.count() } else { 0..0 };
     let scanned = young.into_iter().chain(clusters.keys().copied()).chain(open).chain(all);
     scanned.filter(|id| *id < volume.space.count()).for_each(|id| volume.space.told(id, next_page));
     volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
     let clean = clusters.is_empty() && !deleted;
-    Ok(Recovered { journal, ring, checkpointer: Checkpointer::restored(parts, previous), clean, cold: false })
+    let checkpointer = Checkpointer::restored(parts, previous);
+    Ok(Recovered { journal, ring, checkpointer, merge, clean, cold: false })
+}
+
+/// What is in these clusters, to be merged by a cache when it is open. A store merges it here: until then it may be
+/// refused, and large objects of which chunks are missing do not count.
+fn gather(
+    volume: &Arc<Volume>,
+    clusters: &scan::Clusters,
+    deletes: &Deletes,
+    receipt: &mut VolumeReceipt,
+) -> Result<Option<Merge>> {
+    let merge = scan::gather(volume, clusters, deletes, receipt)?;
+    if volume.shared.options.mode == Mode::Cache {
+        return Ok(Some(merge).filter(|merge| !merge.is_empty()));
+    }
+    merge.all(volume)?.add_to(receipt);
+    Ok(None)
 }
 
 /// The clusters that the previous checkpoint calls open, and its own; `None` if it is not whole. Behind a superblock
@@ -375,7 +395,7 @@ fn previous_checkpoint(volume: &Volume, reference: CheckpointRef, pages: &[Page]
 
 /// What the journal tells.
 struct Told {
-    deletes: scan::Deletes,
+    deletes: Deletes,
     /// Clusters that may have been written since the checkpoint.
     clusters: scan::Clusters,
     /// Those that may have been written since the one before it.
@@ -386,7 +406,7 @@ struct Told {
 
 /// Reads the records; `start` is the checkpoint's first page.
 fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
-    let mut deletes = scan::Deletes::default();
+    let mut deletes = Deletes::default();
     let mut clusters = scan::Clusters::new();
     let mut young = BTreeSet::new();
     let mut deleted = false;
@@ -414,7 +434,7 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
 
 /// Adds the deletes that only other volumes' logs tell of; to this one's log too, for theirs may forget them after the
 /// next checkpoint. Returns whether there were any.
-pub(super) fn add_untold(deletes: &mut scan::Deletes, everywhere: &scan::Deletes, journal: &mut Journal) -> bool {
+pub(super) fn add_untold(deletes: &mut Deletes, everywhere: &Deletes, journal: &mut Journal) -> bool {
     let mut any = false;
     for (hash, generation) in everywhere.iter().filter(|(hash, generation)| deletes.note(*hash, *generation)) {
         journal.push(Record::Delete { hash, generation, everywhere: true });
@@ -439,7 +459,7 @@ fn cold_start(volume: &Arc<Volume>, why: &str, ring: Ring, receipt: &mut VolumeR
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
     let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);
-    Ok(Recovered { journal, ring, checkpointer: Checkpointer::default(), clean: false, cold: true })
+    Ok(Recovered { journal, ring, checkpointer: Checkpointer::default(), merge: None, clean: false, cold: true })
 }
 
 /// The newer intact hot log: its number, and the places it names.
@@ -453,7 +473,7 @@ fn read_hot_log(volume: &Volume) -> (u64, Vec<u64>) {
 }
 
 /// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
-fn account(volume: &Volume) {
+pub(super) fn account(volume: &Volume) {
     if volume.in_place.is_some() {
         return;
     }

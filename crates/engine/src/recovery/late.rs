@@ -1,0 +1,143 @@
+//! What an opening leaves for later: a cache answers gets while what its scan found is still being merged.
+//!
+//! Steps: an opening has read all tables, and nothing is merged → a get merges the part of the hashes in which its key
+//! is, and looks then → a daemon merges all other parts; whatever changes the store, or counts what is in it, waits for
+//! that.
+//!
+//! Invariants: what a get finds is what it would find with everything merged. Before that nobody accounts for space or
+//! changes an entry but the merge.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    MANY,
+    merge::{Entered, Merge},
+    receipt::{Receipt, VolumeReceipt},
+    volume::account,
+};
+use crate::{
+    Result,
+    volume::{Shared, Volume},
+};
+
+/// An opening that may not be over yet.
+pub(crate) struct Late {
+    /// Nearly always.
+    is_over: AtomicBool,
+    /// By volume.
+    left: RwLock<Vec<Left>>,
+    /// Who ends it holds this.
+    ending: Mutex<()>,
+    shared: Arc<Shared>,
+    began: Instant,
+    /// How long the opening took.
+    opened: Duration,
+    receipt: OnceLock<Receipt>,
+}
+
+/// What is left to do for one volume.
+struct Left {
+    volume: Arc<Volume>,
+    merge: Option<Merge>,
+    receipt: Mutex<VolumeReceipt>,
+}
+
+impl Late {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        volumes: Vec<(Arc<Volume>, VolumeReceipt, Option<Merge>)>,
+        began: Instant,
+    ) -> Self {
+        let left = |(volume, receipt, merge)| Left { volume, merge, receipt: Mutex::new(receipt) };
+        let left: Vec<Left> = volumes.into_iter().map(left).collect();
+        shared.claimed.fetch_add(bytes(&left), Ordering::Relaxed);
+        let late = Self {
+            is_over: AtomicBool::new(false),
+            ending: Mutex::default(),
+            shared: Arc::clone(shared),
+            began,
+            opened: began.elapsed(),
+            receipt: OnceLock::new(),
+            left: RwLock::new(left),
+        };
+        if late.left.read().iter().all(|left| left.merge.is_none()) {
+            late.end();
+        }
+        late
+    }
+
+    /// Whether all is merged.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Makes sure that the index has what was found of this hash. May read the device.
+    pub(crate) fn merge_part_of(&self, hash: u64) {
+        if self.is_over() {
+            return;
+        }
+        for left in &*self.left.read() {
+            if let Some(merge) = &left.merge {
+                left.note(merge.part_of(&left.volume, hash));
+            }
+        }
+    }
+
+    /// Makes sure that everything is merged and accounted for.
+    pub(crate) fn end(&self) {
+        if self.is_over() {
+            return;
+        }
+        let _ending = self.ending.lock();
+        if self.is_over() {
+            return;
+        }
+        let left = self.left.read();
+        for left in &*left {
+            if let Some(merge) = &left.merge {
+                left.note(merge.all(&left.volume));
+            }
+            account(&left.volume);
+            left.receipt.lock().objects = left.volume.index.objects();
+        }
+        let receipts: Vec<VolumeReceipt> = left.iter().map(|left| left.receipt.lock().clone()).collect();
+        let bytes = bytes(&left);
+        drop(left);
+        self.left.write().clear();
+        self.shared.claimed.fetch_sub(bytes, Ordering::Relaxed);
+        if receipts.iter().any(|receipt| receipt.from_scan > MANY) {
+            picaflor_device::give_back_freed();
+        }
+        let _ = self.receipt.set(Receipt::new(receipts, self.opened, self.began.elapsed()));
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// What was kept and dropped, when all is merged.
+    pub(crate) fn receipt(&self) -> &Receipt {
+        self.end();
+        self.receipt.get_or_init(|| Receipt::new(Vec::new(), self.opened, self.opened))
+    }
+}
+
+fn bytes(left: &[Left]) -> u64 {
+    left.iter().filter_map(|left| left.merge.as_ref()).map(Merge::bytes).sum()
+}
+
+impl Left {
+    /// Notes what became of a merge, which in a cache does not fail.
+    fn note(&self, merged: Result<Entered>) {
+        let mut receipt = self.receipt.lock();
+        match merged {
+            Ok(entered) => entered.add_to(&mut receipt),
+            Err(why) => receipt.damage.push(why.to_string()),
+        }
+    }
+}

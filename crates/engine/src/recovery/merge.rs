@@ -1,0 +1,385 @@
+//! Merging: what the scan found and what the journal deleted enters the index that the checkpoint left.
+//!
+//! Steps, for each part of the hashes: of the frames found, the largest generation of each key counts → where the
+//! checkpoint has an entry that may be for the same key, its frame is read to know → large objects, which count only
+//! with their chunks → deletes are applied to both.
+//!
+//! Invariants: the parts can be merged in any order, and on several threads, with the same outcome. In a cache nothing
+//! fails: an entry that cannot be read is dropped, and with it what it might be an older or a newer version of.
+
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+
+use parking_lot::Mutex;
+use picaflor_format::{
+    cluster::Row,
+    frame::{ChunkKey, GRAIN, Header},
+};
+
+use super::{
+    ahead,
+    receipt::{Dropped, VolumeReceipt},
+};
+use crate::{
+    Error, Mode, Result,
+    hash::HashKeyed,
+    index::{Candidates, Location, Word},
+    volume::Volume,
+};
+
+/// A frame found by the scan.
+#[derive(Clone, Copy)]
+pub(super) struct Sighting {
+    hash: u64,
+    generation: u64,
+    cluster: u32,
+    /// In grains, as the length.
+    offset: u16,
+    grains: u16,
+}
+
+impl Sighting {
+    /// `None` for a row that no cluster can have.
+    pub(super) fn new(cluster: u32, row: &Row) -> Option<Self> {
+        let grains = |bytes: u32| u16::try_from(bytes / GRAIN as u32).ok();
+        let (offset, grains) = (grains(row.offset)?, grains(row.len)?);
+        Some(Self { hash: row.hash, generation: row.generation, cluster, offset, grains })
+    }
+
+    fn order(&self) -> impl Ord + use<> {
+        (self.hash, Reverse(self.generation), self.cluster, self.offset)
+    }
+
+    fn grain(&self, volume: &Volume) -> u64 {
+        volume.grain(self.cluster, u32::from(self.offset) * GRAIN as u32)
+    }
+}
+
+/// Deletes since the checkpoint: the largest generation of each key's hash.
+#[derive(Default)]
+pub(super) struct Deletes(BTreeMap<u128, u64>);
+
+impl Deletes {
+    /// Returns whether that was not known.
+    pub(super) fn note(&mut self, hash: u128, generation: u64) -> bool {
+        let is_news = self.of(hash) < Some(generation);
+        if is_news {
+            self.0.insert(hash, generation);
+        }
+        is_news
+    }
+
+    pub(super) fn of(&self, hash: u128) -> Option<u64> {
+        self.0.get(&hash).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// All of them, by hash.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u128, u64)> {
+        self.0.iter().map(|(hash, generation)| (*hash, *generation))
+    }
+}
+
+/// Parts of the hashes at most: one is merged while a get waits.
+const PARTS_MAX: usize = 1024;
+
+/// What is to be merged into the index of one volume.
+pub(super) struct Merge {
+    parts: Vec<Mutex<Part>>,
+    /// Parts that a pass of the scan fills.
+    each: usize,
+    /// By the short hash, as rows have it.
+    deletes: HashKeyed<u64>,
+    /// Memory taken, in bytes: what is there, and room for more.
+    bytes: u64,
+}
+
+/// The same of one part of the hashes.
+#[derive(Default)]
+struct Part {
+    sightings: Vec<Sighting>,
+    /// With whether a sync vouched for them.
+    manifests: Vec<(Sighting, bool)>,
+    deletes: Vec<(u128, u64)>,
+}
+
+impl Merge {
+    /// Nothing yet but the deletes. A part is of whole segments of the index, for these grow once.
+    pub(super) fn new(volume: &Volume, passes: usize, deletes: &Deletes) -> Self {
+        let each = (volume.index.segment_count() as usize).min(PARTS_MAX);
+        let mut parts = Vec::new();
+        parts.resize_with(passes * each, Mutex::default);
+        let short = deletes.iter().map(|(hash, generation)| (hash as u64, generation)).collect();
+        let mut merge = Self { parts, each, deletes: short, bytes: 0 };
+        for (hash, generation) in deletes.iter() {
+            volume.shared.see_generation(generation);
+            merge.part(hash as u64).deletes.push((hash, generation));
+        }
+        merge
+    }
+
+    fn number(&self, hash: u64) -> usize {
+        ((u128::from(hash) * self.parts.len() as u128) >> 64) as usize
+    }
+
+    fn part(&mut self, hash: u64) -> &mut Part {
+        let number = self.number(hash);
+        self.parts[number].get_mut()
+    }
+
+    /// Makes room for about so many sightings of this pass.
+    pub(super) fn expect(&mut self, pass: usize, sightings: usize) {
+        let room = sightings / self.each * 9 / 8;
+        let own = pass * self.each..(pass + 1) * self.each;
+        self.parts[own].iter_mut().for_each(|part| part.get_mut().sightings.reserve_exact(room));
+        self.bytes = (room * self.each * size_of::<Sighting>()) as u64;
+    }
+
+    /// Adds what one pass of the scan found, unless another pass is to enter it.
+    pub(super) fn add(&mut self, pass: usize, sighting: Sighting) {
+        let number = self.number(sighting.hash);
+        if number / self.each == pass {
+            self.parts[number].get_mut().sightings.push(sighting);
+        }
+    }
+
+    pub(super) fn add_manifest(&mut self, manifest: Sighting, vouched: bool) {
+        self.part(manifest.hash).manifests.push((manifest, vouched));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.iter().all(|part| part.lock().is_empty())
+    }
+
+    /// Bytes that it takes, about.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Merges what one pass of the scan found, but for large objects and deletes.
+    pub(super) fn enter(&self, volume: &Arc<Volume>, pass: usize) -> Result<Entered> {
+        let own = &self.parts[pass * self.each..(pass + 1) * self.each];
+        each_part(volume, own, |part| part.enter(volume, &self.deletes))
+    }
+
+    /// Merges everything.
+    pub(super) fn all(&self, volume: &Arc<Volume>) -> Result<Entered> {
+        let mut entered = each_part(volume, &self.parts, |part| part.enter(volume, &self.deletes))?;
+        entered.join(&each_part(volume, &self.parts, |part| part.finish(volume, &self.deletes))?);
+        Ok(entered)
+    }
+
+    /// Merges the part of a hash, if that was not done yet. In a cache only, where large objects count without their
+    /// chunks.
+    pub(super) fn part_of(&self, volume: &Arc<Volume>, hash: u64) -> Result<Entered> {
+        let mut part = self.parts[self.number(hash)].lock();
+        let mut entered = part.enter(volume, &self.deletes)?;
+        entered.join(&part.finish(volume, &self.deletes)?);
+        Ok(entered)
+    }
+}
+
+fn each_part(
+    volume: &Volume,
+    parts: &[Mutex<Part>],
+    act: impl Fn(&mut Part) -> Result<Entered> + Sync,
+) -> Result<Entered> {
+    let mut all = Entered::default();
+    let act = |part: &Mutex<Part>| act(&mut part.lock());
+    let readers = ahead::readers(&volume.shared.options);
+    ahead::in_order(parts, readers, act, |_, entered| entered.map(|entered| all.join(&entered)))?;
+    Ok(all)
+}
+
+impl Part {
+    fn is_empty(&self) -> bool {
+        self.sightings.is_empty() && self.manifests.is_empty() && self.deletes.is_empty()
+    }
+
+    /// Merges the sightings, in the order of their hashes.
+    fn enter(&mut self, volume: &Arc<Volume>, deletes: &HashKeyed<u64>) -> Result<Entered> {
+        let mut entered = Entered::default();
+        volume.shared.see_generation(self.sightings.iter().map(|sighting| sighting.generation).max().unwrap_or(0));
+        self.sightings.sort_unstable_by_key(Sighting::order);
+        self.sightings.dedup_by_key(|sighting| sighting.hash);
+        let same_segment =
+            |a: &Sighting, b: &Sighting| volume.index.segment_of(a.hash) == volume.index.segment_of(b.hash);
+        for of_segment in self.sightings.chunk_by(same_segment) {
+            volume.index.reserve(of_segment[0].hash, of_segment.len());
+            of_segment.iter().try_for_each(|sighting| entered.enter(volume, sighting, deletes))?;
+        }
+        self.sightings = Vec::new();
+        Ok(entered)
+    }
+
+    /// Merges large objects, the oldest of a key first, and applies the deletes.
+    fn finish(&mut self, volume: &Arc<Volume>, deletes: &HashKeyed<u64>) -> Result<Entered> {
+        let mut entered = Entered::default();
+        self.manifests.sort_unstable_by_key(|(manifest, _)| manifest.generation);
+        for (manifest, vouched) in &self.manifests {
+            volume.shared.see_generation(manifest.generation);
+            // Chunks come before their manifest: a sync that vouches for it vouches for them.
+            if *vouched || is_whole(volume, manifest)? {
+                entered.enter(volume, manifest, deletes)?;
+            } else {
+                entered.dropped.torn += 1;
+            }
+        }
+        for &(hash, generation) in &self.deletes {
+            entered.delete(volume, hash, generation)?;
+        }
+        *self = Self::default();
+        Ok(entered)
+    }
+}
+
+/// Whether all chunks of a large object are there. A store must not give up the version before for one that
+/// the crash left incomplete; in a cache the chunks may have been evicted, and then no older version may show.
+fn is_whole(volume: &Arc<Volume>, sighting: &Sighting) -> Result<bool> {
+    if volume.shared.options.mode == Mode::Cache {
+        return Ok(true);
+    }
+    let (header, frame) = match volume.read_frame(sighting.grain(volume), sighting.grains.into()) {
+        Ok(found) => found,
+        Err(Error::Damaged { .. }) => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    let Some(manifest) = header.manifest(&frame) else { return Ok(true) };
+    let parent = volume.hasher.key(header.key(&frame)).0;
+    Ok((0..manifest.chunks()).all(|number| {
+        let chunk = volume.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
+        !volume.index.candidates(chunk).is_empty()
+    }))
+}
+
+/// What became of sightings.
+#[derive(Default)]
+pub(super) struct Entered {
+    kept: u64,
+    dropped: Dropped,
+}
+
+impl Entered {
+    /// Puts one sighting into the index, unless something newer is known of its key.
+    fn enter(&mut self, volume: &Arc<Volume>, sighting: &Sighting, deletes: &HashKeyed<u64>) -> Result<()> {
+        let hash = sighting.hash;
+        if deletes.get(&hash).is_some_and(|deleted| *deleted >= sighting.generation) {
+            self.dropped.deleted += 1;
+            return Ok(());
+        }
+        let (location, grains) = (Location::OnDisk { grain: sighting.grain(volume) }, sighting.grains.into());
+        if let Err(known) = volume.index.add(hash, location, grains) {
+            let older = match self.resolve(volume, hash, sighting.generation, known)? {
+                Resolved::Newer => {
+                    self.dropped.replaced += 1;
+                    return Ok(());
+                }
+                Resolved::Older(word) => {
+                    self.dropped.replaced += 1;
+                    Some(word)
+                }
+                Resolved::Unread => {
+                    self.dropped.unread += 1;
+                    return Ok(());
+                }
+                Resolved::None => None,
+            };
+            volume.index.put(hash, location, grains, older);
+        }
+        self.kept += 1;
+        Ok(())
+    }
+
+    /// What the checkpoint has of this key, told from other keys of the same place by reading the frame.
+    fn resolve(&mut self, volume: &Arc<Volume>, hash: u64, generation: u64, known: Candidates) -> Result<Resolved> {
+        let mut resolved = Resolved::None;
+        for word in known {
+            match self.header_of(volume, hash, word, |found| found as u64 == hash)? {
+                Known::Own(header) if header.generation > generation => return Ok(Resolved::Newer),
+                Known::Own(_) => return Ok(Resolved::Older(word)),
+                Known::Other => {}
+                Known::Unread => resolved = Resolved::Unread,
+            }
+        }
+        Ok(resolved)
+    }
+
+    /// The header of an entry's frame, if its key's hash is the one. An entry without an intact frame of a key
+    /// that can have it leads nowhere and is dropped: its cluster was written again and the crash took the note. So
+    /// does one of another length, though it leads to a later version of the very key.
+    fn header_of(
+        &mut self,
+        volume: &Arc<Volume>,
+        hash: u64,
+        word: Word,
+        is_it: impl Fn(u128) -> bool,
+    ) -> Result<Known> {
+        let Location::OnDisk { grain } = word.location() else { return Ok(Known::Other) };
+        match volume.read_frame(grain, word.grains()) {
+            Ok((header, frame)) if word.is_of_grains((header.frame_len() / GRAIN) as u32) => {
+                let found = volume.hasher.frame(header.kind, header.key(&frame)).0;
+                let is_entry_of =
+                    |word: Word| volume.index.find(found as u64, word.location()).is_some_and(|entry| entry.same(word));
+                if found as u64 != hash && !is_entry_of(word) {
+                    self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
+                }
+                Ok(if is_it(found) { Known::Own(header) } else { Known::Other })
+            }
+            Ok(_) | Err(Error::Damaged { .. }) => {
+                self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
+                Ok(Known::Other)
+            }
+            Err(Error::Io { .. }) if volume.shared.options.mode == Mode::Cache => {
+                self.dropped.unread += u64::from(volume.index.remove(hash, word).is_some());
+                Ok(Known::Unread)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Applies a delete to what the index has of the key.
+    fn delete(&mut self, volume: &Arc<Volume>, hash: u128, generation: u64) -> Result<()> {
+        for word in volume.index.candidates(hash as u64) {
+            if let Known::Own(header) = self.header_of(volume, hash as u64, word, |found| found == hash)?
+                && header.generation <= generation
+                && volume.index.remove(hash as u64, word).is_some()
+            {
+                self.dropped.deleted += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.kept += other.kept;
+        self.dropped.join(&other.dropped);
+    }
+
+    pub(super) fn add_to(&self, receipt: &mut VolumeReceipt) {
+        receipt.from_scan += self.kept;
+        receipt.dropped.join(&self.dropped);
+    }
+}
+
+/// What an entry that may be of a key leads to.
+enum Known {
+    /// The key's frame.
+    Own(Header),
+    /// Another key's frame, or none.
+    Other,
+    /// Nobody knows: the device does not give it, and the entry is dropped.
+    Unread,
+}
+
+enum Resolved {
+    /// The checkpoint knows nothing of this key.
+    None,
+    /// It knows this older version, or the same one elsewhere.
+    Older(Word),
+    /// It knows a newer version.
+    Newer,
+    /// It may have known either.
+    Unread,
+}
