@@ -126,14 +126,13 @@ impl Serve {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut said = Vec::new();
-        let address = loop {
+        let (mut address, mut said) = (String::new(), Vec::new());
+        // What follows the receipt.
+        while !said.iter().any(|line: &String| line.starts_with("device   ")) {
             let line = lines.next().unwrap_or_else(|| panic!("it ended: {said:?}")).unwrap();
-            if let Some(address) = line.strip_prefix("listen   ") {
-                break address.to_owned();
-            }
+            address = line.strip_prefix("listen   ").map_or(address, str::to_owned);
             said.push(line);
-        };
+        }
         std::thread::spawn(move || lines.for_each(drop));
         Self { child: Killed(child), address, said }
     }

@@ -152,10 +152,6 @@ fn print_choices(config: &Config) {
 }
 
 fn print_ready(config: &Config, server: &Server) {
-    println!("receipt  {}", server.receipt());
-    if let Some(backend) = server.backend() {
-        println!("device   {backend}");
-    }
     for address in server.addresses() {
         println!("listen   {address}");
     }
@@ -170,6 +166,11 @@ fn print_ready(config: &Config, server: &Server) {
     match server.token_file().map(Path::display) {
         Some(file) => println!("admin    {admin}, token in {file}"),
         None => println!("admin    {admin}"),
+    }
+    // After a crash both wait for the opening's end, and clients are answered before it.
+    println!("receipt  {}", server.receipt());
+    if let Some(backend) = server.backend() {
+        println!("device   {backend}");
     }
     if let Some(first) = server.addresses().first() {
         println!();

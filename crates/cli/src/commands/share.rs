@@ -79,8 +79,8 @@ impl Share {
             Ok::<_, Failure>((of(SignalKind::terminate())?, of(SignalKind::interrupt())?))
         })?;
         let server = serve(store.clone(), socket, limits).map_err(failure)?;
-        println!("receipt  {}", store.receipt());
         println!("listen   {}", server.path().display());
+        println!("receipt  {}", store.receipt());
         runtime.block_on(async {
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         });

@@ -47,8 +47,8 @@ fn budget(volume: &Volume) -> usize {
     (volume.shared.tier_budget() / 2 / volumes).max(u64::from(options.cluster)) as usize
 }
 
-/// Scans `clusters`. What is there is to be merged into the volume's index; where it was too much for the memory, part of
-/// it is by now.
+/// Scans `clusters`. What is there is to be merged into the volume's index; where it was too much for the memory, part
+/// of it is by now.
 pub(super) fn gather(
     volume: &Arc<Volume>,
     clusters: &Clusters,

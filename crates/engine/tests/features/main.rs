@@ -7,6 +7,7 @@ mod fetch;
 mod groups;
 mod limits;
 mod memory;
+mod opening;
 mod packing;
 mod placement;
 mod ranges;

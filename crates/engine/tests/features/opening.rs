@@ -1,0 +1,125 @@
+//! A cache that comes back from a crash answers gets before it has merged what it found.
+
+use std::sync::Arc;
+
+use picaflor::{
+    Durability, Miss, Mode, Options, Store, TryGet,
+    device::{CountedDevice, Fault, FaultyDevice, MemoryDevice, Rule},
+};
+
+use crate::common::{MIB, body, by_hand, key, plain, read};
+
+const OLD: u64 = 2000;
+
+/// A cache of 2,000 objects at its checkpoint, of which every fifth was replaced since, every seventh was deleted, and
+/// to which half as many came; all durable, and then the process died.
+fn crashed(options: &Options) {
+    let store = Store::open(options.clone()).unwrap();
+    (0..OLD).for_each(|i| store.put(&key(i), &body(i, 700), &plain()).unwrap());
+    store.close().unwrap();
+    let store = Store::open(options.clone()).unwrap();
+    for i in 0..OLD / 2 * 3 {
+        if i >= OLD || i.is_multiple_of(5) {
+            store.put(&key(i), &body(i + 1, 900), &plain()).unwrap();
+        } else if i.is_multiple_of(7) {
+            store.delete(&key(i)).unwrap();
+        }
+    }
+    store.flush().unwrap();
+    std::mem::forget(store);
+}
+
+fn expected(i: u64) -> Option<Vec<u8>> {
+    match i {
+        _ if i >= OLD || i.is_multiple_of(5) => Some(body(i + 1, 900)),
+        _ if i.is_multiple_of(7) => None,
+        _ => Some(body(i, 700)),
+    }
+}
+
+/// Until it is known what is in the store, memory alone cannot say of a key that it is not.
+fn is_over(store: &Store) -> bool {
+    matches!(store.try_get(b"nobody's key"), TryGet::Absent(Miss::Absent))
+}
+
+#[test]
+fn gets_are_answered_before_the_merge_and_see_what_they_would_after_it() {
+    let device = CountedDevice::new(Arc::new(MemoryDevice::new(32 * MIB)));
+    let options = by_hand(Arc::new(device.clone())).durability(Durability::None);
+    crashed(&options);
+    let store = Store::open(options.clone()).unwrap();
+    for i in 0..OLD / 2 * 3 {
+        assert_eq!(read(&store, &key(i)), expected(i), "{i}");
+    }
+    assert!(!is_over(&store), "gets alone do not end the opening");
+    let receipt = &store.receipt().volumes[0];
+    assert!(is_over(&store));
+    assert_eq!((receipt.dropped.replaced, receipt.dropped.deleted), (OLD / 5, OLD / 7 - OLD / 35));
+    assert_eq!(store.stats().objects, receipt.objects);
+    for i in 0..OLD / 2 * 3 {
+        assert_eq!(read(&store, &key(i)), expected(i), "{i}, merged");
+    }
+    drop(store);
+    // A put, a delete, a flush, or a step of the daemons ends it too.
+    let endings: [fn(&Store) -> bool; 4] = [
+        |store| store.put(&key(9), &body(9, 700), &plain()).is_ok(),
+        |store| store.delete(&key(OLD * 2)).is_ok(),
+        |store| store.flush().is_ok(),
+        |store| store.step().is_ok(),
+    ];
+    for (number, ending) in endings.into_iter().enumerate() {
+        let device = Arc::new(MemoryDevice::new(32 * MIB));
+        let options = by_hand(device);
+        crashed(&options);
+        let store = Store::open(options).unwrap();
+        assert!(!is_over(&store));
+        assert!(ending(&store) && is_over(&store), "{number}");
+        assert_eq!(read(&store, &key(10)), expected(10));
+    }
+}
+
+#[test]
+fn the_first_get_reads_little() {
+    let device = CountedDevice::new(Arc::new(MemoryDevice::new(32 * MIB)));
+    let options = by_hand(Arc::new(device.clone()));
+    crashed(&options);
+    let store = Store::open(options).unwrap();
+    let before = device.counts().reads;
+    assert_eq!(read(&store, &key(OLD + 1)), expected(OLD + 1));
+    let first = device.counts().reads - before;
+    store.stats();
+    let all = device.counts().reads - before;
+    // Each object that was replaced costs the merge a read of what is at the checkpoint; a store as small as this one
+    // is merged in four parts.
+    assert!(all > OLD / 5 && first <= all / 3, "{first} of {all} reads");
+}
+
+#[test]
+fn what_the_merge_cannot_read_is_a_miss_and_no_older_version() {
+    let faulty = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 3));
+    let options = by_hand(faulty.clone());
+    crashed(&options);
+    let store = Store::open(options.clone()).unwrap();
+    faulty.add(Rule::rate(Fault::ReadError, 1.0));
+    let unread = (0..OLD).filter(|i| i % 5 == 0 && read(&store, &key(*i)).is_none()).count() as u64;
+    assert_eq!(unread, OLD / 5);
+    faulty.clear_rules();
+    for i in (0..OLD).step_by(5) {
+        assert_eq!(read(&store, &key(i)), None, "{i}: neither version can be told from the other any more");
+    }
+    // The rest is not touched by it, but for those whose part of the hashes was merged without the device.
+    let found = (OLD..OLD / 2 * 3).filter(|i| read(&store, &key(*i)) == expected(*i)).count() as u64;
+    let receipt = &store.receipt().volumes[0];
+    assert!(!receipt.dropped.cold_start && receipt.dropped.unread >= OLD / 5, "{receipt:?}");
+    // One of them has the place of an old object in the index, and could have been a version of that.
+    assert!(found >= OLD / 2 - 1, "{found}");
+}
+
+#[test]
+fn a_store_merges_before_it_opens() {
+    let options = by_hand(Arc::new(MemoryDevice::new(32 * MIB))).mode(Mode::Store);
+    crashed(&options);
+    let store = Store::open(options).unwrap();
+    assert!(is_over(&store));
+    assert!((0..OLD / 2 * 3).all(|i| read(&store, &key(i)) == expected(i)));
+}
