@@ -30,8 +30,8 @@ impl Tabled {
         self.under_way.lock().remove(&id);
     }
 
-    /// Drops the chunks of a large object that is gone, by who holds its key's lock, or put them himself. What a failure
-    /// leaves of them, the keeper finds.
+    /// Drops the chunks of a large object that is gone, by who holds its key's lock, or put them himself. What a
+    /// failure leaves of them, the keeper finds.
     pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
         if self.drop_chunks_below(parent, manifest.id, manifest.chunks()).is_err() {
             self.may_have_orphans.store(true, Relaxed);

@@ -119,7 +119,7 @@ impl Tabled {
             place: name,
             created: is_new,
             clean: receipt.clean,
-            checkpoint: "none",
+            checkpoint: "tables",
             objects: tabled.objects(),
             ..VolumeReceipt::default()
         };
