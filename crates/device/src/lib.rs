@@ -20,6 +20,7 @@ mod medium;
 mod memory;
 mod open;
 mod pool;
+mod section;
 mod simulated;
 mod thread_ring;
 mod uring;
@@ -41,6 +42,7 @@ pub use folder::{Folder, RealFolder, check_path};
 pub use medium::Survivors;
 pub use memory::MemoryDevice;
 pub use open::{Backend, OpenOptions, Preallocate, lock};
+pub use section::Section;
 pub use simulated::{
     BucketProfile, BudgetProfile, CacheProfile, DiskProfile, Order, Profile, ProfileError, SeekProfile, SimulatedDisk,
     SimulatedOptions, SparseBytes, Times, ZoneProfile,

@@ -40,6 +40,9 @@ impl Store {
     /// open it read-only. `progress` is told clusters done and clusters in all.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> CheckReport {
         let mut report = CheckReport::default();
+        if let Some(tabled) = self.tabled() {
+            tabled.check(&mut report, &mut progress);
+        }
         let total = self.volumes().iter().map(|volume| u64::from(volume.parts())).sum();
         for volume in self.volumes() {
             report.entries += volume.index.objects();

@@ -23,6 +23,7 @@ use crate::{
     Error, Mode, Result,
     buffers::Slot,
     index::Location,
+    recovery,
     space::{Site, Space, State},
     stats::add,
     volume::Volume,
@@ -37,6 +38,8 @@ pub(crate) enum Persistence {
     FileSystem,
     /// Objects in slots, each with its key and length: an opening reads all slots.
     Scan,
+    /// Every put and delete is durable when it returns (`htod/`).
+    EveryOperation,
 }
 
 #[derive(Default)]
@@ -337,13 +340,15 @@ impl Volume {
         let mut next = *block;
         change(&mut next);
         next.seq += 1;
-        let mut buf = self.shared.pool.take(BLOCK);
-        next.encode(&mut buf);
         add(&self.shared.counters.device_writes, 1);
         add(&self.shared.counters.device_written, BLOCK as u64);
         let written = match self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
-            Some(files) => files.write_superblock(next.seq, &buf),
-            None => self.device.write(Map::superblock(next.seq), &buf).and_then(|()| self.device.sync()),
+            Some(files) => {
+                let mut buf = [0; BLOCK];
+                next.encode(&mut buf);
+                files.write_superblock(next.seq, &buf)
+            }
+            None => recovery::write_superblock(&*self.device, &next),
         };
         written.map_err(|error| Error::io(format!("{}: writing the superblock", self.place), error))?;
         *block = next;

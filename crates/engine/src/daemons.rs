@@ -15,12 +15,14 @@ use crate::{
     Daemons, Result,
     flush::Woken,
     recovery::Late,
+    tabled::Tabled,
     volume::{Shared, Volume},
 };
 
 /// The threads of one store.
 pub(crate) struct Threads {
     volumes: Vec<Arc<Volume>>,
+    tabled: Option<Arc<Tabled>>,
     handles: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
 
@@ -30,8 +32,14 @@ type Daemon = fn(&Arc<Volume>);
 const POLITENESS: Duration = Duration::from_millis(20);
 
 impl Threads {
-    /// Starts the daemons of every volume, unless the caller is to step them. They begin by ending the opening.
-    pub(crate) fn start(shared: &Shared, volumes: &[Arc<Volume>], late: &Arc<Late>) -> Self {
+    /// Starts the daemons of every volume, or the keeper of the tables, unless the caller is to step them. Those of
+    /// volumes begin by ending the opening.
+    pub(crate) fn start(
+        shared: &Shared,
+        volumes: &[Arc<Volume>],
+        tabled: Option<&Arc<Tabled>>,
+        late: &Arc<Late>,
+    ) -> Self {
         let mut handles = Vec::new();
         if shared.options.daemons == Daemons::Threads {
             let all: [(&str, Daemon); 3] = [("keeper", keeper), ("flusher", flusher), ("reclaimer", reclaimer)];
@@ -48,8 +56,13 @@ impl Threads {
                     }));
                 }
             }
+            if let Some(tabled) = tabled.filter(|_| !shared.options.read_only) {
+                let tabled = Arc::clone(tabled);
+                let thread = std::thread::Builder::new().name("picaflor-keeper".into());
+                handles.extend(thread.spawn(move || tabled.run_keeper()));
+            }
         }
-        Self { volumes: volumes.to_vec(), handles: Mutex::new(Some(handles)) }
+        Self { volumes: volumes.to_vec(), tabled: tabled.cloned(), handles: Mutex::new(Some(handles)) }
     }
 
     /// Stops and joins the threads. False if that was done before.
@@ -59,6 +72,7 @@ impl Threads {
             volume.writer.stop();
             volume.reclaimer.wake();
         }
+        self.tabled.iter().for_each(|tabled| tabled.stop());
         for handle in handles {
             // A daemon that panicked has been reported on standard error by the panic itself.
             let _ = handle.join();
@@ -122,7 +136,7 @@ fn flusher(volume: &Arc<Volume>) {
 fn reclaimer(volume: &Arc<Volume>) {
     while running(volume) && !volume.writer.is_stopped() {
         // It also packs what waits, ahead of the put that would have to.
-        let packed = matches!(volume.pack_step(is_quiet(volume)), Ok(true));
+        let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
         if !matches!(volume.reclaim_step(), Ok(true)) && !packed {
             volume.reclaimer.rest(Duration::from_millis(20));
         }
@@ -130,8 +144,7 @@ fn reclaimer(volume: &Arc<Volume>) {
 }
 
 /// Whether no get needed the device for a while.
-fn is_quiet(volume: &Volume) -> bool {
-    let shared = &volume.shared;
+pub(crate) fn is_quiet(shared: &Shared) -> bool {
     shared.clock.now_nanos().saturating_sub(shared.last_read.load(Relaxed)) > POLITENESS.as_nanos() as u64
 }
 
@@ -144,7 +157,7 @@ fn keeper(volume: &Arc<Volume>) {
         }
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
         let more =
-            !volume.scrubber.is_done() && (is_quiet(volume) || volume.scrubber.is_warming()) && volume.scrub_step();
+            !volume.scrubber.is_done() && (is_quiet(shared) || volume.scrubber.is_warming()) && volume.scrub_step();
         if !worked && !more {
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -17,6 +17,7 @@ use crate::{
     index::{Location, Word},
     stats::add,
     store::Store,
+    tabled::Tabled,
     volume::Volume,
 };
 
@@ -46,7 +47,10 @@ impl Store {
         }
         let hash = self.hasher().key(key);
         let mut found = false;
-        {
+        if let Some(tabled) = self.tabled() {
+            let _stripe = self.lock_key(hash);
+            found = self.delete_from_table(tabled, hash, key)?;
+        } else {
             let _stripe = self.lock_key(hash);
             let generation = shared.next_generation();
             let volumes = || self.volumes().iter().filter(|volume| !self.is_lost(volume));
@@ -91,6 +95,10 @@ impl Store {
         }
         let hash = self.hasher().key(key);
         let _stripe = self.lock_key(hash);
+        if let Some(tabled) = self.tabled() {
+            let is_it = tabled.generation(key)?.is_some_and(|found| found == generation);
+            return if is_it { self.delete_from_table(tabled, hash, key) } else { Ok(false) };
+        }
         for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
             let own = self.verified(volume, hash, key, Kind::Whole)?;
             let Some(own) = own.filter(|own| own.generation == generation) else { continue };
@@ -102,6 +110,15 @@ impl Store {
             }
         }
         Ok(false)
+    }
+
+    /// By who holds the key's lock.
+    fn delete_from_table(&self, tabled: &Tabled, hash: KeyHash, key: &[u8]) -> Result<bool> {
+        let former = tabled.take(hash, key)?;
+        if let Some(manifest) = former.as_ref().and_then(|former| former.manifest) {
+            tabled.drop_chunks(hash, manifest);
+        }
+        Ok(former.is_some())
     }
 
     /// Logs a delete on all volumes, as one: a checkpoint of one of them relies on the others knowing of it too.
@@ -182,6 +199,7 @@ impl Store {
 
     /// Drops the chunks of a large object that is gone.
     pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
+        self.tabled().iter().for_each(|tabled| tabled.drop_chunks(parent, manifest));
         self.volumes().iter().for_each(|volume| self.drop_chunks_of(volume, parent, manifest));
     }
 

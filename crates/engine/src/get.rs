@@ -63,6 +63,7 @@ pub(crate) enum Next {
     Found(Arc<Frame>),
     Absent(Miss),
     Read(Plan),
+    Failed(Error),
 }
 
 /// The answer of memory alone: see [`Store::try_get`].
@@ -149,7 +150,8 @@ impl Store {
             answer => return answer,
         }
         let hash = self.hasher().key(key).short();
-        if self.late().is_over() && self.volumes().iter().all(|volume| volume.index.candidates(hash).is_empty()) {
+        let is_known = self.tabled().is_none() && self.late().is_over();
+        if is_known && self.volumes().iter().all(|volume| volume.index.candidates(hash).is_empty()) {
             self.count_get(Some(Miss::Absent));
             TryGet::Absent(Miss::Absent)
         } else {
@@ -200,6 +202,7 @@ impl Store {
             match self.seek(query) {
                 Next::Found(frame) => return self.answer(query, Ok(frame)),
                 Next::Absent(why) => return self.answer(query, Err(why)),
+                Next::Failed(error) => return Err(error),
                 Next::Read(plan) => {
                     // A thread that blocks waits for nobody's ring.
                     let place = plan.sought(0);
@@ -260,6 +263,17 @@ impl Store {
         {
             add(&shared.counters.hits_memory, 1);
             return Next::Found(frame);
+        }
+        if let Some(tabled) = self.tabled() {
+            // The table looks at the device here and now, whoever asks.
+            return match tabled.find(query.hash, &query.key, query.chunk) {
+                Ok(Some(frame)) => {
+                    add(&shared.counters.hits_device, 1);
+                    Next::Found(frame)
+                }
+                Ok(None) => Next::Absent(Miss::Absent),
+                Err(error) => Next::Failed(error),
+            };
         }
         'again: while query.tries < TRIES {
             query.tries += 1;
@@ -538,6 +552,7 @@ impl Future for Seek {
             match this.store.seek(&mut this.query) {
                 Next::Found(frame) => return Poll::Ready(this.store.answer(&this.query, Ok(frame))),
                 Next::Absent(why) => return Poll::Ready(this.store.answer(&this.query, Err(why))),
+                Next::Failed(error) => return Poll::Ready(Err(error)),
                 Next::Read(plan) => {
                     // A batch waits for others, so it is not of this thread alone.
                     let ring = if plan.volume.reader.is_lazy() { 0 } else { thread_ring_number() };

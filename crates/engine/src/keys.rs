@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use crate::{
     buffers::Slot,
+    htod::Pairs,
     index::Location,
     place::InPlace,
     space::{Place, State},
@@ -50,6 +51,8 @@ pub struct Keys {
     volume: usize,
     place: u32,
     ready: vec::IntoIter<Entry>,
+    /// Where the layout keeps its own index.
+    pairs: Option<Pairs>,
 }
 
 impl Store {
@@ -57,13 +60,17 @@ impl Store {
     /// be packed, last. Reads the
     /// device from end to end.
     pub fn keys(&self) -> Keys {
-        Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter() }
+        let pairs = self.tabled().map(|tabled| tabled.pairs());
+        Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter(), pairs }
     }
 }
 
 impl Keys {
     /// Places looked at, and places in all, for a progress bar.
     pub fn progress(&self) -> (u64, u64) {
+        if let Some(pairs) = &self.pairs {
+            return pairs.progress();
+        }
         let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.buffers.count() + 1);
         let volumes = self.store.volumes();
         let before: u64 = volumes.iter().take(self.volume).map(places).sum();
@@ -78,6 +85,13 @@ impl Iterator for Keys {
         loop {
             if let Some(entry) = self.ready.next() {
                 return Some(entry);
+            }
+            if let (Some(pairs), Some(tabled)) = (&mut self.pairs, self.store.tabled()) {
+                // What cannot be read is the audit's to tell.
+                let (key, frame) = pairs.by_ref().find_map(Result::ok)?;
+                let found = tabled.header_of(&key, &frame).and_then(|header| entry(&header, &frame));
+                self.ready = Vec::from_iter(found).into_iter();
+                continue;
             }
             let volume = Arc::clone(self.store.volumes().get(self.volume)?);
             let clusters = volume.parts();

@@ -64,6 +64,7 @@ mod space;
 mod stats;
 mod store;
 mod stream;
+mod tabled;
 mod volume;
 mod waiting;
 

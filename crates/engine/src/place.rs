@@ -72,8 +72,6 @@ impl InPlace {
             return None;
         }
         let (_, zone) = map.in_place();
-        let memory = options.memory / options.places.len() as u64;
-        let piece = PIECE_MAX.min(memory / 32).min(zone.len / 16) / SLOT * SLOT;
         Some(Self {
             extents: Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32, threshold),
             files: match (layout, folder) {
@@ -82,7 +80,7 @@ impl InPlace {
             },
             packet: (layout == Layout::Packets).then(|| Mutex::new(Packet::new())),
             turn: Mutex::new(()),
-            payload_max: piece as usize - frame::HEADER,
+            payload_max: payload_max(options, zone.len),
             end: zone.end(),
         })
     }
@@ -115,6 +113,14 @@ impl InPlace {
     fn pending(&self, start: u64, len: usize) -> Option<Pending> {
         self.packet.as_ref()?.lock().pending(start, len)
     }
+}
+
+/// Bytes of key, metadata and body of the longest object that is written as one where objects are written one by one,
+/// to so many bytes of device.
+pub(crate) fn payload_max(options: &Options, room: u64) -> usize {
+    let memory = options.memory / options.places.len() as u64;
+    let piece = PIECE_MAX.min(memory / 32).min(room / 16) / SLOT * SLOT;
+    piece as usize - frame::HEADER
 }
 
 impl Volume {

@@ -30,6 +30,8 @@ pub(crate) enum Placement {
     /// Those that hints name, while they wait to be packed: an object that is packed takes along whom it was hinted to
     /// lie beside it (`packing.rs`).
     Packing,
+    /// Objects that are put as one batch: each to where it fits best, all written in the order of their places.
+    Batch,
 }
 
 /// What objects of one lane have in common.

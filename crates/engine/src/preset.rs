@@ -9,6 +9,7 @@ use picaflor_device::Elevator;
 
 use crate::{
     Error, Mode, Result,
+    blocks::Method,
     checkpoint::Persistence,
     eviction::Eviction,
     memory::Retention,
@@ -105,7 +106,30 @@ const DAMELO: Preset = Preset {
     persistence: Persistence::JournalAndCheckpoint,
 };
 
-const TABLE: [Preset; 12] = [
+/// Iyengar, Jin and Challenger 2003: blocks from lists in memory (PMFLF, §2.4) that are found again by their headers
+/// (TS, §2.1), under the paper's hash table on disk (§3). The paper keeps index pages in memory, and no objects; ours
+/// stay there as with any row.
+const PMFLF_TS: Preset = Preset {
+    name: "pmflf-ts",
+    placement: Placement::None,
+    layout: Layout::Blocks(Method::Ts),
+    retention: Retention::S3Fifo,
+    reading: Reading::Object,
+    elevator: Elevator::Absent,
+    eviction: Eviction::Never,
+    persistence: Persistence::EveryOperation,
+};
+
+/// The same over persistent lists (§2.2).
+const PMFLF_PL: Preset = Preset { name: "pmflf-pl", layout: Layout::Blocks(Method::Pl), ..PMFLF_TS };
+
+/// The same over persistent free lists (§2.3).
+const PMFLF_PFL: Preset = Preset { name: "pmflf-pfl", layout: Layout::Blocks(Method::Pfl), ..PMFLF_TS };
+
+/// The same, where a batch is placed together (optimized batch allocation, §2.5).
+const OBA: Preset = Preset { name: "oba", placement: Placement::Batch, ..PMFLF_PFL };
+
+const TABLE: [Preset; 16] = [
     PICAFLOR,
     HUMMINGBIRD,
     SIMPLE,
@@ -118,6 +142,10 @@ const TABLE: [Preset; 12] = [
     LAZY_READS,
     LAZY_READS_LOC,
     DAMELO,
+    PMFLF_TS,
+    PMFLF_PL,
+    PMFLF_PFL,
+    OBA,
 ];
 
 impl Preset {
@@ -148,6 +176,12 @@ impl Preset {
             (Layout::Slots, Persistence::Scan) => picaflor_format::superblock::Layout::SlotsScanned,
             (layout, _) => layout.on_device(),
         }
+    }
+
+    /// The mode in which a store of this row is when it is asked for in `mode`: where nobody ever leaves, a cache is a
+    /// store.
+    pub(crate) fn mode(&self, mode: Mode) -> Mode {
+        if self.eviction == Eviction::Never { Mode::Store } else { mode }
     }
 
     /// Buffers that a store of this row keeps open unless it is told otherwise.

@@ -19,6 +19,7 @@ use crate::{
     placement::Class,
     stats::add,
     store::Store,
+    tabled::Tabled,
     volume::Volume,
 };
 
@@ -37,10 +38,30 @@ pub(crate) struct Parts<'a> {
     pub(crate) options: &'a PutOptions,
 }
 
+impl<'a> Parts<'a> {
+    fn draft(&self, hash: KeyHash, generation: u64, payload_crc: u32) -> Draft<'a> {
+        let header = Header {
+            mark: 0,
+            generation,
+            expires: self.expires,
+            body_len: self.body.len() as u32,
+            meta_len: self.metadata.len() as u32,
+            key_len: self.key.len() as u16,
+            kind: self.kind,
+            group: self.options.group,
+            server: self.options.server,
+            payload_crc,
+        };
+        Draft { hash: hash.short(), header, key: self.key, metadata: self.metadata, body: self.body }
+    }
+}
+
 /// What became of an object that was to be framed.
 pub(crate) enum Framed {
     /// It is in this volume.
     In(Arc<Volume>),
+    /// It is in a table, and durable.
+    Durable,
     /// Nowhere: there is room for it in pieces of so many bytes of body only.
     Scattered(usize),
 }
@@ -90,13 +111,14 @@ impl Store {
         let hash = self.hasher().key(key);
         let parts = Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
         let volume = match self.frame_in(hash, &parts)? {
-            Framed::In(volume) => volume,
+            Framed::In(volume) => Some(volume),
+            Framed::Durable => None,
             Framed::Scattered(piece_max) => {
                 return self.put_cut(key, body, options, expires, piece_max).map(|()| None);
             }
         };
         add(&self.shared().counters.puts, 1);
-        Ok(self.settle_put(volume, options.group))
+        Ok(volume.and_then(|volume| self.settle_put(volume, options.group)))
     }
 
     /// Limits, expiry and admission. Returns when the object expires.
@@ -148,6 +170,9 @@ impl Store {
     /// Frames one object, waiting for room as long as the caller lets it.
     pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
         let shared = self.shared();
+        if let Some(tabled) = self.tabled() {
+            return self.put_in_table(tabled, hash, parts);
+        }
         // On its way from memory while the checksum is made.
         self.volumes().iter().for_each(|volume| volume.index.expect(hash.short()));
         let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
@@ -164,25 +189,12 @@ impl Store {
                 let own = self.own(&volume, hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
-                let header = Header {
-                    mark: 0,
-                    generation,
-                    expires: parts.expires,
-                    body_len: parts.body.len() as u32,
-                    meta_len: parts.metadata.len() as u32,
-                    key_len: parts.key.len() as u16,
-                    kind: parts.kind,
-                    group: parts.options.group,
-                    server: parts.options.server,
-                    payload_crc,
-                };
-                let draft =
-                    Draft { hash: hash.short(), header, key: parts.key, metadata: parts.metadata, body: parts.body };
+                let draft = parts.draft(hash, generation, payload_crc);
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
                 let old = own.as_ref().map(|own| own.word);
                 match volume.append(&draft, class, beside, old, Purpose::Put)? {
                     Ok(()) => {
-                        let bytes = header.payload_len() as u64;
+                        let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
                         if let Some(beside) = beside {
@@ -226,6 +238,19 @@ impl Store {
                 return Err(self.no_room(&volume, blocked, parts));
             }
         }
+    }
+
+    /// The same where a table takes it.
+    fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
+        let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
+        let _stripe = self.lock_key(hash);
+        let draft = parts.draft(hash, self.shared().next_generation(), payload_crc);
+        let former = tabled.put(&draft, !parts.options.bypass_memory)?;
+        if let Some(manifest) = former.and_then(|former| former.manifest) {
+            tabled.drop_chunks(hash, manifest);
+        }
+        add(&self.shared().counters.put_bytes, draft.header.payload_len() as u64);
+        Ok(Framed::Durable)
     }
 
     /// Does or awaits what a blocked put needs. False if there is nothing that would help.

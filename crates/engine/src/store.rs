@@ -18,6 +18,7 @@ use crate::{
     get::Query,
     hash::{Hasher, KeyHash},
     recovery::{self, Late, Receipt},
+    tabled::Tabled,
     volume::{Shared, Volume},
 };
 
@@ -30,6 +31,8 @@ pub struct Store {
 pub(crate) struct Inner {
     shared: Arc<Shared>,
     volumes: Vec<Arc<Volume>>,
+    /// Where the layout keeps its own index: then there are no volumes.
+    tabled: Option<Arc<Tabled>>,
     hasher: Hasher,
     late: Arc<Late>,
     threads: Threads,
@@ -49,10 +52,11 @@ impl Store {
     /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
-        let threads = Threads::start(&opened.shared, &opened.volumes, &opened.late);
+        let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.late);
         let inner = Inner {
             shared: opened.shared,
             volumes: opened.volumes,
+            tabled: opened.tabled,
             hasher: opened.hasher,
             late: opened.late,
             threads,
@@ -84,6 +88,11 @@ impl Store {
         &self.inner.late
     }
 
+    /// The tables, if these are where objects are; then there are no volumes.
+    pub(crate) fn tabled(&self) -> Option<&Arc<Tabled>> {
+        self.inner.tabled.as_ref()
+    }
+
     pub(crate) fn hasher(&self) -> Hasher {
         self.inner.hasher
     }
@@ -97,18 +106,16 @@ impl Store {
     }
 
     pub(crate) fn payload_max(&self) -> usize {
-        match self.volumes()[0].in_place {
-            None => payload_max(self.shared().options.cluster as usize),
-            Some(_) => {
-                let pieces = self.volumes().iter().filter_map(|volume| volume.in_place.as_ref());
-                pieces.map(|in_place| in_place.payload_max).min().unwrap_or(0)
-            }
-        }
+        let pieces = self.volumes().iter().filter_map(|volume| volume.in_place.as_ref());
+        let pieces = pieces.map(|in_place| in_place.payload_max);
+        let one_by_one = pieces.chain(self.tabled().map(|tabled| tabled.payload_max)).min();
+        one_by_one.unwrap_or_else(|| payload_max(self.shared().options.cluster as usize))
     }
 
     /// Longest body that a put may have: a quarter of the smallest volume.
     pub fn object_max(&self) -> u64 {
-        self.volumes().iter().map(|volume| volume.map.clusters.len / 4).min().unwrap_or(0)
+        let each = self.volumes().iter().map(|volume| volume.map.clusters.len / 4);
+        each.chain(self.tabled().map(|tabled| tabled.object_max())).min().unwrap_or(0)
     }
 
     /// What opening found, kept and dropped, and why. Waits until that is known: a cache gives gets their answers
@@ -156,6 +163,7 @@ impl Store {
         if self.shared().options.read_only {
             return Ok(());
         }
+        self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
         self.working().try_for_each(|volume| {
             volume.promise_waiting();
             volume.commit_now()
@@ -173,6 +181,7 @@ impl Store {
     /// As [`Store::flush`].
     pub async fn flush_async(&self) -> Result<()> {
         if !self.shared().options.read_only {
+            self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
             for volume in self.working() {
                 volume.promise_waiting();
                 let number = volume.commits.next();
@@ -197,7 +206,7 @@ impl Store {
     /// # Errors
     /// The failure that stopped a volume.
     pub fn step(&self) -> Result<bool> {
-        let mut any = false;
+        let mut any = self.tabled().map_or(Ok(false), |tabled| tabled.step())?;
         for volume in self.working() {
             any |= volume.step_all()?;
         }
@@ -209,7 +218,8 @@ impl Store {
     pub fn settle(&self, time: Duration) -> bool {
         let deadline = std::time::Instant::now() + time;
         while std::time::Instant::now() < deadline {
-            if self.volumes().iter().all(|volume| volume.scrubber.is_done()) {
+            let is_settled = self.tabled().is_none_or(|tabled| tabled.is_settled());
+            if is_settled && self.volumes().iter().all(|volume| volume.scrubber.is_done()) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -221,9 +231,17 @@ impl Store {
     pub fn stats(&self) -> Stats {
         let shared = self.shared();
         let (misses, refusals) = shared.counters.by_name();
+        let mut volumes: Vec<_> = self.volumes().iter().map(|volume| volume.stats()).collect();
+        let mut counts = shared.counters.counts();
+        if let Some(tabled) = self.tabled() {
+            volumes.push(tabled.stats());
+            tabled.count(&mut counts);
+        }
         let index_bytes = shared.index_bytes.load(Relaxed);
+        let objects: u64 = self.volumes().iter().map(|volume| volume.index.objects()).sum();
+        let capacity: u64 = self.volumes().iter().map(|volume| volume.device.capacity()).sum();
         Stats {
-            objects: self.volumes().iter().map(|volume| volume.index.objects()).sum(),
+            objects: objects + self.tabled().map_or(0, |tabled| tabled.objects()),
             index_bytes,
             memory_objects: shared.memory.len() as u64
                 + self.volumes().iter().map(|volume| volume.count_waiting()).sum::<u64>(),
@@ -232,9 +250,9 @@ impl Store {
                 + shared.memory.held()
                 + shared.pool.idle_bytes() as u64,
             memory_limit: shared.options.memory,
-            capacity: self.volumes().iter().map(|volume| volume.device.capacity()).sum(),
-            volumes: self.volumes().iter().map(|volume| volume.stats()).collect(),
-            counts: shared.counters.counts(),
+            capacity: capacity + self.tabled().map_or(0, |tabled| tabled.capacity()),
+            volumes,
+            counts,
             misses,
             refusals,
         }
@@ -245,10 +263,14 @@ impl Inner {
     fn close(&self) -> Result<()> {
         self.late.end();
         self.threads.stop();
+        self.close_all()
+    }
+
+    fn close_all(&self) -> Result<()> {
         if self.shared.options.read_only {
             return Ok(());
         }
-        let mut result = Ok(());
+        let mut result = self.tabled.as_ref().map_or(Ok(()), |tabled| tabled.close());
         for volume in &self.volumes {
             result = result.and(volume.close());
         }
@@ -262,12 +284,8 @@ impl Drop for Inner {
             return;
         }
         self.late.end();
-        if !self.shared.options.read_only {
-            for volume in &self.volumes {
-                // Nobody is left to tell; `close` is there for those who want to know.
-                let _ = volume.close();
-            }
-        }
+        // Nobody is left to tell; `close` is there for those who want to know.
+        let _ = self.close_all();
     }
 }
 
@@ -314,6 +332,11 @@ impl Group {
     }
 
     fn record(&self, group: picaflor_format::journal::Group) {
+        if let Some(tabled) = self.store.tabled() {
+            // A device that failed has stopped, and whoever writes next is told; a full one forgets with the next
+            // restart.
+            let _ = tabled.record_group(&group);
+        }
         for volume in self.store.volumes() {
             volume.record(Record::Group(group));
             volume.due_within(self.store.shared().options.delete_time);

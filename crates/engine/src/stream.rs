@@ -40,7 +40,8 @@ pub struct PutStream {
 struct LargePut {
     manifest: Manifest,
     written: u32,
-    volume: Arc<Volume>,
+    /// Where all of it goes; none where a table takes it.
+    volume: Option<Arc<Volume>>,
     /// The manifest is framed: the chunks have an owner.
     owned: bool,
 }
@@ -102,7 +103,7 @@ impl PutStream {
         }
         let whole_max = self.store.payload_max() - self.key.len() - self.options.metadata.len();
         if self.large.is_none() && (self.piece_max.is_some() || self.buffer.len() + data.len() > whole_max) {
-            self.grow_large();
+            self.grow_large()?;
         }
         let Some(chunk) = self.large.as_ref().map(|large| large.manifest.chunk as usize) else {
             self.buffer.extend_from_slice(data);
@@ -126,8 +127,7 @@ impl PutStream {
     /// # Errors
     /// As [`PutStream::write`].
     pub async fn write_async(&mut self, data: Bytes) -> Result<()> {
-        if let Some(large) = &self.large {
-            let volume = Arc::clone(&large.volume);
+        if let Some(volume) = self.large.as_ref().and_then(|large| large.volume.clone()) {
             let by_hand = self.store.shared().options.daemons == Daemons::Manual;
             poll_fn(|context| {
                 let wait = !by_hand
@@ -170,18 +170,19 @@ impl PutStream {
             metadata: &self.options.metadata,
             body: &body,
             expires: self.expires,
-            volume: self.large.as_ref().map(|large| &large.volume),
+            volume: self.large.as_ref().and_then(|large| large.volume.as_ref()),
             options: &self.options,
         };
         let volume = match store.frame_in(self.hash, &parts)? {
-            Framed::In(volume) => volume,
+            Framed::In(volume) => Some(volume),
+            Framed::Durable => None,
             Framed::Scattered(piece_max) => return self.cut(&body, piece_max),
         };
         if let Some(large) = &mut self.large {
             large.owned = true;
         }
         add(&store.shared().counters.puts, 1);
-        match store.settle_put(volume, self.options.group) {
+        match volume.and_then(|volume| store.settle_put(volume, self.options.group)) {
             Some((volume, number)) => volume.wait_commit_in_time(number),
             None => Ok(()),
         }
@@ -194,17 +195,27 @@ impl PutStream {
         self.finish()
     }
 
-    fn grow_large(&mut self) {
-        // All of it goes to one volume, or nobody could tell whose the chunks are.
-        let (volume, _) = self.store.route(self.hash, &self.options);
-        volume.streams_open.fetch_add(1, Relaxed);
+    fn grow_large(&mut self) -> Result<()> {
         let id = self.store.shared().next_generation();
+        // All of it goes to one volume, or nobody could tell whose the chunks are.
+        let volume = match self.store.tabled() {
+            Some(tabled) => {
+                tabled.begin_large(id, &self.key)?;
+                None
+            }
+            None => Some(self.store.route(self.hash, &self.options).0),
+        };
+        if let Some(volume) = &volume {
+            volume.streams_open.fetch_add(1, Relaxed);
+        }
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
-        let most = self.piece_max.or_else(|| volume.piece_of_long(self.len.map_or(chunk, |len| len as usize)));
+        let len = self.len.map_or(chunk, |len| len as usize);
+        let most = self.piece_max.or_else(|| volume.as_ref()?.piece_of_long(len));
         let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
         let manifest = Manifest { id, total: 0, chunk };
         self.large = Some(LargePut { manifest, written: 0, volume, owned: false });
+        Ok(())
     }
 
     fn put_chunk(&mut self, body: &[u8]) -> Result<()> {
@@ -217,7 +228,7 @@ impl PutStream {
             metadata: &[],
             body,
             expires: self.expires,
-            volume: Some(&large.volume),
+            volume: large.volume.as_ref(),
             options: &options,
         };
         large.written += 1;
@@ -236,10 +247,13 @@ impl LargePut {
 impl Drop for PutStream {
     fn drop(&mut self) {
         let Some(large) = &self.large else { return };
-        large.volume.streams_open.fetch_sub(1, Relaxed);
+        if let Some(volume) = &large.volume {
+            volume.streams_open.fetch_sub(1, Relaxed);
+        }
         if !large.owned {
             let total = u64::from(large.written) * u64::from(large.manifest.chunk);
             self.store.drop_chunks(self.hash, Manifest { total, ..large.manifest });
         }
+        self.store.tabled().iter().for_each(|tabled| tabled.end_large(large.manifest.id));
     }
 }

@@ -134,3 +134,18 @@ fn version_1_slots() {
 fn version_1_next_fit() {
     opens("v1", "stream");
 }
+
+#[test]
+fn version_1_blocks_found_by_their_headers() {
+    opens("v1", "pmflf-ts");
+}
+
+#[test]
+fn version_1_blocks_on_persistent_lists() {
+    opens("v1", "pmflf-pl");
+}
+
+#[test]
+fn version_1_blocks_on_persistent_free_lists() {
+    opens("v1", "pmflf-pfl");
+}

@@ -19,6 +19,7 @@ pub mod htod;
 pub mod journal;
 mod remains;
 pub mod superblock;
+pub mod tabled;
 pub mod zone;
 
 pub use remains::has_remains;

@@ -51,7 +51,7 @@ pub struct Superblock {
     pub previous: Option<CheckpointRef>,
     /// Volumes that failed while this one went on, a bit each: they do not know what was deleted or replaced since.
     pub lost: u64,
-    /// Every seal up to this one was durable when this was written.
+    /// Every seal up to this one was durable when this was written. In layouts of blocks: 1 once the tables are there.
     pub durable: u64,
     /// How its objects lie.
     pub layout: Layout,
@@ -78,6 +78,12 @@ pub enum Layout {
     FilesOfServers = 5,
     /// As [`Layout::Slots`]; what lies there says so by itself, and what is freed is wiped.
     SlotsScanned = 6,
+    /// In hash tables on blocks, which are found by their headers (PMFLF over TS: Iyengar et al. 2003, §2.1).
+    BlocksTs = 7,
+    /// The same, by persistent lists (PL, §2.2).
+    BlocksPl = 8,
+    /// The same, by persistent lists of free blocks (PFL, §2.3).
+    BlocksPfl = 9,
 }
 
 impl Layout {
@@ -90,6 +96,9 @@ impl Layout {
             4 => Self::FilesInTurn,
             5 => Self::FilesOfServers,
             6 => Self::SlotsScanned,
+            7 => Self::BlocksTs,
+            8 => Self::BlocksPl,
+            9 => Self::BlocksPfl,
             _ => return Err(Corrupt::Field("layout")),
         })
     }

@@ -39,6 +39,10 @@ pub const JOURNAL_START: u64 = HOT.end();
 /// superblocks are blank, [`crate::has_remains`] sees by the rest that a store was here.
 pub const BEGINNING: Zone = Zone { start: 0, len: 256 << 10 };
 
+/// First byte of the blocks, where the layout is of those: the block allocator has everything from here on, and its
+/// homes come first. They lie in [`BEGINNING`], so what has been cleared is blank to it too.
+pub const BLOCKS_START: u64 = HOT.start;
+
 /// Bytes of a slot, the unit in which objects are placed one by one: the paper's block of 512 bytes.
 pub const SLOT: u64 = 512;
 /// Largest capacity with objects placed one by one: slots are counted in 32 bits.
@@ -57,6 +61,7 @@ const _: () = {
     assert!(HOT_SLOT.is_multiple_of(BLOCK as u64));
     assert!(JOURNAL_START.is_multiple_of(BLOCK as u64));
     // The first page of a store is number 1, so it stands here until the ring has gone round.
+    assert!(BLOCKS_START + 2 * BLOCK as u64 <= BEGINNING.end());
     assert!(BEGINNING.end() >= JOURNAL_START + 2 * BLOCK as u64);
     assert!(CLUSTER_MIN.is_power_of_two() && CLUSTER_MAX.is_power_of_two());
     assert!(CLUSTER_MAX as u64 / crate::frame::GRAIN as u64 <= 1 << 16);

@@ -62,6 +62,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "recovery",
                 "rows",
                 "scrub",
+                "tabled",
                 "volume",
             ],
             // The verbs of a store.

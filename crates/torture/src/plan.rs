@@ -33,6 +33,9 @@ pub enum Trouble {
     Damage,
 }
 
+/// Rows whose objects are entries of hash tables on disk.
+const TABLES: [&str; 4] = ["pmflf-ts", "pmflf-pl", "pmflf-pfl", "oba"];
+
 /// The row whose slots say by themselves whose they are.
 const SCANNED: &str = "buddy-scan";
 
@@ -142,6 +145,19 @@ impl Plan {
                 asked => asked,
             };
             return Self { preset, block: 512, volumes: 1, device: 4 << 30, trouble, durability, ..self };
+        }
+        if TABLES.contains(&preset) {
+            // Whatever was asked for: nobody ever leaves, and what a call returned is durable.
+            let short = self.seed.is_multiple_of(2);
+            return Self {
+                preset,
+                mode: Mode::Store,
+                durability: Durability::EveryPut,
+                delete_count: 1,
+                volumes: 1,
+                block: if short { 512 } else { 4096 },
+                ..self
+            };
         }
         if preset == GROUPS {
             let cluster = [16 << 10, 32 << 10, self.cluster][(self.seed % 3) as usize];

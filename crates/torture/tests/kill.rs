@@ -110,11 +110,28 @@ fn open(path: &Path, mode: Mode, durability: Durability) -> Store {
     panic!("the file of a killed process stays locked");
 }
 
+/// What is durable when it returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Promise {
+    Nothing,
+    Puts,
+    /// Deletes, too, whatever was asked for, and no object ever leaves.
+    All,
+}
+
+fn promise_of(preset: &str, durability: Durability) -> Promise {
+    match durability {
+        _ if preset.starts_with("pmflf") || preset == "oba" => Promise::All,
+        Durability::EveryPut => Promise::Puts,
+        _ => Promise::Nothing,
+    }
+}
+
 /// What a key may hold: the versions begun since the newest durable one, that one first. 0 is nothing.
 type Truth = HashMap<u64, Vec<u64>>;
 
 /// Reads what the child said, and what that means for each key.
-fn listen(child: &mut Child, until: Duration, durability: Durability, truth: &mut Truth) -> u64 {
+fn listen(child: &mut Child, until: Duration, promise: Promise, truth: &mut Truth) -> u64 {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (tell, told) = std::sync::mpsc::channel();
     let reader = std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
@@ -142,7 +159,7 @@ fn listen(child: &mut Child, until: Duration, durability: Durability, truth: &mu
                 let value = if what == "p" { last } else { 0 };
                 truth.entry(at.parse().unwrap()).or_insert_with(|| vec![0]).push(value);
             }
-            [">", "p", at, _] if durability == Durability::EveryPut => {
+            [">", what, at, _] if promise == Promise::All || what == "p" && promise == Promise::Puts => {
                 let versions = truth.get_mut(&at.parse().unwrap()).unwrap();
                 versions.drain(..versions.len() - 1);
             }
@@ -175,7 +192,8 @@ fn killed(preset: &str, rounds: u64) -> u64 {
         let truth = truths.entry(mode == Mode::Store).or_default();
         let mut child = start(&path, round, ids);
         let until = Duration::from_millis(10 + round * 37 % 190);
-        ids = listen(&mut child, until, durability, truth).max(ids) + 1;
+        let promise = promise_of(preset, durability);
+        ids = listen(&mut child, until, promise, truth).max(ids) + 1;
         let store = open(&path, mode, durability);
         for (at, versions) in truth.iter_mut() {
             let seen = store.get(&key(*at)).unwrap().map(|object| object.bytes().unwrap());
@@ -183,7 +201,7 @@ fn killed(preset: &str, rounds: u64) -> u64 {
             if let Some(seen) = &seen {
                 assert!(*seen == body(id), "{preset}, round {round}: key {at} has other bytes than were put");
             }
-            let may_be_gone = mode == Mode::Cache && id == 0;
+            let may_be_gone = mode == Mode::Cache && id == 0 && promise != Promise::All;
             let receipt = store.receipt();
             assert!(
                 versions.contains(&id) || may_be_gone,

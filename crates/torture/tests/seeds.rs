@@ -63,6 +63,23 @@ fn no_seed_that_found_something_is_violated() {
     torture(FOUND.into_iter());
 }
 
+/// The same of rows whose objects are entries of tables.
+const FOUND_IN_TABLES: [(u64, &str); 4] = [
+    // Mending ended the doubt in a page of which it had written one sector and not another.
+    (52_000_102, "pmflf-pfl"),
+    // A place was changed before it was refused.
+    (52_100_552, "pmflf-ts"),
+    // A sync failed while the place was made, and what it left was seen and not durable.
+    (52_101_079, "pmflf-pl"),
+    // A superblock that could not be read once, beside one that did not say that the tables were there.
+    (52_401_163, "oba"),
+];
+
+#[test]
+fn no_seed_that_found_something_in_tables_is_violated() {
+    tortured(FOUND_IN_TABLES.into_iter().map(|(seed, preset)| Plan::new(seed, None).with_preset(preset)));
+}
+
 #[test]
 fn a_seed_gives_the_same_run_every_time() {
     for seed in 300..320 {
@@ -82,8 +99,8 @@ fn no_seed_of_any_preset_is_violated() {
 }
 
 #[test]
-fn canaries_of_objects_in_place_and_in_files_are_noticed() {
-    for preset in ["lazy-reads-loc", "squid"] {
+fn canaries_of_objects_in_place_in_files_and_in_tables_are_noticed() {
+    for preset in ["lazy-reads-loc", "squid", "pmflf-pfl"] {
         for sabotage in [Sabotage::ForgetDelete, Sabotage::SyncLies, Sabotage::LoseObjects] {
             assert!(notice(sabotage, 0..60, preset).is_some(), "{preset}: {sabotage:?} went by unnoticed");
         }

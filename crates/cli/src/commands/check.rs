@@ -106,7 +106,9 @@ fn print(found: &Found, receipt: &Receipt, report: &CheckReport, sound: bool, ou
         human::size(report.intact_bytes)
     );
     rows.push(("entries".into(), intact));
-    rows.push(("clusters".into(), format!("{} looked at", human::count(report.clusters))));
+    if report.clusters > 0 {
+        rows.push(("clusters".into(), format!("{} looked at", human::count(report.clusters))));
+    }
     if report.orphans > 0 {
         let orphans = human::counted(report.orphans, "chunk", "chunks");
         rows.push(("left over".into(), format!("{orphans} of large objects that are gone; the next run removes them")));

@@ -192,7 +192,13 @@ fn held(stats: &Value) -> Rows {
         let (journal, ring) = (number(volume, "/journal_pages/0"), number(volume, "/journal_pages/1"));
         let live = size(volume, "/live_bytes");
         rows.push(("place".into(), format!("{}, {}", of("place"), of("backend"))));
-        rows.push(("".into(), format!("{live} live, {clusters}, journal {journal} of {ring} pages")));
+        let of_it = if all == 0 {
+            // It lies in tables.
+            format!("{live} live of {}", size(volume, "/room_bytes"))
+        } else {
+            format!("{live} live, {clusters}, journal {journal} of {ring} pages")
+        };
+        rows.push(("".into(), of_it));
         if let Some(why) = volume.get("failed").and_then(Value::as_str) {
             rows.push(("FAILED".into(), format!("it takes no more writes: {}", key::harmless(why))));
         }

@@ -21,8 +21,6 @@ use crate::commits::Commits;
 
 /// Low bits of a sequence number; the epoch stands above them.
 const EPOCH_SHIFT: u32 = 40;
-/// Memory kept for writes to come, in bytes.
-const POOL: usize = 4 << 20;
 
 /// What an opening found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +55,11 @@ impl FreeLists {
     pub fn open(device: Arc<dyn Device>, options: BlockOptions) -> BlockResult<(Self, BlockReceipt)> {
         options.check()?;
         match home::find(device.as_ref())? {
+            Found::Blank if !options.create => {
+                let what =
+                    "both homes of the block allocator are blank, and there was one: restore a copy of the device";
+                Err(BlockError::Foreign(what.to_owned()))
+            }
             Found::Blank => Self::create(device, options),
             Found::Home(state) => Self::reopen(device, options, *state),
         }
@@ -160,15 +163,15 @@ impl FreeLists {
         let lists = Self {
             device,
             shape,
-            options,
             salt,
             opening: space.seq,
-            pool: BufPool::new(POOL),
+            pool: BufPool::new(options.pool),
             gate: RwLock::new(()),
             home: Mutex::new(state),
             space: Mutex::new(space),
             commits: Commits::default(),
             writes: Writes::default(),
+            options,
         };
         Ok((lists, receipt))
     }

@@ -40,6 +40,10 @@ pub struct BlockOptions {
     pub coalesce_at: f64,
     /// Most blocks that one step looks at.
     pub step_blocks: usize,
+    /// Bytes of memory kept for writes to come.
+    pub pool: usize,
+    /// Make an allocator where the device is blank. If not, a blank device is refused: what was there is lost.
+    pub create: bool,
 }
 
 impl Default for BlockOptions {
@@ -54,6 +58,8 @@ impl Default for BlockOptions {
             checkpoint_every: 64,
             coalesce_at: 1.25,
             step_blocks: 512,
+            pool: 4 << 20,
+            create: true,
         }
     }
 }

@@ -97,7 +97,18 @@ fn ratio(a: u64, b: u64) -> f64 {
     if b == 0 { 1.0 } else { a as f64 / b as f64 }
 }
 
+/// Bytes of memory of a block that is on a list or waits: in two ordered maps, half full at worst.
+const BYTES_EACH: usize = 160;
+
 impl FreeLists {
+    /// Bytes of memory that lists, what waits for a sync, and buffers kept for writes take.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let space = self.space.lock();
+        let known = space.lists.len() + space.pending.len() + space.held.len() + space.retired.len();
+        (known * BYTES_EACH + self.pool.idle_bytes()) as u64
+    }
+
     /// How the space is used now, and what was done since the opening.
     #[must_use]
     pub fn stats(&self) -> BlockStats {

@@ -15,6 +15,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
+use picaflor_format::BLOCK;
 
 use super::{page::Page, tables::Index};
 use crate::{
@@ -24,6 +25,8 @@ use crate::{
 
 /// Locks of the cache.
 const SHARDS: usize = 16;
+/// Bytes of a page in memory beside its own: the frame, its places in the map and the queue.
+const OVERHEAD: usize = 256;
 /// Uses that are counted.
 const MOST_USES: u8 = 3;
 
@@ -119,6 +122,11 @@ impl Cache {
         held.make_room(self.room, write)?;
         held.insert(frame);
         Ok(())
+    }
+
+    /// Bytes that all pages take when the cache is full.
+    pub(super) fn most_bytes(&self) -> u64 {
+        (self.room * SHARDS * (BLOCK + OVERHEAD)) as u64
     }
 
     /// Pages in memory.

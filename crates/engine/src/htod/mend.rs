@@ -43,9 +43,18 @@ impl HashTables {
     /// # Errors
     /// As [`super::Table::put`].
     pub fn mend(&self) -> Result<Mended> {
+        self.mend_while(&|| true).map(Option::unwrap_or_default)
+    }
+
+    /// As [`HashTables::mend`], as long as `go_on` says so, which is asked before each page and each block; `None` if
+    /// it said no, and then all of it is still to be done.
+    ///
+    /// # Errors
+    /// As [`HashTables::mend`].
+    pub fn mend_while(&self, go_on: &dyn Fn() -> bool) -> Result<Option<Mended>> {
         let inner = &*self.inner;
         if inner.doubt.load(Acquire) == inner.epoch {
-            return Ok(Mended::default());
+            return Ok(Some(Mended::default()));
         }
         let mut all = HashMap::new();
         for name in self.names()? {
@@ -59,10 +68,14 @@ impl HashTables {
             let entered = inner.enter()?;
             let lists = entered.lists()?;
             for index in all.values() {
-                mended.pages += inner.settle_pages(lists, index)?;
+                let Some(pages) = inner.settle_pages(lists, index, go_on)? else { return Ok(None) };
+                mended.pages += pages;
             }
             inner.wait(&entered, inner.commits.next())?;
             for block in lists.blocks() {
+                if !go_on() {
+                    return Ok(None);
+                }
                 let block = match block {
                     Ok(block) => block,
                     Err(BlockError::Damaged { .. }) => {
@@ -83,22 +96,25 @@ impl HashTables {
             inner.wait(&entered, inner.commits.next())?;
             inner.note_doubt(lists, inner.epoch)?;
         }
-        Ok(mended)
+        Ok(Some(mended))
     }
 }
 
 impl Inner {
     /// Reads all pages of a table, has those written that a crash left in doubt or that name what never arrived, and
-    /// counts the keys.
-    fn settle_pages(&self, lists: &FreeLists, index: &Arc<Index>) -> Result<u64> {
+    /// counts the keys. `None` if it was to stop.
+    fn settle_pages(&self, lists: &FreeLists, index: &Arc<Index>, go_on: &dyn Fn() -> bool) -> Result<Option<u64>> {
         let keys_before = index.keys.load(Relaxed);
         let mut counted = 0;
         let mut number = 0;
         while number < index.pages.load(Acquire) {
+            if !go_on() {
+                return Ok(None);
+            }
             let mut lost = Vec::new();
             let slots = self.slots_of_page(lists, index, number)?;
             for standing in &slots {
-                if self.read(lists, index, *standing)?.is_none() {
+                if self.read_again(lists, index, *standing)?.is_none() {
                     lost.push(*standing);
                 }
             }
@@ -119,7 +135,7 @@ impl Inner {
         }
         // What others put and removed meanwhile moved the count, whatever it was.
         index.keys.fetch_add(counted - keys_before, Relaxed);
-        Ok(number)
+        Ok(Some(number))
     }
 
     /// Frees a block that a former epoch left and no page names; says whether it did, `None` if it holds no entry.

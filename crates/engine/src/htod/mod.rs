@@ -152,6 +152,12 @@ impl Inner {
         }
         Ok(Entered { guard })
     }
+
+    /// As [`Inner::enter`], for what only reads: a failed device may still answer.
+    fn enter_to_read(&self) -> Result<Entered<'_>> {
+        let guard = self.gate.read();
+        if guard.is_none() { Err(Error::Closed) } else { Ok(Entered { guard }) }
+    }
 }
 
 /// The right to use the allocator.

@@ -86,6 +86,16 @@ impl Roots {
     }
 }
 
+/// Notes the roots in both homes of the allocator, so that one of them is enough: an older one would not say that this
+/// epoch was ever begun.
+fn note_twice(lists: &FreeLists, roots: &Roots) -> Result<()> {
+    for _ in 0..2 {
+        lists.set_roots(roots.words()).map_err(failed("note the epoch"))?;
+        lists.sync().map_err(failed("sync"))?;
+    }
+    Ok(())
+}
+
 impl HashTables {
     /// Opens the tables on a device, or makes a place for them where it is blank.
     ///
@@ -93,10 +103,17 @@ impl HashTables {
     /// [`Error::Io`] if the device fails; [`Error::Damaged`] if what lies there is not ours or not intact; what the
     /// allocator refuses.
     pub fn open(device: Arc<dyn Device>, blocks: BlockOptions, options: HtodOptions) -> Result<(Self, HtodReceipt)> {
-        let block_size = device.block_size();
+        let (block_size, may_create) = (device.block_size(), blocks.create);
         let (lists, receipt) = FreeLists::open(device, blocks).map_err(failed("open the block allocator"))?;
         let found = Roots::read(lists.roots())?;
         let created = found.is_none();
+        if created && !may_create {
+            return Err(Error::Damaged {
+                place: "roots of the block allocator".to_owned(),
+                why: "they are blank, and there were hash tables".to_owned(),
+                mend: "restore a copy of the device".to_owned(),
+            });
+        }
         let clean = found.as_ref().is_none_or(|roots| roots.clean);
         let roots = match found {
             None => {
@@ -107,18 +124,15 @@ impl HashTables {
                 let epoch = last.epoch + 1;
                 let doubt = if last.clean && last.doubt == last.epoch { epoch } else { last.doubt.min(last.epoch) };
                 let roots = Roots { epoch, clean: false, doubt, ..last };
-                lists.set_roots(roots.words()).map_err(failed("note the epoch"))?;
-                lists.sync().map_err(failed("sync"))?;
+                note_twice(&lists, &roots)?;
                 roots
             }
         };
         let epoch = roots.epoch;
         let list = if created {
             let list = Index::create(&lists, LIST, epoch)?;
-            let words = Roots { list: list.word(), ..roots }.words();
             lists.sync().map_err(failed("sync"))?;
-            lists.set_roots(words).map_err(failed("note the list of tables"))?;
-            lists.sync().map_err(failed("sync"))?;
+            note_twice(&lists, &Roots { list: list.word(), ..roots })?;
             list
         } else {
             Index::open(&lists, LIST, roots.list, epoch)?
@@ -197,12 +211,39 @@ impl HashTables {
         }
     }
 
+    /// Why nothing is written any more, if that is so: the device failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.inner.commits.failure()
+    }
+
+    /// Whether a crash left something for [`HashTables::mend`].
+    #[must_use]
+    pub fn wants_mending(&self) -> bool {
+        self.inner.doubt.load(Acquire) != self.inner.epoch
+    }
+
+    /// A bounded bit of background work: see [`FreeLists::step`].
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn step(&self) -> Result<bool> {
+        self.inner.enter()?.lists()?.step().map_err(failed("coalesce"))
+    }
+
+    /// Bytes of memory that the page cache may take, and that the allocator's lists take now.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let lists = self.inner.gate.read().as_ref().map_or(0, FreeLists::memory);
+        self.inner.cache.most_bytes() + lists
+    }
+
     /// How full the device is, and with what; see [`BlockStats`].
     ///
     /// # Errors
     /// [`Error::Closed`], and what stopped the place.
     pub fn space(&self) -> Result<BlockStats> {
-        Ok(self.inner.enter()?.lists()?.stats())
+        Ok(self.inner.enter_to_read()?.lists()?.stats())
     }
 
     /// Commits, notes how far each table got, and closes the allocator: the next opening need not look. Calls that come

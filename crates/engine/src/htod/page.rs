@@ -126,7 +126,28 @@ impl Page {
             htod::seal_sector(&mut self.bytes, table, number, sector, epoch);
         }
         let ends = (self.dirty.trailing_zeros() as usize, SECTORS - self.dirty.leading_zeros() as usize);
-        (self.dirty, self.unsealed) = (0, 0);
+        self.dirty = 0;
+        // The others are not written: what was decided of them has still to be, before nobody doubts them any more.
+        (ends.0..ends.1).for_each(|sector| self.unsealed &= !(1 << sector));
         Some(ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_written_is_not_settled() {
+        let mut page = Page::empty();
+        page.set(5, 0, Some(Slot::new(1, 1, 1)));
+        assert_eq!(page.seal(1, 0, 1), Some((0, SECTORS)));
+        let lost = page.slots().next().unwrap();
+        page.forget(lost);
+        page.set(3, 0, Some(Slot::new(2, 2, 2)));
+        assert_eq!(page.seal(1, 0, 2), Some((3, 4)), "the sector that was changed");
+        assert!(page.settle(), "the device still has what was forgotten");
+        assert_eq!(page.seal(1, 0, 2), Some((5, 6)));
+        assert!(!page.settle());
     }
 }

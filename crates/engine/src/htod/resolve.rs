@@ -66,7 +66,7 @@ impl Inner {
     fn resolve(&self, lists: &FreeLists, index: &Index, page: &mut Page, marked: &[Standing]) -> Result<()> {
         let mut former: Vec<(Standing, Found)> = Vec::new();
         for standing in marked {
-            match self.read(lists, index, *standing)? {
+            match self.read_again(lists, index, *standing)? {
                 Some(found) => former.push((*standing, found)),
                 None => page.forget(*standing),
             }
@@ -81,7 +81,7 @@ impl Inner {
             let mut lost = Vec::new();
             let mut is_replaced = false;
             for rival in rivals {
-                match self.read(lists, index, rival)? {
+                match self.read_again(lists, index, rival)? {
                     Some(current) => is_replaced |= current.key() == found.key(),
                     None => lost.push(rival),
                 }

@@ -85,6 +85,14 @@ impl Index {
         }
     }
 
+    pub(super) fn lost_entry(&self, page: u64, place: u64) -> Error {
+        Error::Damaged {
+            place: format!("an entry of index page {page} of table {}, at {place:#x}", self.number),
+            why: "its block does not hold it".to_owned(),
+            mend: "put the key again, or remove it".to_owned(),
+        }
+    }
+
     pub(super) fn key_count(&self) -> u64 {
         self.keys.load(Relaxed).max(0) as u64
     }

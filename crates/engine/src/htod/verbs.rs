@@ -52,6 +52,16 @@ struct Done {
     number: u64,
     /// One key more.
     added: bool,
+    /// What the key had before.
+    former: Option<Found>,
+}
+
+/// What the slots of a key's hash lead to.
+#[derive(Default)]
+struct Current {
+    found: Option<Found>,
+    /// Slots that lead to no entry: the key's, almost certainly, and lost.
+    lost: Vec<Standing>,
 }
 
 /// What to try before a put is tried again.
@@ -69,21 +79,33 @@ impl Table {
     /// has no room; [`Error::Io`] if it failed, after which all calls that write fail; [`Error::Damaged`] if the
     /// key's index page is.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.replace(key, value).map(drop)
+    }
+
+    /// As [`Table::put`]; returns the value that the key had before.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         check_key(key)?;
         let inner = &*self.inner;
         let entered = inner.enter()?;
         let done = inner.put(&entered, &self.index, key, value)?;
         inner.settle(&entered, done.frame.as_ref(), done.number)?;
-        if done.added { inner.grow(&entered, &self.index) } else { Ok(()) }
+        if done.added {
+            inner.grow(&entered, &self.index)?;
+        }
+        Ok(done.former.map(|former| former.into_value(key)))
     }
 
-    /// The key's value.
+    /// The key's value. A place that failed is still read, as long as it can be.
     ///
     /// # Errors
-    /// As [`Table::put`], but for those that only writing can meet.
+    /// [`Error::Io`] if the device fails; [`Error::Damaged`] if the key's index page is, or its entry, where that can
+    /// be told from one that a crash cut short: when there was none since [`super::HashTables::mend`] came to its end.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         check_key(key)?;
-        let entered = self.inner.enter()?;
+        let entered = self.inner.enter_to_read()?;
         let found = self.inner.find(entered.lists()?, &self.index, key)?;
         Ok(found.map(|found| found.into_value(key)))
     }
@@ -94,7 +116,7 @@ impl Table {
     /// As [`Table::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
         check_key(key)?;
-        let entered = self.inner.enter()?;
+        let entered = self.inner.enter_to_read()?;
         Ok(self.inner.find(entered.lists()?, &self.index, key)?.is_some())
     }
 
@@ -103,13 +125,21 @@ impl Table {
     /// # Errors
     /// As [`Table::put`].
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.take(key).map(|former| former.is_some())
+    }
+
+    /// As [`Table::remove`]; returns the value that the key had.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         check_key(key)?;
         let inner = &*self.inner;
         let entered = inner.enter()?;
         let done = inner.remove(entered.lists()?, &self.index, key)?;
         // Also of a key that is not there: it may be gone by a call that is not durable yet.
         inner.settle(&entered, done.frame.as_ref(), done.number)?;
-        Ok(done.frame.is_some())
+        Ok(done.former.map(|former| former.into_value(key)))
     }
 
     /// Keys in the table. Exact, but after a crash it may be off by those put and removed since the header was last
@@ -185,7 +215,7 @@ impl Inner {
         settled: bool,
     ) -> Result<Result<Done, Retry>> {
         let (frame, seen) = self.candidates(lists, index, fresh.hash)?;
-        let old = self.current(lists, index, fresh.key, &seen)?;
+        let Current { found: old, lost } = self.current(lists, index, fresh.key, &seen)?;
         let mut page = frame.page.write();
         if !self.is_still(&frame, &page, fresh.hash, &seen) {
             return Ok(Err(Retry::Changed));
@@ -194,10 +224,12 @@ impl Inner {
             // Another put of this key began after this one and came first: this one was before it, and is replaced.
             debug_assert_ne!(old.block.address(), fresh.block.address());
             lists.free(&fresh.block).map_err(failed("free a block"))?;
-            return Ok(Ok(Done { frame: Some(Arc::clone(&frame)), number: self.commits.next(), added: false }));
+            let (number, frame) = (self.commits.next(), Some(frame.clone()));
+            return Ok(Ok(Done { frame, number, added: false, former: None }));
         }
         let was_dirty = page.is_dirty();
         self.drop_moved(&frame, &mut page);
+        self.drop_lost(index, &mut page, &lost);
         let slot = Slot::new(fresh.block.address().word(), fresh.hash, fresh.generation);
         let Some(old) = old else {
             let Some((sector, at)) = page.room() else { return Ok(Err(Retry::Full)) };
@@ -207,6 +239,7 @@ impl Inner {
                 number: self.changed(&frame, was_dirty),
                 frame: Some(Arc::clone(&frame)),
                 added: true,
+                former: None,
             }));
         };
         let Standing { sector, index: at, slot: old_slot } = old.standing;
@@ -223,14 +256,14 @@ impl Inner {
         };
         let number = self.changed(&frame, was_dirty);
         self.release_after(number, index, fresh.hash, old.block, kept);
-        Ok(Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false }))
+        Ok(Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false, former: Some(old) }))
     }
 
     fn remove(&self, lists: &FreeLists, index: &Arc<Index>, key: &[u8]) -> Result<Done> {
         let hash = self.hasher.key(key).short();
         loop {
             let (frame, seen) = self.candidates(lists, index, hash)?;
-            let old = self.current(lists, index, key, &seen)?;
+            let Current { found: old, lost } = self.current(lists, index, key, &seen)?;
             // Versions that were replaced and are not free yet go with the current one; they are being released.
             let former = match &old {
                 Some(_) => self.former(lists, index, key, &seen)?,
@@ -240,18 +273,23 @@ impl Inner {
             if !self.is_still(&frame, &page, hash, &seen) {
                 continue;
             }
-            let Some(old) = old else {
-                return Ok(Done { frame: None, number: self.commits.next(), added: false });
-            };
             let was_dirty = page.is_dirty();
+            if old.is_none() && lost.is_empty() {
+                return Ok(Done { frame: None, number: self.commits.next(), added: false, former: None });
+            }
             self.drop_moved(&frame, &mut page);
+            self.drop_lost(index, &mut page, &lost);
+            let Some(old) = old else {
+                let number = self.changed(&frame, was_dirty);
+                return Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false, former: None });
+            };
             for standing in former.iter().chain([&old.standing]) {
                 page.set(standing.sector, standing.index, None);
             }
             let number = self.changed(&frame, was_dirty);
             self.release_after(number, index, hash, old.block, None);
             index.keys.fetch_sub(1, Relaxed);
-            return Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false });
+            return Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false, former: Some(old) });
         }
     }
 
@@ -260,10 +298,15 @@ impl Inner {
         let hash = self.hasher.key(key).short();
         loop {
             let (frame, seen) = self.candidates(lists, index, hash)?;
-            let found = self.current(lists, index, key, &seen)?;
-            if found.is_some() || self.is_still(&frame, &frame.page.read(), hash, &seen) {
-                return Ok(found);
+            let Current { found, lost } = self.current(lists, index, key, &seen)?;
+            if found.is_none() && !self.is_still(&frame, &frame.page.read(), hash, &seen) {
+                continue;
             }
+            // After a crash it may be a put that was under way, and never was.
+            if found.is_none() && !lost.is_empty() && self.doubt.load(Acquire) == self.epoch {
+                return Err(index.lost_entry(frame.number, lost[0].slot.place));
+            }
+            return Ok(found);
         }
     }
 
@@ -289,16 +332,29 @@ impl Inner {
         self.belongs(frame, page, hash) && page.matches(hash) == *seen
     }
 
-    /// The current version among the slots of a key's hash.
-    fn current(&self, lists: &FreeLists, index: &Index, key: &[u8], seen: &Candidates) -> Result<Option<Found>> {
+    /// The current version among the slots of a key's hash, and those that lead nowhere.
+    fn current(&self, lists: &FreeLists, index: &Index, key: &[u8], seen: &Candidates) -> Result<Current> {
+        let mut current = Current::default();
         for standing in seen.iter().filter(|standing| !standing.slot.superseded) {
-            match self.read(lists, index, *standing)? {
-                Some(found) if found.key() == key => return Ok(Some(found)),
+            match self.read_again(lists, index, *standing)? {
+                Some(found) if found.key() == key => return Ok(Current { found: Some(found), lost: Vec::new() }),
                 Some(_) => {}
-                None => self.count_unreadable(),
+                None => {
+                    self.count_unreadable();
+                    current.lost.push(*standing);
+                }
             }
         }
-        Ok(None)
+        Ok(current)
+    }
+
+    /// Empties slots that lead nowhere, as a key that is probably theirs is put or removed: if the device shows them
+    /// again, they must not be taken for the key's version. Mending finds their blocks.
+    fn drop_lost(&self, index: &Index, page: &mut Page, lost: &[Standing]) {
+        for standing in lost {
+            page.set(standing.sector, standing.index, None);
+            index.keys.fetch_sub(1, Relaxed);
+        }
     }
 
     /// The slots of versions that were replaced a moment ago.
@@ -310,6 +366,14 @@ impl Inner {
             }
         }
         Ok(former)
+    }
+
+    /// As [`Inner::read`], twice: a device that errs once must not make an entry look lost.
+    pub(super) fn read_again(&self, lists: &FreeLists, index: &Index, standing: Standing) -> Result<Option<Found>> {
+        match self.read(lists, index, standing)? {
+            None => self.read(lists, index, standing),
+            found => Ok(found),
+        }
     }
 
     /// What a slot names, if its block holds it.

@@ -56,22 +56,38 @@ impl Late {
         volumes: Vec<(Arc<Volume>, VolumeReceipt, Option<Merge>)>,
         began: Instant,
     ) -> Self {
+        let is_over = volumes.iter().all(|(.., merge)| merge.is_none());
         let left = |(volume, receipt, merge)| Left { volume, merge, receipt: Mutex::new(receipt) };
-        let left: Vec<Left> = volumes.into_iter().map(left).collect();
-        shared.claimed.fetch_add(bytes(&left), Ordering::Relaxed);
-        let late = Self {
+        let late = Self { left: RwLock::new(volumes.into_iter().map(left).collect()), ..Self::nothing(shared, began) };
+        shared.claimed.fetch_add(bytes(&late.left.read()), Ordering::Relaxed);
+        if is_over {
+            late.end();
+        }
+        late
+    }
+
+    /// Of an opening that is over.
+    pub(super) fn over(shared: &Arc<Shared>, receipt: VolumeReceipt, began: Instant) -> Self {
+        let late = Self::nothing(shared, began);
+        late.say_over(vec![receipt]);
+        late
+    }
+
+    fn nothing(shared: &Arc<Shared>, began: Instant) -> Self {
+        Self {
             is_over: AtomicBool::new(false),
+            left: RwLock::default(),
             ending: Mutex::default(),
             shared: Arc::clone(shared),
             began,
             opened: began.elapsed(),
             receipt: OnceLock::new(),
-            left: RwLock::new(left),
-        };
-        if late.left.read().iter().all(|left| left.merge.is_none()) {
-            late.end();
         }
-        late
+    }
+
+    fn say_over(&self, receipts: Vec<VolumeReceipt>) {
+        let _ = self.receipt.set(Receipt::new(receipts, self.opened, self.began.elapsed()));
+        self.is_over.store(true, Ordering::Release);
     }
 
     /// Whether all is merged.
@@ -116,8 +132,7 @@ impl Late {
         if receipts.iter().any(|receipt| receipt.from_scan > MANY) {
             picaflor_device::give_back_freed();
         }
-        let _ = self.receipt.set(Receipt::new(receipts, self.opened, self.began.elapsed()));
-        self.is_over.store(true, Ordering::Release);
+        self.say_over(receipts);
     }
 
     /// What was kept and dropped, when all is merged.

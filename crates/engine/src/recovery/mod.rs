@@ -16,7 +16,7 @@ mod superblock;
 mod volume;
 
 pub(crate) use late::Late;
-pub(crate) use superblock::lost_superblocks;
+pub(crate) use superblock::{lost_superblocks, write_superblock};
 
 use std::{
     path::Path,
@@ -50,12 +50,15 @@ use crate::{
     preset::Preset,
     space::Layout,
     stats::Counters,
+    tabled::Tabled,
     volume::{STRIPES, Shared, Volume},
 };
 
 pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
     pub(crate) volumes: Vec<Arc<Volume>>,
+    /// Where the layout keeps its own index: then there are no volumes.
+    pub(crate) tabled: Option<Arc<Tabled>>,
     pub(crate) hasher: Hasher,
     pub(crate) late: Arc<Late>,
 }
@@ -86,6 +89,7 @@ struct Found {
 pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let began = std::time::Instant::now();
     check(&options)?;
+    options.mode = options.preset.mode(options.mode);
     let mut found = Vec::new();
     for place in &options.places {
         let (name, mut device, folder) = open_place(place, &options)?;
@@ -100,6 +104,14 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check_memory(&options)?;
     let hasher = Hasher::new(identity.seed);
     let shared = Arc::new(shared(options, identity.epoch));
+    if let Layout::Blocks(method) = shared.preset.layout
+        && let Some(found) = found.pop()
+    {
+        let place = volume::to_place(found, &shared, &identity);
+        let (tabled, receipt) = Tabled::open(place, method, &shared)?;
+        let late = Arc::new(Late::over(&shared, receipt, began));
+        return Ok(Opened { shared, volumes: Vec::new(), tabled: Some(Arc::new(tabled)), hasher, late });
+    }
     let unread: Vec<_> = (found.into_iter().enumerate())
         .map(|(number, found)| volume::begin_reading(number, found, &shared, &identity))
         .collect::<Result<_>>()?;
@@ -118,7 +130,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     }
     let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
     let late = Arc::new(Late::new(&shared, begun, began));
-    Ok(Opened { shared, volumes, hasher, late })
+    Ok(Opened { shared, volumes, tabled: None, hasher, late })
 }
 
 /// What all volumes of a store agree on.

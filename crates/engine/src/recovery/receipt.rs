@@ -29,7 +29,7 @@ pub struct VolumeReceipt {
     pub created: bool,
     /// The last run closed it: nothing had to be scanned.
     pub clean: bool,
-    /// Which checkpoint was used: `current`, `previous`, or `none`.
+    /// Which checkpoint was used: `current`, `previous`, or `none`; `tables` where these are the index.
     pub checkpoint: &'static str,
     /// Entries taken from the checkpoint.
     pub from_checkpoint: u64,
@@ -110,6 +110,10 @@ impl fmt::Display for VolumeReceipt {
             f.write_str("started empty, ")?;
         }
         let how = if self.clean { "closed cleanly" } else { "recovered" };
+        if self.checkpoint == "tables" {
+            let later = if self.clean { "" } else { "; what the crash left over is looked for in the background" };
+            return write!(f, "{how}; {} entries in tables{later}", self.objects);
+        }
         write!(
             f,
             "{how}; kept {} ({} from the {} checkpoint, {} from {} clusters scanned, {} of them verified); \

@@ -2,6 +2,8 @@
 //!
 //! Invariants: what is not blank and has no superblock is refused, never made anew.
 
+use std::io;
+
 use picaflor_device::{AlignedBuf, Device};
 use picaflor_format::{
     BLOCK, Corrupt, has_remains,
@@ -78,6 +80,17 @@ pub(super) fn read_superblock(
             "it may hold something else: choose another place, or clear its first 256 KiB to start empty",
         )),
     }
+}
+
+/// Writes the superblock where its number says, durably.
+///
+/// # Errors
+/// Those of the device.
+pub(crate) fn write_superblock(device: &dyn Device, block: &Superblock) -> io::Result<()> {
+    let mut buf = AlignedBuf::zeroed(BLOCK);
+    block.encode(&mut buf);
+    device.write(Map::superblock(block.seq), &buf)?;
+    device.sync()
 }
 
 /// The superblocks are blank, and there was a store.

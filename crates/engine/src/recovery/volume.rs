@@ -17,7 +17,7 @@ use picaflor_format::{
     frame::GRAIN,
     hot,
     journal::{Page, Record},
-    superblock::{self, CheckpointRef, Superblock},
+    superblock::{CheckpointRef, Superblock},
     zone::{HOT_SLOT, IN_PLACE_MAX, Map},
 };
 
@@ -49,6 +49,7 @@ use crate::{
     reading::Reader,
     scrub::Scrubber,
     space::{Layout, Space, State},
+    tabled,
     volume::{Shared, Volume},
 };
 
@@ -148,12 +149,29 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
     Ok((volume, receipt, merge))
 }
 
+/// The place of tables.
+pub(super) fn to_place(found: Found, shared: &Shared, identity: &Identity) -> tabled::Place {
+    let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, 0));
+    tabled::Place {
+        is_new: found.superblock.is_none(),
+        name: found.place,
+        device: found.device,
+        superblock,
+        doubtful: identity.doubtful,
+        epoch: identity.epoch,
+    }
+}
+
 fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> Superblock {
     let each = shared.options.capacity / u64::from(identity.count);
     let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
     let layout = shared.preset.on_device();
-    let in_place = if layout == superblock::Layout::Ring { u64::MAX } else { IN_PLACE_MAX };
-    let capacity = limit.min(address_limit()).min(in_place) / BLOCK as u64 * BLOCK as u64;
+    let most = match shared.preset.layout {
+        Layout::Ring => address_limit(),
+        Layout::Blocks(_) => u64::MAX,
+        _ => IN_PLACE_MAX.min(address_limit()),
+    };
+    let capacity = limit.min(most) / BLOCK as u64 * BLOCK as u64;
     Superblock {
         seq: 0,
         store: identity.store,

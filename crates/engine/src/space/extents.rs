@@ -94,7 +94,9 @@ impl Extents {
         let free = match layout {
             Layout::Slots => Free::Slots(Slots::new(first, count, threshold)),
             Layout::Files(_) => Free::Numbers(Numbers::new(count)),
-            Layout::Ring | Layout::NextFit | Layout::Packets => Free::NextFit(NextFit::new(first, count)),
+            Layout::Ring | Layout::NextFit | Layout::Packets | Layout::Blocks(_) => {
+                Free::NextFit(NextFit::new(first, count))
+            }
         };
         let table = Table {
             free,

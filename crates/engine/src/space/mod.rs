@@ -19,6 +19,8 @@ pub(crate) use region::Site;
 pub use ring::NextCluster;
 pub(crate) use ring::{SPARE, Space, State, Victim};
 
+use crate::blocks::Method;
+
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
@@ -32,6 +34,8 @@ pub(crate) enum Layout {
     Packets,
     /// A file for each object.
     Files(Tree),
+    /// In hash tables on blocks, which keep their own index (`tabled/`).
+    Blocks(Method),
 }
 
 /// Which directory an object's file is in.
@@ -55,6 +59,9 @@ impl Layout {
             Self::Files(Tree::One) => superblock::Layout::Files,
             Self::Files(Tree::Rounds) => superblock::Layout::FilesInTurn,
             Self::Files(Tree::Servers) => superblock::Layout::FilesOfServers,
+            Self::Blocks(Method::Ts) => superblock::Layout::BlocksTs,
+            Self::Blocks(Method::Pl) => superblock::Layout::BlocksPl,
+            Self::Blocks(Method::Pfl) => superblock::Layout::BlocksPfl,
         }
     }
 }

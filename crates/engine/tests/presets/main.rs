@@ -7,4 +7,5 @@ mod damelo;
 mod files;
 mod lazy;
 mod limits;
+mod tables;
 mod verbs;

@@ -1,0 +1,62 @@
+//! Going through all entries: for listings, and for the audit.
+
+use picaflor_format::{
+    frame::{ChunkKey, Header},
+    tabled::large_key,
+};
+
+use super::Tabled;
+use crate::{CheckReport, Result, htod::Pairs};
+
+impl Tabled {
+    /// All objects, with their frames.
+    pub(crate) fn pairs(&self) -> Pairs {
+        self.objects.pairs()
+    }
+
+    /// Whether the pages of objects and chunks, this many of so many, are gone through.
+    fn go_through(&self, is_chunk: bool, report: &mut CheckReport, mut progress: impl FnMut(u64, u64)) {
+        let mut pairs = if is_chunk { self.chunks.pairs() } else { self.objects.pairs() };
+        while let Some(pair) = pairs.next() {
+            let checked = pair.and_then(|(key, value)| {
+                let header = self.verified(&value, &key, is_chunk)?;
+                report.orphans += u64::from(is_chunk && !self.has_owner(&key)?);
+                Ok(header)
+            });
+            match checked {
+                Ok(header) => {
+                    report.intact += 1;
+                    report.intact_bytes += header.frame_len() as u64;
+                }
+                Err(why) => report.damaged.push(why.to_string()),
+            }
+            let (done, all) = pairs.progress();
+            progress(done, all);
+        }
+        if !self.tables.wants_mending() {
+            report.entries += pairs.lost();
+        }
+    }
+
+    /// Verifies every entry.
+    pub(crate) fn check(&self, report: &mut CheckReport, mut progress: impl FnMut(u64, u64)) {
+        let pages = [self.objects.pages(), self.chunks.pages()];
+        self.go_through(false, report, |done, _| progress(done, pages[0] + pages[1]));
+        self.go_through(true, report, |done, _| progress(pages[0] + done, pages[0] + pages[1]));
+        report.entries += report.intact + report.damaged.len() as u64;
+    }
+
+    /// Whether the large object of this chunk is there.
+    fn has_owner(&self, chunk: &[u8]) -> Result<bool> {
+        let Ok(key) = ChunkKey::decode(chunk) else { return Ok(false) };
+        match self.large.get(&large_key(key.id))? {
+            Some(parent) => self.owns(&parent, key.id),
+            None => Ok(false),
+        }
+    }
+
+    /// The header of a frame that a listing met; `None` if it is not whole.
+    pub(crate) fn header_of(&self, key: &[u8], frame: &[u8]) -> Option<Header> {
+        self.verified(frame, key, false).ok()
+    }
+}

@@ -1,0 +1,80 @@
+//! Pieces of large objects. They have entries of their own, so a crash may leave some that nobody owns.
+//!
+//! Steps of a put: the id is noted in the table `large` with the object's key → chunks, each durable → the manifest.
+//! Of a drop: the chunks, the last first → the note. So whatever a crash leaves has a note, and its chunks have numbers
+//! from 0 on without a gap: the keeper looks whether the object that the note names has this very manifest, and drops
+//! the chunks if it has not.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use picaflor_format::{
+    frame::{ChunkKey, Header, Manifest},
+    tabled::{large_id, large_key},
+};
+
+use super::Tabled;
+use crate::{Result, hash::KeyHash};
+
+impl Tabled {
+    /// Notes that chunks under this id are about to be put.
+    ///
+    /// # Errors
+    /// As [`Tabled::put`].
+    pub(crate) fn begin_large(&self, id: u64, key: &[u8]) -> Result<()> {
+        self.under_way.lock().insert(id);
+        self.large.put(&large_key(id), key).inspect_err(|_| self.end_large(id))
+    }
+
+    /// The manifest is there, or the chunks are not any more.
+    pub(crate) fn end_large(&self, id: u64) {
+        self.under_way.lock().remove(&id);
+    }
+
+    /// Drops the chunks of a large object that is gone, by who holds its key's lock, or put them himself. What a
+    /// failure leaves of them, the keeper finds.
+    pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
+        if self.drop_chunks_below(parent, manifest.id, manifest.chunks()).is_err() {
+            self.may_have_orphans.store(true, Relaxed);
+        }
+    }
+
+    fn drop_chunks_below(&self, parent: KeyHash, id: u64, count: u32) -> Result<()> {
+        for number in (0..count).rev() {
+            let key = ChunkKey { parent: parent.0, id, number }.encode();
+            let hash = self.hasher.chunk(&key).short();
+            self.chunks.remove(&key)?;
+            self.shared.memory.remove(hash);
+        }
+        self.large.remove(&large_key(id)).map(drop)
+    }
+
+    /// Whether the object with this key has the manifest of this id.
+    pub(super) fn owns(&self, key: &[u8], id: u64) -> Result<bool> {
+        let Some(value) = self.objects.get(key)? else { return Ok(false) };
+        let manifest = Header::verify(&value).ok().and_then(|header| header.manifest(&value));
+        Ok(manifest.is_some_and(|manifest| manifest.id == id))
+    }
+
+    /// Drops the pieces of large objects that a crash left without an owner. Returns whether it came to the end.
+    pub(super) fn drop_orphans(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+        for pair in self.large.pairs() {
+            if !go_on() {
+                return Ok(false);
+            }
+            let (id, key) = pair?;
+            let Ok(id) = large_id(&id) else { continue };
+            let hash = self.hasher.key(&key);
+            // Nobody puts or drops this object meanwhile.
+            let _stripe = self.shared.lock_key(hash.short());
+            if self.under_way.lock().contains(&id) || self.owns(&key, id)? {
+                continue;
+            }
+            let mut count = 0;
+            while self.chunks.contains(&ChunkKey { parent: hash.0, id, number: count }.encode())? {
+                count += 1;
+            }
+            self.drop_chunks_below(hash, id, count)?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,130 @@
+//! Put, find and take: between an object's parts and an entry of a table.
+//!
+//! An entry's value is the object's frame as it would lie in a cluster, without padding, with a mark of 0: what ties it
+//! to its key is the table. Puts and takes are called with the key's lock held.
+
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+use picaflor_format::frame::{HEADER, Header, Kind, Manifest};
+
+use super::Tabled;
+use crate::{Error, Result, buffers::Draft, hash::KeyHash, htod::Table, object::Frame, stats::add, volume::STRIPES};
+
+/// Copies of an object in memory while it is put: its frame, its entry, what the device is given; and while one of them
+/// grows, what it was.
+const COPIES: u64 = 4;
+
+/// A key's version that is not there any more.
+pub(crate) struct Former {
+    /// Of a large object.
+    pub(crate) manifest: Option<Manifest>,
+}
+
+impl Former {
+    fn of(frame: &[u8]) -> Self {
+        let header = Header::verify(frame).ok();
+        Self { manifest: header.and_then(|header| header.manifest(frame)) }
+    }
+}
+
+impl Tabled {
+    fn table(&self, is_chunk: bool) -> &Table {
+        if is_chunk { &self.chunks } else { &self.objects }
+    }
+
+    fn stamp(&self, hash: u64) -> &AtomicU64 {
+        &self.stamps[hash as usize % STRIPES]
+    }
+
+    /// Changes a key: nobody is answered from memory meanwhile, and nothing older stays there afterwards.
+    fn change<T>(&self, hash: u64, change: impl FnOnce() -> T) -> T {
+        self.stamp(hash).fetch_add(1, Release);
+        self.shared.memory.remove(hash);
+        let changed = change();
+        self.stamp(hash).fetch_add(1, Release);
+        self.account();
+        changed
+    }
+
+    /// Puts an object, durably. With `stays` it may stay in memory. Returns what it replaced.
+    ///
+    /// # Errors
+    /// [`Error::Full`], and then the key is as it was; [`Error::Io`], and then nobody knows which of the two it is.
+    pub(crate) fn put(&self, draft: &Draft<'_>, stays: bool) -> Result<Option<Former>> {
+        let len = HEADER + draft.header.payload_len();
+        let bytes = COPIES * (len + draft.key.len()) as u64;
+        let buffers = &self.shared.buffer_bytes;
+        self.shared.take(bytes, || buffers.fetch_add(bytes, Relaxed));
+        let mut frame = vec![0; len];
+        let header = draft.lay(0, &mut frame);
+        let table = self.table(header.kind == Kind::Chunk);
+        let replaced = self.change(draft.hash, || table.replace(draft.key, &frame));
+        buffers.fetch_sub(bytes, Relaxed);
+        let former = replaced?.map(|former| Former::of(&former));
+        if stays {
+            self.shared.keep(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
+        }
+        Ok(former)
+    }
+
+    /// Deletes an object, durably.
+    ///
+    /// # Errors
+    /// As [`Tabled::put`].
+    pub(crate) fn take(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Former>> {
+        let taken = self.change(hash.short(), || self.objects.take(key))?;
+        Ok(taken.map(|former| Former::of(&former)))
+    }
+
+    /// The version that a key has.
+    ///
+    /// # Errors
+    /// As [`Tabled::find`].
+    pub(crate) fn generation(&self, key: &[u8]) -> Result<Option<u64>> {
+        let Some(value) = self.objects.get(key)? else { return Ok(None) };
+        self.verified(&value, key, false).map(|header| Some(header.generation))
+    }
+
+    /// Reads an object, or a chunk of one, and lets it stay in memory.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the device fails; [`Error::Damaged`] if what lies there is not whole.
+    pub(crate) fn find(&self, hash: KeyHash, key: &[u8], is_chunk: bool) -> Result<Option<Arc<Frame>>> {
+        let shared = &self.shared;
+        let hash = hash.short();
+        let stamp = self.stamp(hash).load(Acquire);
+        shared.last_read.store(shared.clock.now_nanos(), Relaxed);
+        let Some(value) = self.table(is_chunk).get(key)? else { return Ok(None) };
+        let header = self.verified(&value, key, is_chunk)?;
+        add(&shared.counters.object_reads, 1);
+        let frame = Arc::new(Frame::new(hash, header, value.into()));
+        if let Some(_stripe) = shared.try_lock_key(hash)
+            && self.stamp(hash).load(Acquire) == stamp
+        {
+            shared.keep(&frame, || true);
+        }
+        Ok(Some(frame))
+    }
+
+    /// The header of a value, if that is the whole frame of this key and nothing else.
+    pub(super) fn verified(&self, value: &[u8], key: &[u8], is_chunk: bool) -> Result<Header> {
+        let damaged = |why: String| Error::Damaged {
+            place: format!("{}: object {:?}", self.place, String::from_utf8_lossy(key)),
+            why,
+            mend: "put it again, or delete it".into(),
+        };
+        let header = Header::verify(value).map_err(|why| damaged(why.to_string()))?;
+        let fits = header.key(value) == key && (header.kind == Kind::Chunk) == is_chunk;
+        if fits && value.len() == HEADER + header.payload_len() {
+            Ok(header)
+        } else {
+            Err(damaged("it is another object's frame".into()))
+        }
+    }
+}
