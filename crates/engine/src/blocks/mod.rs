@@ -37,6 +37,7 @@ mod links;
 mod lists;
 mod open;
 mod options;
+mod queue;
 mod space;
 mod stats;
 mod verbs;
@@ -68,9 +69,12 @@ pub struct FreeLists {
     salt: u64,
     /// Sequence numbers from here on are of this opening.
     opening: u64,
+    /// The tail then: no block of a former opening stands behind it.
+    found_tail: u64,
     pool: BufPool,
     /// Held for reading from a grant to the end of its write; for writing by who must see no write under way.
     gate: RwLock<()>,
+    queue: queue::Queue,
     /// Taken before `gate` for writing, and before `space`.
     home: Mutex<home::HomeState>,
     space: Mutex<space::Space>,

@@ -73,7 +73,7 @@ impl Table {
         let inner = &*self.inner;
         let entered = inner.enter()?;
         let done = inner.put(&entered, &self.index, key, value)?;
-        inner.settle(&entered, done.frame.as_ref(), done.number)?;
+        inner.settle(&entered, done.number)?;
         if done.added { inner.grow(&entered, &self.index) } else { Ok(()) }
     }
 
@@ -108,7 +108,7 @@ impl Table {
         let entered = inner.enter()?;
         let done = inner.remove(entered.lists()?, &self.index, key)?;
         // Also of a key that is not there: it may be gone by a call that is not durable yet.
-        inner.settle(&entered, done.frame.as_ref(), done.number)?;
+        inner.settle(&entered, done.number)?;
         Ok(done.frame.is_some())
     }
 
@@ -151,7 +151,7 @@ impl Inner {
         let hash = self.hasher.key(key).short();
         let generation = self.generation.fetch_add(1, Relaxed);
         let entry = Entry { table: index.number, generation, key, value }.encode();
-        let block = lists.put(&entry).map_err(failed("write an entry"))?;
+        let block = lists.put_later(&entry).map_err(failed("write an entry"))?;
         let fresh = Fresh { key, hash, generation, block };
         let mut settled = false;
         loop {

@@ -32,15 +32,24 @@ fn a_put_is_one_write_for_the_entry_one_for_the_page_and_one_sync() {
         table.put(&key(number), &[7; 300]).unwrap();
         let cost = device.counts() - before;
         assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 0), "put {number}: {cost:?}");
+        assert_eq!(cost.batches, 1, "both at once");
     }
     let before = device.counts();
     table.put(&key(3), &[8; 300]).unwrap();
     let cost = device.counts() - before;
-    assert_eq!((cost.writes, cost.syncs, cost.reads), (3, 1, 1), "one more to free the old entry: {cost:?}");
+    assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 1), "{cost:?}");
+    let before = device.counts();
+    tables.commit().unwrap();
+    let cost = device.counts() - before;
+    assert_eq!((cost.writes, cost.syncs), (1, 1), "the old entry is freed with the next commit: {cost:?}");
     let before = device.counts();
     assert!(table.remove(&key(4)).unwrap());
     let cost = device.counts() - before;
-    assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 1), "{cost:?}");
+    assert_eq!((cost.writes, cost.syncs, cost.reads), (1, 1, 1), "{cost:?}");
+    let before = device.counts();
+    tables.commit().unwrap();
+    let cost = device.counts() - before;
+    assert_eq!((cost.writes, cost.syncs), (1, 1), "{cost:?}");
     let before = device.counts();
     assert!(table.get(&key(5)).unwrap().is_some());
     let cost = device.counts() - before;
