@@ -55,8 +55,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// `written`: ours has written its file once, as SQLite has its log and a file that was in use for a while; else each
-    /// block's first write is noted by the file system, as in the files of the others that grow.
+    /// `written`: ours has written its file once, as SQLite has its log and a file that was in use for a while; else
+    /// each block's first write is noted by the file system, as in the files of the others that grow.
     fn durable_puts(&mut self, engine: &str, folder: &Path, round: usize, writers: usize, written: bool) -> Result<()> {
         clear(folder)?;
         let mut job = self.durable_job(engine, folder, Work::Durable { writers, verb: Verb::Put });

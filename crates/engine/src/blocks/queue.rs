@@ -136,8 +136,8 @@ impl Parts {
 }
 
 impl FreeLists {
-    /// As [`FreeLists::put`], but the write goes out with the next [`FreeLists::sync`], or when much waits. Whoever reads
-    /// the block meanwhile finds it.
+    /// As [`FreeLists::put`], but the write goes out with the next [`FreeLists::sync`], or when much waits. Whoever
+    /// reads the block meanwhile finds it.
     pub(crate) fn put_later(&self, bytes: &[u8]) -> BlockResult<Block> {
         let block = self.grant(Wish { later: true, ..Wish::put(bytes) })?;
         self.relieve()?;
@@ -149,8 +149,8 @@ impl FreeLists {
         self.free_when(block, true)
     }
 
-    /// As [`FreeLists::write_area`], of `part` of the page that begins at `offset`, with a write that goes out as that of
-    /// [`FreeLists::put_later`]. [`FreeLists::read_area`] of the whole page finds it meanwhile.
+    /// As [`FreeLists::write_area`], of `part` of the page that begins at `offset`, with a write that goes out as that
+    /// of [`FreeLists::put_later`]. [`FreeLists::read_area`] of the whole page finds it meanwhile.
     pub(crate) fn write_page_later(
         &self,
         area: &Block,

@@ -1,8 +1,8 @@
 //! Index pages in memory, no more of them than was asked for.
 //!
 //! Invariants: a page is in the cache once or not at all; who reads it from the device holds its lock while it
-//! does, and who writes it holds the lock until it waits in the queue of writes, so nobody can read it back old; a page leaves
-//! only when nobody holds its lock, and is marked, for somebody may still have it in hand.
+//! does, and who writes it holds the lock until it waits in the queue of writes, so nobody can read it back old; a page
+//! leaves only when nobody holds its lock, and is marked, for somebody may still have it in hand.
 //!
 //! Who leaves is decided by the rules of `memory/s3fifo.rs`.
 

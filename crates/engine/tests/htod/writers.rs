@@ -1,8 +1,8 @@
 //! Eight writers, whose puts and removes one sync makes durable, and a crash at any operation of the device.
 //!
 //! Each has keys of its own, and knows what was acknowledged and what was under way when the device was gone. What is
-//! found must be the one or the other. Rounds follow on each other on one device, so that the space of what was replaced
-//! is used again, split, and lost in crashes as well.
+//! found must be the one or the other. Rounds follow on each other on one device, so that the space of what was
+//! replaced is used again, split, and lost in crashes as well.
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
@@ -107,9 +107,10 @@ fn trial(seed: u64) -> Result<u64, String> {
 
 #[test]
 fn nothing_that_shared_a_sync_is_lost_wherever_a_crash_comes() {
-    let mut crashes = 0;
+    let (mut crashes, mut trials) = (0, 0);
     for seed in super::crash::seeds(0..40) {
+        trials += 1;
         crashes += trial(seed).unwrap_or_else(|what| panic!("{what}"));
     }
-    assert!(crashes > 100, "{crashes} crashes came while writers were at work");
+    assert!(crashes > trials * 3, "{crashes} crashes came while writers were at work, in {trials} trials");
 }
