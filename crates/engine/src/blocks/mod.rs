@@ -22,8 +22,8 @@
 //!
 //! **What is where.** `lists.rs` chooses a block; `grant.rs` writes and frees it; `walk.rs` finds blocks after a
 //! failure; `batch.rs` places many at once; `home.rs` keeps what must be found first; `commit.rs` makes things durable;
-//! `queue.rs` keeps writes that wait for that; `coalesce.rs` makes large blocks of small ones; `links.rs` is PL and PFL;
-//! `image.rs` is a clean shutdown.
+//! `queue.rs` keeps writes that wait for that; `coalesce.rs` makes large blocks of small ones; `links.rs` is PL and
+//! PFL; `image.rs` is a clean shutdown.
 
 mod address;
 mod batch;
