@@ -148,6 +148,21 @@ pub fn write_all(device: &dyn Device, writes: Vec<(u64, Bytes)>) -> io::Result<(
     failure.into_inner().map_or(Ok(()), Err)
 }
 
+/// Fills buffers from their offsets, as one batch; each has an outcome of its own.
+pub fn read_all(device: &dyn Device, reads: Vec<(u64, AlignedBuf)>) -> Vec<io::Result<AlignedBuf>> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut outcomes: Vec<_> =
+        reads.iter().map(|_| Err(io::Error::other("a request of the batch is not over"))).collect();
+    let request = |(number, (offset, buf))| {
+        let tell = tell.clone();
+        let done: Done = Box::new(move |outcome| drop(tell.send((number, outcome))));
+        Request { offset, op: Op::Read(buf), done }
+    };
+    device.run(reads.into_iter().enumerate().map(request).collect());
+    told.try_iter().for_each(|(number, outcome): (usize, _)| outcomes[number] = outcome);
+    outcomes
+}
+
 /// One asynchronous operation of a batch.
 pub struct Request {
     /// Byte offset; ignored by [`Op::Sync`].

@@ -36,6 +36,7 @@ mod image;
 mod iterate;
 mod links;
 mod lists;
+mod many;
 mod open;
 mod options;
 mod queue;

@@ -23,6 +23,8 @@ use super::{Block, BlockError, BlockResult, FreeLists, grant::Wish};
 
 /// Bytes that wait before somebody writes them without waiting for a commit.
 const MOST: usize = 1 << 20;
+/// Most bytes of one write.
+const LONGEST: usize = 256 << 10;
 
 #[derive(Default)]
 pub(super) struct Queue {
@@ -121,6 +123,34 @@ impl Queue {
     }
 }
 
+/// One write for each run of neighbours; they come in the order of places.
+fn joined(writes: Vec<(u64, Bytes)>) -> Vec<(u64, Bytes)> {
+    let mut rest = &writes[..];
+    let mut out = Vec::with_capacity(rest.len());
+    while let Some((place, first)) = rest.first() {
+        let mut len = 0;
+        let joins = |(at, bytes): &&(u64, Bytes)| {
+            let follows = *at == place + len as u64;
+            len += bytes.len();
+            follows && len <= LONGEST
+        };
+        let (run, behind) = rest.split_at(rest.iter().take_while(joins).count().max(1));
+        rest = behind;
+        if run.len() == 1 {
+            out.push((*place, first.clone()));
+            continue;
+        }
+        let mut whole = AlignedBuf::zeroed(run.iter().map(|(_, bytes)| bytes.len()).sum());
+        let mut at = 0;
+        for (_, bytes) in run {
+            whole[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        out.push((*place, whole.into_bytes()));
+    }
+    out
+}
+
 /// See [`Queue::parts`].
 pub(super) struct Parts([Option<Piece>; 2]);
 
@@ -188,6 +218,7 @@ impl FreeLists {
     /// Writes a batch; the caller has the turn. If that fails, nothing may be promised any more: what was granted
     /// behind a block that is not there could not be found.
     pub(super) fn write_taken(&self, writes: Vec<(u64, Bytes)>) -> BlockResult<()> {
+        let writes = joined(writes);
         if !writes.is_empty() {
             writes.iter().for_each(|(_, bytes)| self.writes.count(bytes.len()));
             let written = picaflor_device::write_all(self.device.as_ref(), writes);

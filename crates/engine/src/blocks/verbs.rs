@@ -78,7 +78,7 @@ impl FreeLists {
     }
 
     /// The block that lies in these bytes, and its own.
-    fn opened(&self, buf: &[u8], at: Address) -> BlockResult<(Block, Vec<u8>)> {
+    pub(super) fn opened(&self, buf: &[u8], at: Address) -> BlockResult<(Block, Vec<u8>)> {
         let header = self.judge(buf, at)?;
         let damaged = |why| Err(BlockError::Damaged { at: header.at, why });
         if header.flags & Header::AREA != 0 {

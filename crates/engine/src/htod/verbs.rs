@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    blocks::{Address, Block, BlockError, FreeLists},
+    blocks::{Address, Block, BlockError, BlockResult, FreeLists},
 };
 
 /// What a key's slot was found to name.
@@ -132,7 +132,7 @@ impl Table {
     }
 }
 
-fn check_key(key: &[u8]) -> Result<()> {
+pub(super) fn check_key(key: &[u8]) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY {
         return Err(Error::Limit { what: "key", len: key.len(), max: MAX_KEY });
     }
@@ -140,7 +140,7 @@ fn check_key(key: &[u8]) -> Result<()> {
 }
 
 impl Found {
-    fn into_value(mut self, key: &[u8]) -> Vec<u8> {
+    pub(super) fn into_value(mut self, key: &[u8]) -> Vec<u8> {
         self.bytes.split_off(picaflor_format::htod::ENTRY_HEADER + key.len())
     }
 }
@@ -268,7 +268,12 @@ impl Inner {
     }
 
     /// The page that a hash belongs to, and its slots of that hash.
-    fn candidates(&self, lists: &FreeLists, index: &Arc<Index>, hash: u64) -> Result<(Arc<Frame>, Candidates)> {
+    pub(super) fn candidates(
+        &self,
+        lists: &FreeLists,
+        index: &Arc<Index>,
+        hash: u64,
+    ) -> Result<(Arc<Frame>, Candidates)> {
         loop {
             let frame = self.page(lists, index, shape::page_of(hash, index.pages.load(Acquire)))?;
             let page = frame.page.read();
@@ -315,7 +320,17 @@ impl Inner {
     /// What a slot names, if its block holds it.
     pub(super) fn read(&self, lists: &FreeLists, index: &Index, standing: Standing) -> Result<Option<Found>> {
         let Some(address) = Address::from_word(standing.slot.place) else { return Ok(None) };
-        let (block, bytes) = match lists.read(address) {
+        self.found(index, standing, lists.read(address))
+    }
+
+    /// What was read where a slot points, if it is what the slot names.
+    pub(super) fn found(
+        &self,
+        index: &Index,
+        standing: Standing,
+        read: BlockResult<(Block, Vec<u8>)>,
+    ) -> Result<Option<Found>> {
+        let (block, bytes) = match read {
             Ok(read) => read,
             Err(BlockError::Damaged { .. } | BlockError::NotAllocated(_)) => return Ok(None),
             Err(error) => return Err(failed("read an entry")(error)),
