@@ -24,10 +24,14 @@ pub(crate) struct Arguments {
     /// Everything once and very small: shows that the bench works, measures nothing
     #[arg(long)]
     tiny: bool,
+    /// Reports; both by default
+    #[arg(long = "table", value_delimiter = ',')]
+    tables: Vec<engines::Table>,
     /// Engines, by name; all of this build by default
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
-    /// Works: load, get, zipf, churn, cache, durable, reopen; all by default
+    /// Works: load, get, zipf, churn, cache, durable, reopen; of the durable table put, get, delete, churn, reopen; all
+    /// by default
     #[arg(long, value_delimiter = ',')]
     works: Vec<String>,
     /// Rounds; the report shows medians

@@ -1,5 +1,7 @@
 //! Who does what, when: rounds on the outside, engines within, so that a machine that slows down slows all of them.
 
+mod durable;
+
 use std::{
     env, fs,
     io::{BufRead, BufReader},
@@ -18,14 +20,16 @@ use bench_common::{
 use crate::{
     Arguments, JOB,
     data::{Data, Profile},
-    engines::{self, Config},
+    engines::{self, Config, Table},
     fio::Fio,
     work::{
         Figures, Job, Work,
+        durable::Verb,
         reopen::{MEMORY, READY},
     },
 };
 
+/// The first engine of the table of caches and stores; the others of ours begin with the same word.
 const OURS: &str = "picaflor";
 const DEVICE: &str = "device (fio)";
 
@@ -51,21 +55,47 @@ struct Bench<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut engines = arguments.engines.clone();
-    if engines.is_empty() {
-        engines = engines::names().into_iter().map(str::to_owned).collect();
-    }
     fs::create_dir_all(&arguments.folder)?;
-    let mut bench = Bench::new(arguments)?;
+    let mut failed = false;
+    for table in [Table::Engine, Table::Durable] {
+        if arguments.tables.is_empty() || arguments.tables.contains(&table) {
+            failed |= run_table(arguments, table)?;
+        }
+    }
+    // Not empty when it held something else before: then it stays.
+    let _ = fs::remove_dir(&arguments.folder);
+    ensure!(!failed, "not every engine did all its work");
+    Ok(())
+}
+
+/// Whether anything failed.
+fn run_table(arguments: &Arguments, table: Table) -> Result<bool> {
+    let known = engines::names(table);
+    let wanted = |name: &&str| arguments.engines.is_empty() || arguments.engines.iter().any(|it| it == name);
+    let mut engines: Vec<&str> = known.into_iter().filter(wanted).collect();
+    let (name, base) = match table {
+        Table::Engine => ("engine", OURS),
+        Table::Durable => ("durable", durable::OURS),
+    };
+    let mut bench = Bench::new(arguments, table)?;
     let mut failed = false;
     for round in 0..arguments.rounds {
-        bench.ceilings(round)?;
+        match table {
+            Table::Engine => bench.ceilings(round)?,
+            Table::Durable => bench.durable_ceilings(round)?,
+        }
         // Another engine first in each round: none always finds the device as the same one left it.
-        engines.rotate_left(usize::from(round > 0));
+        if round > 0 && !engines.is_empty() {
+            engines.rotate_left(1);
+        }
         for engine in &engines {
             let folder = arguments.folder.join(engine);
-            eprintln!("round {} of {}: {engine}", round + 1, arguments.rounds);
-            if let Err(error) = bench.one_engine(engine, &folder, round) {
+            eprintln!("{name}, round {} of {}: {engine}", round + 1, arguments.rounds);
+            let done = match table {
+                Table::Engine => bench.one_engine(engine, &folder, round),
+                Table::Durable => bench.one_durable(engine, &folder, round),
+            };
+            if let Err(error) = done {
                 // The others are still worth measuring.
                 failed = true;
                 let note = format!("{engine} failed in round {}: {error:#}.", round + 1);
@@ -74,19 +104,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             }
             clear(&folder)?;
         }
-        bench.report.write(&arguments.out, "engine", OURS)?;
+        bench.report.write(&arguments.out, name, base)?;
     }
-    println!("{}", bench.report.markdown(OURS));
-    eprintln!("written to {}", arguments.out.join("engine.{md,csv,json}").display());
-    drop(bench);
-    // Not empty when it held something else before: then it stays.
-    let _ = fs::remove_dir(&arguments.folder);
-    ensure!(!failed, "not every engine did all its work");
-    Ok(())
+    println!("{}", bench.report.markdown(base));
+    eprintln!("written to {}", arguments.out.join(name).with_extension("{md,csv,json}").display());
+    Ok(failed)
 }
 
 impl<'a> Bench<'a> {
-    fn new(arguments: &'a Arguments) -> Result<Self> {
+    fn new(arguments: &'a Arguments, table: Table) -> Result<Self> {
         let data = Data::new(Profile::Web);
         let total = data.total(arguments.objects);
         let limit = |name: &str, mebibytes: u64| {
@@ -119,7 +145,16 @@ impl<'a> Bench<'a> {
                 ),
                 limited,
                 dropped.into(),
-                format!("Engines are given {} MiB, for zipf and cache {} MiB.", SMALL_MEMORY >> 20, LARGE_MEMORY >> 20),
+                match table {
+                    Table::Engine => {
+                        format!(
+                            "Engines are given {} MiB, for zipf and cache {} MiB.",
+                            SMALL_MEMORY >> 20,
+                            LARGE_MEMORY >> 20
+                        )
+                    }
+                    Table::Durable => durable::note(),
+                },
             ],
             samples: Vec::new(),
         };
@@ -172,17 +207,13 @@ impl<'a> Bench<'a> {
         if wants("durable") {
             for writers in [1, 8] {
                 clear(folder)?;
-                let mut job = self.job(engine, folder, Work::Durable { writers });
+                let mut job = self.job(engine, folder, Work::Durable { writers, verb: Verb::Put });
                 job.config.durable = true;
                 if engines::evicts(engine) {
                     // Goes round its device: the steady state, in which no write is the first to its place.
                     job.config.capacity = LEAST_CAPACITY;
                 }
-                self.measure(
-                    &format!("durable put, {writers} writer{}", if writers == 1 { "" } else { "s" }),
-                    &job,
-                    round,
-                )?;
+                self.measure(&durable::puts(writers), &job, round)?;
             }
         }
         if wants("reopen") {

@@ -23,7 +23,7 @@ pub struct Counts {
     pub syncs: u64,
     /// Discards.
     pub discards: u64,
-    /// Calls of [`Device::submit`], however many requests each carried.
+    /// Calls of [`Device::submit`] and [`Device::run`], however many requests each carried.
     pub batches: u64,
 }
 
@@ -140,6 +140,12 @@ impl Device for CountedDevice {
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         self.counters.discards.fetch_add(1, Ordering::Relaxed);
         self.inner.discard(offset, len)
+    }
+
+    fn run(&self, batch: Vec<Request>) {
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
+        batch.iter().for_each(|request| self.counters.request(request));
+        self.inner.run(batch);
     }
 
     fn submit(&self, batch: Vec<Request>) {

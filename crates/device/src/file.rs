@@ -25,7 +25,7 @@ use crate::open::{self, OpenOptions};
 use crate::pool::Pool;
 use crate::thread_ring;
 use crate::uring::Ring;
-use crate::{AlignedBuf, Backend, Device, Op, Request, check_request};
+use crate::{AlignedBuf, Backend, Device, Op, Request, check_request, finish};
 
 /// A regular file or raw block device; see [`OpenOptions`] for how it is opened.
 ///
@@ -127,6 +127,21 @@ impl Device for FileDevice {
         match &self.queue {
             Queue::Ring(ring) => ring.submit(batch),
             Queue::Pool { pool, .. } => pool.submit(batch),
+        }
+    }
+
+    fn run(&self, batch: Vec<Request>) {
+        let ring = match &self.queue {
+            Queue::Ring(ring) if batch.len() > 1 => ring.lend(),
+            _ => None,
+        };
+        match ring {
+            Some(mut lent) => lent.run(&self.core, batch),
+            None => {
+                for Request { offset, op, done } in batch {
+                    finish(done, self.core.perform(offset, op));
+                }
+            }
         }
     }
 

@@ -111,6 +111,15 @@ impl Flights {
         self.free.len() == MAX_IN_FLIGHT
     }
 
+    /// Requests with the kernel.
+    pub(crate) fn in_flight(&self) -> usize {
+        MAX_IN_FLIGHT - self.free.len()
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
     /// Puts the request into a slot and pushes its entry, or says how it is over already. There must be room.
     pub(crate) fn start(&mut self, core: &Arc<FileCore>, request: Request) -> Option<Over> {
         let Request { offset, op, done } = request;

@@ -27,6 +27,7 @@ mod uring;
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -105,6 +106,19 @@ pub trait Device: Send + Sync {
         self.submit(vec![request]);
     }
 
+    /// As [`Device::submit`], and returns when every `done` has been called, on this thread: all of the batch is on its
+    /// way at once where the device can, and nobody else is woken. The default carries out one request after the other.
+    fn run(&self, batch: Vec<Request>) {
+        for Request { offset, op, done } in batch {
+            let outcome = match op {
+                Op::Read(mut buf) => self.read(offset, &mut buf).map(|()| buf),
+                Op::Write(bytes) => self.write(offset, &bytes).map(|()| AlignedBuf::empty()),
+                Op::Sync => self.sync().map(|()| AlignedBuf::empty()),
+            };
+            done(outcome);
+        }
+    }
+
     /// Where time is virtual and nobody else moves it: lets pass what comes next, on this thread, and says whether
     /// there was anything. Who waits for a submitted request calls this until it returns false before it blocks. A
     /// device that completes requests by itself has nothing to do here.
@@ -114,6 +128,41 @@ pub trait Device: Send + Sync {
 
     /// What runs behind the seam, for logs and metrics: `io_uring`, `pread pool`, `memory` ...
     fn backend(&self) -> String;
+}
+
+/// Writes ranges that do not touch each other, as one batch, in no order; returns when all are written.
+///
+/// # Errors
+/// As [`Device::write`], the first that is met; then any of them may have been written.
+pub fn write_all(device: &dyn Device, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
+    let failure = Arc::new(OnceLock::new());
+    let request = |(offset, bytes)| {
+        let failure = Arc::clone(&failure);
+        let done: Done = Box::new(move |outcome| {
+            if let Err(error) = outcome {
+                let _ = failure.set(error);
+            }
+        });
+        Request { offset, op: Op::Write(bytes), done }
+    };
+    device.run(writes.into_iter().map(request).collect());
+    let failure = Arc::into_inner(failure).ok_or_else(|| io::Error::other("a request of the batch is not over"))?;
+    failure.into_inner().map_or(Ok(()), Err)
+}
+
+/// Fills buffers from their offsets, as one batch; each has an outcome of its own.
+pub fn read_all(device: &dyn Device, reads: Vec<(u64, AlignedBuf)>) -> Vec<io::Result<AlignedBuf>> {
+    let (tell, told) = std::sync::mpsc::channel();
+    let mut outcomes: Vec<_> =
+        reads.iter().map(|_| Err(io::Error::other("a request of the batch is not over"))).collect();
+    let request = |(number, (offset, buf))| {
+        let tell = tell.clone();
+        let done: Done = Box::new(move |outcome| drop(tell.send((number, outcome))));
+        Request { offset, op: Op::Read(buf), done }
+    };
+    device.run(reads.into_iter().enumerate().map(request).collect());
+    told.try_iter().for_each(|(number, outcome): (usize, _)| outcomes[number] = outcome);
+    outcomes
 }
 
 /// One asynchronous operation of a batch.

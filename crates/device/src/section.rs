@@ -95,9 +95,31 @@ impl Device for Section {
     }
 
     fn submit(&self, batch: Vec<Request>) {
-        if self.over.is_some() {
-            return inline::submit(Arc::new(self.clone()), batch);
+        match &self.over {
+            Some(_) => inline::submit(Arc::new(self.clone()), batch),
+            None => self.inner.submit(self.inside(batch)),
         }
+    }
+
+    fn run(&self, batch: Vec<Request>) {
+        match &self.over {
+            Some(_) => batch.into_iter().for_each(|it| (it.done)(self.perform(it.offset, it.op))),
+            None => self.inner.run(self.inside(batch)),
+        }
+    }
+
+    fn advance(&self) -> bool {
+        self.inner.advance()
+    }
+
+    fn backend(&self) -> String {
+        self.inner.backend()
+    }
+}
+
+impl Section {
+    /// The requests as the device knows them; those that reach outside are answered.
+    fn inside(&self, batch: Vec<Request>) -> Vec<Request> {
         let mut inside = Vec::with_capacity(batch.len());
         for request in batch {
             let asked = match &request.op {
@@ -110,15 +132,7 @@ impl Device for Section {
                 Err(error) => (request.done)(Err(error)),
             }
         }
-        self.inner.submit(inside);
-    }
-
-    fn advance(&self) -> bool {
-        self.inner.advance()
-    }
-
-    fn backend(&self) -> String {
-        self.inner.backend()
+        inside
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Ring {
     shared: Arc<Shared>,
     alarm: Arc<Alarm>,
     thread: Option<JoinHandle<()>>,
+    /// Rings that no thread is turning.
+    idle: Mutex<Vec<Flights>>,
     mode: &'static str,
 }
 
@@ -64,7 +66,7 @@ impl Ring {
         let thread = thread::Builder::new().name("picaflor-uring".to_owned()).spawn(run)?;
         let started = told.recv().unwrap_or_else(|_| Err(io::Error::other("the ring's thread ended")));
         let (alarm, mode) = started?;
-        Ok(Self { shared, alarm, thread: Some(thread), mode })
+        Ok(Self { shared, alarm, thread: Some(thread), idle: Mutex::default(), mode })
     }
 
     pub(crate) fn submit(&self, batch: Vec<Request>) {
@@ -75,6 +77,18 @@ impl Ring {
         if asleep {
             self.alarm.ring();
         }
+    }
+
+    /// A ring for a batch of the calling thread; none where the system refuses one more.
+    pub(crate) fn lend(&self) -> Option<Lent<'_>> {
+        let idle = self.idle.lock().pop();
+        // Whoever turns it is its issuer for a batch only.
+        let flights = idle.or_else(|| {
+            let best = IoUring::builder().setup_coop_taskrun().build(ENTRIES);
+            // Linux before 5.19 does not know the flag.
+            best.or_else(|_| IoUring::new(ENTRIES)).and_then(Flights::new).ok()
+        })?;
+        Some(Lent { idle: &self.idle, flights: Some(flights) })
     }
 
     /// Which kind of ring the kernel gave.
@@ -93,6 +107,47 @@ impl Drop for Ring {
         {
             let _ = thread.join();
         }
+    }
+}
+
+/// A ring that one thread turns until its batch is over.
+pub(crate) struct Lent<'a> {
+    idle: &'a Mutex<Vec<Flights>>,
+    flights: Option<Flights>,
+}
+
+impl Lent<'_> {
+    /// Carries out a batch, all of it at once, and calls every `done`.
+    pub(crate) fn run(&mut self, core: &Arc<FileCore>, batch: Vec<Request>) {
+        let Some(flights) = &mut self.flights else { return };
+        for request in batch {
+            while !flights.has_room() {
+                flights.enter(1);
+                finish_all(flights);
+            }
+            if let Some((done, outcome)) = flights.start(core, request) {
+                finish(done, outcome);
+            }
+        }
+        while !flights.is_idle() {
+            flights.enter(flights.in_flight());
+            finish_all(flights);
+        }
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        // One that was lost, or left by a panic, is not lent again.
+        if let Some(flights) = self.flights.take().filter(|flights| flights.is_idle() && !flights.is_lost()) {
+            self.idle.lock().push(flights);
+        }
+    }
+}
+
+fn finish_all(flights: &mut Flights) {
+    while let Some((done, outcome)) = flights.next_over() {
+        finish(done, outcome);
     }
 }
 

@@ -311,3 +311,33 @@ fn a_full_file_system_fails_the_write_and_nothing_else() {
         fs::remove_file(&path).unwrap();
     }
 }
+
+#[test]
+fn a_batch_is_carried_out_on_the_calling_thread_before_run_returns() {
+    for backend in [Backend::Auto, Backend::Pool] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions { capacity: Some(4 << 20), create: true, backend, ..OpenOptions::default() };
+        let device = FileDevice::open(directory.path().join("store"), options).unwrap();
+        // More than a ring holds at once.
+        let block = |number: u64| picaflor_device::AlignedBuf::copy_from(&[number as u8; 4096]).into_bytes();
+        picaflor_device::write_all(&device, (0..600).map(|number| (number * 4096, block(number))).collect()).unwrap();
+        let here = std::thread::current().id();
+        let (tell, told) = std::sync::mpsc::channel();
+        let request = |number: u64| {
+            let tell = tell.clone();
+            let done: picaflor_device::Done = Box::new(move |outcome| {
+                assert_eq!(std::thread::current().id(), here);
+                tell.send((number, outcome.unwrap()[0])).unwrap();
+            });
+            let op = picaflor_device::Op::Read(picaflor_device::AlignedBuf::zeroed(4096));
+            picaflor_device::Request { offset: number * 4096, op, done }
+        };
+        device.run((0..600).map(request).collect());
+        let mut read: Vec<(u64, u8)> = told.try_iter().collect();
+        read.sort_unstable();
+        assert!(read.iter().enumerate().all(|(at, &(number, byte))| at as u64 == number && byte == number as u8));
+        assert_eq!(read.len(), 600);
+        let outside = picaflor_device::write_all(&device, vec![(0, block(1)), (4 << 20, block(2))]).unwrap_err();
+        assert!(outside.to_string().contains("outside the device"), "{outside}");
+    }
+}

@@ -30,7 +30,7 @@ const NODES: u32 = 16;
 const OVERHEAD: usize = 160;
 
 /// Which record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Key {
     /// The nodes of a group.
     Nodes(u32),
@@ -121,6 +121,29 @@ impl Groups {
         let bytes: Arc<[u8]> = table.get(&table_key)?.unwrap_or_default().into();
         self.cache.lock().take(key, &bytes);
         Ok(bytes)
+    }
+
+    /// Brings records into memory that are about to be read, with many reads on their way at once.
+    pub(crate) fn read_ahead(&self, keys: impl Iterator<Item = Key>) -> Result<()> {
+        let mut keys: Vec<Key> = keys.collect();
+        keys.sort_unstable();
+        keys.dedup();
+        {
+            let cache = self.cache.lock();
+            keys.retain(|key| !cache.held.contains_key(key));
+        }
+        // Neighbours in this order are of one table.
+        for of_table in keys.chunk_by(|a, b| std::mem::discriminant(a) == std::mem::discriminant(b)) {
+            let table = self.table(of_table[0]).0;
+            let names: Vec<Vec<u8>> = of_table.iter().map(|&key| self.table(key).1).collect();
+            let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+            let values = table.get_many(&names)?;
+            let mut cache = self.cache.lock();
+            for (&key, value) in of_table.iter().zip(values) {
+                cache.take(key, &value.unwrap_or_default().into());
+            }
+        }
+        Ok(())
     }
 
     /// Replaces a record; removes it if it is empty. Durable with the next commit.

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use picaflor_format::graph::{self, Node};
+use picaflor_format::graph::{self, Edges, Node};
 
 use super::{
     About, Graph, GraphError, Result,
@@ -25,6 +25,8 @@ impl Graph {
         let mut waits: HashMap<u32, usize> = HashMap::new();
         let mut next: HashMap<u32, Vec<u32>> = HashMap::new();
         let mut queue = VecDeque::new();
+        let group = |name: &&str| Key::Nodes(self.groups.group_of_name(name.as_bytes()));
+        self.groups.read_ahead(changed.iter().map(group))?;
         for name in changed {
             if let Some((id, _)) = self.find(name)?
                 && next.insert(id, Vec::new()).is_none()
@@ -33,7 +35,14 @@ impl Graph {
             }
         }
         let roots: Vec<u32> = queue.iter().copied().collect();
+        // Records of as many as wait in the queue are brought in before the first of them is looked at.
+        let mut ready_for = 0;
         while let Some(id) = queue.pop_front() {
+            if ready_for == 0 {
+                ready_for = queue.len() + 1;
+                self.read_dependents_ahead([id].iter().chain(&queue))?;
+            }
+            ready_for -= 1;
             let dependents = self.dependents_of(id, &mut nodes)?;
             for &dependent in &dependents {
                 *waits.entry(dependent).or_default() += 1;
@@ -126,6 +135,24 @@ impl Graph {
             }
         }
         Ok(None)
+    }
+
+    /// Brings in what [`Graph::dependents_of`] reads of these.
+    fn read_dependents_ahead<'a>(&self, ids: impl Iterator<Item = &'a u32> + Clone) -> Result<()> {
+        let group = |id: &u32| self.groups.place(*id).0;
+        self.groups.read_ahead(ids.clone().map(|id| Key::Edges(group(id))))?;
+        let mut chunks = Vec::new();
+        for &id in ids.clone() {
+            if let Edges::Large { bits, .. } = self.groups.edges_record(id)? {
+                chunks.extend((0..1u32 << bits).map(|which| Key::Chunk(id, bits, which)));
+            }
+        }
+        self.groups.read_ahead(chunks.into_iter())?;
+        let mut nodes = Vec::new();
+        for &id in ids {
+            nodes.extend(self.groups.edges(id)?.iter().map(|id| Key::Nodes(group(id))));
+        }
+        self.groups.read_ahead(nodes.into_iter())
     }
 
     /// Who is built from a node; their records go to `nodes`.

@@ -1,7 +1,7 @@
 //! A file per object in 256 folders: what a program does that has no engine.
 //!
 //! A put writes beside and renames, or a reader would see half of it. A durable put is the cheapest that is right for
-//! a new object: create, write, fsync; ext4 then has the name as well.
+//! a new object: create, write, fsync; ext4 then has the name as well. A durable delete syncs the folder.
 
 use std::{
     fs::{self, File},
@@ -57,7 +57,12 @@ impl Engine for Files {
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        Ok(fs::remove_file(self.path(key))?)
+        let path = self.path(key);
+        fs::remove_file(&path)?;
+        if self.durable {
+            File::open(path.with_file_name(""))?.sync_all()?;
+        }
+        Ok(())
     }
 
     fn flush(&self) -> Result<()> {

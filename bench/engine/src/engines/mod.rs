@@ -3,6 +3,9 @@
 mod files;
 #[cfg(feature = "foyer")]
 mod foyer;
+mod htod;
+#[cfg(feature = "lmdb")]
+mod lmdb;
 mod ours;
 #[cfg(feature = "redb")]
 mod redb;
@@ -49,6 +52,10 @@ pub(crate) trait Engine: Send + Sync {
     fn delete(&self, key: &[u8]) -> Result<()>;
     /// Returns when everything put so far is on the device.
     fn flush(&self) -> Result<()>;
+    /// Bytes of the device in use, for an engine whose file is as large as it may ever be.
+    fn taken(&self) -> Result<Option<u64>> {
+        Ok(None)
+    }
     /// Memory in use, where the engine says.
     fn memory(&self) -> Option<OwnCount> {
         None
@@ -67,36 +74,52 @@ pub(crate) struct OwnCount {
     pub(crate) all: u64,
 }
 
-/// Name of an engine, whether it evicts by itself, and how it is opened.
-type Row = (&'static str, bool, fn(&Config) -> Result<Box<dyn Engine>>);
+/// Which report an engine is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Table {
+    /// Caches and stores.
+    Engine,
+    /// What keeps what cannot be fetched again.
+    Durable,
+}
+
+/// Name of an engine, the tables it is in, whether it evicts by itself, and how it is opened.
+type Row = (&'static str, &'static [Table], bool, fn(&Config) -> Result<Box<dyn Engine>>);
+
+const ENGINE: &[Table] = &[Table::Engine];
+const DURABLE: &[Table] = &[Table::Durable];
+const BOTH: &[Table] = &[Table::Engine, Table::Durable];
 
 /// Every engine of this build, ours first.
 const ENGINES: &[Row] = &[
-    ("picaflor", true, ours::open),
-    ("picaflor-store", false, ours::open_store),
+    ("picaflor", ENGINE, true, ours::open),
+    ("picaflor-store", ENGINE, false, ours::open_store),
+    ("picaflor-htod", DURABLE, false, htod::open),
     #[cfg(feature = "foyer")]
-    ("foyer-uring", true, foyer::open_uring),
+    ("foyer-uring", ENGINE, true, foyer::open_uring),
     #[cfg(feature = "foyer")]
-    ("foyer-psync", true, foyer::open_psync),
+    ("foyer-psync", ENGINE, true, foyer::open_psync),
     #[cfg(feature = "rocksdb")]
-    ("rocksdb", false, rocksdb::open),
+    ("rocksdb", BOTH, false, rocksdb::open),
     #[cfg(feature = "rocksdb")]
-    ("rocksdb-blob", false, rocksdb::open_blob),
+    ("rocksdb-blob", ENGINE, false, rocksdb::open_blob),
     #[cfg(feature = "sqlite")]
-    ("sqlite", false, sqlite::open),
+    ("sqlite", BOTH, false, sqlite::open),
+    #[cfg(feature = "lmdb")]
+    ("lmdb", DURABLE, false, lmdb::open),
     #[cfg(feature = "redb")]
-    ("redb", false, redb::open),
-    ("files", false, files::open),
+    ("redb", BOTH, false, redb::open),
+    ("files", BOTH, false, files::open),
 ];
 
-/// Names of the engines of this build.
-pub(crate) fn names() -> Vec<&'static str> {
-    ENGINES.iter().map(|(name, ..)| *name).collect()
+/// Names of the engines of a table in this build.
+pub(crate) fn names(table: Table) -> Vec<&'static str> {
+    ENGINES.iter().filter(|(_, tables, ..)| tables.contains(&table)).map(|(name, ..)| *name).collect()
 }
 
 /// Whether an engine evicts when its room is used up.
 pub(crate) fn evicts(name: &str) -> bool {
-    ENGINES.iter().any(|(known, evicts, _)| *known == name && *evicts)
+    ENGINES.iter().any(|(known, _, evicts, _)| *known == name && *evicts)
 }
 
 /// Whether an engine keeps many gets in flight from one thread.
@@ -108,7 +131,10 @@ pub(crate) fn is_asynchronous(name: &str) -> bool {
 pub(crate) fn open(name: &str, config: &Config) -> Result<Box<dyn Engine>> {
     std::fs::create_dir_all(&config.folder)?;
     match ENGINES.iter().find(|(known, ..)| *known == name) {
-        Some((_, _, open)) => open(config),
-        None => bail!("no engine {name:?} in this build; it has {}", names().join(", ")),
+        Some((.., open)) => open(config),
+        None => {
+            let known: Vec<_> = ENGINES.iter().map(|(known, ..)| *known).collect();
+            bail!("no engine {name:?} in this build; it has {}", known.join(", "))
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! RocksDB, and the same with values in blob files. A durable put syncs the write-ahead log.
 
 use anyhow::Result;
-use rocksdb::{BlockBasedOptions, Cache, DB, Options, WriteOptions};
+use rocksdb::{BlockBasedIndexType, BlockBasedOptions, Cache, DB, Options, WriteOptions};
 
 use super::{Config, Engine};
+
+/// Below this much memory not all of the index is to be in it.
+const SMALL_INDEX: u64 = 4 << 20;
 
 struct Rocks {
     database: DB,
@@ -22,6 +25,13 @@ fn open_with(config: &Config, blob: bool) -> Result<Box<dyn Engine>> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(config.memory as usize / 2)?);
     table.set_bloom_filter(10.0, false);
+    if config.memory < SMALL_INDEX {
+        // Else index and filters are in memory whatever the cache may hold; here they are paged, as RocksDB advises.
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+        table.set_partition_filters(true);
+        table.set_pin_top_level_index_and_filter(true);
+    }
     let mut options = Options::default();
     options.create_if_missing(true);
     options.set_block_based_table_factory(&table);

@@ -28,12 +28,13 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, age: f64) -> Resu
     }
     engine.flush()?;
     let used = before.until_now();
+    let taken = engine.taken()?.map_or_else(|| allocated(&job.config.folder), Ok)?;
     Ok(Figures::from([
         ("0 age".into(), bytes / live),
         ("1 replaced/s".into(), puts as f64 / used.seconds),
         ("2 CPU us/op".into(), used.cpu * 1e6 / puts as f64),
         ("3 bytes written/byte put".into(), used.written / bytes),
-        ("4 device bytes/live byte".into(), allocated(&job.config.folder)? as f64 / live),
+        ("4 device bytes/live byte".into(), taken as f64 / live),
     ]))
 }
 

@@ -1,4 +1,4 @@
-//! Durable: every put is durable before it returns, from one writer or from several at once.
+//! Durable: every put, or every delete, is durable before it returns, from one writer or from several at once.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Result;
 use bench_common::usage::Usage;
+use serde::{Deserialize, Serialize};
 
 use super::{Figures, Job, Seen};
 use crate::{
@@ -15,7 +16,16 @@ use crate::{
     engines::Engine,
 };
 
-pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, writers: usize) -> Result<Figures> {
+/// What the writers do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Verb {
+    /// Put what is not there.
+    Put,
+    /// Delete what is there, while there is any.
+    Delete,
+}
+
+pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, writers: usize, verb: Verb) -> Result<Figures> {
     let next = AtomicU64::new(0);
     let before = Usage::now();
     let end = Instant::now() + job.time;
@@ -25,7 +35,11 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, writers: usize) -
             let id = next.fetch_add(1, Ordering::Relaxed);
             let body = data.body(id, 0);
             let begin = Instant::now();
-            engine.put(&key(id), body)?;
+            match verb {
+                Verb::Put => engine.put(&key(id), body)?,
+                Verb::Delete if id < job.objects => engine.delete(&key(id))?,
+                Verb::Delete => break,
+            }
             seen.note(begin.elapsed(), true, true);
             bytes += body.len() + KEY_LEN;
         }
@@ -42,12 +56,13 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, writers: usize) -
         all.merge(&seen);
         bytes += own as f64;
     }
-    let puts = all.gets() as f64;
+    let done = all.gets() as f64;
+    let of_byte = if verb == Verb::Put { "5 bytes written/byte put" } else { "5 bytes written/byte deleted" };
     Ok(Figures::from([
-        ("1 durable puts/s".into(), puts / used.seconds),
-        ("2 CPU us/put".into(), used.cpu * 1e6 / puts),
+        (format!("1 durable {verb:?}s/s").to_lowercase(), done / used.seconds),
+        (format!("2 CPU us/{verb:?}").replace("/P", "/p").replace("/D", "/d"), used.cpu * 1e6 / done),
         ("3 p50 us".into(), all.latency.value_at_quantile(0.5) as f64),
         ("4 p99 us".into(), all.latency.value_at_quantile(0.99) as f64),
-        ("5 bytes written/byte put".into(), used.written / bytes),
+        (of_byte.into(), used.written / bytes),
     ]))
 }

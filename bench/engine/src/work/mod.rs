@@ -2,7 +2,7 @@
 //! then its alone, it can be limited, and it can be killed.
 
 mod churn;
-mod durable;
+pub(crate) mod durable;
 mod get;
 mod load;
 pub(crate) mod reopen;
@@ -31,8 +31,8 @@ pub(crate) enum Work {
     Zipf { threads: usize, fill: bool },
     /// Delete one, put one, until `age` times the live bytes were replaced.
     Churn { age: f64 },
-    /// Put durably from this many threads.
-    Durable { writers: usize },
+    /// Put or delete durably from this many threads.
+    Durable { writers: usize, verb: durable::Verb },
     /// Put every object, flush, say so, and wait to be killed.
     Wait,
     /// Open what a killed process left.
@@ -77,7 +77,7 @@ pub(crate) fn run(job: &Job) -> Result<()> {
         Work::Get { in_flight, asynchronous } => get::run(&*open()?, &data, job, in_flight, asynchronous)?,
         Work::Zipf { threads, fill } => zipf::run(&*open()?, &data, job, threads, fill)?,
         Work::Churn { age } => churn::run(&*open()?, &data, job, age)?,
-        Work::Durable { writers } => durable::run(&*open()?, &data, job, writers)?,
+        Work::Durable { writers, verb } => durable::run(&*open()?, &data, job, writers, verb)?,
         Work::Wait => reopen::fill_and_wait(&*open()?, &data, job)?,
         Work::Reopen => reopen::reopen(open, &data, job)?,
         Work::Idle => reopen::idle(open)?,

@@ -64,7 +64,7 @@ impl FreeLists {
                 // All or nothing, where it is a matter of room.
                 round = self.make_room(sizes[index], round).inspect_err(|_| {
                     let _gate = self.gate.read();
-                    let freed = blocks.iter().flatten().try_for_each(|block| self.release(&block.header));
+                    let freed = blocks.iter().flatten().try_for_each(|block| self.release(&block.header, false));
                     drop(freed);
                 })?;
             }

@@ -8,7 +8,12 @@
 use picaflor_format::blocks::{Header, Status};
 
 use super::{
-    BlockError, BlockResult, FreeLists, home::HomeState, lists::Link, options::Method, space::Space, walk::Step,
+    BlockError, BlockResult, FreeLists,
+    home::HomeState,
+    lists::Link,
+    options::Method,
+    space::{Pending, Space},
+    walk::Step,
 };
 
 impl FreeLists {
@@ -81,8 +86,9 @@ impl FreeLists {
                 return moved;
             }
             moved = true;
-            if let Some(free) = space.lists.at(walk.at) {
-                let behind = walk.at + u64::from(free.size);
+            let known = space.lists.at(walk.at).map(|free| free.size);
+            if let Some(size) = known.or_else(|| space.pending.get(&walk.at).map(|pending| pending.size)) {
+                let behind = walk.at + u64::from(size);
                 walk.skip_to(behind);
                 walk.joins = None;
                 continue;
@@ -122,7 +128,7 @@ impl FreeLists {
     /// Joins free blocks side by side, looking at `limit` of them from where the last step ended.
     pub(super) fn coalesce(&self, limit: usize) -> BlockResult<()> {
         let mut home = self.home.lock();
-        let _all = self.gate.write();
+        let _all = self.quiet()?;
         let mut space = self.space.lock();
         if limit == usize::MAX {
             space.coalesced.0 = 0;
@@ -197,7 +203,7 @@ impl FreeLists {
         remove_run(space, begin, size);
         space.merges += 1;
         let header = link.header(Status::Free, begin, size as u32, space.next_seq());
-        space.pending.insert(begin, (header.size, link));
+        space.pending.insert(begin, Pending { size: header.size, link, explicit: true });
         self.write_block(&header, &[]).inspect_err(|error| self.commits.fail(error.shared()))
     }
 }

@@ -1,9 +1,10 @@
 //! Making things durable, and what may happen only then.
 //!
-//! A commit, step by step: wait until no write is under way, and note the tail and what was freed up to here; sync the
-//! device; put what was freed on the free lists; free what was retired; write the home, if many changes are not in it.
-//! Waiting for the writes under way keeps the blocks before the noted tail without a gap: a block behind one that is
-//! still being written must not be promised to anybody, for after a crash it could not be found.
+//! A commit, step by step: wait until no write is under way, note the tail and what was freed up to here, and take what
+//! waits to be written; write that in one batch; sync the device; put what was freed on the free lists; free what was
+//! retired; write the home, if many changes are not in it. Waiting for the writes under way keeps the blocks before the
+//! noted tail without a gap: a block behind one that is still being written must not be promised to anybody, for after
+//! a crash it could not be found.
 
 use std::time::Instant;
 
@@ -32,19 +33,26 @@ impl FreeLists {
 
     fn commit(&self) -> BlockResult<()> {
         let mut home = self.home.lock();
-        let (freed, held, retired, synced) = {
+        let turn = self.queue.turn();
+        let (freed, held, retired, synced, writes) = {
             let _all = self.gate.write();
             let mut space = self.space.lock();
             let freed: Vec<_> = space.pending.iter().map(|(&at, &freed)| (at, freed)).collect();
             let held: Vec<u64> = space.held.iter().copied().collect();
-            (freed, held, std::mem::take(&mut space.retired), (space.lists.tail, space.seq))
+            let synced = (space.lists.tail, space.seq);
+            (freed, held, std::mem::take(&mut space.retired), synced, self.queue.take(&turn))
         };
+        self.write_taken(writes)?;
+        drop(turn);
         self.sync_device(&mut home)?;
         let due = {
             let mut space = self.space.lock();
-            for (at, (size, link)) in freed {
-                space.pending.remove(&at);
-                space.lists.insert(at, size, true, link);
+            for (at, it) in freed {
+                // Unless it became part of what was freed in front of it meanwhile.
+                if space.pending.get(&at) == Some(&it) {
+                    space.pending.remove(&at);
+                    space.lists.insert(at, it.size, it.explicit, it.link);
+                }
             }
             for at in held {
                 space.held.remove(&at);
@@ -54,7 +62,7 @@ impl FreeLists {
         };
         for block in retired.values() {
             let _gate = self.gate.read();
-            self.release(block)?;
+            self.release(block, false)?;
         }
         if due { self.write_home(&mut home) } else { Ok(()) }
     }

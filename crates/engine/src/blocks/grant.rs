@@ -20,15 +20,17 @@ pub(super) struct Wish<'a> {
     pub(super) flags: u16,
     /// Best fit, as in a batch.
     pub(super) best: bool,
+    /// Written with the next batch.
+    pub(super) later: bool,
 }
 
 impl<'a> Wish<'a> {
     pub(super) fn put(bytes: &'a [u8]) -> Self {
-        Self { len: bytes.len() as u64, bytes: Some(bytes), sum: checksum(bytes), flags: 0, best: false }
+        Self { len: bytes.len() as u64, bytes: Some(bytes), sum: checksum(bytes), flags: 0, best: false, later: false }
     }
 
     pub(super) fn of(len: u64, flags: u16) -> Self {
-        Self { len, bytes: None, sum: 0, flags, best: false }
+        Self { len, bytes: None, sum: 0, flags, best: false, later: false }
     }
 }
 
@@ -40,6 +42,11 @@ impl FreeLists {
             self.alive()?;
             let gate = self.gate.read();
             if let Some(header) = self.choose(size, &wish) {
+                // Discovery reads from the device what it finds.
+                if wish.later && !self.space.lock().is_unknown(header.at) {
+                    self.write_block_later(&header, wish.bytes.unwrap_or_default());
+                    return Ok(self.block(header));
+                }
                 return self.write_granted(&header, wish.bytes);
             }
             drop(gate);
@@ -57,6 +64,9 @@ impl FreeLists {
         header.flags = wish.flags;
         header.sum = wish.sum;
         space.tally.add(&header);
+        if wish.later && header.rest > 0 {
+            space.hold_rest(header.at + u64::from(header.size));
+        }
         Some(header)
     }
 
@@ -86,10 +96,24 @@ impl FreeLists {
 
     /// Header and bytes, one device write.
     pub(super) fn write_block(&self, header: &Header, bytes: &[u8]) -> BlockResult<()> {
+        let place = header.at * self.shape.grain;
+        if self.queue.get(place).is_some() {
+            // Behind what is on its way there, never beside it.
+            self.write_block_later(header, bytes);
+            return Ok(());
+        }
+        self.write_at(place, &self.laid_out(header, bytes), "writing a block")
+    }
+
+    pub(super) fn write_block_later(&self, header: &Header, bytes: &[u8]) {
+        self.queue.put(header.at * self.shape.grain, self.laid_out(header, bytes).into_bytes());
+    }
+
+    fn laid_out(&self, header: &Header, bytes: &[u8]) -> AlignedBuf {
         let unit = self.device.block_size();
         let mut buf = self.pool.take((HEADER + bytes.len()).next_multiple_of(unit));
         self.lay(&mut buf, header, bytes);
-        self.write_at(header.at * self.shape.grain, &buf, "writing a block")
+        buf
     }
 
     /// Lays a block out: header, bytes, nothing.
@@ -111,9 +135,11 @@ impl FreeLists {
     }
 
     /// Writes the header that frees a block; the caller holds the gate, and has looked whether it is allocated.
-    pub(super) fn release(&self, block: &Header) -> BlockResult<()> {
-        let header = {
+    pub(super) fn release(&self, block: &Header, later: bool) -> BlockResult<()> {
+        let (header, later) = {
             let mut space = self.space.lock();
+            // Discovery reads from the device what it finds.
+            let later = later && !space.is_unknown(block.at);
             let header = space.freed(block, &self.shape);
             let counted = block.seq >= self.opening || !space.is_unknown(block.at);
             if counted {
@@ -122,8 +148,12 @@ impl FreeLists {
             space.frees += 1;
             // Nobody may see it as allocated or take it while the write is under way.
             space.wait_for_sync(&header);
-            header
+            (header, later)
         };
+        if later {
+            self.write_block_later(&header, &[]);
+            return Ok(());
+        }
         self.write_block(&header, &[]).inspect_err(|error| {
             // The block behind may have been joined to it, and is now known to nobody.
             self.commits.fail(error.shared());
@@ -136,6 +166,9 @@ impl FreeLists {
         let grain = at.grain();
         self.check_place(at)?;
         let from = grain * self.shape.grain;
+        if let Some(bytes) = self.queue.get(from) {
+            return self.judge(&bytes, at);
+        }
         self.device.read(from, &mut buf).map_err(BlockError::io(format!("reading a block at byte {from}")))?;
         self.judge(&buf, at)
     }
@@ -151,6 +184,8 @@ impl FreeLists {
         let grain = at.grain();
         match Header::decode(bytes, self.salt, grain) {
             Ok(header) if header.status != Status::Allocated => Err(BlockError::NotAllocated(at)),
+            // A crash left it behind a gap, and the tail has since come past that place.
+            Ok(header) if grain >= self.found_tail && header.seq < self.opening => Err(BlockError::NotAllocated(at)),
             Ok(header) if at.size() != 0 && at.size() != u64::from(header.size) => Err(BlockError::NotAllocated(at)),
             Ok(header) if u64::from(header.len) <= self.block(header).capacity => Ok(header),
             Ok(_) => Err(BlockError::Damaged { at: grain, why: "it is longer than the block" }),

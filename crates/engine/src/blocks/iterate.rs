@@ -41,7 +41,14 @@ impl FreeLists {
 impl Blocks<'_> {
     fn fill(&mut self) {
         let lists = self.lists;
-        let _all = lists.gate.write();
+        let _all = match lists.quiet() {
+            Ok(all) => all,
+            Err(error) => {
+                self.found.push_back(Err(error));
+                self.done = true;
+                return;
+            }
+        };
         let space = lists.space.lock();
         if self.merges != space.merges {
             self.merges = space.merges;
@@ -56,7 +63,7 @@ impl Blocks<'_> {
                 return;
             }
             let free = space.lists.at(walk.at).map(|free| free.size);
-            if let Some(size) = free.or_else(|| space.pending.get(&walk.at).map(|&(size, _)| size)) {
+            if let Some(size) = free.or_else(|| space.pending.get(&walk.at).map(|pending| pending.size)) {
                 let behind = walk.at + u64::from(size);
                 walk.skip_to(behind);
                 continue;

@@ -22,7 +22,8 @@
 //!
 //! **What is where.** `lists.rs` chooses a block; `grant.rs` writes and frees it; `walk.rs` finds blocks after a
 //! failure; `batch.rs` places many at once; `home.rs` keeps what must be found first; `commit.rs` makes things durable;
-//! `coalesce.rs` makes large blocks of small ones; `links.rs` is PL and PFL; `image.rs` is a clean shutdown.
+//! `queue.rs` keeps writes that wait for that; `coalesce.rs` makes large blocks of small ones; `links.rs` is PL and
+//! PFL; `image.rs` is a clean shutdown.
 
 mod address;
 mod batch;
@@ -35,8 +36,10 @@ mod image;
 mod iterate;
 mod links;
 mod lists;
+mod many;
 mod open;
 mod options;
+mod queue;
 mod space;
 mod stats;
 mod verbs;
@@ -68,9 +71,12 @@ pub struct FreeLists {
     salt: u64,
     /// Sequence numbers from here on are of this opening.
     opening: u64,
+    /// The tail then: no block of a former opening stands behind it.
+    found_tail: u64,
     pool: BufPool,
     /// Held for reading from a grant to the end of its write; for writing by who must see no write under way.
     gate: RwLock<()>,
+    queue: queue::Queue,
     /// Taken before `gate` for writing, and before `space`.
     home: Mutex<home::HomeState>,
     space: Mutex<space::Space>,

@@ -34,11 +34,20 @@ impl Tally {
     }
 }
 
+/// Space that is free, and not durably so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pending {
+    pub(super) size: u32,
+    pub(super) link: Link,
+    /// As that of a free block.
+    pub(super) explicit: bool,
+}
+
 #[derive(Default)]
 pub(super) struct Space {
     pub(super) lists: Lists,
-    /// Freed blocks whose header no sync has covered: place, grains, what it says of lists.
-    pub(super) pending: BTreeMap<u64, (u32, Link)>,
+    /// By place, what may join the lists once a sync has covered the header that says that it is free.
+    pub(super) pending: BTreeMap<u64, Pending>,
     /// Heads of the persistent lists.
     pub(super) links: Links,
     /// The same, where discovery has not been: it will find them.
@@ -99,10 +108,8 @@ impl Space {
     pub(super) fn freed(&mut self, block: &Header, shape: &Shape) -> Header {
         let mut header = Header { status: Status::Free, seq: self.next_seq(), len: 0, sum: 0, flags: 0, ..*block };
         let behind = block.at + u64::from(block.size);
-        if self.lists.at(behind).is_some_and(|free| !free.explicit)
-            && let Some(free) = self.lists.remove(behind)
-        {
-            header.size += free.size;
+        if let Some(rest) = self.take_rest(behind) {
+            header.size += rest;
             (header.rest, header.rest_seq) = (0, header.seq);
             self.merges += 1;
         }
@@ -112,11 +119,28 @@ impl Space {
         header
     }
 
+    /// Takes what is free at `at` and has no header there; its grains.
+    fn take_rest(&mut self, at: u64) -> Option<u32> {
+        if self.lists.at(at).is_some_and(|free| !free.explicit) {
+            return self.lists.remove(at).map(|free| free.size);
+        }
+        self.pending.get(&at).filter(|pending| !pending.explicit)?;
+        self.pending.remove(&at).map(|pending| pending.size)
+    }
+
+    /// What a split left free at `at` is given out after the next sync, and not before: else, if a crash takes the
+    /// block in front of it and leaves what was put there, that would lie within something free.
+    pub(super) fn hold_rest(&mut self, at: u64) {
+        if let Some(free) = self.lists.remove(at) {
+            self.pending.insert(at, Pending { size: free.size, link: free.link, explicit: free.explicit });
+        }
+    }
+
     /// Whether grain `at` lies in something free.
     pub(super) fn is_free(&self, at: u64) -> bool {
         let pending = self.pending.range(..=at).next_back();
         self.lists.covering(at).is_some()
-            || pending.is_some_and(|(&begin, &(size, _))| at < begin + u64::from(size))
+            || pending.is_some_and(|(&begin, it)| at < begin + u64::from(it.size))
             || self.held.contains(&at)
             || self.retired.contains_key(&at)
     }
@@ -127,7 +151,7 @@ impl Space {
         if self.is_unknown(at) {
             self.held.insert(at);
         } else {
-            self.pending.insert(at, (header.size, Link::of(header)));
+            self.pending.insert(at, Pending { size: header.size, link: Link::of(header), explicit: true });
         }
     }
 

@@ -69,9 +69,17 @@ impl FreeLists {
         if at.grain() + size > self.shape.end {
             return Err(BlockError::NotAllocated(at));
         }
+        if let Some(bytes) = self.queue.get(from) {
+            return self.opened(&bytes, at);
+        }
         let mut buf = self.pool.take(len as usize);
         self.device.read(from, &mut buf).map_err(BlockError::io(format!("reading a block at byte {from}")))?;
-        let header = self.judge(&buf, at)?;
+        self.opened(&buf, at)
+    }
+
+    /// The block that lies in these bytes, and its own.
+    pub(super) fn opened(&self, buf: &[u8], at: Address) -> BlockResult<(Block, Vec<u8>)> {
+        let header = self.judge(buf, at)?;
         let damaged = |why| Err(BlockError::Damaged { at: header.at, why });
         if header.flags & Header::AREA != 0 {
             return damaged("it is an area: read its parts");
@@ -101,12 +109,16 @@ impl FreeLists {
     /// # Errors
     /// [`BlockError::NotAllocated`] if it is known to be free; [`BlockError::Io`], and then the allocator has stopped.
     pub fn free(&self, block: &Block) -> BlockResult<()> {
+        self.free_when(block, false)
+    }
+
+    pub(super) fn free_when(&self, block: &Block, later: bool) -> BlockResult<()> {
         self.alive()?;
         let _gate = self.gate.read();
         if self.space.lock().is_free(block.header.at) {
             return Err(BlockError::NotAllocated(block.address()));
         }
-        self.release(&block.header)
+        self.release(&block.header, later)
     }
 
     /// As [`FreeLists::free`], with a device read first, of the header.
@@ -148,7 +160,10 @@ impl FreeLists {
     /// [`BlockError::Outside`], [`BlockError::Io`].
     pub fn read_area(&self, area: &Block, offset: u64, buf: &mut [u8]) -> BlockResult<()> {
         let from = self.area_place(area, offset, buf.len() as u64, self.device.read_unit() as u64)?;
-        self.device.read(from, buf).map_err(BlockError::io(format!("reading an area at byte {from}")))
+        let parts = self.queue.parts(from);
+        self.device.read(from, buf).map_err(BlockError::io(format!("reading an area at byte {from}")))?;
+        parts.lay_over(buf);
+        Ok(())
     }
 
     /// Writes `bytes` at `offset` of an area: one device write. Both must be multiples of the device's block size. Each
@@ -164,7 +179,7 @@ impl FreeLists {
         self.device.write(from, bytes).map_err(BlockError::io(format!("writing an area at byte {from}")))
     }
 
-    fn area_place(&self, area: &Block, offset: u64, len: u64, unit: u64) -> BlockResult<u64> {
+    pub(super) fn area_place(&self, area: &Block, offset: u64, len: u64, unit: u64) -> BlockResult<u64> {
         let end = offset.checked_add(len).filter(|&end| end <= area.capacity);
         if !area.is_area() || end.is_none() || !offset.is_multiple_of(unit) || !len.is_multiple_of(unit) {
             let capacity = if area.is_area() { area.capacity } else { 0 };

@@ -1,8 +1,8 @@
 //! Index pages in memory, no more of them than was asked for.
 //!
 //! Invariants: a page is in the cache once or not at all; who reads it from the device holds its lock while it
-//! does, and who writes it holds the lock until the device has it, so nobody can read it back old; a page leaves
-//! only when nobody holds its lock, and is marked, for somebody may still have it in hand.
+//! does, and who writes it holds the lock until it waits in the queue of writes, so nobody can read it back old; a page
+//! leaves only when nobody holds its lock, and is marked, for somebody may still have it in hand.
 //!
 //! Who leaves is decided by the rules of `memory/s3fifo.rs`.
 
@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use picaflor_format::BLOCK;
 
 use super::{page::Page, tables::Index};
@@ -114,6 +114,43 @@ impl Cache {
         }
         drop(page);
         outcome.map(|()| frame)
+    }
+
+    /// Takes in those of a table's pages that are not in memory; `load` fills them all, given their numbers.
+    pub(super) fn read_ahead(
+        &self,
+        index: &Arc<Index>,
+        numbers: &[u64],
+        load: impl FnOnce(&[u64], &mut [RwLockWriteGuard<'_, Page>]) -> Result<()>,
+        write: impl Fn(&Frame, &mut Page) -> Result<()>,
+    ) -> Result<()> {
+        let missing = numbers.iter().filter(|&&number| self.peek(index.number, number).is_none());
+        let frames: Vec<_> = missing.map(|&number| Frame::new(index, number, Page::unread())).collect();
+        let (mut taken, mut pages) = (Vec::new(), Vec::new());
+        let mut outcome = Ok(());
+        for frame in &frames {
+            let page = frame.page.write();
+            let mut held = self.shard(index.number, frame.number).lock();
+            if held.frames.contains_key(&(index.number, frame.number)) {
+                continue;
+            }
+            outcome = held.make_room(self.room, &write);
+            if outcome.is_err() {
+                break;
+            }
+            held.insert(frame);
+            taken.push(frame.number);
+            pages.push(page);
+        }
+        // Nobody else has what is locked here, and here nobody waits for a lock: so nobody waits for ever.
+        let outcome = outcome.and_then(|()| load(&taken, &mut pages));
+        if outcome.is_err() {
+            for (page, &number) in pages.iter_mut().zip(&taken) {
+                page.gone = true;
+                self.shard(index.number, number).lock().frames.remove(&(index.number, number));
+            }
+        }
+        outcome
     }
 
     /// Takes in a page that was never on the device.

@@ -1,8 +1,8 @@
 //! What makes puts and removes durable, and what may go once they are.
 //!
-//! Steps of a commit: the pages that the device does not have are written, the device is synced, whoever waited is
-//! told, and what was replaced or removed before the commit began is freed. Entries were written by their puts.
-//! Nothing waits for anything else within: entry and page may reach the device in any order.
+//! Steps of a commit: the entries that were put, the pages that the device does not have and the headers of what the
+//! last commits freed are written in one batch, the device is synced, whoever waited is told, and what was replaced or
+//! removed before the commit began is freed: with the next batch. Entry and page may reach the device in any order.
 //!
 //! Invariant: a block is freed only when the page that no longer needs it is durable.
 
@@ -15,7 +15,6 @@ use std::{
     time::Instant,
 };
 
-use parking_lot::RwLockWriteGuard;
 use picaflor_format::htod::{SECTOR, Slot};
 
 use super::{Durable, Entered, Inner, cache::Frame, failed, page::Page, shape, tables::Index};
@@ -80,16 +79,9 @@ impl Inner {
     }
 
     /// What a verb does at its end.
-    pub(super) fn settle(&self, entered: &Entered<'_>, frame: Option<&Arc<Frame>>, number: u64) -> Result<()> {
+    pub(super) fn settle(&self, entered: &Entered<'_>, number: u64) -> Result<()> {
         match self.durable {
-            Durable::EachCall => {
-                // Each thread writes its own page, so that several go out at once; the leader finds them written.
-                if let Some(frame) = frame {
-                    let lists = entered.lists()?;
-                    self.stopping(self.write_frame(lists, frame))?;
-                }
-                self.wait(entered, number)
-            }
+            Durable::EachCall => self.wait(entered, number),
             Durable::AtCommit if self.releases.lock().len().max(self.dirty.lock().len()) > MOST_WAITING => {
                 self.wait(entered, self.commits.next())
             }
@@ -114,34 +106,20 @@ impl Inner {
         result.inspect_err(|error| self.commits.fail(error.clone()))
     }
 
+    /// Has everything written, with the next sync at the latest, that the device does not have of pages.
     pub(super) fn write_all(&self, lists: &FreeLists) -> Result<()> {
         let dirty = std::mem::take(&mut *self.dirty.lock());
-        dirty.iter().try_for_each(|frame| self.write_frame(lists, frame))
+        dirty.iter().try_for_each(|frame| self.write_page(lists, frame, &mut frame.page.write()))
     }
 
-    /// Writes what the device does not have of a page. Waits for whoever is writing it.
-    fn write_frame(&self, lists: &FreeLists, frame: &Frame) -> Result<()> {
-        let mut page = frame.page.write();
-        let Some(ends) = page.seal(frame.index.number, frame.number, self.epoch) else { return Ok(()) };
-        // Others may read the page meanwhile.
-        let page = RwLockWriteGuard::downgrade(page);
-        self.write_sectors(lists, frame, &page, ends)
-    }
-
-    /// As [`Inner::write_frame`], of a page whose lock the caller holds.
+    /// As [`Inner::write_all`], of a page whose lock the caller holds. Only sectors, where the device allows it.
     pub(super) fn write_page(&self, lists: &FreeLists, frame: &Frame, page: &mut Page) -> Result<()> {
-        match page.seal(frame.index.number, frame.number, self.epoch) {
-            Some(ends) => self.stopping(self.write_sectors(lists, frame, page, ends)),
-            None => Ok(()),
-        }
-    }
-
-    /// One write, as small as the device allows.
-    fn write_sectors(&self, lists: &FreeLists, frame: &Frame, page: &Page, ends: (usize, usize)) -> Result<()> {
+        let Some(ends) = page.seal(frame.index.number, frame.number, self.epoch) else { return Ok(()) };
         let from = ends.0 * SECTOR / self.block_size * self.block_size;
         let to = (ends.1 * SECTOR).next_multiple_of(self.block_size);
         let (extent, offset) = frame.index.place(frame.number)?;
-        lists.write_area(&extent, offset + from as u64, &page.bytes[from..to]).map_err(failed("write an index page"))
+        let written = lists.write_page_later(&extent, offset, &page.bytes, from..to);
+        self.stopping(written.map_err(failed("write an index page")))
     }
 
     /// Frees what waited for a commit up to this one, which is complete.
@@ -161,7 +139,7 @@ impl Inner {
             if let Some(slot) = release.slot {
                 self.forget(&release.index, release.hash, &slot);
             }
-            lists.free(&release.block).map_err(failed("free a block"))?;
+            lists.free_later(&release.block).map_err(failed("free a block"))?;
         }
         Ok(())
     }

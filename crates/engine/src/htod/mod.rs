@@ -11,7 +11,7 @@
 //!   order and one sync covers both; recovery falls back to the version before where the new entry did not arrive.
 //! - Callers that wait for durability share syncs.
 //!
-//! Where to look: the verbs are in `verbs.rs`, what makes them durable in `commit.rs`, doubling in `split.rs`, what a
+//! Where to look: the verbs are in `verbs.rs`, many gets at once in `many.rs`, what makes them durable in `commit.rs`, doubling in `split.rs`, what a
 //! crash left in `resolve.rs` and `mend.rs`. `docs/FORMAT.md` has the bytes and the argument.
 //!
 //! ```no_run
@@ -31,6 +31,7 @@
 mod cache;
 mod commit;
 mod iterate;
+mod many;
 mod mend;
 mod open;
 mod page;

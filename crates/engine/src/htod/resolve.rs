@@ -42,6 +42,29 @@ impl Inner {
         let (extent, offset) = index.place(number)?;
         debug_assert_eq!(page.bytes.len(), BLOCK);
         lists.read_area(&extent, offset, &mut page.bytes).map_err(failed("read an index page"))?;
+        self.take_in(lists, index, number, page)
+    }
+
+    /// Brings pages of a table into memory, with all reads on their way at once.
+    pub(super) fn read_ahead(&self, lists: &FreeLists, index: &Arc<Index>, numbers: &[u64]) -> Result<()> {
+        self.cache.read_ahead(
+            index,
+            numbers,
+            |missing, pages| {
+                let places = missing.iter().map(|&number| index.place(number)).collect::<Result<Vec<_>>>()?;
+                let read = lists.read_pages(&places, BLOCK).map_err(failed("read index pages"))?;
+                for ((page, bytes), &number) in pages.iter_mut().zip(read).zip(missing) {
+                    page.bytes.copy_from_slice(&bytes);
+                    self.take_in(lists, index, number, page)?;
+                }
+                Ok(())
+            },
+            |frame, page| self.write_page(lists, frame, page),
+        )
+    }
+
+    /// Checks a page as it was read from the device, and decides what in it counts.
+    fn take_in(&self, lists: &FreeLists, index: &Index, number: u64, page: &mut Page) -> Result<()> {
         for sector in 0..SECTORS {
             let epoch = check_sector(&page.bytes, index.number, number, sector)
                 .map_err(|why| index.damaged(number, &format!("sector {sector}: {why}")))?;

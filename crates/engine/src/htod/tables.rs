@@ -26,6 +26,9 @@ use crate::{
 /// The number of the list of tables.
 pub(super) const LIST: u32 = 0;
 
+/// Pages that an opening reads at once.
+const AT_ONCE: usize = 64;
+
 /// Tables that are open.
 pub(super) struct Tables {
     pub(super) list: Arc<Index>,
@@ -177,7 +180,9 @@ impl Index {
         let copies = bytes.chunks_exact(BLOCK).filter_map(|copy| Header::decode(copy).ok());
         let header = copies.filter(|header| header.table == number).max_by_key(|header| header.seq);
         let mut header = header.ok_or_else(|| lost("neither copy is intact"))?;
-        let extents = header.extents.iter().map(|&word| locate(word)).collect::<Result<Vec<_>>>()?;
+        let named = header.extents.iter().map(|&word| Address::from_word(word));
+        let named = named.collect::<Option<Vec<_>>>().ok_or_else(|| lost("it names no place"))?;
+        let extents = lists.locate_many(&named).map_err(failed("find an area of a table"))?;
         let made_in = std::mem::replace(&mut header.epoch, epoch);
         let index = Self::new(area, header, extents);
         let pages = index.count_pages(lists, made_in)?;
@@ -191,14 +196,19 @@ impl Index {
     /// be more: none that is durable.
     fn count_pages(&self, lists: &FreeLists, epoch: u32) -> Result<u64> {
         let mut pages = self.pages.load(Relaxed);
-        let mut bytes = vec![0; BLOCK];
+        let mut bytes = vec![0; AT_ONCE * BLOCK];
         while self.has_extent_of(pages) {
             let (extent, offset) = self.place(pages)?;
-            lists.read_area(&extent, offset, &mut bytes).map_err(failed("read an index page"))?;
-            if (0..SECTORS).any(|sector| check_sector(&bytes, self.number, pages, sector) != Ok(epoch)) {
-                break;
+            let (number, within) = shape::extent_of(pages);
+            let left = (shape::extent_pages(number) - within).min(AT_ONCE as u64);
+            let read = &mut bytes[..left as usize * BLOCK];
+            lists.read_area(&extent, offset, read).map_err(failed("read index pages"))?;
+            for page in read.chunks_exact(BLOCK) {
+                if (0..SECTORS).any(|sector| check_sector(page, self.number, pages, sector) != Ok(epoch)) {
+                    return Ok(pages);
+                }
+                pages += 1;
             }
-            pages += 1;
         }
         Ok(pages)
     }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     Error, Result,
-    blocks::{Address, Block, BlockError, FreeLists},
+    blocks::{Address, Block, BlockError, BlockResult, FreeLists},
 };
 
 /// What a key's slot was found to name.
@@ -47,7 +47,6 @@ struct Fresh<'a> {
 
 /// How a put or remove ended.
 struct Done {
-    frame: Option<Arc<Frame>>,
     /// The commit that covers it.
     number: u64,
     /// One key more.
@@ -91,7 +90,7 @@ impl Table {
         let inner = &*self.inner;
         let entered = inner.enter()?;
         let done = inner.put(&entered, &self.index, key, value)?;
-        inner.settle(&entered, done.frame.as_ref(), done.number)?;
+        inner.settle(&entered, done.number)?;
         if done.added {
             inner.grow(&entered, &self.index)?;
         }
@@ -138,7 +137,7 @@ impl Table {
         let entered = inner.enter()?;
         let done = inner.remove(entered.lists()?, &self.index, key)?;
         // Also of a key that is not there: it may be gone by a call that is not durable yet.
-        inner.settle(&entered, done.frame.as_ref(), done.number)?;
+        inner.settle(&entered, done.number)?;
         Ok(done.former.map(|former| former.into_value(key)))
     }
 
@@ -162,7 +161,7 @@ impl Table {
     }
 }
 
-fn check_key(key: &[u8]) -> Result<()> {
+pub(super) fn check_key(key: &[u8]) -> Result<()> {
     if key.is_empty() || key.len() > MAX_KEY {
         return Err(Error::Limit { what: "key", len: key.len(), max: MAX_KEY });
     }
@@ -170,7 +169,7 @@ fn check_key(key: &[u8]) -> Result<()> {
 }
 
 impl Found {
-    fn into_value(mut self, key: &[u8]) -> Vec<u8> {
+    pub(super) fn into_value(mut self, key: &[u8]) -> Vec<u8> {
         self.bytes.split_off(picaflor_format::htod::ENTRY_HEADER + key.len())
     }
 }
@@ -181,7 +180,7 @@ impl Inner {
         let hash = self.hasher.key(key).short();
         let generation = self.generation.fetch_add(1, Relaxed);
         let entry = Entry { table: index.number, generation, key, value }.encode();
-        let block = lists.put(&entry).map_err(failed("write an entry"))?;
+        let block = lists.put_later(&entry).map_err(failed("write an entry"))?;
         let fresh = Fresh { key, hash, generation, block };
         let mut settled = false;
         loop {
@@ -224,8 +223,7 @@ impl Inner {
             // Another put of this key began after this one and came first: this one was before it, and is replaced.
             debug_assert_ne!(old.block.address(), fresh.block.address());
             lists.free(&fresh.block).map_err(failed("free a block"))?;
-            let (number, frame) = (self.commits.next(), Some(frame.clone()));
-            return Ok(Ok(Done { frame, number, added: false, former: None }));
+            return Ok(Ok(Done { number: self.commits.next(), added: false, former: None }));
         }
         let was_dirty = page.is_dirty();
         self.drop_moved(&frame, &mut page);
@@ -235,12 +233,7 @@ impl Inner {
             let Some((sector, at)) = page.room() else { return Ok(Err(Retry::Full)) };
             page.set(sector, at, Some(slot));
             index.keys.fetch_add(1, Relaxed);
-            return Ok(Ok(Done {
-                number: self.changed(&frame, was_dirty),
-                frame: Some(Arc::clone(&frame)),
-                added: true,
-                former: None,
-            }));
+            return Ok(Ok(Done { number: self.changed(&frame, was_dirty), added: true, former: None }));
         };
         let Standing { sector, index: at, slot: old_slot } = old.standing;
         let kept = if let Some(room) = page.room_in(sector) {
@@ -256,7 +249,7 @@ impl Inner {
         };
         let number = self.changed(&frame, was_dirty);
         self.release_after(number, index, fresh.hash, old.block, kept);
-        Ok(Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false, former: Some(old) }))
+        Ok(Ok(Done { number, added: false, former: Some(old) }))
     }
 
     fn remove(&self, lists: &FreeLists, index: &Arc<Index>, key: &[u8]) -> Result<Done> {
@@ -275,13 +268,13 @@ impl Inner {
             }
             let was_dirty = page.is_dirty();
             if old.is_none() && lost.is_empty() {
-                return Ok(Done { frame: None, number: self.commits.next(), added: false, former: None });
+                return Ok(Done { number: self.commits.next(), added: false, former: None });
             }
             self.drop_moved(&frame, &mut page);
             self.drop_lost(index, &mut page, &lost);
             let Some(old) = old else {
                 let number = self.changed(&frame, was_dirty);
-                return Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false, former: None });
+                return Ok(Done { number, added: false, former: None });
             };
             for standing in former.iter().chain([&old.standing]) {
                 page.set(standing.sector, standing.index, None);
@@ -289,7 +282,7 @@ impl Inner {
             let number = self.changed(&frame, was_dirty);
             self.release_after(number, index, hash, old.block, None);
             index.keys.fetch_sub(1, Relaxed);
-            return Ok(Done { number, frame: Some(Arc::clone(&frame)), added: false, former: Some(old) });
+            return Ok(Done { number, added: false, former: Some(old) });
         }
     }
 
@@ -311,7 +304,12 @@ impl Inner {
     }
 
     /// The page that a hash belongs to, and its slots of that hash.
-    fn candidates(&self, lists: &FreeLists, index: &Arc<Index>, hash: u64) -> Result<(Arc<Frame>, Candidates)> {
+    pub(super) fn candidates(
+        &self,
+        lists: &FreeLists,
+        index: &Arc<Index>,
+        hash: u64,
+    ) -> Result<(Arc<Frame>, Candidates)> {
         loop {
             let frame = self.page(lists, index, shape::page_of(hash, index.pages.load(Acquire)))?;
             let page = frame.page.read();
@@ -379,7 +377,17 @@ impl Inner {
     /// What a slot names, if its block holds it.
     pub(super) fn read(&self, lists: &FreeLists, index: &Index, standing: Standing) -> Result<Option<Found>> {
         let Some(address) = Address::from_word(standing.slot.place) else { return Ok(None) };
-        let (block, bytes) = match lists.read(address) {
+        self.found(index, standing, lists.read(address))
+    }
+
+    /// What was read where a slot points, if it is what the slot names.
+    pub(super) fn found(
+        &self,
+        index: &Index,
+        standing: Standing,
+        read: BlockResult<(Block, Vec<u8>)>,
+    ) -> Result<Option<Found>> {
+        let (block, bytes) = match read {
             Ok(read) => read,
             Err(BlockError::Damaged { .. } | BlockError::NotAllocated(_)) => return Ok(None),
             Err(error) => return Err(failed("read an entry")(error)),

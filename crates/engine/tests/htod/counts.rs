@@ -32,15 +32,24 @@ fn a_put_is_one_write_for_the_entry_one_for_the_page_and_one_sync() {
         table.put(&key(number), &[7; 300]).unwrap();
         let cost = device.counts() - before;
         assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 0), "put {number}: {cost:?}");
+        assert_eq!(cost.batches, 1, "both at once");
     }
     let before = device.counts();
     table.put(&key(3), &[8; 300]).unwrap();
     let cost = device.counts() - before;
-    assert_eq!((cost.writes, cost.syncs, cost.reads), (3, 1, 1), "one more to free the old entry: {cost:?}");
+    assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 1), "{cost:?}");
+    let before = device.counts();
+    tables.commit().unwrap();
+    let cost = device.counts() - before;
+    assert_eq!((cost.writes, cost.syncs), (1, 1), "the old entry is freed with the next commit: {cost:?}");
     let before = device.counts();
     assert!(table.remove(&key(4)).unwrap());
     let cost = device.counts() - before;
-    assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 1), "{cost:?}");
+    assert_eq!((cost.writes, cost.syncs, cost.reads), (1, 1, 1), "{cost:?}");
+    let before = device.counts();
+    tables.commit().unwrap();
+    let cost = device.counts() - before;
+    assert_eq!((cost.writes, cost.syncs), (1, 1), "{cost:?}");
     let before = device.counts();
     assert!(table.get(&key(5)).unwrap().is_some());
     let cost = device.counts() - before;
@@ -89,4 +98,27 @@ fn a_get_from_a_large_table_is_one_read_for_the_page_and_one_for_the_entry() {
     assert!(cost.reads <= 2 * gets, "{} reads for {gets} gets", cost.reads);
     assert_eq!(cost.writes, 0);
     assert!(tables.stats().cached_pages <= 32);
+}
+
+#[test]
+fn many_gets_at_once_are_two_batches_of_the_reads_that_they_take_alone() {
+    let (device, tables) = counted(256, 16 * 4096, Durable::AtCommit);
+    let table = tables.table("t").unwrap();
+    for number in 0..20_000 {
+        table.put(&key(number), &super::value(number, 3)).unwrap();
+    }
+    tables.commit().unwrap();
+    for from in (0..21_000).step_by(1500) {
+        let keys: Vec<Vec<u8>> = (0..64).map(|step| key((from + step * 331) % 21_000)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let before = device.counts();
+        let values = table.get_many(&keys).unwrap();
+        let cost = device.counts() - before;
+        assert!(cost.batches == 2 && cost.reads <= 136, "a page may leave for others of the batch: {cost:?}");
+        assert!(values.iter().any(Option::is_some));
+        for (key, value) in keys.iter().zip(values) {
+            assert_eq!(value, table.get(key).unwrap());
+        }
+    }
+    assert!(tables.stats().cached_pages <= 32, "{:?}", tables.stats());
 }

@@ -5,6 +5,7 @@ mod basics;
 mod counts;
 mod crash;
 mod threads;
+mod writers;
 
 use std::sync::Arc;
 

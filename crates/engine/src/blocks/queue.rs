@@ -1,0 +1,231 @@
+//! Writes that wait, so that all that a commit covers goes out in one batch.
+//!
+//! Invariants:
+//! - a write is known by the place where it, or the page that it is a part of, begins; of what waits for a place only
+//!   the last is written;
+//! - what is on its way is found here until the device has it, so nobody reads what was there before;
+//! - one batch at a time is on its way, so no place is written twice at once.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::atomic::{
+        AtomicUsize,
+        Ordering::{Acquire, Release},
+    },
+};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard, RwLockWriteGuard};
+use picaflor_device::AlignedBuf;
+
+use super::{Block, BlockError, BlockResult, FreeLists, grant::Wish};
+
+/// Bytes that wait before somebody writes them without waiting for a commit.
+const MOST: usize = 1 << 20;
+/// Most bytes of one write.
+const LONGEST: usize = 256 << 10;
+
+#[derive(Default)]
+pub(super) struct Queue {
+    held: Mutex<Held>,
+    /// Writes in `held`: most readers find none, and need no lock to see it.
+    count: AtomicUsize,
+    /// Held by who writes a batch.
+    turn: Mutex<()>,
+}
+
+#[derive(Default)]
+struct Held {
+    waiting: BTreeMap<u64, Piece>,
+    /// Handed to the device.
+    flying: BTreeMap<u64, Piece>,
+    /// Of what waits.
+    bytes: usize,
+}
+
+/// A write, and how far behind its place it begins.
+#[derive(Clone)]
+struct Piece {
+    from: usize,
+    bytes: Bytes,
+}
+
+impl Queue {
+    /// Has `bytes` written at `place` with the next batch, instead of what waited for that place.
+    pub(super) fn put(&self, place: u64, bytes: Bytes) {
+        self.insert(&mut self.held.lock(), place, Piece { from: 0, bytes });
+    }
+
+    /// As [`Queue::put`], a part of the page that begins at `place`, together with the part of it that waits.
+    fn put_part(&self, place: u64, page: &[u8], part: Range<usize>) {
+        let mut held = self.held.lock();
+        let (mut from, mut to) = (part.start, part.end);
+        if let Some(old) = held.waiting.get(&place) {
+            (from, to) = (from.min(old.from), to.max(old.from + old.bytes.len()));
+        }
+        let bytes = AlignedBuf::copy_from(&page[from..to]).into_bytes();
+        self.insert(&mut held, place, Piece { from, bytes });
+    }
+
+    fn insert(&self, held: &mut Held, place: u64, piece: Piece) {
+        held.bytes += piece.bytes.len();
+        if let Some(old) = held.waiting.insert(place, piece) {
+            held.bytes -= old.bytes.len();
+        }
+        self.count_again(held);
+    }
+
+    fn count_again(&self, held: &Held) {
+        self.count.store(held.waiting.len() + held.flying.len(), Release);
+    }
+
+    /// What is to be written at a place, or is being written.
+    pub(super) fn get(&self, place: u64) -> Option<Bytes> {
+        if self.count.load(Acquire) == 0 {
+            return None;
+        }
+        let held = self.held.lock();
+        held.waiting.get(&place).or_else(|| held.flying.get(&place)).map(|piece| piece.bytes.clone())
+    }
+
+    /// The parts of a page that the device may not have, the older first. To be asked before the device is.
+    pub(super) fn parts(&self, place: u64) -> Parts {
+        if self.count.load(Acquire) == 0 {
+            return Parts([None, None]);
+        }
+        let held = self.held.lock();
+        Parts([held.flying.get(&place).cloned(), held.waiting.get(&place).cloned()])
+    }
+
+    fn is_long(&self) -> bool {
+        self.count.load(Acquire) > 0 && self.held.lock().bytes > MOST
+    }
+
+    /// The right to write a batch.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
+    /// What waits, in the order of places; the caller has the turn, and says when it has [landed](Queue::landed).
+    pub(super) fn take(&self, _turn: &MutexGuard<'_, ()>) -> Vec<(u64, Bytes)> {
+        let mut held = self.held.lock();
+        held.bytes = 0;
+        held.flying = std::mem::take(&mut held.waiting);
+        held.flying.iter().map(|(&place, piece)| (place + piece.from as u64, piece.bytes.clone())).collect()
+    }
+
+    /// The device has what was taken.
+    fn landed(&self) {
+        let mut held = self.held.lock();
+        held.flying.clear();
+        self.count_again(&held);
+    }
+}
+
+/// One write for each run of neighbours; they come in the order of places.
+fn joined(writes: Vec<(u64, Bytes)>) -> Vec<(u64, Bytes)> {
+    let mut rest = &writes[..];
+    let mut out = Vec::with_capacity(rest.len());
+    while let Some((place, first)) = rest.first() {
+        let mut len = 0;
+        let joins = |(at, bytes): &&(u64, Bytes)| {
+            let follows = *at == place + len as u64;
+            len += bytes.len();
+            follows && len <= LONGEST
+        };
+        let (run, behind) = rest.split_at(rest.iter().take_while(joins).count().max(1));
+        rest = behind;
+        if run.len() == 1 {
+            out.push((*place, first.clone()));
+            continue;
+        }
+        let mut whole = AlignedBuf::zeroed(run.iter().map(|(_, bytes)| bytes.len()).sum());
+        let mut at = 0;
+        for (_, bytes) in run {
+            whole[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        out.push((*place, whole.into_bytes()));
+    }
+    out
+}
+
+/// See [`Queue::parts`].
+pub(super) struct Parts([Option<Piece>; 2]);
+
+impl Parts {
+    /// Lays them over what the device holds of the page.
+    pub(super) fn lay_over(&self, page: &mut [u8]) {
+        for Piece { from, bytes } in self.0.iter().flatten() {
+            if let Some(part) = page.get_mut(*from..from + bytes.len()) {
+                part.copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+impl FreeLists {
+    /// As [`FreeLists::put`], but the write goes out with the next [`FreeLists::sync`], or when much waits. Whoever
+    /// reads the block meanwhile finds it.
+    pub(crate) fn put_later(&self, bytes: &[u8]) -> BlockResult<Block> {
+        let block = self.grant(Wish { later: true, ..Wish::put(bytes) })?;
+        self.relieve()?;
+        Ok(block)
+    }
+
+    /// As [`FreeLists::free`], with a write that goes out as that of [`FreeLists::put_later`].
+    pub(crate) fn free_later(&self, block: &Block) -> BlockResult<()> {
+        self.free_when(block, true)
+    }
+
+    /// As [`FreeLists::write_area`], of `part` of the page that begins at `offset`, with a write that goes out as that
+    /// of [`FreeLists::put_later`]. [`FreeLists::read_area`] of the whole page finds it meanwhile.
+    pub(crate) fn write_page_later(
+        &self,
+        area: &Block,
+        offset: u64,
+        page: &[u8],
+        part: Range<usize>,
+    ) -> BlockResult<()> {
+        self.alive()?;
+        let unit = self.device.block_size() as u64;
+        let place = self.area_place(area, offset, page.len() as u64, 1)?;
+        self.area_place(area, offset + part.start as u64, part.len() as u64, unit)?;
+        self.queue.put_part(place, page, part);
+        self.relieve()
+    }
+
+    /// Writes what waits, if that is much.
+    fn relieve(&self) -> BlockResult<()> {
+        if !self.queue.is_long() {
+            return Ok(());
+        }
+        let turn = self.queue.turn();
+        let writes = self.queue.take(&turn);
+        self.write_taken(writes)
+    }
+
+    /// Keeps everybody out who writes blocks, with nothing waiting that they wrote.
+    pub(super) fn quiet(&self) -> BlockResult<RwLockWriteGuard<'_, ()>> {
+        let turn = self.queue.turn();
+        let all = self.gate.write();
+        let writes = self.queue.take(&turn);
+        self.write_taken(writes)?;
+        Ok(all)
+    }
+
+    /// Writes a batch; the caller has the turn. If that fails, nothing may be promised any more: what was granted
+    /// behind a block that is not there could not be found.
+    pub(super) fn write_taken(&self, writes: Vec<(u64, Bytes)>) -> BlockResult<()> {
+        let writes = joined(writes);
+        if !writes.is_empty() {
+            writes.iter().for_each(|(_, bytes)| self.writes.count(bytes.len()));
+            let written = picaflor_device::write_all(self.device.as_ref(), writes);
+            let written = written.map_err(BlockError::io("writing a batch"));
+            written.inspect_err(|error| self.commits.fail(error.shared()))?;
+            self.queue.landed();
+        }
+        Ok(())
+    }
+}
