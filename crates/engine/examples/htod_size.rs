@@ -1,10 +1,11 @@
-//! Measures hash tables on a device with far more keys than fit in memory: what a put and a get cost the device, counted,
-//! and what the process takes.
+//! Measures hash tables on a device with far more keys than fit in memory: what a put and a get cost the device,
+//! counted, and what the process takes.
 //!
 //!     cargo run --release -p picaflor --example htod_size -- FILE load KEYS    puts so many keys, in batches
-//!     cargo run --release -p picaflor --example htod_size -- FILE measure KEYS  counts puts and gets, 10 bytes of cache a key
+//!     cargo run --release -p picaflor --example htod_size -- FILE measure KEYS  counts puts and gets
 //!
-//! The index takes 46 bytes a key, so `measure` has 22% of it in memory: what 100 million keys get from 1 GB.
+//! The index takes 46 bytes a key. `measure` gives its pages 10 bytes a key, so has 22% of it in memory: what 100
+//! million keys get from 1 GB.
 
 use std::{error::Error, sync::Arc, thread, time::Instant};
 
@@ -82,7 +83,7 @@ fn measure(table: &Table, device: &CountedDevice, keys: u64) -> picaflor::Result
         dearest = dearest.max(device.counts().writes - writes);
         slowest = slowest.max(start.elapsed());
     }
-    say("durable put of what is new", OPERATIONS / 10, device.counts() - before, began);
+    say("durable put of a new key", OPERATIONS / 10, device.counts() - before, began);
     println!("{} pages made; no put took more than {dearest} writes, nor {slowest:?}", table.pages() - pages);
     for step in 0..OPERATIONS / 10 {
         table.remove(key(keys * 3 + step).as_bytes())?;

@@ -12,8 +12,8 @@ use crate::{Result, blocks::Address};
 const BATCH: usize = 64;
 
 impl Table {
-    /// The keys' values, in their order. As [`Table::get`] of each, but with two batches of device reads for each 64 keys,
-    /// where that is two reads for each key, one after the other.
+    /// The keys' values, in their order. As [`Table::get`] of each, but with two batches of device reads for each 64
+    /// keys, where that is two reads for each key, one after the other.
     ///
     /// # Errors
     /// As [`Table::get`].

@@ -11,8 +11,9 @@
 //!   order and one sync covers both; recovery falls back to the version before where the new entry did not arrive.
 //! - Callers that wait for durability share syncs.
 //!
-//! Where to look: the verbs are in `verbs.rs`, many gets at once in `many.rs`, what makes them durable in `commit.rs`, doubling in `split.rs`, what a
-//! crash left in `resolve.rs` and `mend.rs`. `docs/FORMAT.md` has the bytes and the argument.
+//! Where to look: the verbs are in `verbs.rs`, many gets at once in `many.rs`, what makes them durable in `commit.rs`,
+//! doubling in `split.rs`, what a crash left in `resolve.rs` and `mend.rs`. `docs/FORMAT.md` has the bytes and the
+//! argument.
 //!
 //! ```no_run
 //! use std::sync::Arc;

@@ -5,14 +5,17 @@
 //! read: the marked one goes if the current one is there, and is current itself if not. Elsewhere what is marked
 //! was replaced for good, unless its commit is still under way.
 
-use std::sync::{
-    Arc,
-    atomic::Ordering::{Acquire, Relaxed},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Relaxed},
+    },
 };
 
 use picaflor_format::{
     BLOCK,
-    htod::{SECTORS, check_sector},
+    htod::{SECTORS, Slot, check_sector},
 };
 
 use super::{
@@ -24,7 +27,10 @@ use super::{
     tables::Index,
     verbs::Found,
 };
-use crate::{Result, blocks::FreeLists};
+use crate::{
+    Result,
+    blocks::{Address, FreeLists},
+};
 
 impl Inner {
     /// A page, from memory or the device.
@@ -65,6 +71,7 @@ impl Inner {
 
     /// Checks a page as it was read from the device, and decides what in it counts.
     fn take_in(&self, lists: &FreeLists, index: &Index, number: u64, page: &mut Page) -> Result<()> {
+        let mut doubtful = Vec::new();
         for sector in 0..SECTORS {
             let epoch = check_sector(&page.bytes, index.number, number, sector)
                 .map_err(|why| index.damaged(number, &format!("sector {sector}: {why}")))?;
@@ -73,11 +80,12 @@ impl Inner {
                 let releases = self.releases.lock();
                 marked.iter().filter(|it| !releases.needs(&it.slot)).for_each(|it| page.forget(*it));
             } else if epoch >= self.doubt.load(Acquire) {
-                self.resolve(lists, index, page, &marked)?;
+                doubtful.extend(marked);
             } else {
                 marked.iter().for_each(|it| page.forget(*it));
             }
         }
+        self.resolve(lists, index, page, &doubtful)?;
         if !index.moved.lock().contains_key(&number) {
             let pages = index.pages.load(Acquire);
             page.retain(|slot| shape::page_of(slot.hash, pages) == number);
@@ -85,11 +93,34 @@ impl Inner {
         Ok(())
     }
 
-    /// Decides, for what is marked in a sector that a crash may have left half done, which version counts.
+    /// Decides, for what is marked in sectors that a crash may have left half done, which version counts. All entries
+    /// that it takes are read at once.
     fn resolve(&self, lists: &FreeLists, index: &Index, page: &mut Page, marked: &[Standing]) -> Result<()> {
-        let mut former: Vec<(Standing, Found)> = Vec::new();
+        if marked.is_empty() {
+            return Ok(());
+        }
+        let rivals_of = |page: &Page, of: &Standing| -> Vec<Standing> {
+            let is_rival = |it: &Standing| it.slot.hash == of.slot.hash && !it.slot.superseded;
+            page.slots_of(of.sector).filter(is_rival).collect()
+        };
+        let rivals = marked.iter().flat_map(|standing| rivals_of(page, standing));
+        let wanted: Vec<Standing> = marked.iter().copied().chain(rivals).collect();
+        let named = |standing: &Standing| Some((*standing, Address::from_word(standing.slot.place)?));
+        let (wanted, places): (Vec<Standing>, Vec<Address>) = wanted.iter().filter_map(named).unzip();
+        let mut entries: HashMap<Slot, Found> = HashMap::new();
+        for (standing, read) in wanted.into_iter().zip(lists.read_many(&places)) {
+            // Twice: a device that errs once must not make an entry look lost.
+            let found = match self.found(index, standing, read)? {
+                None => self.read(lists, index, standing)?,
+                found => found,
+            };
+            if let Some(found) = found {
+                entries.insert(standing.slot, found);
+            }
+        }
+        let mut former: Vec<(Standing, &Found)> = Vec::new();
         for standing in marked {
-            match self.read_again(lists, index, *standing)? {
+            match entries.get(&standing.slot) {
                 Some(found) => former.push((*standing, found)),
                 None => page.forget(*standing),
             }
@@ -97,14 +128,12 @@ impl Inner {
         // The newest of a key first; the others find it current.
         former.sort_by_key(|(_, found)| std::cmp::Reverse(found.generation));
         for (standing, found) in former {
-            let rivals: Vec<Standing> = page
-                .slots_of(standing.sector)
-                .filter(|rival| rival.slot.hash == standing.slot.hash && !rival.slot.superseded)
-                .collect();
             let mut lost = Vec::new();
             let mut is_replaced = false;
-            for rival in rivals {
-                match self.read_again(lists, index, rival)? {
+            for rival in rivals_of(page, &standing) {
+                // What was marked itself, and counts again, is known by its slot as it was.
+                let marked = Slot { superseded: true, ..rival.slot };
+                match entries.get(&rival.slot).or_else(|| entries.get(&marked)) {
                     Some(current) => is_replaced |= current.key() == found.key(),
                     None => lost.push(rival),
                 }
