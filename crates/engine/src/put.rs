@@ -164,6 +164,8 @@ impl Store {
                 let own = self.own(&volume, hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
+                let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
+                let (class, server) = Self::company(&volume, class, parts, (hash.short(), beside));
                 let header = Header {
                     mark: 0,
                     generation,
@@ -173,18 +175,18 @@ impl Store {
                     key_len: parts.key.len() as u16,
                     kind: parts.kind,
                     group: parts.options.group,
-                    server: parts.options.server,
+                    server,
                     payload_crc,
                 };
                 let draft =
                     Draft { hash: hash.short(), header, key: parts.key, metadata: parts.metadata, body: parts.body };
-                let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
                 let old = own.as_ref().map(|own| own.word);
                 match volume.append(&draft, class, beside, old, Purpose::Put)? {
                     Ok(()) => {
                         let bytes = header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
+                        volume.placer.note_put(beside.is_some());
                         if let Some(beside) = beside {
                             volume.placer.hint(beside, hash.short());
                         }
@@ -286,6 +288,18 @@ impl Store {
         match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
             false => placer.class(kind, options.group, options.server),
+        }
+    }
+
+    /// The class of an object, and the server in its header: who names none may have kin. Chunks fill clusters anyway.
+    fn company(volume: &Volume, class: Class, parts: &Parts<'_>, (hash, beside): (u64, Option<u64>)) -> (Class, u32) {
+        let server = parts.options.server;
+        if class != Class::Rest || server != 0 || parts.kind == Kind::Chunk {
+            return (class, server);
+        }
+        match volume.placer.kin(hash, beside) {
+            0 => (class, server),
+            kin => (Class::Server(kin), kin),
         }
     }
 
