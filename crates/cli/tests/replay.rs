@@ -44,7 +44,7 @@ struct Trace {
 impl Trace {
     fn read() -> Self {
         let file =
-            fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/semicomplete.csv.gz")).unwrap();
+            fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/traces/semicomplete.csv.gz")).unwrap();
         let mut lines = BufReader::new(flate2::read::GzDecoder::new(file)).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "time,obj_id,size,client,server,url,referer");
         let (mut asked, mut sizes, mut ids) = (Vec::new(), HashMap::new(), HashMap::new());

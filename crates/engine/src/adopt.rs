@@ -1,5 +1,6 @@
-//! A cluster that was read whole becomes resident: its objects are served from its buffer until S3-FIFO
-//! lets it go.
+//! What a read of a whole cluster brought beside the object it was for. Where memory holds clusters, this one becomes
+//! resident: its objects are served from its buffer until it is let go. Elsewhere those stay, one by one, that belong
+//! to the object.
 //!
 //! Invariants: only frames that verify, and that the index (or the list of copies) says are current, are
 //! entered; while resident the cluster is busy, so reclaim leaves it alone.
@@ -9,7 +10,7 @@ use std::sync::{Arc, atomic::AtomicU32};
 use bytes::Bytes;
 use picaflor_format::{
     cluster::{self, Row, Table},
-    frame::{GRAIN, Header},
+    frame::{self, GRAIN, Header, Kind},
 };
 
 use crate::{
@@ -17,13 +18,81 @@ use crate::{
     buffers::{Filled, Slot},
     index::{Location, Word},
     memory::Resident,
+    object::{Bringer, Brought, Frame},
     placement::Class,
     space::State,
     stats::add,
     volume::Volume,
 };
 
+impl Bringer for Volume {
+    fn was_used(&self, hash: u64, class: u16) {
+        // For reclaim, which asks the index who was used.
+        self.index.touch(hash);
+        add(&self.shared.counters.neighbours_used, 1);
+        self.reader.used(class, 1);
+    }
+}
+
 impl Volume {
+    /// Takes in what a read of a whole cluster brought. Returns whether the cluster became resident.
+    pub(crate) fn welcome(self: &Arc<Self>, grain: u64, bytes: &Bytes, sought: &Header) -> bool {
+        if self.shared.memory.holds_clusters() {
+            return self.adopt(grain, bytes);
+        }
+        self.bring_kin(grain, bytes, sought);
+        false
+    }
+
+    /// Lets those stay in memory, each by itself, that lie in the same cluster as the object at `grain` and belong to
+    /// it: what else is in the cluster would take memory from them.
+    fn bring_kin(self: &Arc<Self>, grain: u64, bytes: &Bytes, sought: &Header) {
+        let Some(cluster) = self.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed) else {
+            return;
+        };
+        let Ok(own) = cluster::Header::decode(bytes) else { return };
+        let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return };
+        if last.seq != own.seq {
+            return;
+        }
+        let mark = self.hasher.mark(own.seq);
+        let weak = Arc::downgrade(self);
+        let brought = Arc::new(Brought { by: weak, class: own.class });
+        let mut count = 0_u32;
+        for row in &rows {
+            let at = self.grain(cluster, row.offset);
+            if at == grain || self.shared.memory.peek(row.hash).is_some() {
+                continue;
+            }
+            let frame = bytes.get(row.offset as usize..).unwrap_or_default();
+            let Ok(header) = Header::decode(frame) else { continue };
+            if header.kind == Kind::Chunk || !is_kin(&header, sought) || !is_intact(bytes, row, mark) {
+                continue;
+            }
+            let Some(word) = self.current_at(row, at) else { continue };
+            let frame = Bytes::copy_from_slice(&frame[..frame::HEADER + header.payload_len()]);
+            let frame = Arc::new(Frame::new(row.hash, header, frame).brought_by(&brought));
+            self.shared.keep(&frame, || self.index.find(row.hash, word.location()).is_some());
+            count += 1;
+        }
+        add(&self.shared.counters.neighbours_read, count.into());
+        self.reader.brought(own.class, count);
+    }
+
+    /// The entry of the object of which a row's frame is the present version, or a copy of that.
+    fn current_at(&self, row: &Row, grain: u64) -> Option<Word> {
+        if let Some(word) = self.index.find(row.hash, Location::OnDisk { grain }) {
+            return Some(word);
+        }
+        // The key's lock makes sure that no put or delete makes the copy an old version meanwhile.
+        let _stripe = self.placer.has_copy(row.hash, grain).then(|| self.shared.try_lock_key(row.hash))??;
+        match self.index.candidates(row.hash)[..] {
+            [word] if self.placer.has_copy(row.hash, grain) => Some(word),
+            // With two candidates, one is another key's, and only reading would tell which.
+            _ => None,
+        }
+    }
+
     /// Makes the cluster around `grain` resident, if nobody did or reclaimed it meanwhile. Returns whether it is.
     pub(crate) fn adopt(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
         let Some(cluster) = self.cluster_of(grain) else { return false };
@@ -130,6 +199,11 @@ impl Volume {
             self.move_into(slot, row, word).is_some()
         }
     }
+}
+
+/// Whether two objects belong together, by what their headers say.
+fn is_kin(one: &Header, other: &Header) -> bool {
+    if one.group | other.group != 0 { one.group == other.group } else { one.server == other.server }
 }
 
 fn is_intact(cluster: &[u8], row: &Row, mark: u64) -> bool {

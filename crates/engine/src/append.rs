@@ -87,7 +87,8 @@ impl Volume {
         if joined.is_some() {
             add(&self.shared.counters.neighbours_joined, 1);
         }
-        let lane = joined.unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
+        let lane = joined.or_else(|| self.placer.lane_of_class(self.class_of(beside?)?));
+        let lane = lane.unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
         let mut lane = self.lanes[lane].lock();
         if self.placer.keeps_apart() && self.affords_apart() {
             self.part_from_others(&mut lane, class)?;
@@ -138,6 +139,21 @@ impl Volume {
         })?;
         let fits = matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
         fits.then(|| self.lanes.iter().position(|lane| lane.try_lock().is_some_and(|lane| lane.contains(&Some(slot)))))?
+    }
+
+    /// The class of the cluster that holds this object, as clusters keep it.
+    fn class_of(&self, hash: u64) -> Option<u16> {
+        self.index.candidates(hash).into_iter().find_map(|word| {
+            let cluster = match word.location() {
+                Location::OnDisk { grain } => self.cluster_of(grain)?,
+                Location::Buffered { slot, .. } => match &*self.buffers.slot_if_any(slot)?.read() {
+                    Slot::Open(open) => return Some(open.class.short()),
+                    Slot::Filled(filled) => return Some(filled.class),
+                    Slot::Free => return None,
+                },
+            };
+            Some(self.classes[cluster as usize].load(Relaxed))
+        })
     }
 
     /// The slot of an open buffer of this lane with room for `len` bytes; a new one if need be.

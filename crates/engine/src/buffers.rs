@@ -269,6 +269,11 @@ impl Buffers {
         &self.slots[slot as usize]
     }
 
+    /// The buffer with this number, if it is one: the number may be of an object that waits.
+    pub(crate) fn slot_if_any(&self, slot: u32) -> Option<&RwLock<Slot>> {
+        self.slots.get(slot as usize)
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.slots.len() as u32
     }

@@ -175,6 +175,7 @@ impl Store {
             let whole = Object::from_frame(frame, self).ok().filter(|object| self.has_chunks(object));
             return whole.map_or(TryGet::OnDevice, TryGet::Hit);
         }
+        frame.credit();
         add(&shared.counters.gets, 1);
         add(&shared.counters.hits_memory, 1);
         TryGet::Hit(Object::whole(frame))
@@ -261,6 +262,7 @@ impl Store {
         if let Some(frame) = shared.memory.get(hash, &query.key)
             && query.accepts(&frame.header, frame.key())
         {
+            frame.credit();
             add(&shared.counters.hits_memory, 1);
             return Next::Found(frame);
         }
@@ -333,7 +335,7 @@ impl Store {
                 add(&self.shared().counters.hits_device, 1);
                 volume.note_use(plan.grain);
                 volume.learn_class(plan.grain, &header);
-                let adopted = plan.extent == Extent::Cluster && volume.adopt(plan.grain, &bytes);
+                let adopted = plan.extent == Extent::Cluster && volume.welcome(plan.grain, &bytes, &header);
                 let frame = plan.lift(&bytes, at, &header, adopted && self.shared().memory.holds_clusters());
                 let frame = Frame::new(hash, header, frame);
                 return Ok(Some(self.keep(volume, plan.word, frame)));

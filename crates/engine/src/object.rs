@@ -7,7 +7,7 @@ use std::{
     any::Any,
     ops::Range,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -16,6 +16,19 @@ use bytes::Bytes;
 use picaflor_format::frame::{Header, Kind, Manifest};
 
 use crate::{Error, Result, chunks::Chunks, store::Store};
+
+/// Where objects came from that nobody had asked for yet.
+pub(crate) trait Bringer: Send + Sync {
+    /// One that came with a cluster of this class was asked for.
+    fn was_used(&self, hash: u64, class: u16);
+}
+
+/// One read that brought others beside the object it was for.
+pub(crate) struct Brought {
+    pub(crate) by: Weak<dyn Bringer>,
+    /// Of the cluster.
+    pub(crate) class: u16,
+}
 
 /// One verified frame in memory.
 pub(crate) struct Frame {
@@ -28,11 +41,30 @@ pub(crate) struct Frame {
     uses: AtomicU8,
     /// When it was asked for last, in hits of the tier: for LRU.
     number: AtomicU64,
+    /// The read that brought it before it was asked for.
+    brought: OnceLock<Arc<Brought>>,
 }
 
 impl Frame {
     pub(crate) fn new(hash: u64, header: Header, bytes: Bytes) -> Self {
-        Self { hash, header, bytes, decoded: OnceLock::new(), uses: AtomicU8::new(0), number: AtomicU64::new(0) }
+        let (uses, number) = (AtomicU8::new(0), AtomicU64::new(0));
+        Self { hash, header, bytes, decoded: OnceLock::new(), uses, number, brought: OnceLock::new() }
+    }
+
+    /// Remembers which read brought it before anybody asked.
+    pub(crate) fn brought_by(self, brought: &Arc<Brought>) -> Self {
+        // A new frame has none.
+        let _ = self.brought.set(Arc::clone(brought));
+        self
+    }
+
+    /// It was asked for; the first time, its read learns of it. Where reads bring objects, nobody needs numbers.
+    pub(crate) fn credit(&self) {
+        if let Some(brought) = self.brought.get()
+            && self.number.swap(1, Relaxed) == 0
+        {
+            brought.by.upgrade().inspect(|by| by.was_used(self.hash, brought.class));
+        }
     }
 
     pub(crate) fn key(&self) -> &[u8] {

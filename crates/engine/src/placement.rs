@@ -2,14 +2,19 @@
 //!
 //! Open buffers are *lanes*, one per class: a group, or else an origin server, or else everything else.
 //! A class that is new takes over the lane that was used least recently, in the middle of its buffer, so
-//! that many classes never mean half-empty clusters. A neighbour that still lies in an open buffer wins
-//! over the class. Hints that come too late for that are kept until a partner's cluster is sealed, and
-//! then a copy is laid beside it if there is room.
+//! that many classes never mean half-empty clusters. Where all lanes are in use, it shares the one that its name leads
+//! to, always the same: a lane taken over by each class in turn would hold a little of everything. A neighbour wins
+//! over the class, by the open buffer it lies in or else by its class. Who has neither group nor server is *kin* of its
+//! neighbour, as long as puts do name neighbours, and kin are a class as those of a server are. Hints that come too
+//! late for that are kept until a partner's cluster is sealed, and then a copy is laid beside it if there is room.
 //!
 //! Invariants: at most `lanes` open buffers; hints and copies take a fixed share of the memory, the oldest are
 //! forgotten first.
 
-use std::collections::VecDeque;
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
 
 use parking_lot::Mutex;
 use picaflor_format::frame::Kind;
@@ -76,8 +81,16 @@ pub(crate) const PAIRS_MAX: usize = 1 << 14;
 /// Memory that a hint or a copy takes at most: a place in the map and in the order, and 32 numbers.
 pub(crate) const PAIR_BYTES: u64 = 352;
 
+/// A lane that was not used for so many puts of each lane is idle.
+const IDLE: u64 = 32;
+/// Share of the puts, in 1/1024, that name a neighbour where kin are kept together; and the weight of one more.
+const HINTED: u32 = 256;
+const HINTED_EWMA: u32 = 6;
+
 pub(crate) struct Placer {
     placement: Placement,
+    /// Share of the last puts that named a neighbour, in 1/1024.
+    hinted: AtomicU32,
     pairs: usize,
     lanes: Mutex<Vec<LaneUse>>,
     hints: Mutex<Pairs>,
@@ -93,7 +106,8 @@ impl Placer {
     /// Remembers at most `pairs` hints and as many copies.
     pub(crate) fn new(placement: Placement, lanes: usize, pairs: usize) -> Self {
         let lanes = (0..lanes).map(|_| LaneUse { class: None, used: 0 }).collect();
-        Self { placement, pairs, lanes: Mutex::new(lanes), hints: Mutex::default(), copies: Mutex::default() }
+        let hinted = AtomicU32::new(0);
+        Self { placement, hinted, pairs, lanes: Mutex::new(lanes), hints: Mutex::default(), copies: Mutex::default() }
     }
 
     /// The class of an object, or of a chunk of one.
@@ -112,17 +126,49 @@ impl Placer {
         self.placement == Placement::Groups
     }
 
+    /// Learns whether puts name neighbours.
+    pub(crate) fn note_put(&self, names_neighbour: bool) {
+        let old = self.hinted.load(Relaxed);
+        // Rounded up, or it would never come to rest at nothing.
+        let now = old - old.div_ceil(1 << HINTED_EWMA) + if names_neighbour { 1024 >> HINTED_EWMA } else { 0 };
+        self.hinted.store(now, Relaxed);
+    }
+
+    /// What stands for the server of an object that names none: its neighbour, or itself, for others may name it.
+    /// 0 if neighbours are not named.
+    pub(crate) fn kin(&self, hash: u64, beside: Option<u64>) -> u32 {
+        let hinted = self.placement == Placement::Together && self.hinted.load(Relaxed) > HINTED;
+        if hinted { ((beside.unwrap_or(hash) >> 16) as u32).max(1) } else { 0 }
+    }
+
     /// The lane of a class. `tick` orders uses.
     pub(crate) fn lane(&self, class: Class, tick: u64) -> usize {
         let mut lanes = self.lanes.lock();
-        let own = lanes.iter().position(|lane| lane.class == Some(class));
-        let lane = own.or_else(|| {
-            let oldest = lanes.iter().enumerate().min_by_key(|(_, lane)| lane.used);
-            oldest.map(|(at, _)| at)
-        });
-        let lane = lane.unwrap_or(0);
+        let together = self.placement == Placement::Together;
+        let lane = match lanes.iter().position(|lane| lane.class == Some(class)) {
+            Some(own) => own,
+            None => {
+                let oldest = lanes.iter().enumerate().min_by_key(|(_, lane)| lane.used);
+                let (at, oldest) = oldest.map_or((0, None), |(at, lane)| (at, lane.class.map(|_| lane.used)));
+                let idle = oldest.is_none_or(|used| used + IDLE * lanes.len() as u64 <= tick);
+                if together && !idle {
+                    return usize::from(class.short()) % lanes.len();
+                }
+                at
+            }
+        };
         lanes[lane] = LaneUse { class: Some(class), used: tick };
         lane
+    }
+
+    /// The lane that objects of this class go to, by the class as clusters keep it, if they go to any; nothing is
+    /// known of those without a class.
+    pub(crate) fn lane_of_class(&self, short: u16) -> Option<usize> {
+        if short == Class::Rest.short() || self.placement != Placement::Together {
+            return None;
+        }
+        let lanes = self.lanes.lock();
+        lanes.iter().position(|lane| lane.class.is_some_and(|class| class.short() == short))
     }
 
     /// Remembers that `b` is wanted beside `a`, if anything is ever moved beside another; and `a` beside `b`, but where
@@ -206,14 +252,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_keeps_its_lane_and_the_least_used_lane_is_taken_over() {
+    fn a_class_keeps_its_lane_and_an_idle_lane_is_taken_over() {
         let placer = Placer::new(Placement::Together, 2, 100);
         let a = placer.lane(Class::Server(1), 1);
         let b = placer.lane(Class::Group(1), 2);
         assert_ne!(a, b);
         assert_eq!(placer.lane(Class::Server(1), 3), a);
-        assert_eq!(placer.lane(Class::Server(9), 4), b);
-        assert_eq!(placer.lane(Class::Group(1), 5), a);
+        // Both are in use: who comes shares one, always the same, and takes it from nobody.
+        let shared = placer.lane(Class::Server(9), 4);
+        assert_eq!(placer.lane(Class::Server(9), 5), shared);
+        assert_eq!((placer.lane(Class::Server(1), 6), placer.lane(Class::Group(1), 7)), (a, b));
+        assert_eq!(placer.lane(Class::Server(1), 500), a);
+        assert_eq!(placer.lane(Class::Server(9), 501), b, "nobody used it for long");
+        assert_eq!(placer.lane_of_class(Class::Server(9).short()), Some(b));
+        assert_eq!(placer.lane_of_class(Class::Group(1).short()), None);
+        // Elsewhere whoever comes takes over what was used least recently.
+        let placer = Placer::new(Placement::PerServer, 2, 100);
+        let lanes: Vec<_> = [1, 2, 1, 3, 2].map(|server| placer.lane(Class::Server(server), server.into())).into();
+        assert_eq!(lanes, [0, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn kin_are_known_while_puts_name_neighbours() {
+        let placer = Placer::new(Placement::Together, 16, 100);
+        let (page, part) = (7 << 16, 9 << 16);
+        assert_eq!((placer.kin(page, None), placer.kin(part, Some(page))), (0, 0), "nobody names any: as they come");
+        (0..100).for_each(|at| placer.note_put(at % 2 == 0));
+        assert_eq!((placer.kin(page, None), placer.kin(part, Some(page)), placer.kin(part, None)), (7, 7, 9));
+        (0..200).for_each(|_| placer.note_put(false));
+        assert_eq!(placer.kin(part, Some(page)), 0);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn draft(&self, hash: KeyHash, generation: u64, payload_crc: u32) -> Draft<'a> {
+    fn draft(&self, hash: KeyHash, (generation, server): (u64, u32), payload_crc: u32) -> Draft<'a> {
         let header = Header {
             mark: 0,
             generation,
@@ -49,7 +49,7 @@ impl<'a> Parts<'a> {
             key_len: self.key.len() as u16,
             kind: self.kind,
             group: self.options.group,
-            server: self.options.server,
+            server,
             payload_crc,
         };
         Draft { hash: hash.short(), header, key: self.key, metadata: self.metadata, body: self.body }
@@ -189,14 +189,16 @@ impl Store {
                 let own = self.own(&volume, hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
-                let draft = parts.draft(hash, generation, payload_crc);
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
+                let (class, server) = Self::company(&volume, class, parts, (hash.short(), beside));
+                let draft = parts.draft(hash, (generation, server), payload_crc);
                 let old = own.as_ref().map(|own| own.word);
                 match volume.append(&draft, class, beside, old, Purpose::Put)? {
                     Ok(()) => {
                         let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
+                        volume.placer.note_put(beside.is_some());
                         if let Some(beside) = beside {
                             volume.placer.hint(beside, hash.short());
                         }
@@ -244,7 +246,7 @@ impl Store {
     fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
         let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
         let _stripe = self.lock_key(hash);
-        let draft = parts.draft(hash, self.shared().next_generation(), payload_crc);
+        let draft = parts.draft(hash, (self.shared().next_generation(), parts.options.server), payload_crc);
         let former = tabled.put(&draft, !parts.options.bypass_memory)?;
         if let Some(manifest) = former.and_then(|former| former.manifest) {
             tabled.drop_chunks(hash, manifest);
@@ -311,6 +313,18 @@ impl Store {
         match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
             false => placer.class(kind, options.group, options.server),
+        }
+    }
+
+    /// The class of an object, and the server in its header: who names none may have kin. Chunks fill clusters anyway.
+    fn company(volume: &Volume, class: Class, parts: &Parts<'_>, (hash, beside): (u64, Option<u64>)) -> (Class, u32) {
+        let server = parts.options.server;
+        if class != Class::Rest || server != 0 || parts.kind == Kind::Chunk {
+            return (class, server);
+        }
+        match volume.placer.kin(hash, beside) {
+            0 => (class, server),
+            kin => (Class::Server(kin), kin),
         }
     }
 

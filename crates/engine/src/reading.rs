@@ -1,8 +1,9 @@
 //! Question 4, reading: how much is read for one object, and who shares the read.
 //!
 //! A read brings the object alone or its whole cluster, whichever has been paying: a cluster read pays
-//! when the neighbours it brought in saved more time than it took. Both costs and the neighbours used
-//! are measured, per class of placement, with an occasional cluster read to keep the measure fresh.
+//! when the neighbours it brought in saved more time than it took, and were not many for nothing: they take memory from
+//! others. Costs, neighbours brought and neighbours used are measured, per class of placement, with an occasional
+//! cluster read to keep the measure fresh.
 //!
 //! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's
 //! own ring is for that thread's tasks only, so that nobody depends on its turning the ring.
@@ -46,18 +47,58 @@ pub(crate) enum Extent {
 }
 
 const CLASSES: usize = 256;
+/// Of so many neighbours that nobody asks for, each in the place of something that memory held, one is taken to have
+/// cost a read.
+const CROWD: u32 = 16;
 /// One read in this many is a cluster read, to learn whether it would pay: often while a class is new,
 /// then so rarely that it costs a few percent of the bytes read.
 const EXPLORE: [u32; 2] = [32, 1024];
 /// Cluster reads after which a class is no longer new.
 const TRIALS: u32 = 16;
+/// Cluster reads of a class after which its own neighbours are what counts.
+const KNOWN: u32 = 4;
 /// Weight of a new observation: 1/8.
 const EWMA: u32 = 3;
 
+/// What the cluster reads of a class brought: moving means.
+#[derive(Default)]
+struct Paid {
+    /// Neighbours used for each read, in 1/256.
+    used: AtomicU32,
+    /// Neighbours that came with it, in 1/256.
+    brought: AtomicU32,
+    /// Reads, up to [`KNOWN`].
+    reads: AtomicU32,
+}
+
+impl Paid {
+    fn brought(&self, neighbours: u32) {
+        let less = |old: u32| old - old.div_ceil(1 << EWMA);
+        self.used.store(less(self.used.load(Relaxed)), Relaxed);
+        self.brought.store(less(self.brought.load(Relaxed)) + weight(neighbours), Relaxed);
+        self.reads.store((self.reads.load(Relaxed) + 1).min(KNOWN), Relaxed);
+    }
+
+    fn used(&self, neighbours: u32) {
+        self.used.store((self.used.load(Relaxed) + weight(neighbours)).min(1 << 24), Relaxed);
+    }
+
+    /// Reads saved by one, in 1/256.
+    fn saved(&self) -> u64 {
+        self.used.load(Relaxed).saturating_sub(self.brought.load(Relaxed) / CROWD).into()
+    }
+}
+
+fn weight(neighbours: u32) -> u32 {
+    neighbours.min(1 << 12) << (8 - EWMA)
+}
+
 pub(crate) struct Reader {
     reading: Reading,
-    /// Neighbours used per cluster read, by class, in 1/256.
-    used: Box<[AtomicU32]>,
+    /// What cluster reads brought, by class.
+    paid: Box<[Paid]>,
+    /// The same whatever the class, for those of which little is known.
+    paid_by_all: Paid,
     /// Nanoseconds per read of an object and of a cluster.
     cost: [AtomicU64; 2],
     asked: Box<[AtomicU32]>,
@@ -72,7 +113,8 @@ impl Reader {
     pub(crate) fn new(reading: Reading) -> Self {
         Self {
             reading,
-            used: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
+            paid: (0..CLASSES).map(|_| Paid::default()).collect(),
+            paid_by_all: Paid::default(),
             // Until measured: a cluster read costs three object reads.
             cost: [AtomicU64::new(100_000), AtomicU64::new(300_000)],
             asked: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
@@ -90,10 +132,12 @@ impl Reader {
             _ => return Extent::Object,
         }
         let class = usize::from(class) % CLASSES;
-        let used = u64::from(self.used[class].load(Relaxed));
+        let is_known = self.paid[class].reads.load(Relaxed) >= KNOWN;
+        let saved = if is_known { &self.paid[class] } else { &self.paid_by_all }.saved();
         let [object, cluster] = [self.cost[0].load(Relaxed), self.cost[1].load(Relaxed)];
-        // Latency alone flatters large reads where many are in flight: never count one for less than two.
-        if used * object > 256 * cluster.max(2 * object) {
+        // The read of the object itself is saved too. Latency alone flatters large reads where many are in flight:
+        // never count one for less than two.
+        if (256 + saved) * object > 256 * cluster.max(2 * object) {
             return Extent::Cluster;
         }
         let asked = self.asked[class].fetch_add(1, Relaxed);
@@ -108,11 +152,22 @@ impl Reader {
         cost.store(old - (old >> EWMA) + (nanos >> EWMA), Relaxed);
     }
 
+    /// A cluster of this class was read, with so many neighbours.
+    pub(crate) fn brought(&self, class: u16, neighbours: u32) {
+        self.paid[usize::from(class) % CLASSES].brought(neighbours);
+        self.paid_by_all.brought(neighbours);
+    }
+
+    /// So many of the neighbours were used that a read of a cluster of this class brought.
+    pub(crate) fn used(&self, class: u16, neighbours: u32) {
+        self.paid[usize::from(class) % CLASSES].used(neighbours);
+        self.paid_by_all.used(neighbours);
+    }
+
     /// A cluster that was read in left memory after this many of its neighbours were used.
     pub(crate) fn paid(&self, class: u16, neighbours: u32) {
-        let used = &self.used[usize::from(class) % CLASSES];
-        let old = used.load(Relaxed);
-        used.store(old - (old >> EWMA) + ((neighbours.min(1 << 16) * 256) >> EWMA), Relaxed);
+        self.brought(class, 0);
+        self.used(class, neighbours);
     }
 
     /// Whether whole clusters are all that is ever read.
@@ -256,6 +311,15 @@ mod tests {
         (0..50).for_each(|_| reader.paid(7, 0));
         assert_eq!(share_of_cluster_reads(&reader), 1, "a glance now and then");
         assert_eq!(reader.extent(7, false), Extent::Object);
+        // A class of which nothing is known is taken to be as the others.
+        (0..50).for_each(|_| reader.paid(8, 8));
+        assert_eq!(reader.extent(9, true), Extent::Cluster);
+        // Three of 64 do not pay for what the rest pushes out.
+        let crowded = Reader::new(Reading::WhatPays);
+        (0..50).for_each(|_| (crowded.brought(7, 64), crowded.used(7, 3)).1);
+        assert_eq!(crowded.extent(7, true), Extent::Object);
+        (0..50).for_each(|_| (crowded.brought(7, 6), crowded.used(7, 3)).1);
+        assert_eq!(crowded.extent(7, true), Extent::Cluster);
         assert_eq!(Reader::new(Reading::Cluster).extent(7, false), Extent::Cluster, "paying or not");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use picaflor_format::{frame::Kind, journal::Record};
 
-use crate::{Result, hash::KeyHash, store::Store, volume::Volume};
+use crate::{Mode, Result, hash::KeyHash, store::Store, volume::Volume};
 
 impl Store {
     /// Makes sure that at most one volume holds this key. `held`: the caller holds the key's lock.
@@ -29,8 +29,11 @@ impl Store {
             }
         }
         let newest = versions.iter().map(|(generation, ..)| *generation).max();
+        // One that cannot be read now may be the newest: a cache does without any, or it would give out an older one.
+        // Behind a put it is older.
+        let doubtful = !held && self.mode() == Mode::Cache && versions.iter().any(|(generation, ..)| *generation == 0);
         for (generation, volume, own) in versions {
-            if Some(generation) != newest {
+            if doubtful || Some(generation) != newest {
                 volume.drop_entry(hash.short(), own.word);
                 volume.record(Record::Delete { hash: hash.0, generation, everywhere: false });
             }

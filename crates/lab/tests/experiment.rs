@@ -1,9 +1,13 @@
 //! Experiments: those that come with the lab are right, run, and give the same bytes whoever runs them.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
-use std::{fs, num::NonZero};
+use std::{collections::HashSet, fs, num::NonZero};
 
-use picaflor_lab::experiment::{self, Spec};
+use picaflor_lab::{
+    experiment::{self, Spec},
+    synth::Sites,
+    trace::{Kind, Known, Request},
+};
 
 const SMALL: &str = r#"
 title = "Small"
@@ -126,4 +130,78 @@ fn the_same_seed_gives_the_same_bytes() {
         first[2].contains("<svg") && !first[2].contains("http://") || first[2].contains("www.w3.org"),
         "a page alone"
     );
+}
+
+const PAGES: &str = r#"
+title = "Pages"
+question = "Does the device do as it is told?"
+workload = ["pages"]
+replay = "pages"
+gets = 30000
+memory_mib = 24
+disk_mib = [512]
+presets = ["multiple-dirs", "hummingbird", "picaflor"]
+hints = ["none", "group", "collocate"]
+devices = ["exos"]
+
+[hints_of]
+multiple-dirs = ["server"]
+hummingbird = ["none", "collocate"]
+
+[file_systems]
+exos = "extent"
+
+[board]
+title = "Reads"
+note = ["of a page view"]
+workload = "pages"
+bars = ["device_reads_per_view", "reads", "exos"]
+numbers = ["ms_per_view", "milliseconds"]
+columns = [["exos", "today"]]
+rows = [["picaflor", "none", "nothing", 0], ["picaflor", "collocate", "the page", 1]]
+"#;
+
+#[test]
+fn what_belongs_together_is_read_together() {
+    let spec = Spec::parse("pages", PAGES).unwrap();
+    let rows = experiment::run(&spec, None, &|_, _| {}).unwrap();
+    assert_eq!(rows.len(), 1 + 2 + 3);
+    let of = |workload: &str, preset: &str, hints: &str| {
+        let is_it = |row: &&experiment::Row| row.workload == workload && row.preset == preset && row.hints == hints;
+        &rows.iter().find(is_it).unwrap().outcome
+    };
+    for row in &rows {
+        let (outcome, first) = (&row.outcome, &of(&row.workload, "picaflor", "none"));
+        // The same requests, and the same answers: what differs is what the device had to do for them.
+        assert_eq!((outcome.views, outcome.hits, outcome.refused), (first.views, first.hits, 0), "{}", row.preset);
+        assert!(outcome.views > 50 && outcome.device_reads_per_view > 0.0 && outcome.ms_per_view > 0.0);
+    }
+    let reads = |workload, preset, hints| of(workload, preset, hints).device_reads_per_view;
+    for preset in ["picaflor", "hummingbird"] {
+        let (with, without) = (reads("pages", preset, "collocate"), reads("pages", preset, "none"));
+        assert!(with < 0.8 * without, "{preset}: {with} {without}");
+    }
+    let files = reads("pages", "multiple-dirs", "server");
+    assert!(reads("pages", "picaflor", "none") < files, "{files}");
+    let exact =
+        |hints| (reads("pages", "picaflor", hints) * of("pages", "picaflor", hints).views as f64).round() as u64;
+    assert_eq!(["none", "group", "collocate"].map(exact), [2463, 1771, 1643], "a seed's own counts");
+    let folder = tempfile::tempdir().unwrap();
+    experiment::write(&spec, &rows, folder.path()).unwrap();
+    let board = fs::read_to_string(folder.path().join("pages.svg")).unwrap();
+    assert!(board.contains("the page") && board.contains("today") && !board.contains("NaN"));
+}
+
+#[test]
+fn the_traces_that_come_with_the_lab_are_whole() {
+    for ((name, known), (requests, pages)) in Known::ALL.into_iter().zip([(1235, 17), (9348, 3754)]) {
+        let trace = known.requests().unwrap();
+        let of_pages = trace.iter().filter(|request| request.kind == Kind::Page).count();
+        assert_eq!((Known::named(name), trace.len(), of_pages), (Some(known), requests, pages), "{name}");
+        // Each site has objects of its own, and comes back to its beginning.
+        let objects = |requests: &[Request]| requests.iter().map(|request| request.key).collect::<HashSet<_>>().len();
+        let small: Vec<_> = trace.iter().filter(|request| request.size <= 1 << 20).copied().collect();
+        let all: Vec<_> = Sites::new(trace, 3, 1).take(20 * small.len()).collect();
+        assert_eq!(objects(&all), 3 * objects(&small), "{name}");
+    }
 }

@@ -20,10 +20,8 @@ fn within(policy: Policy) -> f64 {
     }
 }
 
-const FILES: [(&str, &str); 2] = [
-    ("semicomplete", "../cli/tests/data/semicomplete.csv.gz"),
-    ("nasa-jul95-head", "tests/data/nasa-jul95-head.log.gz"),
-];
+const FILES: [(&str, &str); 2] =
+    [("semicomplete", "traces/semicomplete.csv.gz"), ("nasa-jul95-head", "tests/data/nasa-jul95-head.log.gz")];
 
 /// Calls `each` with every line of the reference: as it is, policy, requests, capacity, share of requests and of bytes
 /// that was missed.

@@ -5,11 +5,13 @@
 
 mod axis;
 mod bars;
+mod board;
 mod chart;
 mod page;
 
 pub use axis::Scale;
 pub use bars::Bars;
+pub use board::{Board, BoardRow};
 pub use chart::{Chart, Mark, Series};
 pub use page::Page;
 

@@ -27,6 +27,7 @@ macro_rules! files {
 }
 
 files!(
+    "locality",
     "markatos-fig2",
     "markatos-fig4",
     "markatos-fig5",
@@ -78,6 +79,10 @@ pub fn find(name: &str) -> Result<Spec> {
 /// One combination of what varies, and what its run gave.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
+    /// What is replayed.
+    pub workload: String,
+    /// What the store is told of an object's company.
+    pub hints: &'static str,
     /// The preset.
     pub preset: String,
     /// The device.

@@ -16,7 +16,7 @@ use crate::{
 /// The first error of the first case, in their order, that failed.
 pub fn run(spec: &Spec, jobs: Option<NonZero<usize>>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Row>> {
     let cases = spec.cases();
-    let total = spec.requests().saturating_mul(cases.len() as u64);
+    let total = cases.iter().map(|case| case.setup.gets).fold(0, u64::saturating_add);
     let streams = Streams::default();
     spread(&cases, jobs, |case| one(case, &streams, &|more| progress(more, total)))
 }
@@ -27,6 +27,8 @@ fn one(case: &Case, streams: &Streams, progress: &dyn Fn(u64)) -> Result<Row> {
         false => counts(case, progress)?,
     };
     Ok(Row {
+        workload: case.workload.clone(),
+        hints: case.setup.hints.name(),
         preset: case.setup.preset.clone(),
         device: case.setup.device.clone(),
         file_system: case.setup.file_system.clone().unwrap_or_default(),

@@ -2,10 +2,11 @@
 
 use std::{fs, path::Path};
 
-use super::{Plot, Row, Spec};
+use super::{Plot, Row, Spec, spec::Board as BoardSpec};
 use crate::{
     Error, Result,
-    draw::{Bars, Chart, Mark, Page, Scale, Series, short},
+    draw::{Bars, Board, BoardRow, Chart, Mark, Page, Scale, Series, short},
+    run::Hints,
 };
 
 /// Writes `results.json`, `results.csv` and `report.html` into a folder, which is made if missing.
@@ -20,6 +21,9 @@ pub fn write(spec: &Spec, rows: &[Row], folder: &Path) -> Result<()> {
     };
     save("results.json", json(spec, rows)?)?;
     save("results.csv", csv(rows))?;
+    if let Some(board) = &spec.board {
+        save(&format!("{}.svg", spec.name), board_of(board, rows).svg())?;
+    }
     save("report.html", html(spec, rows)?)
 }
 
@@ -46,10 +50,17 @@ fn html(spec: &Spec, rows: &[Row]) -> Result<String> {
     let sizes: Vec<_> = spec.disk_mib.iter().map(|mib| format!("{mib} MiB")).collect();
     let requests = rows.first().map_or(0, |row| row.outcome.gets);
     let file_system = spec.file_system.as_deref().map_or_else(String::new, |name| format!(", file system {name}"));
-    page.text(&format!("Workload {}, {requests} requests; disk {}{file_system}.", spec.workload, sizes.join(", ")));
+    page.text(&format!(
+        "Workload {}, {requests} requests; disk {}{file_system}.",
+        spec.workload.join(", "),
+        sizes.join(", ")
+    ));
     if !spec.file_systems.is_empty() {
         let on: Vec<_> = spec.file_systems.iter().map(|(device, name)| format!("{name} on {device}")).collect();
         page.text(&format!("File systems of the rows with a file for each object: {}.", on.join(", ")));
+    }
+    if let Some(board) = &spec.board {
+        page.drawing(&board_of(board, rows).svg());
     }
     for plot in &spec.plot {
         for svg in drawings(plot, rows)? {
@@ -72,8 +83,10 @@ fn html(spec: &Spec, rows: &[Row]) -> Result<String> {
 
 /// What the table shows: of all columns those that tell rows apart, or matter always.
 fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
-    const ALL: [(&str, &str, bool); 21] = [
+    const ALL: [(&str, &str, bool); 29] = [
+        ("workload", "workload", false),
         ("preset", "preset", false),
+        ("hints", "hints", false),
         ("device", "device", false),
         ("files on", "file_system", false),
         ("disk, MiB", "disk_mib", false),
@@ -81,6 +94,12 @@ fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
         ("buffers", "buffers", false),
         ("threshold", "threshold", false),
         ("seed", "seed", false),
+        ("views", "views", false),
+        ("requests a view", "requests_per_view", false),
+        ("device reads a view", "device_reads_per_view", false),
+        ("KiB read a view", "kib_read_per_view", false),
+        ("ms a view", "ms_per_view", false),
+        ("hit ratio of views", "view_hit_ratio", false),
         ("seconds", "seconds", true),
         ("gets/s", "gets_per_second", true),
         ("ops/s", "operations_per_second", true),
@@ -98,6 +117,30 @@ fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
     let differs = |field: &str| rows.iter().any(|row| row.text(field) != rows[0].text(field));
     let kept = ALL.iter().filter(|(_, field, always)| *always || *field == "preset" || differs(field));
     kept.map(|(name, field, _)| (*name, *field)).collect()
+}
+
+/// The drawing that says it all; what was not run has no number in it.
+fn board_of(board: &BoardSpec, rows: &[Row]) -> Board {
+    let number = |preset: &str, hints: Hints, device: &str, field: &str| {
+        let is_it = |row: &&Row| {
+            row.workload == board.workload && row.preset == preset && row.hints == hints.name() && row.device == device
+        };
+        rows.iter().find(is_it).and_then(|row| row.number(field)).unwrap_or(f64::NAN)
+    };
+    let rows = board.rows.iter().map(|(preset, hints, label, colour)| BoardRow {
+        label: label.clone(),
+        colour: *colour,
+        bar: number(preset, *hints, &board.bars.2, &board.bars.0),
+        numbers: board.columns.iter().map(|(device, _)| number(preset, *hints, device, &board.numbers.0)).collect(),
+    });
+    Board {
+        title: board.title.clone(),
+        note: board.note.clone(),
+        bars: board.bars.1.clone(),
+        numbers: board.numbers.1.clone(),
+        columns: board.columns.iter().map(|(_, name)| name.clone()).collect(),
+        rows: rows.collect(),
+    }
 }
 
 /// One drawing, or one for each value of a field.

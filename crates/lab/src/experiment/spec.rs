@@ -2,13 +2,14 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::{
-    Error, Result,
+    Error,
     method::Levels,
-    run::{Replay, Setup, Workload},
+    run::{Hints, Replay, Setup, Workload},
     synth::Synthetic,
+    trace::Known,
 };
 
 /// An experiment. Lists vary: each combination is a case.
@@ -22,14 +23,27 @@ pub struct Spec {
     pub title: String,
     /// What it answers.
     pub question: String,
-    /// A synthetic workload, or the path of a trace.
-    pub workload: String,
-    /// `method`, `cache`, or `counts`: the method without a store, where only its operations are of interest.
+    /// Synthetic workloads, traces that come with the lab, or paths of traces: one, or several.
+    #[serde(deserialize_with = "one_or_several")]
+    pub workload: Vec<String>,
+    /// How many sites there are, each asked as that trace has it, of a trace that comes with the lab; else one.
+    #[serde(default)]
+    pub sites: BTreeMap<String, u32>,
+    /// `method`, `cache`, `pages`, or `counts`: the method without a store, where only its operations are of interest.
     pub replay: Kind,
     /// Requests; without it, as many as the workload usually has.
     pub gets: Option<u64>,
     /// Operations after which a method replay ends.
     pub operations: Option<u64>,
+    /// Share of the requests of a replay of pages that only fill the store.
+    #[serde(default = "half")]
+    pub warm: f64,
+    /// What the store is told of an object's company.
+    #[serde(default = "all_hints")]
+    pub hints: Vec<Hints>,
+    /// The same by preset, where others would change nothing.
+    #[serde(default)]
+    pub hints_of: BTreeMap<String, Vec<Hints>>,
     /// First level of the method, in MiB.
     #[serde(default)]
     pub first_level_mib: u64,
@@ -58,6 +72,9 @@ pub struct Spec {
     /// Longest object that shares an area, in blocks of 512 bytes; 0 is the engine's default.
     #[serde(default = "usual_threshold")]
     pub threshold: Vec<u32>,
+    /// KiB of a cluster; 0 is the engine's default.
+    #[serde(default)]
+    pub cluster_kib: u32,
     /// Seeds.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
@@ -67,6 +84,8 @@ pub struct Spec {
     /// What is drawn.
     #[serde(default)]
     pub plot: Vec<Plot>,
+    /// One drawing that says it all, in a file of its own.
+    pub board: Option<Board>,
 }
 
 /// How requests are replayed.
@@ -79,6 +98,8 @@ pub enum Kind {
     Counts,
     /// Onto a store that is a cache.
     Cache,
+    /// The same, counted by page view.
+    Pages,
 }
 
 /// A drawing: fields of the results by name.
@@ -102,6 +123,47 @@ pub struct Plot {
     /// Whether the vertical axis, or the bars, are logarithmic.
     #[serde(default)]
     pub log: bool,
+}
+
+/// Bars of one device, with numbers of several behind them: see [`crate::draw::Board`].
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Board {
+    /// Over it.
+    pub title: String,
+    /// Below that.
+    pub note: Vec<String>,
+    /// Of which workload.
+    pub workload: String,
+    /// The field that bars show, what it is, and on which device.
+    pub bars: (String, String, String),
+    /// The field that columns show, and what it is.
+    pub numbers: (String, String),
+    /// The devices of columns, and what they are called.
+    pub columns: Vec<(String, String)>,
+    /// Preset, hints, what that is called, and the number of a colour.
+    pub rows: Vec<(String, Hints, String, usize)>,
+}
+
+fn one_or_several<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrSeveral {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match OneOrSeveral::deserialize(from)? {
+        OneOrSeveral::One(one) => vec![one],
+        OneOrSeveral::Several(several) => several,
+    })
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn all_hints() -> Vec<Hints> {
+    vec![Hints::All]
 }
 
 fn usual_memory() -> u64 {
@@ -135,6 +197,7 @@ fn by_preset() -> String {
 /// A case: what varies, by value, and the setup of its run; without a store, its levels.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
+    pub(super) workload: String,
     pub(super) disk_mib: u64,
     pub(super) utilisation: f64,
     pub(super) buffers: usize,
@@ -156,17 +219,20 @@ impl Spec {
     ///
     /// # Errors
     /// With the place of what is wrong in it.
-    pub fn parse(name: &str, text: &str) -> Result<Self> {
+    pub fn parse(name: &str, text: &str) -> crate::Result<Self> {
         let wrong = |why: String| Error::Experiment { name: name.into(), why };
         let mut spec: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
         spec.name = name.into();
         if spec.replay != Kind::Counts && (spec.presets.is_empty() || spec.devices.is_empty()) {
             return Err(wrong("presets and devices are needed, one at least of each".into()));
         }
+        if spec.workload.is_empty() || !(0.0..1.0).contains(&spec.warm) {
+            return Err(wrong("a workload is needed, and warm is a share below 1".into()));
+        }
         if spec.utilisation.iter().any(|share| !(0.01..=1.0).contains(share)) {
             return Err(wrong("utilisation is a share, from 0.01 to 1".into()));
         }
-        for name in &spec.presets {
+        for name in spec.presets.iter().chain(spec.hints_of.keys()) {
             if !picaflor::Options::presets().any(|known| known == name) {
                 let names: Vec<_> = picaflor::Options::presets().collect();
                 return Err(wrong(format!("no preset {name:?}; there are: {}", names.join(", "))));
@@ -175,10 +241,13 @@ impl Spec {
         Ok(spec)
     }
 
-    fn workload(&self) -> Workload {
-        match self.workload.parse::<Synthetic>() {
+    fn workload(&self, name: &str) -> Workload {
+        if let Some(known) = Known::named(name) {
+            return Workload::Sites(known, self.sites.get(name).copied().unwrap_or(1));
+        }
+        match name.parse::<Synthetic>() {
             Ok(synthetic) => Workload::Synthetic(synthetic),
-            Err(_) => Workload::Files(vec![PathBuf::from(&self.workload)]),
+            Err(_) => Workload::Files(vec![PathBuf::from(name)]),
         }
     }
 
@@ -187,7 +256,7 @@ impl Spec {
     pub fn quickly(mut self) -> Self {
         let share = self.quick;
         let less = |n: u64| ((n as f64 * share).ceil() as u64).max(1);
-        self.gets = Some(less(self.requests()));
+        self.gets = Some(less(self.workload.iter().map(|name| self.requests(name)).max().unwrap_or(1)));
         self.operations = self.operations.map(less);
         self.first_level_mib = less(self.first_level_mib);
         self.disk_mib = self.disk_mib.into_iter().map(|mib| less(mib).max(32)).collect();
@@ -195,10 +264,12 @@ impl Spec {
         self
     }
 
-    /// Requests of each case, at most.
-    pub fn requests(&self) -> u64 {
-        self.gets.unwrap_or_else(|| match self.workload() {
+    /// Requests of each case with this workload, at most.
+    pub fn requests(&self, workload: &str) -> u64 {
+        self.gets.unwrap_or_else(|| match self.workload(workload) {
             Workload::Synthetic(synthetic) => synthetic.usual(),
+            // Without an end.
+            Workload::Sites(..) => 1 << 20,
             Workload::Files(_) => u64::MAX,
         })
     }
@@ -208,17 +279,14 @@ impl Spec {
         let or_none = |list: &'_ [String]| if list.is_empty() { none.to_vec() } else { list.to_vec() };
         let (devices, presets) = (or_none(&self.devices), or_none(&self.presets));
         let mut cases = Vec::new();
-        for device in &devices {
-            for &disk_mib in &self.disk_mib {
-                for preset in &presets {
-                    for &buffers in &self.buffers {
-                        for &utilisation in &self.utilisation {
-                            for &seed in &self.seeds {
-                                let with = |&threshold: &u32| {
-                                    self.case(device, preset, (disk_mib, buffers, utilisation, seed), threshold)
-                                };
-                                cases.extend(self.threshold.iter().map(with));
-                            }
+        for workload in &self.workload {
+            for device in &devices {
+                for &disk_mib in &self.disk_mib {
+                    for preset in &presets {
+                        for &hints in self.hints_of.get(preset).unwrap_or(&self.hints) {
+                            cases.extend(self.variants(disk_mib, |numbers, threshold| {
+                                self.case((workload, device, preset, hints), numbers, threshold)
+                            }));
                         }
                     }
                 }
@@ -227,34 +295,58 @@ impl Spec {
         cases
     }
 
+    /// What of a case varies by numbers: buffers, utilisation, seed, and threshold.
+    fn variants(&self, disk_mib: u64, case: impl Fn((u64, usize, f64, u64), u32) -> Case) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &buffers in &self.buffers {
+            for &utilisation in &self.utilisation {
+                for &seed in &self.seeds {
+                    let with = |&threshold: &u32| case((disk_mib, buffers, utilisation, seed), threshold);
+                    cases.extend(self.threshold.iter().map(with));
+                }
+            }
+        }
+        cases
+    }
+
     fn case(
         &self,
-        device: &str,
-        preset: &str,
+        (workload, device, preset, hints): (&str, &str, &str, Hints),
         (disk_mib, buffers, utilisation, seed): (u64, usize, f64, u64),
         threshold: u32,
     ) -> Case {
         let levels = Levels { memory: self.first_level_mib << 20, disk: disk_mib << 20, ..Levels::MARKATOS };
         let capacity = match self.replay {
-            Kind::Cache => disk_mib << 20,
+            Kind::Cache | Kind::Pages => disk_mib << 20,
             Kind::Method | Kind::Counts => ((disk_mib << 20) as f64 * FRAMES / ROOM / utilisation) as u64,
         };
         let files = picaflor::Options::preset(preset, "").is_ok_and(|options| options.wants_folder());
         let apart = self.file_systems.get(device).filter(|_| files);
+        // Of what a machine gives a file for each object, the file system has half.
+        let memory = self.memory_mib << 20;
+        let shared = files && self.replay == Kind::Pages;
         let setup = Setup {
             preset: preset.into(),
             device: device.into(),
             file_system: self.file_system.as_ref().or(apart).cloned(),
             capacity: capacity.next_multiple_of(1 << 20),
-            memory: self.memory_mib << 20,
+            memory: if shared { memory / 2 } else { memory },
+            page_cache: shared.then_some(memory / 2),
+            hints,
+            cluster: (self.cluster_kib != 0).then_some(self.cluster_kib << 10),
             buffers: (buffers != 0).then_some(buffers),
             threshold: (threshold != 0).then_some(threshold),
-            workload: self.workload(),
-            replay: if self.replay == Kind::Cache { Replay::Cache } else { Replay::Method(levels) },
-            gets: self.requests(),
+            workload: self.workload(workload),
+            replay: match self.replay {
+                Kind::Cache => Replay::Cache,
+                Kind::Pages => Replay::Pages(self.warm),
+                Kind::Method | Kind::Counts => Replay::Method(levels),
+            },
+            gets: self.requests(workload),
             operations: self.operations,
             seed,
         };
-        Case { disk_mib, utilisation, buffers, store: self.replay != Kind::Counts, levels, setup }
+        let workload = workload.into();
+        Case { workload, disk_mib, utilisation, buffers, store: self.replay != Kind::Counts, levels, setup }
     }
 }

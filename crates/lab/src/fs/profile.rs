@@ -216,6 +216,16 @@ impl FsProfile {
         self
     }
 
+    /// The same on a machine with so many bytes for what it keeps of this file system: blocks, and an inode and a name
+    /// for each 16 KiB of them, as FreeBSD had a vnode for every four pages.
+    #[must_use]
+    pub fn with_memory(mut self, bytes: u64) -> Self {
+        self.memory.cache = bytes.max(64 * self.layout.block);
+        self.memory.metadata = None;
+        (self.memory.inodes, self.memory.names) = (bytes >> 14, bytes >> 14);
+        self
+    }
+
     /// Reads a profile; `origin` names it in errors.
     ///
     /// # Errors

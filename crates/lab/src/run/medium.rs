@@ -57,6 +57,7 @@ impl Medium {
             }
             Some(name) => {
                 let kind = FsProfile::find(name)?;
+                let kind = setup.page_cache.map_or(kind.clone(), |bytes| kind.with_memory(bytes));
                 let (disk, system, place) = if options.wants_folder() {
                     let (disk, system) = partition(setup, &profile, &kind, &clock)?;
                     let folder: Arc<dyn Folder> = Arc::new(system.clone());
@@ -129,7 +130,7 @@ fn disk(setup: &Setup, profile: &Profile, clock: &Clock, bytes: Option<u64>) -> 
 fn partition(setup: &Setup, profile: &Profile, kind: &FsProfile, clock: &Clock) -> Result<(SimulatedDisk, FileSystem)> {
     let room = match setup.replay {
         Replay::Method(_) => setup.capacity,
-        Replay::Cache => setup.capacity / 4 * 5,
+        Replay::Cache | Replay::Pages(_) => setup.capacity / 4 * 5,
     };
     FileSystem::with_room(kind, room, |bytes| disk(setup, profile, clock, bytes))
 }

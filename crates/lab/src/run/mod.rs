@@ -4,13 +4,15 @@
 //! operation. Time passes on the device only, so what is measured is what the device was made to do. A run is a
 //! function of its setup.
 //!
-//! Two ways to replay. *Method*: what the two LRU levels of Markatos et al. ask of the disk, put by put, get by get,
+//! Three ways to replay. *Method*: what the two LRU levels of Markatos et al. ask of the disk, put by put, get by get,
 //! delete by delete; the store has room for what the second level holds. *Cache*: each request is a get and, if that
-//! misses, a put; who leaves is the preset's answer.
+//! misses, a put; who leaves is the preset's answer. *Pages*: the same, with what an application can say about which
+//! objects belong together, counted by page view.
 
 mod bodies;
 mod medium;
 pub mod micro;
+mod pages;
 mod reads;
 mod stream;
 pub mod wg;
@@ -19,6 +21,7 @@ use std::{path::PathBuf, time::Duration};
 
 use bodies::Bodies;
 use medium::Medium;
+pub use pages::Hints;
 use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Store};
 use reads::Reads;
 use serde::Serialize;
@@ -27,8 +30,8 @@ pub use stream::{Stream, Streams};
 use crate::{
     Error, Result,
     method::{Levels, Operation},
-    synth::Synthetic,
-    trace::{Request, Trace},
+    synth::{Sites, Synthetic},
+    trace::{Known, Request, Trace},
 };
 
 /// What is replayed.
@@ -36,6 +39,8 @@ use crate::{
 pub enum Workload {
     /// One of the synthetic ones.
     Synthetic(Synthetic),
+    /// So many sites side by side, each asked as this trace has it.
+    Sites(Known, u32),
     /// A trace, from one or several files.
     Files(Vec<PathBuf>),
 }
@@ -48,6 +53,7 @@ impl Workload {
     pub fn requests(&self, seed: u64) -> Result<Box<dyn Iterator<Item = Request> + Send>> {
         Ok(match self {
             Self::Synthetic(synthetic) => synthetic.requests(seed),
+            Self::Sites(known, sites) => Box::new(Sites::new(known.requests()?, *sites, seed)),
             Self::Files(paths) => {
                 let mut trace = Trace::load(paths, None, |_| {})?;
                 trace.settle_sizes();
@@ -58,12 +64,14 @@ impl Workload {
 }
 
 /// How requests become operations of a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Replay {
     /// Through these levels.
     Method(Levels),
     /// As a cache would be asked.
     Cache,
+    /// The same, counted by page view after so large a share of the requests.
+    Pages(f64),
 }
 
 /// Everything that a run is a function of.
@@ -80,6 +88,8 @@ pub struct Setup {
     pub capacity: u64,
     /// Bytes of memory that the store may use.
     pub memory: u64,
+    /// Bytes of a cluster, if other than the engine's default.
+    pub cluster: Option<u32>,
     /// Open buffers, if other than the engine's default.
     pub buffers: Option<usize>,
     /// Longest object that shares an area, in blocks, if other than the engine's default.
@@ -88,6 +98,10 @@ pub struct Setup {
     pub workload: Workload,
     /// How.
     pub replay: Replay,
+    /// What the store is told of an object's company.
+    pub hints: Hints,
+    /// Bytes that a file-system model has for what it keeps in memory, if other than its own.
+    pub page_cache: Option<u64>,
     /// Requests after which it ends.
     pub gets: u64,
     /// Operations of the store after which it ends.
@@ -155,6 +169,22 @@ pub struct Outcome {
     pub rotation_share: f64,
     /// Share of the time that it moved bytes.
     pub transfer_share: f64,
+    /// Page views that were counted, of a replay of pages, and of them, each time in the mean: requests.
+    pub views: u64,
+    /// The same.
+    pub requests_per_view: f64,
+    /// Reads of the device, or of the file system on it, for a view.
+    pub device_reads_per_view: f64,
+    /// KiB read for a view.
+    pub kib_read_per_view: f64,
+    /// Milliseconds that the gets of a view took, one after the other.
+    pub ms_per_view: f64,
+    /// Share of the requests of views that the store answered.
+    pub view_hit_ratio: f64,
+    /// Neighbours that cluster reads brought, for each such read; and of those, used before they left memory.
+    pub neighbours_per_read: f64,
+    /// The same.
+    pub neighbours_used_per_read: f64,
 }
 
 /// Runs a setup; `stream` is its own. `progress` is told how many requests more are done, now and then.
@@ -180,6 +210,7 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
     match setup.replay {
         Replay::Method(_) => replay.method(stream, progress)?,
         Replay::Cache => replay.cache(progress)?,
+        Replay::Pages(warm) => replay.pages(warm, progress)?,
     }
     replay.drain()?;
     store.flush().map_err(failed(setup))?;
@@ -217,6 +248,9 @@ fn fill(mut options: Options, setup: &Setup, medium: &Medium) -> Options {
     options.seed = Some(setup.seed);
     if let Some(buffers) = setup.buffers {
         options.open_buffers = buffers;
+    }
+    if let Some(cluster) = setup.cluster {
+        options.cluster = cluster;
     }
     if let Some(threshold) = setup.threshold {
         options.threshold = threshold;
@@ -272,7 +306,7 @@ impl Running<'_> {
                     self.outcome.hits += 1;
                     self.check(&request, object.body().as_deref())?;
                 }
-                None => self.put(&key, &request)?,
+                None => self.put(&key, &request, 0)?,
             }
             self.store.step().map_err(failed(self.setup))?;
             if self.outcome.gets.is_multiple_of(WORD) {
@@ -316,14 +350,18 @@ impl Running<'_> {
     }
 
     fn write(&mut self, request: &Request) -> Result<()> {
-        self.put(&request.key.to_le_bytes(), request)?;
+        self.put(&request.key.to_le_bytes(), request, 0)?;
         self.step()
     }
 
-    fn put(&mut self, key: &[u8], request: &Request) -> Result<()> {
-        let neighbour = (request.referer != 0).then(|| request.referer.to_le_bytes().to_vec().into());
-        let server = (request.server >> 32) as u32;
-        let with = PutOptions { server, neighbour, ..PutOptions::default() };
+    /// `group` is told if groups are.
+    fn put(&mut self, key: &[u8], request: &Request, group: u32) -> Result<()> {
+        let hints = self.setup.hints;
+        let said = hints.says_page() && request.referer != 0;
+        let neighbour = said.then(|| request.referer.to_le_bytes().to_vec().into());
+        let server = if hints.says_server() { (request.server >> 32) as u32 } else { 0 };
+        let group = if hints == Hints::Group { group } else { 0 };
+        let with = PutOptions { server, group, neighbour, ..PutOptions::default() };
         let body = self.bodies.of(request);
         match self.store.put(key, body, &with) {
             Ok(()) => {
@@ -387,5 +425,8 @@ fn tally(outcome: &mut Outcome, store: &Store, before: &picaflor::Counts, below:
     outcome.evicted = counts.evicted - before.evicted;
     outcome.memory_used = stats.memory_used;
     outcome.index_bytes = stats.index_bytes;
+    let cluster_reads = (counts.cluster_reads - before.cluster_reads) as f64;
+    outcome.neighbours_per_read = ratio((counts.neighbours_read - before.neighbours_read) as f64, cluster_reads);
+    outcome.neighbours_used_per_read = ratio((counts.neighbours_used - before.neighbours_used) as f64, cluster_reads);
     outcome.objects = stats.objects;
 }

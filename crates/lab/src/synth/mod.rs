@@ -5,6 +5,7 @@
 mod dice;
 mod law;
 mod plain;
+mod sites;
 mod web;
 
 use std::{fmt, str::FromStr};
@@ -12,6 +13,7 @@ use std::{fmt, str::FromStr};
 pub use dice::{Dice, mix};
 pub use law::{Sizes, Zipf, truncated_pareto};
 pub use plain::{Churn, Replacements};
+pub use sites::Sites;
 pub use web::{Requests as WebRequests, Web};
 
 use crate::trace::Request;
@@ -27,15 +29,18 @@ pub enum Synthetic {
     Pareto,
     /// Zipf's law with churn of popularity.
     Zipf,
+    /// Pages with their images, of which some are shared and some come from other servers.
+    Pages,
 }
 
 impl Synthetic {
     /// All of them: name, what it is, and how many requests it has unless told otherwise.
-    pub const ALL: [(&'static str, Self, &'static str, u64); 4] = [
+    pub const ALL: [(&'static str, Self, &'static str, u64); 5] = [
         ("dec", Self::Dec, "the proxies of Digital, 1996: pages, servers, interleaved clients", 1_058_206),
         ("isp", Self::Isp, "an Internet provider's proxy, 1999: locality sets and clients", 4_805_460),
         ("pareto", Self::Pareto, "100,000 objects replaced at random, truncated Pareto sizes", 600_000),
         ("zipf", Self::Zipf, "Zipf's law over a million objects whose popularity wanders", 2_000_000),
+        ("pages", Self::Pages, "8,000 pages with images, some shared, some from other servers", 600_000),
     ];
 
     /// How many requests it has unless told otherwise.
@@ -64,6 +69,7 @@ impl Synthetic {
         match self {
             Self::Dec => Box::new(DEC.requests(seed)),
             Self::Isp => Box::new(ISP.requests(seed)),
+            Self::Pages => Box::new(PAGES.requests(seed)),
             Self::Pareto => {
                 let all = Replacements { live: 100_000, alpha: 1.0, grain: 512.0, cutoff: 1024.0 };
                 Box::new(all.requests(seed))
@@ -112,6 +118,7 @@ const DEC: Web = Web {
     parts: (1.5, 0.8, 30),
     asked: 0.7,
     common: (0.09, 20),
+    foreign: (0.0, 1),
     sizes: Sizes {
         median: 2800.0,
         sigma: 0.9,
@@ -140,6 +147,7 @@ const ISP: Web = Web {
     parts: (28.6, 1.21, 400),
     asked: 0.345,
     common: (0.52, 40),
+    foreign: (0.0, 1),
     sizes: Sizes {
         median: 1775.0,
         sigma: 1.0,
@@ -153,4 +161,23 @@ const ISP: Web = Web {
     change: (0.01, 200_000),
     pause: 72.0,
     begin: FEBRUARY_1999,
+};
+
+/// Pages as those of [`ISP`], but whole: a visit asks for nearly all of a page's parts, where the log of a proxy lacks
+/// what browsers had. Fewer of them, so that most are visited again; one part in five comes from one of 40 servers that
+/// all sites share.
+const PAGES: Web = Web {
+    clients: 5000,
+    active: 64,
+    servers: (200, 0.66),
+    pages: (40, 0.9),
+    stay: 0.5,
+    repeat: 0.2,
+    window: 4000,
+    parts: (14.0, 0.7, 100),
+    asked: 0.9,
+    common: (0.3, 20),
+    foreign: (0.2, 40),
+    change: (0.0, 1),
+    ..ISP
 };

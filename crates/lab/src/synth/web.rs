@@ -1,6 +1,6 @@
 //! A model of the web as a proxy sees it: clients visit pages, pages bring their parts, and many do so at once.
 //!
-//! A *visit* is a request for a page and then for some of its parts, all on the page's server; the requests of the
+//! A *visit* is a request for a page and then for some of its parts, on its server or others; the requests of the
 //! clients that are active at a time come interleaved, in random order. Who visits what: with some probability a page
 //! that somebody visited lately, the more likely the more lately (log-uniform); else one more page on the server where
 //! this client is, or, by Zipf's law, a page of another server. Number and size of a page's parts, and all else that
@@ -37,6 +37,8 @@ pub struct Web {
     pub asked: f64,
     /// Share of a page's parts that are common to the pages of its server, and how many of those there are.
     pub common: (f64, u64),
+    /// Share of a page's own parts that come from other servers, which all share, and how many of those there are.
+    pub foreign: (f64, u64),
     /// Sizes of objects.
     pub sizes: Sizes,
     /// The share of the Pareto part among common objects, which are icons and bars more often than archives.
@@ -162,6 +164,15 @@ impl Requests {
         Sizes { tail, ..self.web.sizes }.draw(&mut Dice::new(key ^ u64::from(version), 3))
     }
 
+    /// The page's own, or for some parts of it another.
+    fn server_of(&self, key: u64, page: Page, may_be_foreign: bool) -> u64 {
+        let mut own = Dice::new(key, 6);
+        let (share, servers) = self.web.foreign;
+        let foreign = may_be_foreign && own.chance(share);
+        let number = if foreign { !own.below(servers) } else { page.server };
+        mix(self.seed ^ number.rotate_left(17)).max(1)
+    }
+
     /// How often this object has changed so far.
     fn version(&self, key: u64) -> u32 {
         let mut own = Dice::new(key, 4);
@@ -180,6 +191,7 @@ impl Iterator for Requests {
         }
         let Waiting { key, page, kind, common } = self.clients[client].waiting.pop_front()?;
         self.made += 1;
+        let server = self.server_of(key, page, kind == Kind::Part && !common);
         self.time += self.dice.exponential(self.web.pause);
         let version = self.version(key);
         Some(Request {
@@ -187,7 +199,7 @@ impl Iterator for Requests {
             key,
             size: self.size(key, version, common),
             client: self.clients[client].name,
-            server: mix(self.seed ^ page.server.rotate_left(17)).max(1),
+            server,
             referer: if kind == Kind::Part { page.key(self.seed) } else { 0 },
             kind,
             version,

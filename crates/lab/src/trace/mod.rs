@@ -10,6 +10,7 @@ mod csv;
 mod dec;
 mod detect;
 mod har;
+mod known;
 mod lines;
 mod load;
 mod log;
@@ -20,6 +21,7 @@ mod write;
 
 use std::{fmt, str::FromStr};
 
+pub use known::Known;
 pub use load::Trace;
 pub use read::{Bad, Reader, Report};
 pub use write::{save_csv, write_csv};

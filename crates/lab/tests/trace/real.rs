@@ -18,7 +18,7 @@ struct Expected {
 fn counts_are_those_of_others() {
     let all = [
         Expected {
-            file: "../cli/tests/data/semicomplete.csv.gz",
+            file: "traces/semicomplete.csv.gz",
             format: Format::Csv,
             requests: 9348,
             objects: 1339,
@@ -36,7 +36,7 @@ fn counts_are_those_of_others() {
             servers: 1,
         },
         Expected {
-            file: "tests/data/har-pageloads.csv.gz",
+            file: "traces/har-pageloads.csv.gz",
             format: Format::Csv,
             requests: 1235,
             objects: 633,

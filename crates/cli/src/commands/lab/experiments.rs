@@ -45,9 +45,10 @@ const RUN: &str = "\
 Examples:
       picaflor lab run presets-on-devices --out results
       picaflor lab run markatos-fig6 --quick
+      picaflor lab run locality
       picaflor lab run mine.toml --seed 7 --jobs 1
 
-Writes results.json, results.csv and report.html, a page without anything around it.";
+Writes results.json, results.csv and report.html, a page without anything around it; of an experiment that has one\ndrawing that says it all, also NAME.svg.";
 
 /// Runs an experiment
 #[derive(Args)]
@@ -86,23 +87,41 @@ impl Run {
         experiment::write(&spec, &rows, &self.out)?;
         let mut out = Output::new();
         for row in &rows {
-            let what = [("preset", 14), ("device", 16), ("disk_mib", 6), ("target_utilisation", 5)];
-            let case: Vec<_> =
-                what.iter().map(|(field, wide)| format!("{:<wide$}", row.text(field).unwrap_or_default())).collect();
-            let numbers = [
-                ("gets/s", "gets_per_second"),
-                ("ops/s", "operations_per_second"),
-                ("hits/s", "hits_per_second"),
-                ("reads a hit", "reads_per_hit"),
-                ("written a byte", "written_per_byte"),
-            ];
-            let shown = |field| picaflor_lab::draw::short(row.number(field).unwrap_or(0.0));
-            let numbers: Vec<_> = numbers.iter().map(|(name, field)| format!("{:>7} {name}", shown(field))).collect();
-            out.line(format!("{} {}", case.join(" "), numbers.join("  ")))?;
+            out.line(line_of(row))?;
         }
         out.line(format!("\n{}, in {:.1} s", self.out.join("report.html").display(), begin.elapsed().as_secs_f64()))?;
         out.flush()
     }
+}
+
+/// A run in a line: what it was, and the numbers that its kind of replay is about.
+fn line_of(row: &experiment::Row) -> String {
+    let views = row.outcome.views > 0;
+    let what: &[(&str, usize)] = match views {
+        true => &[("workload", 14), ("device", 16), ("preset", 14), ("hints", 10)],
+        false => &[("preset", 14), ("device", 16), ("disk_mib", 6), ("target_utilisation", 5)],
+    };
+    let numbers: &[(&str, &str)] = match views {
+        true => &[
+            ("reads a view", "device_reads_per_view"),
+            ("KiB a view", "kib_read_per_view"),
+            ("ms a view", "ms_per_view"),
+            ("hit ratio", "view_hit_ratio"),
+            ("requests a view", "requests_per_view"),
+        ],
+        false => &[
+            ("gets/s", "gets_per_second"),
+            ("ops/s", "operations_per_second"),
+            ("hits/s", "hits_per_second"),
+            ("reads a hit", "reads_per_hit"),
+            ("written a byte", "written_per_byte"),
+        ],
+    };
+    let case: Vec<_> =
+        what.iter().map(|(field, wide)| format!("{:<wide$}", row.text(field).unwrap_or_default())).collect();
+    let shown = |field| picaflor_lab::draw::short(row.number(field).unwrap_or(0.0));
+    let numbers: Vec<_> = numbers.iter().map(|(name, field)| format!("{:>7} {name}", shown(field))).collect();
+    format!("{} {}", case.join(" "), numbers.join("  "))
 }
 
 /// Prints each number of a paper beside ours

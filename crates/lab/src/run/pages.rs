@@ -1,0 +1,147 @@
+//! Page views: what clients ask for, page by page, with what an application can say of which belong together.
+//!
+//! A view is a request for a page and what the same client asks for until its next one. The first requests fill the
+//! store; reads, bytes and time are counted over the rest. What is counted is all that the device was asked to read,
+//! whoever asked, and the time that gets took.
+
+use std::collections::HashMap;
+
+use picaflor::Store;
+use serde::{Deserialize, Serialize};
+
+use super::{Running, WORD, failed};
+use crate::{
+    Result,
+    trace::{Kind, Request},
+};
+
+/// What the application tells the store of an object's company.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hints {
+    /// Nothing.
+    None,
+    /// The origin server.
+    Server,
+    /// A group: the site that the client's page is from, also for what comes from other servers.
+    Group,
+    /// The page that the client is on.
+    Collocate,
+    /// Page and origin server.
+    #[default]
+    All,
+}
+
+impl Hints {
+    /// The name that an experiment has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Server => "server",
+            Self::Group => "group",
+            Self::Collocate => "collocate",
+            Self::All => "all",
+        }
+    }
+
+    pub(super) fn says_server(self) -> bool {
+        matches!(self, Self::Server | Self::All)
+    }
+
+    pub(super) fn says_page(self) -> bool {
+        matches!(self, Self::Collocate | Self::All)
+    }
+}
+
+/// What a client is looking at.
+#[derive(Clone, Copy)]
+struct View {
+    page: u64,
+    site: u64,
+}
+
+/// What the device and the clock had counted when counting began.
+struct Since {
+    reads: u64,
+    bytes: u64,
+    gets: u64,
+    hits: u64,
+}
+
+impl Running<'_> {
+    pub(super) fn pages(&mut self, warm: f64, progress: &dyn Fn(u64)) -> Result<()> {
+        let mut views: HashMap<u64, View> = HashMap::new();
+        let first = (self.setup.gets as f64 * warm) as u64;
+        let (mut since, mut nanos) = (None, 0);
+        for request in self.requests()? {
+            if self.outcome.gets == first {
+                since = Some(self.since());
+            }
+            self.outcome.gets += 1;
+            let key = request.key ^ u64::from(request.version) << 40;
+            let view = match request.kind {
+                Kind::Page => Some(View { page: key, site: request.server }),
+                _ => views.get(&request.client).copied(),
+            };
+            if request.kind == Kind::Page {
+                views.extend(view.map(|view| (request.client, view)));
+                self.outcome.views += u64::from(since.is_some());
+            }
+            nanos += self.page_request(&request, key, view)? * u64::from(since.is_some());
+            self.step()?;
+            if self.outcome.gets.is_multiple_of(WORD) {
+                progress(WORD);
+            }
+        }
+        self.outcome.reads = self.outcome.hits;
+        if let Some(since) = since {
+            self.account_views(&since, nanos);
+        }
+        Ok(())
+    }
+
+    /// One get, and a put if that misses. Returns how long the get took, in nanoseconds.
+    fn page_request(&mut self, request: &Request, key: u64, view: Option<View>) -> Result<u64> {
+        let page = view.map(|view| view.page).filter(|page| *page != key);
+        let bytes = key.to_le_bytes();
+        let begin = self.medium.clock.now_nanos();
+        let found = self.store.get(&bytes).map_err(failed(self.setup))?;
+        let took = self.medium.clock.now_nanos() - begin;
+        match found {
+            Some(object) => {
+                self.outcome.hits += 1;
+                self.check(request, object.body().as_deref())?;
+                if let Some(page) = page.filter(|_| self.setup.hints.says_page()) {
+                    self.store.collocate(&page.to_le_bytes(), &bytes);
+                }
+            }
+            None => {
+                let group = view.map_or(0, |view| (view.site >> 32) as u32);
+                self.put(&bytes, &Request { referer: page.unwrap_or(0), ..*request }, group)?;
+            }
+        }
+        Ok(took)
+    }
+
+    fn since(&self) -> Since {
+        let (reads, bytes) = device_reads(self.store, self.medium.below());
+        Since { reads, bytes, gets: self.outcome.gets, hits: self.outcome.hits }
+    }
+
+    fn account_views(&mut self, since: &Since, nanos: u64) {
+        let (reads, bytes) = device_reads(self.store, self.medium.below());
+        let views = self.outcome.views.max(1) as f64;
+        self.outcome.requests_per_view = (self.outcome.gets - since.gets) as f64 / views;
+        self.outcome.device_reads_per_view = (reads - since.reads) as f64 / views;
+        self.outcome.kib_read_per_view = (bytes - since.bytes) as f64 / 1024.0 / views;
+        self.outcome.ms_per_view = nanos as f64 / 1e6 / views;
+        self.outcome.view_hit_ratio =
+            (self.outcome.hits - since.hits) as f64 / (self.outcome.gets - since.gets).max(1) as f64;
+    }
+}
+
+/// Reads, and bytes read: those of the file system under a store, or else its own.
+fn device_reads(store: &Store, below: Option<(u64, u64, u64)>) -> (u64, u64) {
+    let counts = store.stats().counts;
+    below.map_or((counts.device_reads, counts.device_read), |(reads, bytes, _)| (reads, bytes))
+}
