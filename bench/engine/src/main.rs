@@ -30,8 +30,8 @@ pub(crate) struct Arguments {
     /// Engines, by name; all of this build by default
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
-    /// Works: load, get, zipf, churn, cache, durable, reopen; of the durable table put, get, delete, churn, reopen; all
-    /// by default
+    /// Works: load, get, zipf, churn, cache, durable, reopen, warm; of the durable table put, get, delete, churn, reopen;
+    /// all by default
     #[arg(long, value_delimiter = ',')]
     works: Vec<String>,
     /// Rounds; the report shows medians
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     /// Objects of web sizes; 370,000 are 3 GB
     #[arg(long, default_value_t = 370_000)]
     objects: u64,
-    /// Tiny objects of `reopen`
+    /// Tiny objects of `reopen` and `warm`
     #[arg(long, default_value_t = 10_000_000)]
     small: u64,
     /// Most memory of a process in MiB, page cache included, where control groups allow it

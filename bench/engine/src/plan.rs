@@ -193,6 +193,13 @@ impl<'a> Bench<'a> {
     /// Every work wanted, on one engine.
     fn one_engine(&mut self, engine: &str, folder: &Path, round: usize) -> Result<()> {
         let wants = |work| self.arguments.wants(work);
+        if wants("warm") && engine.starts_with(OURS) && engines::evicts(engine) {
+            clear(folder)?;
+            self.warm(engine, folder, round)?;
+        }
+        if engines::is_preset(engine) {
+            return Ok(());
+        }
         if ["load", "get", "zipf", "churn"].into_iter().any(wants) {
             self.on_loaded(engine, folder, round)?;
         }
@@ -283,6 +290,28 @@ impl<'a> Bench<'a> {
         figures.insert("5 bytes of memory/object".into(), growth.max(0.0) / objects as f64);
         figures.insert("0 objects".into(), objects as f64);
         self.report.add("reopen after kill -9, objects of 100 B", engine, round, &figures);
+        Ok(())
+    }
+
+    /// Killed at work, with an eighth of its objects' bytes in memory beside the index.
+    fn warm(&mut self, engine: &str, folder: &Path, round: usize) -> Result<()> {
+        let objects = self.arguments.small;
+        let mut job = self.job(engine, folder, Work::Work);
+        (job.profile, job.objects) = (Profile::Tiny, objects);
+        job.config.memory = SMALL_MEMORY + objects * (16 + 20);
+        job.config.capacity = (objects * 320 * 3 / 2).next_multiple_of(64 << 20).max(LEAST_CAPACITY);
+        job.door = None;
+        let mut child = spawn(&job)?;
+        let worked = wait_for(&mut child, READY);
+        // At work, not at rest.
+        std::thread::sleep(self.arguments.time() / 4);
+        child.kill()?;
+        child.wait()?;
+        worked?;
+        job.work = Work::ComeBack;
+        let mut figures = self.figures(&job)?;
+        figures.insert("0 objects".into(), objects as f64);
+        self.report.add("warm after kill -9, objects of 100 B", engine, round, &figures);
         Ok(())
     }
 

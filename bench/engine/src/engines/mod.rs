@@ -94,6 +94,8 @@ const BOTH: &[Table] = &[Table::Engine, Table::Durable];
 const ENGINES: &[Row] = &[
     ("picaflor", ENGINE, true, ours::open),
     ("picaflor-store", ENGINE, false, ours::open_store),
+    ("picaflor-hummingbird", ENGINE, true, ours::open_hummingbird),
+    ("picaflor-damelo", ENGINE, true, ours::open_damelo),
     ("picaflor-htod", DURABLE, false, htod::open),
     #[cfg(feature = "foyer")]
     ("foyer-uring", ENGINE, true, foyer::open_uring),
@@ -120,6 +122,11 @@ pub(crate) fn names(table: Table) -> Vec<&'static str> {
 /// Whether an engine evicts when its room is used up.
 pub(crate) fn evicts(name: &str) -> bool {
     ENGINES.iter().any(|(known, _, evicts, _)| *known == name && *evicts)
+}
+
+/// Whether this is ours, and another preset than the default: those take part in `warm` only.
+pub(crate) fn is_preset(name: &str) -> bool {
+    matches!(name, "picaflor-hummingbird" | "picaflor-damelo")
 }
 
 /// Whether an engine keeps many gets in flight from one thread.

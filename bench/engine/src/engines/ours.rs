@@ -15,15 +15,23 @@ struct Picaflor {
 }
 
 pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
-    open_as(config, Mode::Cache)
+    open_as("picaflor", config, Mode::Cache)
+}
+
+pub(super) fn open_hummingbird(config: &Config) -> Result<Box<dyn Engine>> {
+    open_as("hummingbird", config, Mode::Cache)
+}
+
+pub(super) fn open_damelo(config: &Config) -> Result<Box<dyn Engine>> {
+    open_as("damelo", config, Mode::Cache)
 }
 
 pub(super) fn open_store(config: &Config) -> Result<Box<dyn Engine>> {
-    open_as(config, Mode::Store)
+    open_as("picaflor", config, Mode::Store)
 }
 
-fn open_as(config: &Config, mode: Mode) -> Result<Box<dyn Engine>> {
-    let options = Options::new(config.folder.join("picaflor.store"))
+fn open_as(preset: &str, config: &Config, mode: Mode) -> Result<Box<dyn Engine>> {
+    let options = Options::preset(preset, config.folder.join("picaflor.store"))?
         .capacity(config.capacity)
         .memory(config.memory)
         .mode(mode)

@@ -6,6 +6,7 @@ pub(crate) mod durable;
 mod get;
 mod load;
 pub(crate) mod reopen;
+mod warm;
 mod zipf;
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -37,6 +38,10 @@ pub(crate) enum Work {
     Wait,
     /// Open what a killed process left.
     Reopen,
+    /// Put every object, get them until memory has settled, say so, and go on until killed.
+    Work,
+    /// Open what a process left that was killed at work, and get until it is as before.
+    ComeBack,
     /// Open and do nothing.
     Idle,
 }
@@ -80,6 +85,8 @@ pub(crate) fn run(job: &Job) -> Result<()> {
         Work::Durable { writers, verb } => durable::run(&*open()?, &data, job, writers, verb)?,
         Work::Wait => reopen::fill_and_wait(&*open()?, &data, job)?,
         Work::Reopen => reopen::reopen(open, &data, job)?,
+        Work::Work => warm::fill_and_work(&*open()?, &data, job)?,
+        Work::ComeBack => warm::come_back(open, &data, job)?,
         Work::Idle => reopen::idle(open)?,
     };
     println!("{}", serde_json::to_string(&figures)?);
