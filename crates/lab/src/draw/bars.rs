@@ -48,7 +48,7 @@ impl Bars {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 {height}\" width=\"760\" height=\"{height}\" \
              font-family=\"sans-serif\" font-size=\"13\" fill=\"{ink}\">\n<rect width=\"760\" height=\"{height}\" \
              fill=\"white\"/>\n<text x=\"380\" y=\"22\" font-size=\"17\" text-anchor=\"middle\">{}</text>\n",
-            escape(&self.title)
+            escape(&self.title) + if self.log { ", logarithmic" } else { "" }
         );
         let mut at = LEFT;
         for (number, group) in self.groups.iter().enumerate().filter(|_| legend > 0) {
