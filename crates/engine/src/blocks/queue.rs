@@ -229,3 +229,57 @@ impl FreeLists {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use picaflor_device::MemoryDevice;
+
+    use super::*;
+    use crate::blocks::BlockOptions;
+
+    fn lists() -> FreeLists {
+        let device = Arc::new(MemoryDevice::with_block_size(1 << 20, 512));
+        FreeLists::open(device, BlockOptions { waste: 0, ..BlockOptions::default() }).expect("a blank device").0
+    }
+
+    #[test]
+    fn what_a_split_leaves_is_given_out_when_the_block_before_it_is_durable() {
+        let lists = lists();
+        // Larger than the lists of single sizes, so that it is split; 20 grains are left.
+        let large = lists.put(&[1; 60_000]).expect("room");
+        lists.free(&large).expect("it is allocated");
+        lists.sync().expect("memory syncs");
+        let from = large.address().grain();
+        let within = |block: &Block| (from..from + 118).contains(&block.address().grain());
+        let first = lists.put_later(&[2; 50_000]).expect("room");
+        assert!(within(&first) && lists.stats().splits == 1);
+        let second = lists.put_later(&[3; 10_000]).expect("room");
+        assert!(!within(&second), "the rest waits");
+        lists.sync().expect("memory syncs");
+        let third = lists.put_later(&[4; 10_000]).expect("room");
+        assert!(within(&third), "and is there after the sync");
+        lists.free_later(&first).expect("it is allocated");
+        assert!(matches!(lists.read(first.address()), Err(BlockError::NotAllocated(_))), "before anything is written");
+        assert_eq!(lists.read(third.address()).expect("it waits to be written").1, [4; 10_000]);
+    }
+
+    #[test]
+    fn parts_of_a_page_that_wait_are_one_and_neighbours_are_one_write() {
+        let queue = Queue::default();
+        let page: Vec<u8> = (0..8u8).flat_map(|sector| [sector; 512]).collect();
+        queue.put_part(4096, &page, 512..1024);
+        queue.put_part(4096, &page, 1536..2048);
+        queue.put(8192, Bytes::from_static(&[9; 512]));
+        queue.put(8704, Bytes::from_static(&[8; 512]));
+        let writes = joined(queue.take(&queue.turn()));
+        let places: Vec<(u64, usize)> = writes.iter().map(|(place, bytes)| (*place, bytes.len())).collect();
+        assert_eq!(places, [(4096 + 512, 1536), (8192, 1024)]);
+        let mut read = vec![0; 4096];
+        queue.parts(4096).lay_over(&mut read);
+        assert_eq!((read[0], &read[512..2048]), (0, &page[512..2048]), "found while it is on its way");
+        queue.landed();
+        assert!(queue.get(8192).is_none());
+    }
+}
