@@ -90,7 +90,7 @@ impl Receipt {
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} objects ready in {:.3} s", self.objects, self.seconds)?;
-        if self.seconds_merged > self.seconds {
+        if self.seconds_merged - self.seconds > 0.001 {
             write!(f, ", merged after {:.3} s", self.seconds_merged)?;
         }
         for volume in &self.volumes {
