@@ -296,7 +296,7 @@ impl<'a> Bench<'a> {
     /// Killed at work, with an eighth of its objects' bytes in memory beside the index.
     fn warm(&mut self, engine: &str, folder: &Path, round: usize) -> Result<()> {
         let objects = self.arguments.small;
-        let mut job = self.job(engine, folder, Work::Work);
+        let mut job = self.job(engine, folder, Work::Ask);
         (job.profile, job.objects) = (Profile::Tiny, objects);
         job.config.memory = SMALL_MEMORY + objects * (16 + 20);
         job.config.capacity = (objects * 320 * 3 / 2).next_multiple_of(64 << 20).max(LEAST_CAPACITY);

@@ -39,7 +39,7 @@ pub(crate) enum Work {
     /// Open what a killed process left.
     Reopen,
     /// Put every object, get them until memory has settled, say so, and go on until killed.
-    Work,
+    Ask,
     /// Open what a process left that was killed at work, and get until it is as before.
     ComeBack,
     /// Open and do nothing.
@@ -85,7 +85,7 @@ pub(crate) fn run(job: &Job) -> Result<()> {
         Work::Durable { writers, verb } => durable::run(&*open()?, &data, job, writers, verb)?,
         Work::Wait => reopen::fill_and_wait(&*open()?, &data, job)?,
         Work::Reopen => reopen::reopen(open, &data, job)?,
-        Work::Work => warm::fill_and_work(&*open()?, &data, job)?,
+        Work::Ask => warm::fill_and_work(&*open()?, &data, job)?,
         Work::ComeBack => warm::come_back(open, &data, job)?,
         Work::Idle => reopen::idle(open)?,
     };
