@@ -21,8 +21,9 @@ use crate::{
 
 /// Gets that are looked back on.
 const WINDOW: usize = 1000;
-/// Longest wait for the former rates.
+/// Longest wait for the former rates: so much, and so many times the time that they were measured for.
 const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_TIMES: u32 = 10;
 /// What counts as being back.
 const BACK: f64 = 0.9;
 
@@ -87,13 +88,14 @@ pub(super) fn fill_and_work(engine: &dyn Engine, data: &Data, job: &Job) -> Resu
 pub(super) fn come_back(open: impl Fn() -> Result<Box<dyn Engine>>, data: &Data, job: &Job) -> Result<Figures> {
     let former = fs::read(job.config.folder.join("former.json")).context("what the killed process noted")?;
     let former: Former = serde_json::from_slice(&former)?;
+    let patience = PATIENCE.min(job.time * PATIENCE_TIMES);
     let begin = Instant::now();
     let engine = open()?;
     let opened = begin.elapsed();
     let mut client = Client::new(&*engine, data, job.objects, 2);
     let mut window = VecDeque::with_capacity(WINDOW);
     let (mut first, mut hits_back, mut speed_back, mut hits) = (None, None, None, 0);
-    while begin.elapsed() < PATIENCE && (hits_back.is_none() || speed_back.is_none()) {
+    while begin.elapsed() < patience && (hits_back.is_none() || speed_back.is_none()) {
         let asked = begin.elapsed();
         let hit = client.ask()?;
         let now = begin.elapsed();
@@ -114,7 +116,7 @@ pub(super) fn come_back(open: impl Fn() -> Result<Box<dyn Engine>>, data: &Data,
             }
         }
     }
-    let ms = |time: Option<Duration>| time.unwrap_or(PATIENCE).as_secs_f64() * 1e3;
+    let ms = |time: Option<Duration>| time.unwrap_or(patience).as_secs_f64() * 1e3;
     Ok(Figures::from([
         ("1 open ms".into(), ms(Some(opened))),
         ("2 first hit ms".into(), ms(first)),
