@@ -174,11 +174,7 @@ impl Shared {
 
 impl Perform for Shared {
     fn perform(&self, offset: u64, op: Op) -> io::Result<AlignedBuf> {
-        match op {
-            Op::Read(mut buf) => self.read(offset, &mut buf).map(|()| buf),
-            Op::Write(bytes) => self.write(offset, &bytes).map(|()| AlignedBuf::empty()),
-            Op::Sync => self.sync().map(|()| AlignedBuf::empty()),
-        }
+        op.carry_out(|buf| self.read(offset, buf), |bytes| self.write(offset, bytes), || self.sync())
     }
 }
 

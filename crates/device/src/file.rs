@@ -369,11 +369,7 @@ impl Drop for FileCore {
 
 impl Perform for FileCore {
     fn perform(&self, offset: u64, op: Op) -> io::Result<AlignedBuf> {
-        match op {
-            Op::Read(mut buf) => self.read(offset, &mut buf).map(|()| buf),
-            Op::Write(bytes) => self.write(offset, &bytes).map(|()| AlignedBuf::empty()),
-            Op::Sync => self.sync().map(|()| AlignedBuf::empty()),
-        }
+        op.carry_out(|buf| self.read(offset, buf), |bytes| self.write(offset, bytes), || self.sync())
     }
 }
 

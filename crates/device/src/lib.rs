@@ -110,12 +110,7 @@ pub trait Device: Send + Sync {
     /// way at once where the device can, and nobody else is woken. The default carries out one request after the other.
     fn run(&self, batch: Vec<Request>) {
         for Request { offset, op, done } in batch {
-            let outcome = match op {
-                Op::Read(mut buf) => self.read(offset, &mut buf).map(|()| buf),
-                Op::Write(bytes) => self.write(offset, &bytes).map(|()| AlignedBuf::empty()),
-                Op::Sync => self.sync().map(|()| AlignedBuf::empty()),
-            };
-            done(outcome);
+            done(op.carry_out(|buf| self.read(offset, buf), |bytes| self.write(offset, bytes), || self.sync()));
         }
     }
 
@@ -187,6 +182,25 @@ pub enum Op {
     Write(Bytes),
     /// As [`Device::sync`], for the writes whose `done` ran before this request was submitted.
     Sync,
+}
+
+impl Op {
+    /// Carries it out by blocking calls of a device; returns what its `done` is to be told.
+    ///
+    /// # Errors
+    /// That of the call.
+    pub fn carry_out(
+        self,
+        read: impl FnOnce(&mut [u8]) -> io::Result<()>,
+        write: impl FnOnce(&[u8]) -> io::Result<()>,
+        sync: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<AlignedBuf> {
+        match self {
+            Self::Read(mut buf) => read(&mut buf).map(|()| buf),
+            Self::Write(bytes) => write(&bytes).map(|()| AlignedBuf::empty()),
+            Self::Sync => sync().map(|()| AlignedBuf::empty()),
+        }
+    }
 }
 
 /// Calls `done` on a device's own thread. A panic in it is its owner's affair and has been reported by the

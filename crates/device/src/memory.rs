@@ -134,11 +134,7 @@ impl Inner {
 
 impl Perform for Inner {
     fn perform(&self, offset: u64, op: Op) -> io::Result<AlignedBuf> {
-        match op {
-            Op::Read(mut buf) => self.read(offset, &mut buf).map(|()| buf),
-            Op::Write(bytes) => self.write(offset, &bytes).map(|()| AlignedBuf::empty()),
-            Op::Sync => Ok(AlignedBuf::empty()),
-        }
+        op.carry_out(|buf| self.read(offset, buf), |bytes| self.write(offset, bytes), || Ok(()))
     }
 }
 

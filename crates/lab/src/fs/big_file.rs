@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use picaflor_device::{AlignedBuf, Device, Op, Request, SparseBytes};
+use picaflor_device::{Device, Op, Request, SparseBytes};
 
 use super::FileSystem;
 use super::core::{Core, full};
@@ -217,12 +217,9 @@ impl BigFile {
         };
         let together = together.map_err(|error| error.kind());
         for Request { offset, op, done } in batch {
-            let outcome = together.map_err(io::Error::from).and_then(|()| match op {
-                Op::Read(mut buf) => self.read(offset, &mut buf).map(|()| buf),
-                Op::Write(bytes) => self.write(offset, &bytes).map(|()| AlignedBuf::empty()),
-                Op::Sync => self.sync().map(|()| AlignedBuf::empty()),
-            });
-            done(outcome);
+            let blocking =
+                || op.carry_out(|buf| self.read(offset, buf), |bytes| self.write(offset, bytes), || self.sync());
+            done(together.map_err(io::Error::from).and_then(|()| blocking()));
         }
     }
 }
