@@ -8,6 +8,7 @@
 use std::sync::{Arc, atomic::AtomicU32};
 
 use bytes::Bytes;
+use parking_lot::MutexGuard;
 use picaflor_format::{
     cluster::{self, Row, Table},
     frame::{self, GRAIN, Header, Kind},
@@ -47,14 +48,7 @@ impl Volume {
     /// Lets those stay in memory, each by itself, that lie in the same cluster as the object at `grain` and belong to
     /// it: what else is in the cluster would take memory from them.
     fn bring_kin(self: &Arc<Self>, grain: u64, bytes: &Bytes, sought: &Header) {
-        let Some(cluster) = self.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed) else {
-            return;
-        };
-        let Ok(own) = cluster::Header::decode(bytes) else { return };
-        let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return };
-        if last.seq != own.seq {
-            return;
-        }
+        let Some((cluster, own, rows)) = self.sealed(grain, bytes) else { return };
         let mark = self.hasher.mark(own.seq);
         let weak = Arc::downgrade(self);
         let brought = Arc::new(Brought { by: weak, class: own.class });
@@ -79,35 +73,36 @@ impl Volume {
         self.reader.brought(own.class, count);
     }
 
-    /// The entry of the object of which a row's frame is the present version, or a copy of that.
-    fn current_at(&self, row: &Row, grain: u64) -> Option<Word> {
-        if let Some(word) = self.index.find(row.hash, Location::OnDisk { grain }) {
-            return Some(word);
-        }
-        // The key's lock makes sure that no put or delete makes the copy an old version meanwhile.
-        let _stripe = self.placer.has_copy(row.hash, grain).then(|| self.shared.try_lock_key(row.hash))??;
-        match self.index.candidates(row.hash)[..] {
-            [word] if self.placer.has_copy(row.hash, grain) => Some(word),
-            // With two candidates, one is another key's, and only reading would tell which.
-            _ => None,
-        }
+    /// The cluster around `grain` with its header and rows, if these bytes are of one use of it, and nobody made it
+    /// resident or reclaimed it meanwhile: all gets that waited for the same read ask.
+    fn sealed(&self, grain: u64, bytes: &[u8]) -> Option<(u32, cluster::Header, Vec<Row>)> {
+        let cluster = self.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
+        let header = cluster::Header::decode(bytes).ok()?;
+        let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return None };
+        (last.seq == header.seq).then_some((cluster, header, rows))
     }
 
-    /// Makes the cluster around `grain` resident, if nobody did or reclaimed it meanwhile. Returns whether it is.
+    /// The entry of the object of which a row's frame is the present version, or a copy of that.
+    fn current_at(&self, row: &Row, grain: u64) -> Option<Word> {
+        let own = self.index.find(row.hash, Location::OnDisk { grain });
+        own.or_else(|| self.owner_of_copy(row, grain).map(|(_, word)| word))
+    }
+
+    /// The entry of the object of which a row's frame is a copy, with the key's lock: it makes sure that no put or
+    /// delete makes the copy an old version meanwhile.
+    fn owner_of_copy(&self, row: &Row, grain: u64) -> Option<(MutexGuard<'_, ()>, Word)> {
+        let stripe = self.placer.has_copy(row.hash, grain).then(|| self.shared.try_lock_key(row.hash))??;
+        // With two candidates, one is another key's, and only reading would tell which.
+        let [word] = self.index.candidates(row.hash)[..] else { return None };
+        self.placer.has_copy(row.hash, grain).then_some((stripe, word))
+    }
+
+    /// Makes the cluster around `grain` resident, where memory holds clusters, if nobody did or reclaimed it meanwhile.
+    /// Returns whether it is.
     pub(crate) fn adopt(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
-        let Some(cluster) = self.cluster_of(grain) else { return false };
-        // All gets that waited for the same read come here.
-        if self.space.state(cluster) != State::Sealed {
-            return false;
-        }
-        let Ok(header) = cluster::Header::decode(bytes) else { return false };
-        let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return false };
-        if last.seq != header.seq {
-            return false;
-        }
+        let Some((cluster, header, rows)) = self.sealed(grain, bytes) else { return false };
         // Objects that were to bypass memory are given to who asked, and that is all.
-        let passes = self.shared.memory.holds_clusters()
-            && (header.class == Class::Bypass.short() || !self.make_room_for_a_resident());
+        let passes = header.class == Class::Bypass.short() || !self.make_room_for_a_resident();
         if passes || !self.space.shift(cluster, State::Sealed, State::Busy) {
             return false;
         }
@@ -164,7 +159,7 @@ impl Volume {
         let grain = self.grain(cluster, row.offset);
         match self.index.find(row.hash, Location::OnDisk { grain }) {
             Some(word) => self.move_into(slot, row, word).is_some(),
-            None => self.placer.has_copy(row.hash, grain) && self.enter_copy(slot, row, grain),
+            None => self.enter_copy(slot, row, grain),
         }
     }
 
@@ -177,15 +172,10 @@ impl Volume {
 
     /// Serves an object from its copy. A cache lets the index point at the copy from now on. A store does not:
     /// recovery knows no copies, and nothing would keep reclaim from the original; it keeps the object as a
-    /// single one. The key's stripe makes sure that no put or delete makes the copy an old version meanwhile.
+    /// single one.
     fn enter_copy(&self, slot: u32, row: &Row, grain: u64) -> bool {
-        let Some(_stripe) = self.shared.try_lock_key(row.hash) else { return false };
-        // With two candidates, one is another key's, and only reading would tell which.
-        let [word] = self.index.candidates(row.hash)[..] else { return false };
+        let Some((_stripe, word)) = self.owner_of_copy(row, grain) else { return false };
         let Location::OnDisk { grain: elsewhere } = word.location() else { return false };
-        if !self.placer.has_copy(row.hash, grain) {
-            return false;
-        }
         if self.shared.options.mode == Mode::Store {
             let frame = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true);
             let current = || self.index.find(row.hash, word.location()).is_some();

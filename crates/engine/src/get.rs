@@ -336,7 +336,7 @@ impl Store {
                 volume.note_use(plan.grain);
                 volume.learn_class(plan.grain, &header);
                 let adopted = plan.extent == Extent::Cluster && volume.welcome(plan.grain, &bytes, &header);
-                let frame = plan.lift(&bytes, at, &header, adopted && self.shared().memory.holds_clusters());
+                let frame = plan.lift(&bytes, at, &header, adopted);
                 let frame = Frame::new(hash, header, frame);
                 return Ok(Some(self.keep(volume, plan.word, frame)));
             }
