@@ -261,7 +261,6 @@ impl Store {
 
 impl Inner {
     fn close(&self) -> Result<()> {
-        self.late.end();
         self.threads.stop();
         self.close_all()
     }
@@ -270,6 +269,7 @@ impl Inner {
         if self.shared.options.read_only {
             return Ok(());
         }
+        self.late.end();
         let mut result = self.tabled.as_ref().map_or(Ok(()), |tabled| tabled.close());
         for volume in &self.volumes {
             result = result.and(volume.close());
@@ -283,7 +283,6 @@ impl Drop for Inner {
         if !self.threads.stop() {
             return;
         }
-        self.late.end();
         // Nobody is left to tell; `close` is there for those who want to know.
         let _ = self.close_all();
     }

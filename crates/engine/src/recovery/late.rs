@@ -18,7 +18,6 @@ use std::{
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    MANY,
     merge::{Entered, Merge},
     receipt::{Receipt, VolumeReceipt},
     volume::account,
@@ -27,6 +26,9 @@ use crate::{
     Result,
     volume::{Shared, Volume},
 };
+
+/// Objects found by a scan from which on an opening gives back the memory that it took.
+const MANY: u64 = 100_000;
 
 /// An opening that may not be over yet.
 pub(crate) struct Late {

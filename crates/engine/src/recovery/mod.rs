@@ -70,9 +70,6 @@ const MEMORY_CLUSTERS_MIN: u64 = 16;
 /// The same for each of several places: half of it is for buffers that are open or in flight.
 const MEMORY_CLUSTERS_EACH: u64 = 8;
 
-/// Objects found by a scan from which on opening gives back the memory that it took.
-const MANY: u64 = 100_000;
-
 /// A superblock has a bit for each.
 const PLACES_MAX: usize = u64::BITS as usize;
 
