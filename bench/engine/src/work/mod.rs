@@ -17,7 +17,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    data::{Data, Profile},
+    data::{Data, Profile, key},
     engines::{self, Config, Engine},
 };
 
@@ -142,11 +142,24 @@ impl Seen {
     }
 }
 
-/// Gets one object, timed and compared with what was put in any of these versions.
+/// Gets one object: whether it is there, and whether it is what was put in any of these versions.
+fn get_once(engine: &dyn Engine, data: &Data, id: u64) -> Result<(bool, bool)> {
+    let mut right = false;
+    let found = engine.get(&key(id), &mut |body| right = data.is_body(id, 0, body))?;
+    Ok((found, right))
+}
+
+/// The same, timed and noted.
 fn timed_get(engine: &dyn Engine, data: &Data, id: u64, seen: &mut Seen) -> Result<bool> {
     let begin = std::time::Instant::now();
-    let mut right = false;
-    let found = engine.get(&crate::data::key(id), &mut |body| right = data.is_body(id, 0, body))?;
+    let (found, right) = get_once(engine, data, id)?;
     seen.note(begin.elapsed(), found, right);
+    Ok(found)
+}
+
+/// The same, where something else than what was put is the end.
+fn get_right(engine: &dyn Engine, data: &Data, id: u64) -> Result<bool> {
+    let (found, right) = get_once(engine, data, id)?;
+    anyhow::ensure!(!found || right, "object {id} came back with bytes of something else");
     Ok(found)
 }

@@ -7,14 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use bench_common::usage::anonymous_memory;
 
-use super::{Figures, Job, load};
-use crate::{
-    data::{Data, key},
-    engines::Engine,
-};
+use super::{Figures, Job, get_right, load};
+use crate::{data::Data, engines::Engine};
 
 /// What the parent waits for before it kills.
 pub(crate) const READY: &str = "ready";
@@ -42,10 +39,7 @@ pub(super) fn reopen(open: impl Fn() -> Result<Box<dyn Engine>>, data: &Data, jo
     while !missing.is_empty() && begin.elapsed() < PATIENCE {
         let mut still = Vec::new();
         for id in missing {
-            let mut right = false;
-            let found = engine.get(&key(id), &mut |body| right = data.is_body(id, 0, body))?;
-            ensure!(!found || right, "object {id} came back with bytes of something else");
-            if found {
+            if get_right(&*engine, data, id)? {
                 opened.get_or_insert_with(|| begin.elapsed());
             } else {
                 still.push(id);

@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use rand::{SeedableRng, rngs::SmallRng};
 use serde::{Deserialize, Serialize};
 
-use super::{Figures, Job, load, reopen::READY};
+use super::{Figures, Job, get_right, load, reopen::READY};
 use crate::{
     data::{Chooser, Data, key},
     engines::Engine,
@@ -50,9 +50,7 @@ impl<'a> Client<'a> {
 
     fn ask(&mut self) -> Result<bool> {
         let id = self.chooser.next(&mut self.random);
-        let mut right = false;
-        let found = self.engine.get(&key(id), &mut |body| right = self.data.is_body(id, 0, body))?;
-        ensure!(!found || right, "object {id} came back with bytes of something else");
+        let found = get_right(self.engine, self.data, id)?;
         if !found {
             self.engine.put(&key(id), self.data.body(id, 0))?;
         }
