@@ -28,7 +28,7 @@ impl Table {
 
     fn get_batch(&self, keys: &[&[u8]], values: &mut Vec<Option<Vec<u8>>>) -> Result<()> {
         let (inner, index) = (&*self.inner, &self.index);
-        let entered = inner.enter()?;
+        let entered = inner.enter_to_read()?;
         let lists = entered.lists()?;
         let hashes: Vec<u64> = keys.iter().map(|key| inner.hasher.key(key).short()).collect();
         let pages = index.pages.load(Acquire);

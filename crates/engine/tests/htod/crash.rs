@@ -265,3 +265,21 @@ fn a_device_that_fails_stops_the_writing_and_loses_nothing() {
         trial.finish().unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
 }
+
+#[test]
+fn a_device_that_failed_is_still_read_one_by_one_and_many_at_once() {
+    let device = faulty(7);
+    let options = options(Durable::EachCall);
+    let (tables, _) = HashTables::open(Arc::new(device.clone()), BlockOptions::default(), options).unwrap();
+    let table = tables.table("t").unwrap();
+    (0..100).for_each(|number| table.put(&key(number), &key(number)).unwrap());
+    device.add(Rule::rate(Fault::SyncError, 1.0));
+    assert!(table.put(b"one more", b"").is_err() && tables.failure().is_some());
+    let keys: Vec<Vec<u8>> = (0..100).map(key).collect();
+    let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let many = table.get_many(&names).unwrap();
+    for (key, found) in keys.iter().zip(many) {
+        assert_eq!(found.as_ref(), Some(key));
+        assert_eq!(table.get(key).unwrap(), found);
+    }
+}
