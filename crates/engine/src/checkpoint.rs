@@ -89,7 +89,7 @@ impl Running {
 const SLICE: u32 = 64;
 
 /// How long nothing is written before a checkpoint is taken early, for what a crash then costs is only time.
-const PAUSE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_secs(3);
 
 impl Volume {
     /// One slice of the checkpointer's work. Returns whether it did anything.
