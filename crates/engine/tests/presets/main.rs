@@ -7,5 +7,6 @@ mod damelo;
 mod files;
 mod lazy;
 mod limits;
+mod many;
 mod tables;
 mod verbs;
