@@ -7,5 +7,6 @@ mod damelo;
 mod files;
 mod lazy;
 mod limits;
+mod pages;
 mod tables;
 mod verbs;
