@@ -15,7 +15,7 @@ use std::{
 
 use picaflor_format::{
     BLOCK,
-    checkpoint::{Directory, PIECE_HEADER, encode_cluster, push_piece, room},
+    checkpoint::{Directory, PAGES, PIECE_HEADER, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
     superblock::{CheckpointRef, Superblock},
     zone::Map,
@@ -256,31 +256,37 @@ impl Volume {
 
     /// Copies a slice of segments. True when all are copied.
     fn advance(self: &Arc<Self>, running: &mut Running) -> Result<bool> {
-        let room = room(self.cluster_len());
         let segments = self.image_count();
         let end = (running.next_segment + SLICE).min(segments);
         for segment in running.next_segment..end {
-            let words = self.image(segment);
-            let mut first = 0;
-            while first < words.len() {
-                let fit = room.saturating_sub(running.payload.len() + PIECE_HEADER) / 8;
-                if fit == 0 {
-                    self.write_part(running)?;
-                    continue;
-                }
-                let piece = &words[first..(first + fit).min(words.len())];
-                push_piece(&mut running.payload, segment, words.len() as u32, first as u32, piece);
-                first += piece.len();
-            }
+            self.push_image(running, segment, &self.image(segment))?;
         }
         running.next_segment = end;
         if end < segments {
             return Ok(false);
         }
+        self.push_image(running, PAGES, &self.divisions.image(self.map.cluster))?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }
         Ok(true)
+    }
+
+    /// Adds an image, cut where parts end.
+    fn push_image(self: &Arc<Self>, running: &mut Running, segment: u32, words: &[u64]) -> Result<()> {
+        let room = room(self.cluster_len());
+        let mut first = 0;
+        while first < words.len() {
+            let fit = room.saturating_sub(running.payload.len() + PIECE_HEADER) / 8;
+            if fit == 0 {
+                self.write_part(running)?;
+                continue;
+            }
+            let piece = &words[first..(first + fit).min(words.len())];
+            push_piece(&mut running.payload, segment, words.len() as u32, first as u32, piece);
+            first += piece.len();
+        }
+        Ok(())
     }
 
     /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.

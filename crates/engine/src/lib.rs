@@ -51,6 +51,7 @@ mod object;
 mod options;
 mod packet;
 mod packing;
+mod pages;
 mod place;
 mod placement;
 mod preset;

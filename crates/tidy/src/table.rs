@@ -56,6 +56,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "locality",
                 "options",
                 "packing",
+                "pages",
                 "place",
                 "preset",
                 "reclaim",

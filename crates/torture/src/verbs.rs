@@ -76,6 +76,7 @@ impl Run<'_> {
             }
             Op::Temper { group, temper } => self.temper(group, temper),
             Op::Interval { group, millis } => self.interval(group, millis),
+            Op::Page { group, bytes } => self.page(group, bytes),
             Op::Flush => self.flush(),
             Op::Step(count) => self.step(count),
             Op::Advance { millis } => {
@@ -394,6 +395,13 @@ impl Run<'_> {
             self.groups.change(group, bound);
         }
         Ok(())
+    }
+
+    fn page(&mut self, group: u32, bytes: u32) -> Outcome {
+        match self.store.as_ref().map(|store| store.group(group).set_page(bytes)) {
+            Some(Err(error)) => Err(self.violation(format!("pages of {bytes} bytes"), error.to_string())),
+            _ => Ok(()),
+        }
     }
 
     fn flush(&mut self) -> Outcome {

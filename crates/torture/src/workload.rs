@@ -79,6 +79,8 @@ pub enum Op {
     Temper { group: u32, temper: u8 },
     /// Set how long a group's puts may be volatile, in milliseconds; 0 turns its syncs off.
     Interval { group: u32, millis: u64 },
+    /// Divide the clusters of a group into pages of so many bytes.
+    Page { group: u32, bytes: u32 },
     /// Make everything durable.
     Flush,
     /// Let the daemons do so many steps.
@@ -190,7 +192,10 @@ pub fn operations(plan: &Plan) -> Vec<Op> {
         let mut dice = Dice::new(plan.seed, 4);
         operations.iter_mut().for_each(|op| *op = perhaps_many(*op, plan, &mut dice));
     }
-    operations
+    let mut pages = Dice::new(plan.seed, 5);
+    let divides = plan.least_page().is_some() && pages.percent(80);
+    let divided = (1..=GROUPS as u32).filter_map(|group| page(plan, group, &mut pages)).filter(|_| divides);
+    divided.chain(operations).collect()
 }
 
 /// Some calls are for many objects.
@@ -204,6 +209,13 @@ fn perhaps_many(op: Op, plan: &Plan, dice: &mut Dice) -> Op {
         Op::Delete(key) if dice.percent(40) => Op::DeleteMany { key, count, stride },
         op => op,
     }
+}
+
+/// Another size of page for a group, where there are pages.
+fn page(plan: &Plan, group: u32, dice: &mut Dice) -> Option<Op> {
+    let least = plan.least_page()?;
+    let sizes = u64::from((plan.cluster / least).ilog2()) + 1;
+    Some(Op::Page { group, bytes: least << dice.below(sizes) })
 }
 
 fn one(plan: &Plan, id: u64, kind: Kind, favourites: u64, dice: &mut Dice) -> Op {
@@ -232,6 +244,9 @@ fn one(plan: &Plan, id: u64, kind: Kind, favourites: u64, dice: &mut Dice) -> Op
         Kind::Contains => Op::Contains(key),
         Kind::Sweep => Op::Sweep,
         Kind::Collocate => Op::Collocate(key, dice.below(all) as usize),
+        Kind::Group if plan.least_page().is_some() && dice.percent(40) => {
+            page(plan, dice.between(1, GROUPS) as u32, dice).unwrap_or(Op::Flush)
+        }
         Kind::Group if dice.percent(50) => {
             Op::Temper { group: dice.between(1, GROUPS) as u32, temper: dice.below(3) as u8 }
         }

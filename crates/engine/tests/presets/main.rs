@@ -8,5 +8,6 @@ mod files;
 mod lazy;
 mod limits;
 mod many;
+mod pages;
 mod tables;
 mod verbs;
