@@ -5,7 +5,7 @@
 //!
 //! Invariants: a store of one volume never gets here; what is dropped is logged as deleted on its volume.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use picaflor_format::{frame::Kind, journal::Record};
 
@@ -32,8 +32,11 @@ impl Store {
         // One that cannot be read now may be the newest: a cache does without any, or it would give out an older one.
         // Behind a put it is older.
         let doubtful = !held && self.mode() == Mode::Cache && versions.iter().any(|(generation, ..)| *generation == 0);
+        // What cannot be read has a generation all the same, and must not come back as the only version.
+        let all = if doubtful { self.shared().generation.load(Relaxed) } else { 0 };
         for (generation, volume, own) in versions {
             if doubtful || Some(generation) != newest {
+                let generation = generation.max(all);
                 volume.drop_entry(hash.short(), own.word);
                 volume.record(Record::Delete { hash: hash.0, generation, everywhere: false });
             }

@@ -23,6 +23,7 @@ use crate::{
     Error, Mode, Result,
     hash::HashKeyed,
     index::{Candidates, Location, Word},
+    space::State,
     volume::Volume,
 };
 
@@ -282,6 +283,9 @@ impl Entered {
                 }
                 Resolved::Unread => {
                     self.dropped.unread += 1;
+                    // It may be what an entry of the checkpoint was replaced by, and has to tell the next opening so: its
+                    // cluster is not to be written again before checkpoints without that entry.
+                    volume.space.shift(sighting.cluster, State::Free, State::Sealed);
                     return Ok(());
                 }
                 Resolved::None => None,
