@@ -3,7 +3,7 @@
 use std::{cell::Cell, time::Duration};
 
 use bytes::Bytes;
-use picaflor::{Durability, Error, Expiry, Fetched, PutOptions, PutStream, Refusal, Result, Temper, TryGet};
+use picaflor::{Durability, Error, Expiry, Fetched, PutOptions, PutStream, Refusal, Reopening, Result, Temper, TryGet};
 
 use crate::{
     canary::Sabotage,
@@ -154,6 +154,7 @@ impl Run<'_> {
                     Refusal::TooLarge => too_large,
                     Refusal::Busy | Refusal::NoCleanSpace => draft.no_wait || !self.plan.is_honest(),
                     Refusal::IndexFull => false,
+                    Refusal::Recovering => self.plan.reopening == Reopening::InSteps,
                     _ => !self.plan.is_honest(),
                 }
             }

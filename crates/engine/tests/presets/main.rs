@@ -1,6 +1,7 @@
 //! The presets of the literature through the store's own verbs: every row keeps what every row promises.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod ages;
 mod common;
 mod crash;
 mod damelo;
@@ -8,5 +9,6 @@ mod files;
 mod lazy;
 mod limits;
 mod pages;
+mod steps;
 mod tables;
 mod verbs;
