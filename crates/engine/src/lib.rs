@@ -45,6 +45,7 @@ mod journal;
 mod keys;
 mod leave;
 mod locality;
+mod many;
 mod memory;
 mod object;
 mod options;
@@ -82,6 +83,7 @@ pub use keys::{Entry, Keys};
 pub mod replacement {
     pub use crate::memory::{S3Fifo, Standing, Step};
 }
+pub use many::Put;
 pub use object::Object;
 pub use options::{
     Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Mode, Options, Place, PutOptions,

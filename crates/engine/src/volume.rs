@@ -5,6 +5,7 @@
 //! anything below.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -144,6 +145,12 @@ impl Shared {
 
     pub(crate) fn lock_key(&self, hash: u64) -> MutexGuard<'_, ()> {
         self.stripes[hash as usize % STRIPES].lock()
+    }
+
+    /// Locks all of these keys. Nobody who does so holds another already, so nobody waits for ever.
+    pub(crate) fn lock_keys(&self, hashes: impl Iterator<Item = u64>) -> Vec<MutexGuard<'_, ()>> {
+        let stripes: BTreeSet<usize> = hashes.map(|hash| hash as usize % STRIPES).collect();
+        stripes.into_iter().map(|stripe| self.stripes[stripe].lock()).collect()
     }
 
     pub(crate) fn try_lock_key(&self, hash: u64) -> Option<MutexGuard<'_, ()>> {

@@ -84,6 +84,8 @@ pub struct Plan {
     pub twins: Vec<bool>,
     /// Longest body, in bytes.
     pub longest: u64,
+    /// Whether objects are put and deleted many at once too.
+    pub many: bool,
 }
 
 impl Plan {
@@ -134,6 +136,8 @@ impl Plan {
             keys,
             twins,
             longest: dice.scaled(200, 400 << 10),
+            // No seed that ever found something is one of these: what those do stays what it was.
+            many: seed % 8 == 1,
         }
     }
 

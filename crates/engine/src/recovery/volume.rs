@@ -367,7 +367,7 @@ fn recover(
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let log = (&pages[since..], everywhere, &mut journal);
         let told = places::restore(volume, in_place, (rows, directory.cursor), log, receipt)?;
-        let checkpointer = Checkpointer::restored(parts, previous);
+        let checkpointer = Checkpointer::restored(parts, previous, 0);
         return Ok(Recovered { journal, ring, checkpointer, merge: None, clean: !told, cold: false });
     }
     let Told { mut deletes, mut clusters, young, mut deleted } = told(volume, &pages, start);
@@ -388,7 +388,7 @@ fn recover(
     volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
     let clean = clusters.is_empty() && !deleted;
-    let checkpointer = Checkpointer::restored(parts, previous);
+    let checkpointer = Checkpointer::restored(parts, previous, clusters.len() as u64);
     Ok(Recovered { journal, ring, checkpointer, merge, clean, cold: false })
 }
 

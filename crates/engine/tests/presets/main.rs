@@ -8,6 +8,7 @@ mod damelo;
 mod files;
 mod lazy;
 mod limits;
+mod many;
 mod pages;
 mod steps;
 mod tables;
