@@ -280,6 +280,9 @@ impl Volume {
             };
             self.classes[cluster as usize].store(open.class.short(), Relaxed);
             self.divisions.note(cluster, open.page());
+            if self.shared.options.cluster_age.limit().is_some() {
+                self.space.note_second(cluster, self.shared.second());
+            }
             *guard = Slot::Filled(open.seal(self.store_id(), cluster, last));
         }
         drop(guard);

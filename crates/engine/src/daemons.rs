@@ -156,8 +156,11 @@ fn keeper(volume: &Arc<Volume>) {
             volume.issue_due_reads();
         }
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
-        let more =
-            !volume.scrubber.is_done() && (is_quiet(shared) || volume.scrubber.is_warming()) && volume.scrub_step();
+        let presses = volume.scrubber.is_warming() || volume.recovers_in_steps();
+        let quiet = is_quiet(shared);
+        let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrub_step();
+        // Where puts wait for it, it goes on though somebody reads, but leaves them room.
+        let more = more && (quiet || volume.scrubber.is_warming());
         if !worked && !more {
             std::thread::sleep(Duration::from_millis(10));
         }

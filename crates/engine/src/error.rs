@@ -100,6 +100,8 @@ pub enum Refusal {
     IndexFull,
     /// The volume stopped writing after a device failure.
     ReadOnly,
+    /// A crash came, and not all that is on the device was looked at since: see [`crate::Reopening::InSteps`].
+    Recovering,
 }
 
 /// Why a get found nothing it may return.
@@ -140,6 +142,7 @@ kebab_display! {
         NoCleanSpace => "no clean space",
         IndexFull => "the index has used its memory",
         ReadOnly => "the device failed, writing has stopped",
+        Recovering => "recovering from a crash",
     }
     Miss {
         Absent => "absent",

@@ -73,6 +73,7 @@ mod waiting;
 pub use check::CheckReport;
 pub use chunks::Chunks;
 pub use error::{Error, Miss, Refusal, Result};
+pub use eviction::ClusterAge;
 pub use fetch::Fetched;
 pub use get::TryGet;
 pub use group::Temper;
@@ -90,6 +91,7 @@ pub use options::{
 pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;
 pub use recovery::{Dropped, Receipt, VolumeReceipt};
+pub use scrub::Reopening;
 pub use space::NextCluster;
 pub use stats::{Counts, Stats, VolumeStats};
 pub use store::{Group, Store};

@@ -8,7 +8,9 @@ use serde::Serialize;
 
 use crate::{
     Result,
+    eviction::ClusterAge,
     preset::{PICAFLOR, Preset},
+    scrub::Reopening,
     space::{Layout, NextCluster},
     waiting::PackOrder,
 };
@@ -127,6 +129,12 @@ pub struct Options {
     /// made. Default 256 KiB: 93% of the sequential speed of 1 MiB writes, a quarter of the memory per open buffer;
     /// 64 KiB with `hummingbird` and `damelo`.
     pub cluster: u32,
+    /// When a cluster leaves a cache that lies in clusters though nobody needs its place. Default never. The age of an
+    /// object is [`Options::default_ttl`].
+    pub cluster_age: ClusterAge,
+    /// What a cache does after a crash before all of its clusters were looked at. Default [`Reopening::AtOnce`];
+    /// `hummingbird` goes in its paper's steps.
+    pub reopening: Reopening,
     /// Which free cluster is written next. Default the next one in address order; `hummingbird` writes where the disk's
     /// arm is, `damelo` in the group's region.
     pub next_cluster: NextCluster,
@@ -188,6 +196,8 @@ impl Options {
             read_only: false,
             threshold: THRESHOLD,
             cluster: PICAFLOR.cluster(),
+            cluster_age: ClusterAge::Unlimited,
+            reopening: PICAFLOR.reopening(),
             next_cluster: PICAFLOR.next_cluster(),
             groups: 16,
             unpacked: 0,
@@ -223,6 +233,7 @@ impl Options {
             self.cluster = self.preset.cluster();
         }
         self.next_cluster = self.preset.next_cluster();
+        self.reopening = self.preset.reopening();
         self.elevator = self.preset.elevator;
         Ok(self)
     }
@@ -277,6 +288,8 @@ impl fmt::Debug for Options {
             .field("mode", &self.mode)
             .field("durability", &self.durability)
             .field("cluster", &self.cluster)
+            .field("cluster_age", &self.cluster_age)
+            .field("reopening", &self.reopening)
             .finish_non_exhaustive()
     }
 }

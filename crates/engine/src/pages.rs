@@ -1,13 +1,13 @@
 //! Pages: what a cluster is divided into for a group that wants less than a whole one read and held for one object
 //! (Ledlie 2000, §4: pages of 16 to 256 KiB, whichever suits a group's objects and the order in which they are read).
 //!
-//! A cluster remains what is granted, written, journaled and reclaimed; its group has it to itself, so all its pages are
-//! of one size. A frame lies in one page, or begins one if it is longer. So a read of the page around an entry brings
-//! all objects that begin there, and nobody else's.
+//! A cluster remains what is granted, written, journaled and reclaimed; its group has it to itself, so all its pages
+//! are of one size. A frame lies in one page, or begins one if it is longer. So a read of the page around an entry
+//! brings all objects that begin there, and nobody else's.
 //!
 //! Invariants: how a cluster is divided is a hint for the reader, and wrong or forgotten costs a longer or a shorter
-//! read, for what it brought is verified frame by frame; a page is resident at most once, and as long as one is, reclaim
-//! leaves its cluster alone.
+//! read, for what it brought is verified frame by frame; a page is resident at most once, and as long as one is,
+//! reclaim leaves its cluster alone.
 
 use std::sync::{
     Arc,
@@ -146,8 +146,8 @@ impl Volume {
             .note(cluster, if log2 == 0 { self.map.cluster } else { 1_u32.checked_shl(log2.into()).unwrap_or(0) });
     }
 
-    /// What was forgotten of a cluster, the first of its objects that is read tells: what its group wants now is likely
-    /// to be what it wanted.
+    /// What was forgotten of a cluster, the first of its objects that is read tells: what its group wants now is
+    /// likely to be what it wanted.
     pub(crate) fn learn_page(&self, cluster: u32, group: u32) {
         if self.has_pages() && self.divisions.of(cluster).is_none() {
             self.divisions.note(cluster, self.page_of_group(group));

@@ -15,6 +15,7 @@ use crate::{
     memory::Retention,
     placement::Placement,
     reading::Reading,
+    scrub::Reopening,
     space::{Layout, NextCluster, Tree},
 };
 
@@ -208,6 +209,11 @@ impl Preset {
             Retention::Frames => NextCluster::InRegion,
             Retention::S3Fifo | Retention::Lru => NextCluster::Overwrite,
         }
+    }
+
+    /// How a cache opens after a crash.
+    pub(crate) fn reopening(&self) -> Reopening {
+        if self.placement == Placement::Packing { Reopening::InSteps } else { Reopening::AtOnce }
     }
 
     /// Who leaves, in this mode.

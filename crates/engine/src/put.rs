@@ -142,6 +142,9 @@ impl Store {
         if shared.options.read_only {
             return Err(self.refuse(Refusal::ReadOnly));
         }
+        if self.volumes().iter().any(|volume| volume.recovers_in_steps()) {
+            return Err(self.refuse(Refusal::Recovering));
+        }
         let now = shared.clock.now_millis();
         let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let expires = match options.expiry {

@@ -8,7 +8,10 @@
 //! survivor is overwritten only after a commit that began after its reinsertion.
 
 use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -38,6 +41,8 @@ pub(crate) struct Reclaimer {
     bell: Condvar,
     /// One reclaim at a time: two would compact into each other's victims.
     turn: Mutex<()>,
+    /// The last second in which nobody was too old.
+    looked: AtomicU32,
     /// Emptied clusters of one of several volumes; see [`Volume::free_emptied`].
     emptied: Mutex<Vec<u32>>,
 }
@@ -90,6 +95,9 @@ impl Volume {
             let ahead = self.eviction() == Eviction::NeverAhead && clean < target;
             return if ahead { self.compact_ahead() } else { Ok(false) };
         }
+        if self.empty_aged()? {
+            return Ok(true);
+        }
         if clean + leaving >= target && !index_high {
             // One commit frees several clusters, so it waits for them, or for one that is made anyway.
             let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
@@ -103,6 +111,21 @@ impl Volume {
             self.reclaim_one()? == Reclaimed::One
         };
         if emptied { Ok(true) } else { self.make_space() }
+    }
+
+    /// Empties a cluster that is too old, if there is one.
+    fn empty_aged(self: &Arc<Self>) -> Result<bool> {
+        let Some(most) = self.shared.options.cluster_age.limit() else { return Ok(false) };
+        let now = self.shared.second();
+        let Some(first) = now.checked_sub(most).filter(|_| self.reclaimer.looked.load(Relaxed) != now) else {
+            return Ok(false);
+        };
+        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
+        let emptied = self.reclaim_this(Victim::Aged(first))? == Reclaimed::One;
+        if !emptied {
+            self.reclaimer.looked.store(now, Relaxed);
+        }
+        Ok(emptied)
     }
 
     /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room does more.
@@ -213,7 +236,7 @@ impl Volume {
     fn reclaim_this(self: &Arc<Self>, which: Victim) -> Result<Reclaimed> {
         let eviction = self.eviction();
         let Some(victim) = self.space.victim(which) else { return Ok(Reclaimed::Nothing) };
-        let survivors = match self.empty(victim, eviction) {
+        let survivors = match self.empty(victim, eviction, matches!(which, Victim::Aged(_))) {
             Ok(survivors) => survivors,
             Err(error) => {
                 self.space.set(victim, State::Sealed);
@@ -255,8 +278,8 @@ impl Volume {
         Location::OnDisk { grain: self.grain(cluster, row.offset) }
     }
 
-    /// Moves or evicts what is live in the victim; returns how many moved.
-    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction) -> Result<usize> {
+    /// Moves or evicts what is live in the victim, all of it if that is too old; returns how many moved.
+    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction, aged: bool) -> Result<usize> {
         let rows = match self.contents(victim) {
             // A store loses nothing because of a read that may succeed the next time.
             Err(error) if eviction.keeps_all() => return Err(error),
@@ -283,7 +306,9 @@ impl Volume {
             let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
             match Header::verify(frame) {
                 Ok(header) if header.generation == row.generation => {
-                    let expired = header.expires != 0 && header.expires <= self.shared.clock.now_millis();
+                    // What was asked for of late is in memory, though its cluster was not read for it.
+                    let aged = aged && !(used(row, word) && self.shared.options.cluster_age.is_by_use());
+                    let expired = aged || header.expires != 0 && header.expires <= self.shared.clock.now_millis();
                     let object = Resident {
                         len: header.payload_len() as u64,
                         used: used(row, word),
@@ -299,6 +324,7 @@ impl Volume {
                     self.evict(row, *word, Some((header.key(frame), header.kind)), why);
                 }
                 _ if bytes.is_some() => self.evict(row, *word, None, Departure::Damaged),
+                _ if aged => self.evict(row, *word, None, Departure::Expired),
                 _ => self.evict(row, *word, None, Departure::Evicted),
             }
         }

@@ -3,7 +3,10 @@
 //! Invariants: an entry is dropped only if its frame does not verify or belongs to a large object that is
 //! gone; gets are never made to wait for it beyond one read.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 use parking_lot::Mutex;
 use picaflor_format::{
@@ -11,8 +14,10 @@ use picaflor_format::{
     journal::Record,
 };
 
+use serde::Serialize;
+
 use crate::{
-    Departure, Error,
+    Departure, Error, Mode,
     group::Temper,
     index::{Location, Word},
     object::Frame,
@@ -22,8 +27,24 @@ use crate::{
     volume::Volume,
 };
 
+/// How a cache opens again after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reopening {
+    /// It answers gets as soon as the log is read and takes puts as soon as that is merged; what was hot is read, and
+    /// everything verified, behind.
+    #[default]
+    AtOnce,
+    /// As Shriver et al. 2001, §3.4, have it: clusters that were hot are in memory before the opening returns. Then
+    /// gets are answered, but puts are refused with [`crate::Refusal::Recovering`] until all clusters have been gone
+    /// over, one each 10 ms at least, and as fast as can be while no get needs the device. Deletes are taken.
+    InSteps,
+}
+
 pub(crate) struct Scrubber {
     state: Mutex<Progress>,
+    /// Whether what is on the device has not all been looked at since a crash.
+    verifying: AtomicBool,
 }
 
 struct Progress {
@@ -48,7 +69,11 @@ impl Scrubber {
         let next = if verify { 0 } else { u32::MAX };
         let hot: Vec<Word> = hot.into_iter().map(Word).collect();
         let done = hot.is_empty() && !verify;
-        Self { state: Mutex::new(Progress { hot, next, done }) }
+        Self { state: Mutex::new(Progress { hot, next, done }), verifying: AtomicBool::new(verify) }
+    }
+
+    pub(crate) fn is_verifying(&self) -> bool {
+        self.verifying.load(Relaxed)
     }
 
     pub(crate) fn is_warming(&self) -> bool {
@@ -88,7 +113,16 @@ impl Volume {
             }
             None => {}
         }
+        if !more {
+            self.scrubber.verifying.store(false, Relaxed);
+        }
         more
+    }
+
+    /// Whether puts wait for what the scrubber still has to look at.
+    pub(crate) fn recovers_in_steps(&self) -> bool {
+        let options = &self.shared.options;
+        options.reopening == Reopening::InSteps && options.mode == Mode::Cache && self.scrubber.is_verifying()
     }
 
     /// Reads one object into the memory tier, if the index still knows it there and the tier has room.

@@ -110,7 +110,7 @@ type Named = std::collections::BTreeMap<String, u64>;
 const MISSES: [Miss; 6] =
     [Miss::Absent, Miss::Expired, Miss::KeyMismatch, Miss::Checksum, Miss::ReadError, Miss::ChunkMissing];
 
-const REFUSALS: [Refusal; 7] = [
+const REFUSALS: [Refusal; 8] = [
     Refusal::NotAdmitted,
     Refusal::TooLarge,
     Refusal::Expired,
@@ -118,6 +118,7 @@ const REFUSALS: [Refusal; 7] = [
     Refusal::NoCleanSpace,
     Refusal::IndexFull,
     Refusal::ReadOnly,
+    Refusal::Recovering,
 ];
 
 impl Counters {

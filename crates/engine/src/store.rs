@@ -52,6 +52,14 @@ impl Store {
     /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
+        if opened.volumes.iter().any(|volume| volume.recovers_in_steps()) {
+            opened.late.end();
+            for volume in &opened.volumes {
+                while volume.scrubber.is_warming() {
+                    volume.scrub_step();
+                }
+            }
+        }
         let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.late);
         let inner = Inner {
             shared: opened.shared,

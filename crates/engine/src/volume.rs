@@ -157,6 +157,11 @@ impl Shared {
         self.stripes[hash as usize % STRIPES].try_lock()
     }
 
+    /// The second that it is on the store's clock.
+    pub(crate) fn second(&self) -> u32 {
+        (self.clock.now_nanos() / 1_000_000_000) as u32
+    }
+
     pub(crate) fn next_generation(&self) -> u64 {
         self.generation.fetch_add(1, Relaxed) + 1
     }
@@ -312,6 +317,7 @@ impl Volume {
             _ => return,
         };
         self.space.note_use(cluster, number);
+        self.note_age(cluster);
         for row in &rows {
             let Some(word) = self.entry_in_slot(slot, row) else { continue };
             let home = Location::OnDisk { grain: self.grain(cluster, row.offset) };
@@ -334,12 +340,20 @@ impl Volume {
         self.buffers.vacate(slot);
     }
 
+    /// Something in a cluster is asked for, or it leaves memory.
+    fn note_age(&self, cluster: u32) {
+        if self.shared.options.cluster_age.is_by_use() {
+            self.space.note_second(cluster, self.shared.second());
+        }
+    }
+
     /// The device is asked to read at this grain.
     pub(crate) fn note_access(&self, grain: u64) {
         if self.in_place.is_none()
             && let Some(cluster) = self.cluster_of(grain)
         {
             self.space.note_access(cluster);
+            self.note_age(cluster);
         }
     }
 

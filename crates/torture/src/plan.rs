@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use picaflor::{Durability, Mode};
+use picaflor::{ClusterAge, Durability, Mode, Reopening};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::dice::Dice;
@@ -70,6 +70,10 @@ pub struct Plan {
     pub open_buffers: usize,
     /// Expiry of what is put without one.
     pub default_ttl: Option<Duration>,
+    /// When clusters leave a cache though nothing needs their place.
+    pub cluster_age: ClusterAge,
+    /// What a cache does after a crash.
+    pub reopening: Reopening,
     /// What the devices do.
     pub trouble: Trouble,
     /// Number of operations.
@@ -120,6 +124,8 @@ impl Plan {
             memory: u64::from(cluster) * dice.scaled(16, 80),
             open_buffers: dice.between(1, 8) as usize,
             default_ttl: dice.percent(10).then(|| Duration::from_millis(dice.scaled(10, 100_000))),
+            cluster_age: ClusterAge::Unlimited,
+            reopening: Reopening::AtOnce,
             trouble: match dice.below(100) {
                 0..60 => Trouble::Crashes,
                 60..76 => Trouble::Failing,
@@ -163,6 +169,13 @@ impl Plan {
                 ..self
             };
         }
+        if preset == "hummingbird" {
+            // Its own way of opening makes it refuse puts for a good part of a run.
+            let reopening = if self.seed % 4 == 1 { Reopening::InSteps } else { Reopening::AtOnce };
+            let cluster = if self.seed.is_multiple_of(3) { 32 << 10 } else { self.cluster };
+            let block = if self.seed.is_multiple_of(2) { 512 } else { 4096 };
+            return Self { preset, reopening, cluster, block, ..self }.aging();
+        }
         if preset == GROUPS {
             let cluster = [16 << 10, 32 << 10, self.cluster, 256 << 10][(self.seed % 4) as usize];
             // The larger ones take more room than was drawn.
@@ -170,14 +183,26 @@ impl Plan {
             let more = least(cluster.max(self.cluster)) - least(self.cluster);
             let memory = self.memory.max(self.memory / u64::from(self.cluster) * u64::from(cluster));
             let (device, capacity) = (self.device + more, self.capacity + more);
-            return Self { preset, cluster, device, capacity, memory, ..self };
+            return Self { preset, cluster, device, capacity, memory, ..self }.aging();
         }
         let short = preset != DEFAULT && self.seed.is_multiple_of(2);
         let volumes = if preset == SCANNED { 1 } else { self.volumes };
         // Nothing but a slot's own bytes tells of it: what is changed or not written is not there, and what was written
         // though the device said that it was not is.
         let trouble = if preset == SCANNED { Trouble::Crashes } else { self.trouble };
-        Self { preset, block: if short { 512 } else { 4096 }, volumes, trouble, ..self }
+        let plan = Self { preset, block: if short { 512 } else { 4096 }, volumes, trouble, ..self };
+        if preset == DEFAULT { plan.aging() } else { plan }
+    }
+
+    /// The same plan, where clusters of some caches leave by age.
+    fn aging(self) -> Self {
+        let age = Duration::from_secs(1 + self.seed % 7);
+        let cluster_age = match (self.mode, self.seed % 10) {
+            (Mode::Cache, 3) => ClusterAge::Written(age),
+            (Mode::Cache, 4) => ClusterAge::Unused(age),
+            _ => ClusterAge::Unlimited,
+        };
+        Self { cluster_age, ..self }
     }
 
     /// The smallest pages that clusters may be divided into, where they may.

@@ -208,6 +208,8 @@ impl<'a> Run<'a> {
         options.delete_count = plan.delete_count;
         options.default_ttl = plan.default_ttl;
         options.cluster = plan.cluster;
+        options.cluster_age = plan.cluster_age;
+        options.reopening = plan.reopening;
         options.open_buffers = plan.open_buffers;
         options.daemons = Daemons::Manual;
         options.clock = self.clock.clone();

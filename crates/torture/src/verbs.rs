@@ -3,7 +3,9 @@
 use std::{cell::Cell, time::Duration};
 
 use bytes::Bytes;
-use picaflor::{Durability, Error, Expiry, Fetched, Put, PutOptions, PutStream, Refusal, Result, Temper, TryGet};
+use picaflor::{
+    Durability, Error, Expiry, Fetched, Put, PutOptions, PutStream, Refusal, Reopening, Result, Temper, TryGet,
+};
 
 use crate::{
     canary::Sabotage,
@@ -210,6 +212,7 @@ impl Run<'_> {
                     Refusal::TooLarge => too_large,
                     Refusal::Busy | Refusal::NoCleanSpace => draft.no_wait || !self.plan.is_honest(),
                     Refusal::IndexFull => false,
+                    Refusal::Recovering => self.plan.reopening == Reopening::InSteps,
                     _ => !self.plan.is_honest(),
                 }
             }

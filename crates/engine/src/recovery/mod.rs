@@ -235,6 +235,10 @@ fn check(options: &Options) -> Result<()> {
     if options.read_batch == 0 {
         return wrong("read_batch", "at least one read makes a batch".into());
     }
+    if options.cluster_age.limit().is_some() && (options.mode == Mode::Store || options.preset.layout != Layout::Ring) {
+        let why = "clusters leave by age where a cache lies in clusters; a store keeps what it is given".into();
+        return wrong("cluster_age", why);
+    }
     let each = options.capacity / options.places.len() as u64;
     let least = Map::least_capacity(options.cluster);
     if options.capacity != 0 && each < least {

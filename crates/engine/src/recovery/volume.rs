@@ -221,11 +221,19 @@ fn build(
     let divides = shared.preset.placement == Placement::Groups;
     let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
     let each = each + if divides { Divisions::BYTES_PER_CLUSTER } else { 0 };
+    let ages = options.cluster_age.limit().is_some();
+    let each = each + if ages { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
     count_tables(options, shared, &found.place, superblock.segment_bits, (count, each))?;
     // A page takes a slot as a cluster does.
     let least = if divides { u64::from(PAGE_MIN) } else { cluster };
     let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let first = identity.epoch << EPOCH_SHIFT;
+    let space = Space::new(
+        if in_place.is_some() { map.in_place().0 } else { count },
+        map.cluster / GRAIN as u32,
+        (options.next_cluster, options.groups),
+        notes_use,
+    );
     Ok(Volume {
         number,
         place: found.place,
@@ -233,12 +241,7 @@ fn build(
         map,
         hasher: Hasher::new(superblock.seed),
         index: Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes)),
-        space: Space::new(
-            if in_place.is_some() { map.in_place().0 } else { count },
-            map.cluster / GRAIN as u32,
-            (options.next_cluster, options.groups),
-            notes_use,
-        ),
+        space: if ages { space.aging_from(shared.second()) } else { space },
         in_place: in_place.map(Box::new),
         placer: Placer::new(shared.preset.placement, lanes, shared.hints_max()),
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),

@@ -47,6 +47,8 @@ pub(crate) enum Victim {
     HalfEmpty,
     /// The one of which nothing was asked for for longest.
     LeastRecent,
+    /// One whose age counts from an earlier second than this.
+    Aged(u32),
 }
 
 /// Clusters kept back for survivors of reclaim and for checkpoints, so that making room never needs
@@ -81,6 +83,8 @@ pub(crate) struct Space {
     live: Box<[AtomicU32]>,
     /// When each was used last, in numbers of the memory tier; none where nobody asks.
     used: Box<[AtomicU64]>,
+    /// The second from which each one's age counts; none where nobody asks.
+    since: Box<[AtomicU32]>,
     next: NextCluster,
     /// The cluster that the device was asked for last, to read or to write.
     accessed: AtomicU32,
@@ -115,7 +119,9 @@ struct Clusters {
 impl Space {
     /// Memory that a cluster's state, page and count of live grains take.
     pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u64>() + size_of::<AtomicU32>()) as u64;
-    /// The same, where it is also noted when each was used.
+    /// What the second takes from which its age counts, where that is noted.
+    pub(crate) const BYTES_PER_AGING_CLUSTER: u64 = size_of::<AtomicU32>() as u64;
+    /// The same as the first, where it is also noted when each was used.
     pub(crate) const BYTES_PER_USED_CLUSTER: u64 = Self::BYTES_PER_CLUSTER + size_of::<AtomicU64>() as u64;
 
     /// All free. `groups`: how many [`NextCluster::InRegion`] divides the device among. `notes_use`: whether
@@ -140,10 +146,24 @@ impl Space {
             clusters: Mutex::new(clusters),
             live: (0..count).map(|_| AtomicU32::new(0)).collect(),
             used: (0..if notes_use { count } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
+            since: Box::default(),
             next,
             accessed: AtomicU32::new(0),
             pages_held: Default::default(),
             cluster_grains,
+        }
+    }
+
+    /// Notes ages too: those of what is there count from this second.
+    pub(crate) fn aging_from(mut self, second: u32) -> Self {
+        self.since = (0..self.count()).map(|_| AtomicU32::new(second)).collect();
+        self
+    }
+
+    /// From this second the age of a cluster counts.
+    pub(crate) fn note_second(&self, id: u32, second: u32) {
+        if let Some(since) = self.since.get(id as usize) {
+            since.store(second, Relaxed);
         }
     }
 
@@ -280,6 +300,11 @@ impl Space {
             Victim::Emptiest => self.emptiest(&clusters, old, self.cluster_grains / 16 * 15),
             Victim::HalfEmpty => self.emptiest(&clusters, old, self.cluster_grains / 2 + 1),
             Victim::LeastRecent => self.least_recent(&mut clusters, old),
+            Victim::Aged(second) => {
+                let start = clusters.hand;
+                let since = |id: u32| self.since.get(id as usize).map_or(u32::MAX, |since| since.load(Relaxed));
+                (start..count).chain(0..start).find(|id| since(*id) < second && old(&clusters, *id))
+            }
         }?;
         clusters.hand = (found + 1) % count;
         clusters.set(found, State::Leaving(u64::MAX));

@@ -52,6 +52,23 @@ fn objects_wait_without_a_write_and_are_packed_by_the_cluster() {
 }
 
 #[test]
+fn clusters_of_32_kib_are_packed_and_read_as_those_of_64_are() {
+    for cluster in [32, 64] {
+        let (device, options) = hummingbird(64 * MIB);
+        let options = options.with(|options| (options.cluster, options.unpacked) = (cluster << 10, MIB));
+        let store = Store::open(options.clone()).unwrap();
+        (0..600).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+        let store = drop_memory(store, &options);
+        let before = device.counts();
+        (0..600).for_each(|i| assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000)));
+        let done = device.counts() - before;
+        assert_eq!(done.read_bytes, done.reads * u64::from(cluster) * KIB);
+        let each = 600 / done.reads;
+        assert!((cluster as u64 / 4..=cluster as u64 / 3).contains(&each), "{each} of 3 KB in {cluster} KiB");
+    }
+}
+
+#[test]
 fn a_get_reads_the_whole_cluster_once_and_its_objects_share_the_bytes() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone()).unwrap();

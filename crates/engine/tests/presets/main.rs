@@ -1,6 +1,7 @@
 //! The presets of the literature through the store's own verbs: every row keeps what every row promises.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod ages;
 mod common;
 mod crash;
 mod damelo;
@@ -9,5 +10,6 @@ mod lazy;
 mod limits;
 mod many;
 mod pages;
+mod steps;
 mod tables;
 mod verbs;
