@@ -151,6 +151,8 @@ struct Inner {
     releases: Mutex<Releases>,
     /// Held by who frees blocks.
     freeing: Mutex<()>,
+    /// Blocks that commits freed.
+    freed: AtomicU64,
     cache: Cache,
     tables: Mutex<Tables>,
     unreadable: AtomicU64,

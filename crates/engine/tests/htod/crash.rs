@@ -78,6 +78,7 @@ struct Trial {
     device: Arc<dyn Device>,
     durable: Durable,
     batch: Batch,
+    seed: u64,
     random: SmallRng,
     oracle: Oracle,
     version: u64,
@@ -87,11 +88,12 @@ impl Trial {
     fn new(device: Arc<dyn Device>, seed: u64) -> Self {
         let durable = if seed.is_multiple_of(2) { Durable::EachCall } else { Durable::AtCommit };
         let batch = if seed % 4 < 2 { Batch::BestFit } else { Batch::ByLists };
-        Self { device, durable, batch, random: SmallRng::seed_from_u64(seed), oracle: Oracle::default(), version: 0 }
+        let random = SmallRng::seed_from_u64(seed);
+        Self { device, durable, batch, seed, random, oracle: Oracle::default(), version: 0 }
     }
 
     fn open(&self) -> Result<HashTables> {
-        let mut blocks = BlockOptions::default();
+        let mut blocks = if self.seed % 8 < 4 { BlockOptions::sparing() } else { BlockOptions::default() };
         // Batches are laid into small free blocks too, and into one several.
         blocks.batch_threshold = 512;
         let options = HtodOptions { batch: self.batch, ..options(self.durable) };

@@ -5,6 +5,7 @@ mod basics;
 mod counts;
 mod crash;
 mod many;
+mod space;
 mod threads;
 mod writers;
 
