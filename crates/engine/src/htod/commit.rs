@@ -17,7 +17,7 @@ use std::{
 
 use picaflor_format::htod::{SECTOR, Slot};
 
-use super::{Durable, Entered, Inner, cache::Frame, failed, page::Page, shape, tables::Index};
+use super::{Durable, Entered, Inner, cache::Frame, failed, page::Page, shape, stopped, tables::Index};
 use crate::{
     Result,
     blocks::{Block, FreeLists},
@@ -132,7 +132,7 @@ impl Inner {
 
     /// A failed write stops everything: what the device holds since its last sync is unknown.
     pub(super) fn stopping<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| self.commits.fail(error.clone()))
+        result.map_err(stopped).inspect_err(|error| self.commits.fail(error.clone()))
     }
 
     /// Has everything written, with the next sync at the latest, that the device does not have of pages.

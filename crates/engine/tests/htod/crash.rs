@@ -18,20 +18,20 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use super::{key, options, value};
 
 /// A key's allowed states: the version, or none.
-type States = Vec<Option<u64>>;
+pub(super) type States = Vec<Option<u64>>;
 
-#[derive(Default)]
-struct Oracle {
+#[derive(Clone, Default)]
+pub(super) struct Oracle {
     keys: BTreeMap<u64, States>,
 }
 
 impl Oracle {
-    fn states(&mut self, number: u64) -> &mut States {
+    pub(super) fn states(&mut self, number: u64) -> &mut States {
         self.keys.entry(number).or_insert_with(|| vec![None])
     }
 
     /// A call came to its end.
-    fn done(&mut self, number: u64, state: Option<u64>, durable: bool) {
+    pub(super) fn done(&mut self, number: u64, state: Option<u64>, durable: bool) {
         let states = self.states(number);
         states.push(state);
         if durable {
@@ -47,7 +47,7 @@ impl Oracle {
     }
 
     /// Compares a table with what is allowed, and takes what it finds for the truth.
-    fn check(&mut self, table: &Table) -> std::result::Result<(), String> {
+    pub(super) fn check(&mut self, table: &Table) -> std::result::Result<(), String> {
         let mut live = 0;
         for (&number, states) in &mut self.keys {
             let got = table.get(&key(number)).map_err(|error| format!("get {number}: {error}"))?;
