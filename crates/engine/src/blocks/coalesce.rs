@@ -1,11 +1,11 @@
 //! Making room: discovery of free blocks after a failure, and deferred coalescing. Both in bounded steps, and both in
 //! whole when a request can be served by nothing else.
 //!
-//! Coalescing writes one header for a run of free blocks side by side, with the next batch; the larger block may be used
-//! after the next sync, and not before: its bytes lie over the headers of the smaller ones, which a crash may still
-//! need. Free blocks that end at the tail become part of it; the home with the lower tail is durable before that space is
-//! used. That takes two syncs, which vouch for all there is, so nothing waits to be written then; and a bounded step does
-//! it only for a run that is worth them.
+//! Coalescing writes one header for a run of free blocks side by side, with the next batch; the larger block may be
+//! used after the next sync, and not before: its bytes lie over the headers of the smaller ones, which a crash may
+//! still need. Free blocks that end at the tail become part of it; the home with the lower tail is durable before that space
+//! is used. That takes two syncs, which vouch for all there is, so nothing waits to be written then; and a bounded step
+//! does it only for a run that is worth them.
 
 use picaflor_format::blocks::{Header, Status};
 
@@ -36,8 +36,8 @@ impl FreeLists {
         self.join_some()
     }
 
-    /// The second part of [`FreeLists::step`], where it helps: who takes the tail before splitting has no use for larger
-    /// blocks before the device is full, and less for those that are no longer of the right size. Reads nothing.
+    /// The second part of [`FreeLists::step`], where it helps: who takes the tail before splitting has no use for
+    /// larger blocks before the device is full, and less for those no longer of the right size. Reads nothing.
     pub(crate) fn tidy(&self) -> BlockResult<bool> {
         if self.options.search == Search::TailThenSplit { Ok(false) } else { self.join_some() }
     }

@@ -20,7 +20,7 @@ fn len(random: &mut SmallRng) -> usize {
     let sigma = (2.0 * (8192.0_f64 / 3072.0).ln()).sqrt();
     let (u, v): (f64, f64) = (random.random(), random.random());
     let normal = (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos();
-    (3072.0 * (sigma * normal).exp()).clamp(1.0, 262_144.0) as usize
+    (3072.0 * (sigma * normal).exp()).clamp(1.0, 1_048_576.0) as usize
 }
 
 struct Churned {
@@ -45,7 +45,7 @@ fn churn(blocks: BlockOptions, crashed: bool) -> Churned {
         (tables, table)
     };
     let (mut tables, mut table) = open();
-    let body = vec![7; 262_144];
+    let body = vec![7; 1_048_576];
     let mut lens: Vec<usize> = (0..KEYS).map(|_| len(&mut random)).collect();
     for (number, len) in (0..).zip(&lens) {
         table.put(&key(number), &body[..*len]).unwrap();

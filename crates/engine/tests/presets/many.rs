@@ -145,9 +145,9 @@ fn oba_lays_a_batch_into_the_free_blocks_that_fit_best() {
             assert!(read(&store, key).as_ref() == Some(body), "{preset}");
         }
     }
-    // Put as each would be alone, one goes to each of the free blocks, for what a split leaves waits for a sync, and the
-    // others behind the tail. Together they share three of those blocks, one write each, and one sync more has them
-    // durable before their page names them. Both: their page, and the header of a block that was freed before.
+    // Put as each would be alone, one goes to each of the free blocks, for what a split leaves waits for a sync, and
+    // the others behind the tail. Together they share three of those blocks, one write each, and one sync more has
+    // them durable before their page names them. Both: their page, and the header of a block that was freed before.
     assert_eq!(taken, [(8, 1), (5, 2)]);
 }
 
