@@ -68,6 +68,7 @@ impl Fault {
 enum When {
     Rate(f64),
     Nth(u64),
+    Since(u64),
 }
 
 /// One fault, when it happens, and where.
@@ -89,6 +90,12 @@ impl Rule {
     #[must_use]
     pub const fn nth(fault: Fault, n: u64) -> Self {
         Self { fault, when: When::Nth(n), zone: 0..u64::MAX }
+    }
+
+    /// `fault` happens to the `n`-th operation of its kind (from 1) after the rule is added, and to all that follow.
+    #[must_use]
+    pub const fn since(fault: Fault, n: u64) -> Self {
+        Self { fault, when: When::Since(n), zone: 0..u64::MAX }
     }
 
     /// Looks only at operations that touch these bytes; flips bits only there.
@@ -127,6 +134,7 @@ impl Armed {
         let fires = match self.rule.when {
             When::Rate(probability) => self.random.unit() < probability,
             When::Nth(n) => self.matched == n,
+            When::Since(n) => self.matched >= n,
         };
         self.injected += u64::from(fires);
         fires

@@ -26,7 +26,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     let device = Arc::new(FileDevice::open(config.folder.join("picaflor.tables"), options)?);
     let durable = if config.durable { Durable::EachCall } else { Durable::AtCommit };
     let options = HtodOptions { cache: config.memory as usize, durable, ..HtodOptions::default() };
-    let (tables, _) = HashTables::open(device, BlockOptions::default(), options)?;
+    let (tables, _) = HashTables::open(device, BlockOptions::sparing(), options)?;
     let table = tables.table("objects")?;
     Ok(Box::new(Htod { tables, table }))
 }

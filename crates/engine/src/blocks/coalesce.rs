@@ -1,9 +1,11 @@
 //! Making room: discovery of free blocks after a failure, and deferred coalescing. Both in bounded steps, and both in
 //! whole when a request can be served by nothing else.
 //!
-//! Coalescing writes one header for a run of free blocks side by side; the larger block may be used after the next
-//! sync, and not before: its bytes lie over the headers of the smaller ones, which a crash may still need. Free blocks
-//! that end at the tail become part of it; the home with the lower tail is durable before that space is used.
+//! Coalescing writes one header for a run of free blocks side by side, with the next batch; the larger block may be
+//! used after the next sync, and not before: its bytes lie over the headers of the smaller ones, which a crash may
+//! still need. Free blocks that end at the tail become part of it; the home with the lower tail is durable before that space
+//! is used. That takes two syncs, which vouch for all there is, so nothing waits to be written then; and a bounded step
+//! does it only for a run that is worth them.
 
 use picaflor_format::blocks::{Header, Status};
 
@@ -11,27 +13,42 @@ use super::{
     BlockError, BlockResult, FreeLists,
     home::HomeState,
     lists::Link,
-    options::Method,
+    options::{Method, Search},
     space::{Pending, Space},
     walk::Step,
 };
 
+/// A step gives back to the tail what is at least this part of the space taken.
+const WORTH_SYNCS: u64 = 32;
+
 impl FreeLists {
     /// A bounded bit of what is to be done in the background: discovery after a failure; then, while more than
-    /// `coalesce_at` times the allocated space is taken, coalescing. Says whether there is more to do. What was
-    /// coalesced can be used after the next sync.
+    /// `coalesce_at` times the allocated space is taken, coalescing. Says whether there is more to do now; while
+    /// somebody else commits, there is not. What was coalesced can be used after the next sync.
     ///
     /// # Errors
     /// As [`FreeLists::allocate`].
     pub fn step(&self) -> BlockResult<bool> {
         self.alive()?;
         if self.space.lock().walk.is_some() {
-            return Ok(self.discover() || self.is_worth_coalescing());
+            return Ok(self.discover(self.options.step_blocks) || self.is_worth_coalescing());
         }
+        self.join_some()
+    }
+
+    /// The second part of [`FreeLists::step`], where it helps: who takes the tail before splitting has no use for
+    /// larger blocks before the device is full, and less for those no longer of the right size. Reads nothing.
+    pub(crate) fn tidy(&self) -> BlockResult<bool> {
+        if self.options.search == Search::TailThenSplit { Ok(false) } else { self.join_some() }
+    }
+
+    fn join_some(&self) -> BlockResult<bool> {
         if !self.is_worth_coalescing() {
             return Ok(false);
         }
-        self.coalesce(self.options.step_blocks)?;
+        let Some(mut home) = self.home.try_lock() else { return Ok(false) };
+        self.coalesce_from(&mut home, self.options.step_blocks)?;
+        drop(home);
         Ok(self.is_worth_coalescing())
     }
 
@@ -44,7 +61,7 @@ impl FreeLists {
 
     /// Called when nothing serves a request; the next try is round `round`.
     pub(super) fn make_room(&self, size: u32, round: u32) -> BlockResult<u32> {
-        if self.space.lock().walk.is_some() && self.discover() {
+        if self.discover(self.options.step_blocks) {
             return Ok(round);
         }
         match round {
@@ -54,7 +71,7 @@ impl FreeLists {
             }
             // What was retired before is free after a second sync.
             1 => {
-                self.coalesce(usize::MAX)?;
+                self.coalesce()?;
                 self.sync()?;
                 Ok(2)
             }
@@ -70,14 +87,17 @@ impl FreeLists {
         self.space.lock().tally.grains.max(0).cast_unsigned()
     }
 
-    /// Looks at some more headers. False if there is nothing more to find, or not before the next sync.
-    pub(super) fn discover(&self) -> bool {
+    /// Looks at so many more headers. False if there is nothing more to find, or not before the next sync.
+    pub(crate) fn discover(&self, limit: usize) -> bool {
+        if self.space.lock().walk.is_none() {
+            return false;
+        }
         let _all = self.gate.write();
         let mut space = self.space.lock();
         let Some(mut walk) = space.walk.take() else { return false };
         walk.refresh();
         let mut moved = false;
-        for _ in 0..self.options.step_blocks {
+        for _ in 0..limit {
             if walk.at >= walk.until {
                 return moved;
             }
@@ -125,10 +145,15 @@ impl FreeLists {
         true
     }
 
+    /// Joins all free blocks side by side.
+    pub(super) fn coalesce(&self) -> BlockResult<()> {
+        self.coalesce_from(&mut self.home.lock(), usize::MAX)
+    }
+
     /// Joins free blocks side by side, looking at `limit` of them from where the last step ended.
-    pub(super) fn coalesce(&self, limit: usize) -> BlockResult<()> {
-        let mut home = self.home.lock();
-        let _all = self.quiet()?;
+    fn coalesce_from(&self, home: &mut HomeState, limit: usize) -> BlockResult<()> {
+        let turn = self.queue.turn();
+        let _all = self.gate.write();
         let mut space = self.space.lock();
         if limit == usize::MAX {
             space.coalesced.0 = 0;
@@ -151,18 +176,25 @@ impl FreeLists {
         }
         let whole = looked < limit || space.lists.from(last).next().is_none();
         space.coalesced = if whole { (0, Some(space.frees)) } else { (last, space.coalesced.1) };
-        let shrinks = space.walk.is_none() && runs.last().is_some_and(|run| run.0 + run.1 == space.lists.tail);
+        let worth = |run: &(u64, u64, usize)| limit == usize::MAX || run.1 * WORTH_SYNCS >= space.taken(&self.shape);
+        let is_last = |run: &(u64, u64, usize)| run.0 + run.1 == space.lists.tail && worth(run);
+        let shrinks = space.walk.is_none() && runs.last().is_some_and(is_last);
         let tail = if shrinks { runs.pop() } else { None };
+        if shrinks || self.shape.method != Method::Ts {
+            // Before a sync that vouches for all there is.
+            self.write_taken(self.queue.take(&turn))?;
+        }
+        drop(turn);
         // The tail that the home names is where a failure's walk begins, so it must stay a place where a block begins.
         let named = home.home.tail.0;
         if runs.iter().any(|&(begin, size, count)| count > 1 && begin < named && named < begin + size) {
-            self.write_home_of(&mut home, &mut space)?;
+            self.write_home_of(home, &mut space)?;
         }
         if self.shape.method != Method::Ts {
-            self.bury(&mut space, &mut home, &runs, tail)?;
+            self.bury(&mut space, home, &runs, tail)?;
         }
         for (begin, size, _) in runs.into_iter().filter(|run| run.2 > 1) {
-            self.join(&mut space, begin, size)?;
+            self.join(&mut space, begin, size, tail.is_none())?;
         }
         let Some((begin, size, _)) = tail else { return Ok(()) };
         remove_run(&mut space, begin, size);
@@ -171,9 +203,9 @@ impl FreeLists {
         space.merges += 1;
         drop(space);
         // A home may name a tail only when every block before it is durable.
-        self.sync_device(&mut home)?;
-        self.write_home(&mut home)?;
-        self.sync_device(&mut home)
+        self.sync_device(home)?;
+        self.write_home(home)?;
+        self.sync_device(home)
     }
 
     /// Where lists lead to headers: those that are to lie inside a larger block, or behind the tail, are dead and
@@ -198,12 +230,16 @@ impl FreeLists {
         if buried { self.sync_device(home) } else { Ok(()) }
     }
 
-    fn join(&self, space: &mut Space, begin: u64, size: u64) -> BlockResult<()> {
+    fn join(&self, space: &mut Space, begin: u64, size: u64, later: bool) -> BlockResult<()> {
         let link = space.lists.at(begin).map_or(Link::NONE, |free| free.link);
         remove_run(space, begin, size);
         space.merges += 1;
         let header = link.header(Status::Free, begin, size as u32, space.next_seq());
         space.pending.insert(begin, Pending { size: header.size, link, explicit: true });
+        if later {
+            self.write_block_later(&header, &[]);
+            return Ok(());
+        }
         self.write_block(&header, &[]).inspect_err(|error| self.commits.fail(error.shared()))
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use picaflor_format::blocks::{Header, ImageFree, Status};
 
-use super::options::Shape;
+use super::options::{Search, Shape};
 
 /// What a header says of persistent lists: which it is on, and the next block of it, in grains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,17 +133,22 @@ impl Lists {
         lengths.into_iter().collect()
     }
 
-    /// A block of `size` grains, in the order of §2.4.1 without its last step, which is the caller's: coalescing.
+    /// A block of `size` grains, in the order of §2.4.1 or that which [`Search`] says, without its last step, which is
+    /// the caller's: coalescing.
     pub(super) fn take(&mut self, size: u32, shape: &Shape) -> Option<Taken> {
         let found = if size <= shape.max_quick { self.first(size, size) } else { self.fit(size, shape) };
         if let Some(at) = found {
             return Some(self.cut(at, size, shape.waste, shape.min));
         }
-        if let Some(taken) = self.take_tail(size, shape) {
+        if shape.search == Search::TailThenSplit
+            && let Some(taken) = self.take_tail(size, shape)
+        {
             return Some(taken);
         }
-        let at = self.smallest(size)?;
-        Some(self.cut(at, size, shape.waste, shape.min))
+        match self.smallest(size) {
+            Some(at) => Some(self.cut(at, size, shape.waste, shape.min)),
+            None => self.take_tail(size, shape),
+        }
     }
 
     /// Best fit among the blocks of at least `threshold` grains, else the tail: §2.5.

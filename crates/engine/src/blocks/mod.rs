@@ -54,7 +54,7 @@ pub use address::{Address, Block};
 pub use error::{BlockError, BlockResult};
 pub use iterate::Blocks;
 pub use open::BlockReceipt;
-pub use options::{BlockOptions, Method};
+pub use options::{BlockOptions, Method, Search};
 pub use picaflor_format::blocks::ROOTS;
 pub use stats::BlockStats;
 

@@ -223,6 +223,7 @@ fn shape(device: &dyn Device, home: &Home, options: &BlockOptions) -> BlockResul
         min: home.quick.0,
         max_quick: home.quick.1,
         waste: u32::try_from(options.waste / grain).unwrap_or(u32::MAX),
+        search: options.search,
         threshold: u32::try_from(options.batch_threshold.div_ceil(grain)).unwrap_or(u32::MAX),
         start,
         end,

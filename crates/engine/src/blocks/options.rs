@@ -16,6 +16,17 @@ pub enum Method {
     Pfl,
 }
 
+/// Where a block comes from when no free one is of the right size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Search {
+    /// The tail, and a larger block is split only when the tail is at the end: Iyengar et al. 2003, §2.4.1.
+    #[default]
+    TailThenSplit,
+    /// A larger block is split, the smallest that is large enough, and the tail is asked only when there is none: less
+    /// of the device is taken, for more splits.
+    SplitThenTail,
+}
+
 /// Settings of a block allocator. The defaults are those of the paper's deployment (Table 4).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -31,6 +42,8 @@ pub struct BlockOptions {
     pub max_quick: u32,
     /// The paper's *w*: bytes that a block may be larger than asked for before it is split.
     pub waste: u64,
+    /// See [`Search`].
+    pub search: Search,
     /// The paper's *T*: a batch leaves free blocks of fewer bytes alone.
     pub batch_threshold: u64,
     /// Allocations from the tail, or changes of lists, between two writes of the home.
@@ -54,6 +67,7 @@ impl Default for BlockOptions {
             min_quick: 1,
             max_quick: 75,
             waste: 2000,
+            search: Search::TailThenSplit,
             batch_threshold: 8192,
             checkpoint_every: 64,
             coalesce_at: 1.25,
@@ -65,6 +79,13 @@ impl Default for BlockOptions {
 }
 
 impl BlockOptions {
+    /// For who would rather split than take more of the device, as stores do: blocks are split before the tail is
+    /// asked, are at most a grain too large, and are joined while more than 1.1 times the space allocated is taken.
+    #[must_use]
+    pub fn sparing() -> Self {
+        Self { search: Search::SplitThenTail, waste: 512, coalesce_at: 1.1, ..Self::default() }
+    }
+
     pub(super) fn check(&self) -> BlockResult<()> {
         let refuse = |name, why: &str| Err(BlockError::Option { name, why: why.to_owned() });
         if !self.grain.is_power_of_two() || !(512..=1 << 20).contains(&self.grain) {
@@ -96,6 +117,7 @@ pub(super) struct Shape {
     pub(super) min: u32,
     pub(super) max_quick: u32,
     pub(super) waste: u32,
+    pub(super) search: Search,
     pub(super) threshold: u32,
     /// First grain of a block, and the one behind the last.
     pub(super) start: u64,

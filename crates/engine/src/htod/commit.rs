@@ -17,7 +17,7 @@ use std::{
 
 use picaflor_format::htod::{SECTOR, Slot};
 
-use super::{Durable, Entered, Inner, cache::Frame, failed, page::Page, shape, tables::Index};
+use super::{Durable, Entered, Inner, cache::Frame, failed, page::Page, shape, stopped, tables::Index};
 use crate::{
     Result,
     blocks::{Block, FreeLists},
@@ -26,6 +26,14 @@ use crate::{
 
 /// Blocks or pages that wait for a commit before one is made for them: what they take in memory stays small.
 const MOST_WAITING: usize = 16 * 1024;
+
+/// Frees after which free blocks are joined, a bounded bit at a time; most such bits of one commit.
+const TIDY: u64 = 64;
+const MOST_BITS: u64 = 8;
+/// Frees after which, while blocks are still to be discovered after a crash, so many headers are looked at: a few reads
+/// of 64 KiB. Puts take the tail for what is not discovered yet.
+const LOOK: u64 = 16;
+const HEADERS: usize = 64;
 
 /// Blocks that nobody needs once a commit is complete.
 #[derive(Default)]
@@ -100,13 +108,31 @@ impl Inner {
             let began = Instant::now();
             let result = self.write_all(lists).and_then(|()| lists.sync().map_err(failed("sync")));
             self.commits.complete(led, result, began.elapsed());
-            self.release(lists, self.commits.completed())?;
+            let freed = self.release(lists, self.commits.completed())?;
+            self.tidy(lists, freed)?;
         }
+    }
+
+    /// Discovers and joins free blocks, if so many were freed since that was last done. Nobody waits for all of them.
+    fn tidy(&self, lists: &FreeLists, freed: u64) -> Result<()> {
+        let before = self.freed.fetch_add(freed, Relaxed);
+        let due = |every: u64| 0..((before + freed) / every - before / every).min(MOST_BITS);
+        for _ in due(LOOK) {
+            if !lists.discover(HEADERS) {
+                break;
+            }
+        }
+        for _ in due(TIDY) {
+            if !lists.tidy().map_err(failed("coalesce"))? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// A failed write stops everything: what the device holds since its last sync is unknown.
     pub(super) fn stopping<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| self.commits.fail(error.clone()))
+        result.map_err(stopped).inspect_err(|error| self.commits.fail(error.clone()))
     }
 
     /// Has everything written, with the next sync at the latest, that the device does not have of pages.
@@ -125,8 +151,8 @@ impl Inner {
         self.stopping(written.map_err(failed("write an index page")))
     }
 
-    /// Frees what waited for a commit up to this one, which is complete.
-    pub(super) fn release(&self, lists: &FreeLists, completed: u64) -> Result<()> {
+    /// Frees what waited for a commit up to this one, which is complete. Says how many blocks.
+    pub(super) fn release(&self, lists: &FreeLists, completed: u64) -> Result<u64> {
         let _turn = self.freeing.lock();
         let due = {
             let mut releases = self.releases.lock();
@@ -144,7 +170,7 @@ impl Inner {
             }
             lists.free_later(&release.block).map_err(failed("free a block"))?;
         }
-        Ok(())
+        Ok(due.len() as u64)
     }
 
     /// Empties the slot of a version that was replaced for good, if its page is in memory; else nobody believes it.

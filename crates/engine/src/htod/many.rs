@@ -78,7 +78,8 @@ impl Table {
 
     fn settle_many(&self, outcome: Result<()>) -> Result<()> {
         let settled = self.inner.enter().and_then(|entered| self.inner.settle(&entered, self.inner.commits.next()));
-        outcome.and(settled)
+        // That the place has stopped is the more important of the two.
+        settled.and(outcome)
     }
 
     /// Puts all of these; `see` hears of each what its key had before. They are durable with the next commit.

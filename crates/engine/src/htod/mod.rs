@@ -151,6 +151,8 @@ struct Inner {
     releases: Mutex<Releases>,
     /// Held by who frees blocks.
     freeing: Mutex<()>,
+    /// Blocks that commits freed.
+    freed: AtomicU64,
     cache: Cache,
     tables: Mutex<Tables>,
     unreadable: AtomicU64,
@@ -188,11 +190,21 @@ impl Entered<'_> {
     }
 }
 
+/// What a failure that stops the writing is called: with the next opening it is known again what the device holds.
+const STOPPED: &str = ", and nothing more is written: open it again when the device works";
+
+fn stopped(error: Error) -> Error {
+    match error {
+        Error::Io { place, source } if !place.ends_with(STOPPED) => Error::Io { place: place + STOPPED, source },
+        error => error,
+    }
+}
+
 /// The engine's words for what the allocator says.
 fn failed(doing: &'static str) -> impl Fn(BlockError) -> Error {
     move |error| match error {
         BlockError::Io { what, source } => Error::Io { place: format!("{doing}: {what}"), source },
-        BlockError::Stopped(error) => error,
+        BlockError::Stopped(error) => stopped(error),
         BlockError::Full { needed, free } => Error::Full { needed, free },
         BlockError::TooLong { len, max } => {
             let to_usize = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);

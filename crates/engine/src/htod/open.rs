@@ -290,6 +290,7 @@ impl Inner {
             dirty: Mutex::default(),
             releases: Mutex::default(),
             freeing: Mutex::default(),
+            freed: AtomicU64::new(0),
             cache: Cache::new((options.cache / BLOCK).max(LEAST_PAGES)),
             tables: Mutex::new(tables),
             unreadable: AtomicU64::new(0),

@@ -154,7 +154,7 @@ impl Tables {
             method,
             pool: (options.memory / 16).min(4 << 20) as usize,
             create: block.durable == 0,
-            ..BlockOptions::default()
+            ..BlockOptions::sparing()
         };
         let cache = (options.memory / CACHE_SHARE) as usize;
         let batch = if options.preset.placement == Placement::Batch { Batch::BestFit } else { Batch::ByLists };

@@ -170,7 +170,7 @@ impl Tabled {
     ) -> Result<()> {
         if let Err(error) = self.tables.commit() {
             self.may_have_orphans.store(true, Relaxed);
-            return outcome.and(Err(error));
+            return Err(error);
         }
         formers.into_iter().for_each(|(at, former)| see(at, former));
         outcome

@@ -4,5 +4,6 @@ mod basics;
 mod counts;
 mod crash;
 mod crashes;
+mod failing;
 mod methods;
 mod threads;

@@ -18,20 +18,20 @@ use rand::{Rng, SeedableRng, rngs::SmallRng};
 use super::{key, options, value};
 
 /// A key's allowed states: the version, or none.
-type States = Vec<Option<u64>>;
+pub(super) type States = Vec<Option<u64>>;
 
-#[derive(Default)]
-struct Oracle {
+#[derive(Clone, Default)]
+pub(super) struct Oracle {
     keys: BTreeMap<u64, States>,
 }
 
 impl Oracle {
-    fn states(&mut self, number: u64) -> &mut States {
+    pub(super) fn states(&mut self, number: u64) -> &mut States {
         self.keys.entry(number).or_insert_with(|| vec![None])
     }
 
     /// A call came to its end.
-    fn done(&mut self, number: u64, state: Option<u64>, durable: bool) {
+    pub(super) fn done(&mut self, number: u64, state: Option<u64>, durable: bool) {
         let states = self.states(number);
         states.push(state);
         if durable {
@@ -47,7 +47,7 @@ impl Oracle {
     }
 
     /// Compares a table with what is allowed, and takes what it finds for the truth.
-    fn check(&mut self, table: &Table) -> std::result::Result<(), String> {
+    pub(super) fn check(&mut self, table: &Table) -> std::result::Result<(), String> {
         let mut live = 0;
         for (&number, states) in &mut self.keys {
             let got = table.get(&key(number)).map_err(|error| format!("get {number}: {error}"))?;
@@ -78,6 +78,7 @@ struct Trial {
     device: Arc<dyn Device>,
     durable: Durable,
     batch: Batch,
+    seed: u64,
     random: SmallRng,
     oracle: Oracle,
     version: u64,
@@ -87,11 +88,12 @@ impl Trial {
     fn new(device: Arc<dyn Device>, seed: u64) -> Self {
         let durable = if seed.is_multiple_of(2) { Durable::EachCall } else { Durable::AtCommit };
         let batch = if seed % 4 < 2 { Batch::BestFit } else { Batch::ByLists };
-        Self { device, durable, batch, random: SmallRng::seed_from_u64(seed), oracle: Oracle::default(), version: 0 }
+        let random = SmallRng::seed_from_u64(seed);
+        Self { device, durable, batch, seed, random, oracle: Oracle::default(), version: 0 }
     }
 
     fn open(&self) -> Result<HashTables> {
-        let mut blocks = BlockOptions::default();
+        let mut blocks = if self.seed % 8 < 4 { BlockOptions::sparing() } else { BlockOptions::default() };
         // Batches are laid into small free blocks too, and into one several.
         blocks.batch_threshold = 512;
         let options = HtodOptions { batch: self.batch, ..options(self.durable) };

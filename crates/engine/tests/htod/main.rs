@@ -4,7 +4,9 @@
 mod basics;
 mod counts;
 mod crash;
+mod failing;
 mod many;
+mod space;
 mod threads;
 mod writers;
 
