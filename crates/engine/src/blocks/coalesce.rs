@@ -3,9 +3,9 @@
 //!
 //! Coalescing writes one header for a run of free blocks side by side, with the next batch; the larger block may be
 //! used after the next sync, and not before: its bytes lie over the headers of the smaller ones, which a crash may
-//! still need. Free blocks that end at the tail become part of it; the home with the lower tail is durable before that space
-//! is used. That takes two syncs, which vouch for all there is, so nothing waits to be written then; and a bounded step
-//! does it only for a run that is worth them.
+//! still need. Free blocks that end at the tail become part of it; the home with the lower tail is durable before that
+//! space is used. That takes two syncs, which vouch for all there is, so nothing waits to be written then; and a
+//! bounded step does it only for a run that is worth them.
 
 use picaflor_format::blocks::{Header, Status};
 

@@ -1,5 +1,5 @@
-//! A device that fails a write or a sync, at every single operation: what was synced is there, and the allocator goes on
-//! or says that it has stopped.
+//! A device that fails a write or a sync, at every single operation: what was synced is there, and the allocator goes
+//! on or says that it has stopped.
 
 #![allow(clippy::unwrap_used, reason = "a failing helper is a failing test")]
 
