@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Arc::new(FileDevice::open(path, options)?);
     let memory = 64 << 20;
     let began = Instant::now();
-    let options = GraphOptions { memory, nodes: nodes as u32 };
+    let options = GraphOptions { memory, nodes: nodes as u32, ..GraphOptions::default() };
     let graph = if what == "build" {
         let folder = std::path::Path::new(path).parent().filter(|it| !it.as_os_str().is_empty());
         let all = (0..nodes).map(|number| change(number, nodes));

@@ -47,7 +47,7 @@ struct Draft {
     nodes: BTreeMap<u32, Vec<Option<Node>>>,
     /// Groups of which a node changed; others were looked at only.
     changed: BTreeSet<u32>,
-    added: HashMap<u32, BTreeSet<u32>>,
+    added: BTreeMap<u32, BTreeSet<u32>>,
     removed: Vec<(u32, u32)>,
     expires: Vec<(u64, u32)>,
     expired: Vec<(u64, u32)>,
@@ -242,7 +242,7 @@ impl Graph {
     }
 
     /// Writes sets with what was added; answers with the chunks that they no longer name.
-    fn write_added(&self, added: &HashMap<u32, BTreeSet<u32>>) -> Result<Vec<Key>> {
+    fn write_added(&self, added: &BTreeMap<u32, BTreeSet<u32>>) -> Result<Vec<Key>> {
         let mut groups: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
         for &id in added.keys() {
             let (group, place) = self.groups.place(id);

@@ -45,11 +45,14 @@ pub struct GraphOptions {
     /// About how many nodes there will be; of a graph that is made by this opening. With many more, calls take longer.
     /// Default 100,000.
     pub nodes: u32,
+    /// Seed of the hash of its tables, of a graph that is made by this opening, for runs that are to repeat. Default
+    /// random.
+    pub seed: Option<u64>,
 }
 
 impl Default for GraphOptions {
     fn default() -> Self {
-        Self { memory: 64 << 20, nodes: 100_000 }
+        Self { memory: 64 << 20, nodes: 100_000, seed: None }
     }
 }
 
@@ -121,8 +124,7 @@ impl Graph {
     /// # Errors
     /// As [`HashTables::open`]; [`GraphError::Damaged`].
     pub fn open(device: Arc<dyn Device>, options: &GraphOptions) -> Result<Self> {
-        let htod =
-            HtodOptions { cache: options.memory / INDEX_PART, durable: Durable::AtCommit, ..HtodOptions::default() };
+        let htod = HtodOptions { cache: options.memory / INDEX_PART, durable: Durable::AtCommit, seed: options.seed };
         let (tables, _) = HashTables::open(device, BlockOptions::default(), htod)?;
         Self::refuse_half_built(&tables.table("settings")?)?;
         let groups = Groups::open(&tables, options)?;

@@ -14,7 +14,7 @@ fn memory() -> Arc<dyn Device> {
 }
 
 fn options() -> GraphOptions {
-    GraphOptions { memory: 256 << 10, nodes: 200 }
+    GraphOptions { memory: 256 << 10, nodes: 200, seed: Some(1) }
 }
 
 fn open(device: &Arc<dyn Device>) -> Graph {
@@ -219,7 +219,7 @@ fn reads_of(device: &Arc<dyn Device>, options: &GraphOptions, changed: &[&str]) 
 #[test]
 fn what_was_in_memory_at_a_close_is_there_after_it_until_a_change() {
     let device = memory();
-    let options = GraphOptions { memory: 4 << 20, nodes: 3000 };
+    let options = GraphOptions { memory: 4 << 20, nodes: 3000, seed: Some(1) };
     let graph = Graph::open(Arc::clone(&device), &options).unwrap();
     let name = |n: usize| format!("fragment-{n}");
     let nodes: Vec<Change> = (0..3000).map(|n| put(&name(n), &[name(n / 7).as_str()][..usize::from(n > 0)])).collect();
@@ -264,7 +264,7 @@ fn levels(nodes: usize) -> Vec<Change> {
 fn a_graph_that_is_built_at_once_is_the_one_that_changes_make() {
     let folder = tempfile::tempdir().unwrap();
     let nodes = levels(4000);
-    let options = GraphOptions { memory: 512 << 10, nodes: 4000 };
+    let options = GraphOptions { memory: 512 << 10, nodes: 4000, seed: Some(1) };
     let (by_changes, at_once) = (memory(), CountedDevice::new(memory()));
     let changed = Graph::open(by_changes, &options).unwrap();
     changed.apply(&nodes).unwrap();
