@@ -61,7 +61,7 @@ pub(super) fn site(part: u64) -> Result<Site> {
     let mut site = Site { nodes, ..Site::default() };
     graph(&mut site, (POPULAR / part).max(1))?;
     site.edges_alone = blocks(EDGES / part, |_| 126)?;
-    // Of the truncated Pareto with an exponent of 1 and a cutoff of 2^10 grains: scales that give means of 5.4 and 9 KB.
+    // Truncated Pareto with an exponent of 1 and a cutoff of 2^10 grains: these scales give means of 5.4 and 9 KB.
     for (at, (count, k)) in [(276_000, 843.0), (79_000, 1531.0)].into_iter().enumerate() {
         let size = |dice: &mut Dice| truncated_pareto(dice.unit(), 1.0, k, GRAIN * 1024.0).round() as u64;
         site.caches[at] = blocks(count / part, size)?;
