@@ -45,7 +45,7 @@ extern "C" {
 #endif
 
 /* Number of the interface that this header describes. */
-#define PICAFLOR_INTERFACE 1
+#define PICAFLOR_INTERFACE 2
 
 /* A store that is open. */
 typedef struct picaflor_store picaflor_store;
@@ -210,6 +210,13 @@ int picaflor_neither(picaflor_store *store, uint32_t group);
  * off. Holds from the next write on. (Damelo: setCheckpoint, in seconds.)
  */
 int picaflor_set_checkpoint(picaflor_store *store, uint32_t group, uint64_t milliseconds);
+
+/*
+ * Divides the clusters that a group fills from now on into pages of so many bytes, in a store of preset "damelo": a page
+ * is what one read brings, and what memory holds and lets go as one. A power of two from 16,384 and a 64th of a cluster
+ * up to a cluster, which is one page; PICAFLOR_OPTION otherwise, and with other presets. Since interface 2.
+ */
+int picaflor_set_page(picaflor_store *store, uint32_t group, uint32_t bytes);
 
 /* Returns when everything written and deleted before is durable. */
 int picaflor_flush(picaflor_store *store);

@@ -122,14 +122,27 @@ pub unsafe extern "C" fn picaflor_lookup(
 /// # Safety
 /// `store` is null or a live handle.
 unsafe fn on_group(store: *const CStore, group: u32, set: impl FnOnce(&Group)) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe {
+        try_on_group(store, group, |group| {
+            set(group);
+            Ok(())
+        })
+    }
+}
+
+/// As [`on_group`], for what may be refused.
+///
+/// # Safety
+/// The same.
+unsafe fn try_on_group(store: *const CStore, group: u32, set: impl FnOnce(&Group) -> Result<(), Failure>) -> c_int {
     guard(|| {
         // SAFETY: as the caller says.
         let store = unsafe { raw::handle("store", store)? };
         if group == 0 {
             return Err(Failure::invalid("group 0 is no group; they are numbered from 1 on"));
         }
-        set(&store.store.group(group));
-        Ok(())
+        set(&store.store.group(group))
     })
 }
 
@@ -172,6 +185,16 @@ pub unsafe extern "C" fn picaflor_set_checkpoint(store: *const CStore, group: u3
     let interval = (milliseconds != 0).then(|| Duration::from_millis(milliseconds));
     // SAFETY: a live handle.
     unsafe { on_group(store, group, |group| group.set_checkpoint_interval(interval)) }
+}
+
+/// Divides the clusters that a group fills from now on into pages of so many bytes.
+///
+/// # Safety
+/// As `picaflor.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn picaflor_set_page(store: *const CStore, group: u32, bytes: u32) -> c_int {
+    // SAFETY: a live handle.
+    unsafe { try_on_group(store, group, |group| Ok(group.set_page(bytes)?)) }
 }
 
 /// Returns when everything written and deleted before is durable.

@@ -102,7 +102,7 @@ impl Volume {
     pub(crate) fn adopt(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
         let Some((cluster, header, rows)) = self.sealed(grain, bytes) else { return false };
         // Objects that were to bypass memory are given to who asked, and that is all.
-        let passes = header.class == Class::Bypass.short() || !self.make_room_for_a_resident();
+        let passes = header.class == Class::Bypass.short() || !self.make_room_for_a_resident(bytes.len());
         if passes || !self.space.shift(cluster, State::Sealed, State::Busy) {
             return false;
         }
@@ -110,7 +110,7 @@ impl Volume {
         let rows: Vec<Row> = rows.into_iter().filter(|row| is_intact(bytes, row, mark)).collect();
         let filled = Filled {
             bytes: bytes.clone(),
-            rows: rows.clone(),
+            rows,
             class: header.class,
             bypass: false,
             cluster,
@@ -120,17 +120,25 @@ impl Volume {
             read_in: true,
             served: AtomicU32::new(1),
             number: Arc::default(),
+            page: None,
         };
-        let number = Arc::clone(&filled.number);
-        let held = bytes.len() as u64 + filled.table_bytes();
-        let Ok(slot) = self.buffers.occupy(Slot::Filled(filled)) else {
+        let group = self.group_in(bytes, &filled.rows);
+        let resides = self.reside(filled, group);
+        if !resides {
             self.space.shift(cluster, State::Busy, State::Sealed);
-            return false;
-        };
+        }
+        resides
+    }
+
+    /// From here on the objects of what was read in are served from it. Not if no slot is left.
+    pub(crate) fn reside(self: &Arc<Self>, filled: Filled, group: u32) -> bool {
+        let (cluster, number) = (filled.cluster, Arc::clone(&filled.number));
+        let held = filled.bytes.len() as u64 + filled.table_bytes();
+        let rows = filled.rows.clone();
+        let Some(slot) = self.buffers.occupy(Slot::Filled(filled)) else { return false };
         self.buffers.set_home(slot, cluster);
         let entered = rows.iter().filter(|row| self.enter(slot, cluster, row)).count();
         add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
-        let group = self.group_in(bytes, &rows);
         let resident = Resident { volume: self.number, slot, bytes: held, group, number };
         self.shared.take(held, || self.shared.retain(resident));
         true
@@ -143,9 +151,9 @@ impl Volume {
         header.map_or(0, |header| header.group)
     }
 
-    /// Lets the clusters that were used least recently go until one more may stay. False if none may.
-    fn make_room_for_a_resident(&self) -> bool {
-        while !self.has_room_for_residents() {
+    /// Lets the clusters that were used least recently go until one more of so many bytes may stay. False if none may.
+    pub(crate) fn make_room_for_a_resident(&self, bytes: usize) -> bool {
+        while !self.has_room_for_residents(bytes) {
             match self.shared.memory.release_least_recent(self.number) {
                 Some(resident) => self.shared.let_go(vec![resident]),
                 None => return false,

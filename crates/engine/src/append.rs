@@ -164,17 +164,21 @@ impl Volume {
         class: Class,
         purpose: Purpose,
     ) -> Result<Result<u32, Blocked>> {
-        let room = |slot: u32| match &*self.buffers.slot(slot).read() {
-            Slot::Open(open) => open.room(),
-            _ => 0,
-        };
-        let mut rooms = lane.map(|slot| slot.map(room));
-        if self.placer.keeps_apart() && rooms.iter().flatten().all(|room| *room < len) && self.compact(lane) {
-            rooms = lane.map(|slot| slot.map(room));
+        let fits = |slot: u32| matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+        let fitting = |lane: &Lane| lane.iter().flatten().copied().find(|slot| fits(*slot));
+        let mut found = fitting(lane);
+        if found.is_none() && self.placer.keeps_apart() && self.compact(lane) {
+            found = fitting(lane);
         }
-        if let Some(at) = rooms.iter().position(|room| room.is_some_and(|room| room >= len)) {
-            return Ok(lane[at].ok_or(Blocked::Buffers));
+        if let Some(slot) = found {
+            return Ok(Ok(slot));
         }
+        let rooms = lane.map(|slot| {
+            slot.map(|slot| match &*self.buffers.slot(slot).read() {
+                Slot::Open(open) => open.room(),
+                _ => 0,
+            })
+        });
         // An object that does not fit goes to the lane's second buffer while the first still has room
         // worth filling; the fuller of two that cannot take it is sealed.
         let place = match rooms {
@@ -211,6 +215,7 @@ impl Volume {
                 && let Slot::Open(open) = &mut *self.buffers.slot(slot).write()
             {
                 open.class = class;
+                open.divide(self.page_of(class));
             }
         }
         Ok(())
@@ -231,13 +236,14 @@ impl Volume {
         self.shared.take(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
         let seq = self.next_seq.fetch_add(1, Relaxed);
         let since = self.journal.lock().next_page();
-        let open = Open::new(self.shared.pool.take(self.cluster_len()), (seq, self.hasher.mark(seq)), class, since);
+        let mut open = Open::new(self.shared.pool.take(self.cluster_len()), (seq, self.hasher.mark(seq)), class, since);
+        open.divide(self.page_of(class));
         match self.buffers.occupy(Slot::Open(open)) {
-            Ok(slot) => {
+            Some(slot) => {
                 self.writer.add_unwritten(cluster_bytes);
                 Ok(Ok(slot))
             }
-            Err(_) => {
+            None => {
                 self.shared.buffer_bytes.fetch_sub(cluster_bytes, Relaxed);
                 self.space.unreserve();
                 Ok(Err(Blocked::Buffers))
@@ -270,8 +276,10 @@ impl Volume {
                 durable: self.durable_seal.load(Relaxed),
                 store: self.store_id(),
                 id: cluster,
+                page: if open.page() < self.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
             };
             self.classes[cluster as usize].store(open.class.short(), Relaxed);
+            self.divisions.note(cluster, open.page());
             *guard = Slot::Filled(open.seal(self.store_id(), cluster, last));
         }
         drop(guard);

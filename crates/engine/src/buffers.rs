@@ -76,6 +76,8 @@ pub(crate) struct Open {
     /// Journal page that was next when it was opened: whatever happens to its objects is told from there on.
     pub(crate) since: u64,
     flushed: usize,
+    /// Bytes of the pages that it is divided into: no frame lies in two of them, but one that is longer.
+    page: usize,
     /// When the objects in it were asked for last, if that is known; else 0.
     pub(crate) number: u64,
 }
@@ -100,6 +102,8 @@ pub(crate) struct Filled {
     pub(crate) served: AtomicU32,
     /// When it was asked for last, for LRU: see [`crate::memory::Resident`].
     pub(crate) number: Arc<AtomicU64>,
+    /// Of a page that was read in alone: its number, and where it begins in the cluster. Its rows are this page's.
+    pub(crate) page: Option<(u32, usize)>,
 }
 
 impl Filled {
@@ -119,18 +123,31 @@ pub(crate) struct Piece {
 impl Open {
     pub(crate) fn new(mut bytes: AlignedBuf, (seq, mark): (u64, u64), class: Class, since: u64) -> Self {
         bytes[..cluster::HEADER].fill(0);
-        let rows = Vec::with_capacity(64);
-        Self { bytes, used: cluster::HEADER, rows, seq, mark, class, cluster: None, since, flushed: 0, number: 0 }
+        let (rows, page) = (Vec::with_capacity(64), bytes.len());
+        Self { bytes, used: cluster::HEADER, rows, seq, mark, class, cluster: None, since, flushed: 0, page, number: 0 }
     }
 
-    /// Bytes of the longest frame that still fits.
+    /// Divides it into pages of so many bytes from here on; as long as it is empty.
+    pub(crate) fn divide(&mut self, page: u32) {
+        if self.is_empty() {
+            self.page = (page as usize).min(self.bytes.len());
+        }
+    }
+
+    /// Bytes of the pages that it is divided into.
+    pub(crate) fn page(&self) -> u32 {
+        self.page as u32
+    }
+
+    /// Bytes that frames may still take; of the longest that fits, where it is not divided.
     pub(crate) fn room(&self) -> usize {
         self.bytes.len().saturating_sub(self.used + cluster::table_len(self.rows.len() + 1))
     }
 
     /// Whether a frame of this many bytes still fits.
     pub(crate) fn fits(&self, frame_len: usize) -> bool {
-        frame_len <= self.room()
+        let end = next_place(self.used, frame_len, self.page) + frame_len;
+        end + cluster::table_len(self.rows.len() + 1) <= self.bytes.len()
     }
 
     /// Whether nothing was put into it.
@@ -140,10 +157,11 @@ impl Open {
 
     /// Frames an object; the caller has asked [`Open::fits`]. Returns its offset in bytes.
     pub(crate) fn push(&mut self, draft: &Draft<'_>) -> usize {
-        let offset = self.used;
         let len = draft.header.frame_len();
+        let offset = next_place(self.used, len, self.page);
+        self.bytes[self.used..offset].fill(0);
         let header = draft.lay(self.mark, &mut self.bytes[offset..offset + len]);
-        self.used += len;
+        self.used = offset + len;
         self.rows.push(Row {
             hash: draft.hash,
             generation: header.generation,
@@ -172,12 +190,15 @@ impl Open {
                 continue;
             }
             let at = row.offset as usize;
-            if at != end {
-                self.bytes.copy_within(at..at + row.len as usize, end);
-                moves(&row, end as u32);
-                row.offset = end as u32;
+            // Never behind where it is: that was the next place behind what lay at least as far.
+            let to = next_place(end, row.len as usize, self.page);
+            self.bytes[end..to].fill(0);
+            if at != to {
+                self.bytes.copy_within(at..at + row.len as usize, to);
+                moves(&row, to as u32);
+                row.offset = to as u32;
             }
-            end += row.len as usize;
+            end = to + row.len as usize;
             self.rows.push(row);
         }
         self.used = end;
@@ -236,8 +257,17 @@ impl Open {
             read_in: false,
             served: AtomicU32::new(0),
             number: Arc::new(AtomicU64::new(self.number)),
+            page: None,
         }
     }
+}
+
+/// Where a frame of so many bytes goes behind what ends at `end`: right there, unless that page has no room for all of
+/// it; then the next page begins with it. Who is longer than a page begins one too.
+fn next_place(end: usize, len: usize, page: usize) -> usize {
+    let begins = end.is_multiple_of(page) || end == cluster::HEADER;
+    let page_end = (end / page + 1) * page;
+    if begins || end + len <= page_end { end } else { page_end }
 }
 
 const NO_HOME: u32 = u32::MAX;
@@ -308,15 +338,11 @@ impl Buffers {
         self.slots.iter().filter_map(since).min()
     }
 
-    /// Puts a buffer into a free slot; gives it back if there is none.
-    pub(crate) fn occupy(&self, buffer: Slot) -> Result<u32, Slot> {
-        match self.free.lock().pop() {
-            Some(slot) => {
-                *self.slots[slot as usize].write() = buffer;
-                Ok(slot)
-            }
-            None => Err(buffer),
-        }
+    /// Puts a buffer into a free slot; none if there is none.
+    pub(crate) fn occupy(&self, buffer: Slot) -> Option<u32> {
+        let slot = self.free.lock().pop()?;
+        *self.slots[slot as usize].write() = buffer;
+        Some(slot)
     }
 
     /// The cluster that holds every byte of this slot, if one does.
@@ -367,11 +393,12 @@ impl Buffers {
             return accepted.then(|| Frame::new(hash, frame.header, frame.shared_bytes()));
         };
         let guard = buffer.read();
-        let (bytes, whole): (&[u8], _) = match &*guard {
+        let (bytes, whole, base): (&[u8], _, _) = match &*guard {
             Slot::Free => return None,
-            Slot::Open(open) => (&open.bytes[..open.used], None),
-            Slot::Filled(filled) => (&filled.bytes, Some(&filled.bytes)),
+            Slot::Open(open) => (&open.bytes[..open.used], None, 0),
+            Slot::Filled(filled) => (&filled.bytes, Some(&filled.bytes), filled.page.map_or(0, |(_, offset)| offset)),
         };
+        let offset = offset.checked_sub(base)?;
         let bytes = bytes.get(offset..)?;
         let header = frame::Header::decode(bytes).ok()?;
         let bytes = bytes.get(..frame::HEADER + header.payload_len())?;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use picaflor_format::frame::{Header, Kind};
 
-use crate::{index::Location, place::InPlace, space::State, store::Store, volume::Volume};
+use crate::{index::Location, place::InPlace, store::Store, volume::Volume};
 
 /// What an audit found.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -80,7 +80,7 @@ impl Volume {
         if let Some(in_place) = &self.in_place {
             return self.check_slice(in_place, cluster, report);
         }
-        if self.space.state(cluster) != State::Sealed {
+        if !self.space.state(cluster).is_read() {
             return;
         }
         let rows = self.read_rows(cluster);

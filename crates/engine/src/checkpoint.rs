@@ -8,12 +8,14 @@
 //! Invariants: an image may be older than the index by the time it is committed; everything that changed
 //! since the first step is found through the journal and the clusters it names (`docs/FORMAT.md`).
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
-use parking_lot::MutexGuard;
 use picaflor_format::{
     BLOCK,
-    checkpoint::{Directory, PIECE_HEADER, encode_cluster, push_piece, room},
+    checkpoint::{Directory, PAGES, PIECE_HEADER, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
     superblock::{CheckpointRef, Superblock},
     zone::Map,
@@ -50,6 +52,10 @@ pub(crate) struct Checkpointer {
     previous: Vec<u32>,
     /// [`crate::space::Space::granted`] when the newest one began.
     granted: u64,
+    /// Clusters that this opening had to scan, and no checkpoint covers.
+    scanned: u64,
+    /// What `granted` was when it was last seen to change, and when that was, in nanoseconds of the clock.
+    seen: Option<(u64, u64)>,
     /// Journal page that was next when the newest one began.
     begun: u64,
     hot_seq: u64,
@@ -57,8 +63,8 @@ pub(crate) struct Checkpointer {
 
 impl Checkpointer {
     /// As recovery found it.
-    pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>) -> Self {
-        Self { current, previous, ..Self::default() }
+    pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>, scanned: u64) -> Self {
+        Self { current, previous, scanned, ..Self::default() }
     }
 }
 
@@ -82,20 +88,23 @@ impl Running {
 /// Segments copied in one slice.
 const SLICE: u32 = 64;
 
+/// How long nothing is written before a checkpoint is taken early, for what a crash then costs is only time.
+const PAUSE: Duration = Duration::from_secs(3);
+
 impl Volume {
     /// One slice of the checkpointer's work. Returns whether it did anything.
     pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
         if !self.has_checkpoints() {
             return Ok(false);
         }
-        let begins = |state: &MutexGuard<'_, Checkpointer>| state.running.is_none() && self.wants_checkpoint(state);
-        let begins_now = begins(&self.checkpointer.lock());
+        let begins = |state: &mut Checkpointer| state.running.is_none() && self.wants_checkpoint(state);
+        let begins_now = begins(&mut self.checkpointer.lock());
         if begins_now {
             self.make_room_for_checkpoint()?;
         }
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
-            if !begins(&state) {
+            if !begins(&mut state) {
                 return Ok(false);
             }
             self.begin_checkpoint(&mut state)?;
@@ -137,12 +146,25 @@ impl Volume {
         self.shared.preset.persistence == Persistence::JournalAndCheckpoint
     }
 
-    /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one.
-    fn wants_checkpoint(&self, state: &MutexGuard<'_, Checkpointer>) -> bool {
-        let granted = self.space.granted() - state.granted;
-        let own = u64::from(self.checkpoint_clusters());
-        let enough = (64 * own).max(64).min(u64::from(self.space.count() / 8).max(own + 2));
-        granted >= enough || self.journal.lock().wants_checkpoint()
+    /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one; where nothing is
+    /// being written, a 64th of the device or its own size, so that it never writes more than what it covers.
+    fn wants_checkpoint(&self, state: &mut Checkpointer) -> bool {
+        let granted = self.space.granted();
+        if state.seen.is_none_or(|(seen, _)| seen != granted) {
+            state.seen = Some((granted, self.shared.clock.now_nanos()));
+        }
+        let since = granted - state.granted + state.scanned;
+        let (own, count) = (u64::from(self.checkpoint_clusters()), u64::from(self.space.count()));
+        let enough = (64 * own).max(64).min((count / 8).max(own + 2));
+        since >= enough
+            || self.pauses(state) && since >= (own + 2).max(count / 64)
+            || self.journal.lock().wants_checkpoint()
+    }
+
+    /// Whether nothing was written for a while.
+    fn pauses(&self, state: &Checkpointer) -> bool {
+        let now = self.shared.clock.now_nanos();
+        state.seen.is_some_and(|(_, when)| now.saturating_sub(when) >= PAUSE.as_nanos() as u64)
     }
 
     /// The current checkpoint stays, alone until the next one: its clusters and its log are whole.
@@ -164,10 +186,12 @@ impl Volume {
         self.wait_commit(self.commits.next())?;
         let next_page = self.journal.lock().next_page();
         // Whoever was granted a cluster before that page has it noted in its buffer once its lane has been
-        // free. Buffers that the checkpoint before found open are sealed, lest the journal grow with their age.
+        // free. Buffers that the checkpoint before found open are sealed, lest the journal grow with their age; in a
+        // pause all are, so that none keeps the log of what came after it.
+        let pauses = self.pauses(state);
         for lane in &self.lanes {
             for open in lane.lock().iter_mut() {
-                if open.is_some_and(|slot| self.buffers.is_older_than(slot, state.begun)) {
+                if open.is_some_and(|slot| pauses || self.buffers.is_older_than(slot, state.begun)) {
                     self.seal(open)?;
                 }
             }
@@ -232,31 +256,37 @@ impl Volume {
 
     /// Copies a slice of segments. True when all are copied.
     fn advance(self: &Arc<Self>, running: &mut Running) -> Result<bool> {
-        let room = room(self.cluster_len());
         let segments = self.image_count();
         let end = (running.next_segment + SLICE).min(segments);
         for segment in running.next_segment..end {
-            let words = self.image(segment);
-            let mut first = 0;
-            while first < words.len() {
-                let fit = room.saturating_sub(running.payload.len() + PIECE_HEADER) / 8;
-                if fit == 0 {
-                    self.write_part(running)?;
-                    continue;
-                }
-                let piece = &words[first..(first + fit).min(words.len())];
-                push_piece(&mut running.payload, segment, words.len() as u32, first as u32, piece);
-                first += piece.len();
-            }
+            self.push_image(running, segment, &self.image(segment))?;
         }
         running.next_segment = end;
         if end < segments {
             return Ok(false);
         }
+        self.push_image(running, PAGES, &self.divisions.image(self.map.cluster))?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }
         Ok(true)
+    }
+
+    /// Adds an image, cut where parts end.
+    fn push_image(self: &Arc<Self>, running: &mut Running, segment: u32, words: &[u64]) -> Result<()> {
+        let room = room(self.cluster_len());
+        let mut first = 0;
+        while first < words.len() {
+            let fit = room.saturating_sub(running.payload.len() + PIECE_HEADER) / 8;
+            if fit == 0 {
+                self.write_part(running)?;
+                continue;
+            }
+            let piece = &words[first..(first + fit).min(words.len())];
+            push_piece(&mut running.payload, segment, words.len() as u32, first as u32, piece);
+            first += piece.len();
+        }
+        Ok(())
     }
 
     /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.
@@ -323,7 +353,7 @@ impl Volume {
             self.space.set(cluster, State::Free);
         }
         self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
-        state.granted = running.granted;
+        (state.granted, state.scanned) = (running.granted, 0);
         let floor = {
             let mut journal = self.journal.lock();
             journal.checkpointed(running.journal_start);

@@ -17,7 +17,7 @@ use crate::{
     index::{Location, Word},
     stats::add,
     store::Store,
-    tabled::Tabled,
+    tabled::{Former, Tabled},
     volume::Volume,
 };
 
@@ -115,10 +115,14 @@ impl Store {
     /// By who holds the key's lock.
     fn delete_from_table(&self, tabled: &Tabled, hash: KeyHash, key: &[u8]) -> Result<bool> {
         let former = tabled.take(hash, key)?;
-        if let Some(manifest) = former.as_ref().and_then(|former| former.manifest) {
-            tabled.drop_chunks(hash, manifest);
-        }
-        Ok(former.is_some())
+        let found = former.is_some();
+        former.into_iter().for_each(|former| self.drop_former(tabled, hash, former));
+        Ok(found)
+    }
+
+    /// Drops the chunks of a version that a table does not hold any more, if it had any; by who holds the key's lock.
+    pub(crate) fn drop_former(&self, tabled: &Tabled, hash: KeyHash, former: Former) {
+        former.manifest.into_iter().for_each(|manifest| tabled.drop_chunks(hash, manifest));
     }
 
     /// Logs a delete on all volumes, as one: a checkpoint of one of them relies on the others knowing of it too.

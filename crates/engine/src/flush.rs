@@ -273,7 +273,7 @@ impl Volume {
         self.writer.unwritten.fetch_sub(bytes, Relaxed);
         let give_back = || self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
         let resident = Resident { volume: self.number, slot, bytes: bytes + tables, group, number };
-        if keep && self.has_room_for_residents() {
+        if keep && self.has_room_for_residents(self.cluster_len()) {
             self.shared.take(resident.bytes, || {
                 give_back();
                 self.shared.retain(resident);
@@ -285,12 +285,14 @@ impl Volume {
         self.writer.wake();
     }
 
-    /// Whether one more whole cluster may stay in memory: slots are left, and the device is not so small
-    /// that residents would keep it from being reclaimed.
-    pub(crate) fn has_room_for_residents(&self) -> bool {
+    /// Whether one more cluster or page of so many bytes may stay in memory: slots are left, and the device is not so
+    /// small that residents would keep it from being reclaimed.
+    pub(crate) fn has_room_for_residents(&self, bytes: usize) -> bool {
         let open = 2 * self.lanes.len() + 16;
         let most = (self.buffers.count() as usize - open).min(self.space.count() as usize / 4);
-        self.buffers.in_use() < open + most && self.cluster_len() as u64 * 16 <= self.shared.tier_budget()
+        let (used, (pages, divided)) = (self.buffers.in_use(), self.space.pages_held());
+        let clusters = (used + divided).saturating_sub(pages);
+        used < self.buffers.count() as usize && clusters < open + most && bytes as u64 * 16 <= self.shared.tier_budget()
     }
 
     /// Stops writing to this volume.

@@ -24,6 +24,7 @@ use crate::{
     hash::KeyHash,
     index::{Location, Word},
     object::Frame,
+    pages::PageRead,
     reading::{Extent, InFlight, Outcome, Sought},
     stats::add,
     store::Store,
@@ -57,6 +58,8 @@ pub(crate) struct Plan {
     extent: Extent,
     start: u64,
     len: usize,
+    /// What is read of a cluster for [`Extent::Cluster`].
+    page: Option<(u32, PageRead)>,
 }
 
 pub(crate) enum Next {
@@ -335,7 +338,13 @@ impl Store {
                 add(&self.shared().counters.hits_device, 1);
                 volume.note_use(plan.grain);
                 volume.learn_class(plan.grain, &header);
-                let adopted = plan.extent == Extent::Cluster && volume.welcome(plan.grain, &bytes, &header);
+                let adopted = match plan.page {
+                    Some((cluster, read)) if read.page.is_some() => {
+                        volume.adopt_page(cluster, read, &bytes, header.mark)
+                    }
+                    Some(_) => volume.welcome(plan.grain, &bytes, &header),
+                    None => false,
+                };
                 let frame = plan.lift(&bytes, at, &header, adopted);
                 let frame = Frame::new(hash, header, frame);
                 return Ok(Some(self.keep(volume, plan.word, frame)));
@@ -400,26 +409,31 @@ impl Plan {
         if let Some(in_place) = &volume.in_place {
             let (start, end) = volume.blocks_of(in_place, word, grain);
             let volume = Arc::clone(volume);
-            return Self { volume, word, grain, extent: Extent::Object, start, len: (end - start) as usize };
+            let (extent, len) = (Extent::Object, (end - start) as usize);
+            return Self { volume, word, grain, extent, start, len, page: None };
         }
         let offset = grain * GRAIN as u64;
         let cluster = volume.cluster_of(grain).unwrap_or(0);
         let class = volume.classes[cluster as usize].load(Relaxed);
         let extent = match neighbours {
-            true => volume.reader.extent(class, volume.has_room_for_residents()),
+            true => volume.reader.extent(class, volume.has_room_for_residents(volume.cluster_len())),
             false => Extent::Object,
         };
         let cluster_start = volume.map.cluster_start(cluster);
         let cluster_end = cluster_start + u64::from(volume.map.cluster);
-        let (start, end) = match extent {
-            Extent::Cluster => (cluster_start, cluster_end),
+        let (start, len, page) = match extent {
+            Extent::Cluster => {
+                let read = volume.page_around(cluster, (offset - cluster_start) as usize, word.grains());
+                (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
+            }
             Extent::Object => {
                 let end = offset + u64::from(word.grains()) * GRAIN as u64;
                 let unit = volume.device.read_unit() as u64;
-                (offset / unit * unit, end.next_multiple_of(unit).min(cluster_end))
+                let start = offset / unit * unit;
+                (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
             }
         };
-        Self { volume: Arc::clone(volume), word, grain, extent, start, len: (end - start) as usize }
+        Self { volume: Arc::clone(volume), word, grain, extent, start, len, page }
     }
 
     /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
@@ -512,6 +526,7 @@ impl Volume {
         if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
             class.store(self.placer.class(header.kind, header.group, header.server).short(), Relaxed);
         }
+        self.cluster_of(grain).inspect(|cluster| self.learn_page(*cluster, header.group));
     }
 
     /// Whether an index entry at this grain can belong to this frame.

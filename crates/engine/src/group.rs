@@ -51,6 +51,12 @@ impl Groups {
         }
     }
 
+    /// Bytes of the pages that this group's clusters are divided into, if it says.
+    pub(crate) fn page(&self, group: u32) -> Option<u32> {
+        let log2 = self.settings.read().get(&group).filter(|_| group != 0)?.page;
+        1_u32.checked_shl(log2.into()).filter(|page| *page > 1)
+    }
+
     pub(crate) fn any_loved(&self) -> bool {
         self.settings.read().values().any(|set| set.temper == Temper::Loved as u8)
     }
@@ -69,9 +75,14 @@ impl Groups {
         })
     }
 
+    /// `None`: its clusters are not divided.
+    pub(crate) fn set_page(&self, id: u32, page: Option<u32>) -> journal::Group {
+        self.change(id, |set| set.page = page.map_or(0, |page| page.trailing_zeros() as u8))
+    }
+
     fn change(&self, id: u32, change: impl FnOnce(&mut journal::Group)) -> journal::Group {
         let mut settings = self.settings.write();
-        let set = settings.entry(id).or_insert(journal::Group { id, temper: 0, interval: STORE_BOUND });
+        let set = settings.entry(id).or_insert(journal::Group { id, temper: 0, interval: STORE_BOUND, page: 0 });
         change(set);
         *set
     }

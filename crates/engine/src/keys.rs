@@ -12,15 +12,7 @@ use picaflor_format::{
 };
 use serde::Serialize;
 
-use crate::{
-    buffers::Slot,
-    htod::Pairs,
-    index::Location,
-    place::InPlace,
-    space::{Place, State},
-    store::Store,
-    volume::Volume,
-};
+use crate::{buffers::Slot, htod::Pairs, index::Location, place::InPlace, space::Place, store::Store, volume::Volume};
 
 /// One object, as a listing shows it.
 #[derive(Debug, Clone, Serialize)]
@@ -150,7 +142,7 @@ impl Volume {
         if let Some(in_place) = &self.in_place {
             return self.entries_in_place(in_place, cluster);
         }
-        if self.space.state(cluster) != State::Sealed {
+        if !self.space.state(cluster).is_read() {
             return Vec::new();
         }
         let rows = self.read_rows(cluster);

@@ -45,11 +45,13 @@ mod journal;
 mod keys;
 mod leave;
 mod locality;
+mod many;
 mod memory;
 mod object;
 mod options;
 mod packet;
 mod packing;
+mod pages;
 mod place;
 mod placement;
 mod preset;
@@ -80,6 +82,7 @@ pub use keys::{Entry, Keys};
 pub mod replacement {
     pub use crate::memory::{S3Fifo, Standing, Step};
 }
+pub use many::Put;
 pub use object::Object;
 pub use options::{
     Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Mode, Options, Place, PutOptions,

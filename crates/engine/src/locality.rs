@@ -110,11 +110,11 @@ impl Volume {
         let seq = self.next_seq.fetch_add(1, Relaxed);
         let open = Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.hasher.mark(seq)), server, since);
         Ok(match self.buffers.occupy(Slot::Open(open)) {
-            Ok(slot) => {
+            Some(slot) => {
                 lane[0] = Some(slot);
                 Ok(slot)
             }
-            Err(_) => {
+            None => {
                 self.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
                 Err(Blocked::Buffers)
             }

@@ -16,6 +16,7 @@ use crate::{
     append::{Blocked, Purpose},
     buffers::Draft,
     hash::KeyHash,
+    many::Put,
     placement::Class,
     stats::add,
     store::Store,
@@ -39,7 +40,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn draft(&self, hash: KeyHash, (generation, server): (u64, u32), payload_crc: u32) -> Draft<'a> {
+    pub(crate) fn draft(&self, hash: KeyHash, (generation, server): (u64, u32), payload_crc: u32) -> Draft<'a> {
         let header = Header {
             mark: 0,
             generation,
@@ -103,6 +104,11 @@ impl Store {
     /// The put but for the wait: the commit that has to complete first, if any.
     fn put_framed(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Awaited> {
         let expires = self.admit(key, Some(body.len() as u64), options)?;
+        self.put_admitted(&Put { key, body, options }, expires)
+    }
+
+    /// The same of what is admitted.
+    pub(crate) fn put_admitted(&self, &Put { key, body, options }: &Put<'_>, expires: u64) -> Result<Awaited> {
         if key.len() + options.metadata.len() + body.len() > self.payload_max() {
             let mut stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
             stream.write(body)?;
@@ -248,9 +254,7 @@ impl Store {
         let _stripe = self.lock_key(hash);
         let draft = parts.draft(hash, (self.shared().next_generation(), parts.options.server), payload_crc);
         let former = tabled.put(&draft, !parts.options.bypass_memory)?;
-        if let Some(manifest) = former.and_then(|former| former.manifest) {
-            tabled.drop_chunks(hash, manifest);
-        }
+        former.into_iter().for_each(|former| self.drop_former(tabled, hash, former));
         add(&self.shared().counters.put_bytes, draft.header.payload_len() as u64);
         Ok(Framed::Durable)
     }

@@ -193,7 +193,13 @@ impl Volume {
     fn retire_a_resident(self: &Arc<Self>) {
         if self.shared.memory.holds_clusters() {
             let least_recent = || self.shared.memory.release_least_recent(self.number);
-            return self.shared.let_go(std::iter::from_fn(least_recent).take(4).collect());
+            let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
+            // The other pages of their clusters too, or nothing is gained.
+            let homes: Vec<_> = left.iter().filter_map(|resident| self.buffers.home(resident.slot)).collect();
+            left.extend(self.shared.memory.release_these(|other| {
+                other.volume == self.number && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
+            }));
+            return self.shared.let_go(left);
         }
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
         let left = self.shared.memory.release_clusters(self.number, budget);

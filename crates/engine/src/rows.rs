@@ -1,5 +1,7 @@
 //! What is in a cluster on the device: by its table if it was sealed, frame by frame if a crash came first.
 
+use std::ops::Range;
+
 use picaflor_device::AlignedBuf;
 use picaflor_format::{
     BLOCK,
@@ -113,17 +115,21 @@ impl Volume {
     /// [`Error::Io`] with the place.
     pub(crate) fn frames(&self, cluster: u32, seq: u64) -> Result<Vec<Row>> {
         let bytes = self.read_at(cluster, 0, self.cluster_len())?;
-        let mark = self.hasher.mark(seq);
+        Ok(self.frames_in(&bytes, cluster::HEADER..bytes.len(), 0, self.hasher.mark(seq)))
+    }
+
+    /// The intact frames with this mark that begin in a range of these bytes, which begin at `base` in their cluster.
+    pub(crate) fn frames_in(&self, bytes: &[u8], range: Range<usize>, base: usize, mark: u64) -> Vec<Row> {
         let mut rows = Vec::new();
-        let mut at = cluster::HEADER;
-        while at < bytes.len() {
+        let mut at = range.start;
+        while at < range.end {
             match Header::verify(&bytes[at..]) {
                 Ok(header) if header.mark == mark => {
                     let len = header.frame_len();
                     rows.push(Row {
                         hash: self.hasher.frame(header.kind, header.key(&bytes[at..])).short(),
                         generation: header.generation,
-                        offset: at as u32,
+                        offset: (base + at) as u32,
                         len: len as u32,
                         kind: header.kind,
                     });
@@ -132,6 +138,6 @@ impl Volume {
                 _ => at += GRAIN,
             }
         }
-        Ok(rows)
+        rows
     }
 }

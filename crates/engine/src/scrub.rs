@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use picaflor_format::{
-    frame::{Header, Kind},
+    frame::{GRAIN, Header, Kind},
     journal::Record,
 };
 
@@ -83,7 +83,7 @@ impl Volume {
         drop(state);
         match &self.in_place {
             Some(in_place) => self.verify_slice(in_place, cluster),
-            None if cluster < self.space.count() && self.space.state(cluster) == State::Sealed => {
+            None if cluster < self.space.count() && self.space.state(cluster).is_read() => {
                 self.verify_cluster(cluster);
             }
             None => {}
@@ -99,12 +99,7 @@ impl Volume {
             return;
         }
         if self.reader.is_by_cluster() {
-            let sealed = |cluster: &u32| self.space.state(*cluster) == State::Sealed;
-            let cluster = self.cluster_of(grain).filter(sealed);
-            if let Some(bytes) = cluster.and_then(|cluster| self.read_cluster(cluster)) {
-                self.adopt(grain, &bytes.into_bytes());
-            }
-            return;
+            return self.warm_around(grain, word.grains());
         }
         let Ok((header, frame)) = self.read_frame(grain, word.grains()) else { return };
         let hash = self.hasher.frame(header.kind, header.key(&frame)).short();
@@ -113,6 +108,24 @@ impl Volume {
         let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
         frame.set_uses(u8::from(shared.groups.temper(header.group) != Temper::Hated));
         shared.keep(&frame, current);
+    }
+
+    /// Makes the cluster around an object resident, or its page.
+    fn warm_around(self: &Arc<Self>, grain: u64, grains: u32) {
+        let Some(cluster) = self.cluster_of(grain) else { return };
+        let offset = (grain - self.grain(cluster, 0)) as usize * GRAIN;
+        let read = self.page_around(cluster, offset, grains);
+        let is_away = match read.page {
+            Some((page, _)) => self.space.lacks_page(cluster, page),
+            None => self.space.state(cluster) == State::Sealed,
+        };
+        let Some(bytes) = is_away.then(|| self.read_at(cluster, read.offset, read.len).ok()).flatten() else { return };
+        let bytes = bytes.into_bytes();
+        if read.page.is_none() {
+            self.adopt(grain, &bytes);
+        } else if let Ok(header) = Header::verify(&bytes[offset - read.offset..]) {
+            self.adopt_page(cluster, read, &bytes, header.mark);
+        }
     }
 
     /// A damaged object's header is intact: what it says is known to be gone.
@@ -165,7 +178,7 @@ impl Volume {
                 Err(_) => Departure::Damaged,
             };
             // The cluster may have been reclaimed since it was read.
-            if self.space.state(cluster) != State::Sealed || !self.drop_entry(row.hash, word) {
+            if !self.space.state(cluster).is_read() || !self.drop_entry(row.hash, word) {
                 continue;
             }
             if why == Departure::Damaged {

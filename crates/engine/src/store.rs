@@ -12,7 +12,7 @@ use parking_lot::MutexGuard;
 use picaflor_format::journal::Record;
 
 use crate::{
-    Mode, Options, Result, Stats, Temper,
+    Error, Mode, Options, Result, Stats, Temper,
     append::payload_max,
     daemons::Threads,
     get::Query,
@@ -318,6 +318,32 @@ impl Group {
     pub fn set_checkpoint_interval(&self, interval: Option<Duration>) {
         let interval = interval.filter(|time| !time.is_zero());
         self.record(self.store.shared().groups.set_interval(self.id, interval));
+    }
+
+    /// Divides the clusters that the group fills from now on into pages of so many bytes, for presets that give each
+    /// group clusters of its own (`damelo`): a page is what one get reads, and what memory holds and lets go as one.
+    /// A power of two from 16 KiB, and a 64th of a cluster, up to [`Options::cluster`], which is one page. What is on
+    /// the device stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where there can be no such pages, and with group 0, which is none.
+    pub fn set_page(&self, bytes: u32) -> Result<()> {
+        let volumes = self.store.volumes();
+        let Some(first) = volumes.first().filter(|_| self.id != 0) else {
+            let why = "only groups of a preset with clusters have pages, and group 0 is none".into();
+            return Err(Error::Option { name: "page", why });
+        };
+        first.check_page(bytes)?;
+        let page = Some(bytes).filter(|bytes| *bytes < first.map.cluster);
+        self.record(self.store.shared().groups.set_page(self.id, page));
+        Ok(())
+    }
+
+    /// Bytes of the pages that the group's clusters are divided into: what a get of one of its objects reads. None
+    /// where groups have no clusters of their own.
+    pub fn page(&self) -> Option<u32> {
+        let volumes = self.store.volumes();
+        volumes.first().filter(|volume| volume.has_pages()).map(|volume| volume.page_of_group(self.id))
     }
 
     /// How memory treats the group.

@@ -5,6 +5,7 @@
 //! anything below.
 
 use std::{
+    collections::BTreeSet,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -36,6 +37,7 @@ use crate::{
     journal::Journal,
     memory::{Memory, Resident},
     object::Frame,
+    pages::Divisions,
     place::InPlace,
     placement::{PAIR_BYTES, PAIRS_MAX, Placer},
     preset::Preset,
@@ -145,6 +147,12 @@ impl Shared {
         self.stripes[hash as usize % STRIPES].lock()
     }
 
+    /// Locks all of these keys. Nobody who does so holds another already, so nobody waits for ever.
+    pub(crate) fn lock_keys(&self, hashes: impl Iterator<Item = u64>) -> Vec<MutexGuard<'_, ()>> {
+        let stripes: BTreeSet<usize> = hashes.map(|hash| hash as usize % STRIPES).collect();
+        stripes.into_iter().map(|stripe| self.stripes[stripe].lock()).collect()
+    }
+
     pub(crate) fn try_lock_key(&self, hash: u64) -> Option<MutexGuard<'_, ()>> {
         self.stripes[hash as usize % STRIPES].try_lock()
     }
@@ -194,6 +202,8 @@ pub(crate) struct Volume {
     pub(crate) scrubber: Scrubber,
     /// Class of the objects in each cluster.
     pub(crate) classes: Box<[AtomicU16]>,
+    /// Pages that clusters are divided into.
+    pub(crate) divisions: Divisions,
     /// Next sequence number of a cluster, and of a seal.
     pub(crate) next_seq: AtomicU64,
     pub(crate) next_seal: AtomicU64,
@@ -293,11 +303,11 @@ impl Volume {
 
     /// The buffer's cluster is on the device: index entries go from memory to there, and the slot is free.
     pub(crate) fn retire(&self, slot: u32) {
-        let (rows, cluster, learn, number) = match &*self.buffers.slot(slot).read() {
+        let (rows, cluster, learn, number, page) = match &*self.buffers.slot(slot).read() {
             crate::buffers::Slot::Filled(filled) => {
                 let served = filled.served.load(Relaxed);
                 let learn = filled.read_in.then_some((filled.class, served));
-                (filled.rows.clone(), filled.cluster, learn, filled.number.load(Relaxed))
+                (filled.rows.clone(), filled.cluster, learn, filled.number.load(Relaxed), filled.page)
             }
             _ => return,
         };
@@ -317,7 +327,10 @@ impl Volume {
             add(&self.shared.counters.neighbours_used, neighbours.into());
             self.reader.paid(class, neighbours);
         }
-        self.space.shift(cluster, State::Busy, State::Sealed);
+        match page {
+            Some((page, _)) => self.space.release_page(cluster, page),
+            None => drop(self.space.shift(cluster, State::Busy, State::Sealed)),
+        }
         self.buffers.vacate(slot);
     }
 
@@ -418,7 +431,8 @@ impl Volume {
 
     /// Bytes of what a checkpoint keeps of the index.
     fn image_bytes(&self) -> u64 {
-        self.in_place.as_ref().map_or_else(|| self.index.image_bytes(), |in_place| in_place.extents.image_bytes())
+        let index = || self.index.image_bytes() + self.divisions.image_bytes();
+        self.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {

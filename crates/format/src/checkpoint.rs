@@ -64,6 +64,10 @@ pub struct Piece {
     pub words: Vec<u64>,
 }
 
+/// The number of no segment: the image is of the pages that clusters are divided into, a byte for each cluster: log2 of
+/// the bytes of its pages, 0 where it is not divided. Only if any is.
+pub const PAGES: u32 = u32::MAX;
+
 /// Bytes before the words of a piece.
 pub const PIECE_HEADER: usize = 16;
 
@@ -172,6 +176,7 @@ impl Directory {
             put(&mut out, at, group.id.to_le_bytes());
             put(&mut out, at + 4, group.interval.to_le_bytes());
             out[at + 8] = group.temper;
+            out[at + 9] = group.page;
             at += 12;
         }
         out
@@ -198,7 +203,7 @@ impl Directory {
             parts: part_rows.chunks_exact(12).map(|r| (u32_at(r, 0), u64_at(r, 4))).collect(),
             groups: group_rows
                 .chunks_exact(12)
-                .map(|r| Group { id: u32_at(r, 0), interval: u32_at(r, 4), temper: r[8] })
+                .map(|r| Group { id: u32_at(r, 0), interval: u32_at(r, 4), temper: r[8], page: r[9] })
                 .collect(),
         })
     }

@@ -144,6 +144,8 @@ pub struct Trailer {
     pub store: u64,
     /// Number of the cluster, as in the header.
     pub id: u32,
+    /// Log2 of the bytes of the pages it is divided into, 0 if it is not. A hint for the reader.
+    pub page: u8,
 }
 
 /// Writes the table and trailer at the end of `cluster`, which is a whole cluster's bytes.
@@ -160,6 +162,7 @@ pub fn encode_table(cluster: &mut [u8], last: Trailer, rows: &[Row]) {
     put(table, trailer + 32, last.durable.to_le_bytes());
     put(table, trailer + 40, last.store.to_le_bytes());
     put(table, trailer + 48, last.id.to_le_bytes());
+    table[trailer + 52] = last.page;
     put(table, trailer + 16, (rows.len() as u32).to_le_bytes());
     put(table, trailer + 20, crc(&table[..trailer]).to_le_bytes());
     seal(&mut table[trailer..], TRAILER_MAGIC);
@@ -210,6 +213,7 @@ pub fn decode_trailer(tail: &[u8]) -> Result<(Trailer, usize), Corrupt> {
         durable: u64_at(trailer, 32),
         store: u64_at(trailer, 40),
         id: u32_at(trailer, 48),
+        page: trailer[52],
     };
     Ok((last, count))
 }

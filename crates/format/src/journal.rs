@@ -69,6 +69,8 @@ pub struct Group {
     /// Longest time its puts may stay volatile, in milliseconds; 0 is the store's own bound, `u32::MAX` never
     /// synced for its sake.
     pub interval: u32,
+    /// Log2 of the bytes of its pages; 0: its clusters are not divided.
+    pub page: u8,
 }
 
 const TAG_DELETE: u8 = 1;
@@ -76,6 +78,7 @@ const TAG_RESERVE: u8 = 2;
 const TAG_GROUP: u8 = 3;
 const TAG_PLACED: u8 = 4;
 const TAG_DELETE_EVERYWHERE: u8 = 5;
+const TAG_GROUP_OF_PAGES: u8 = 6;
 
 /// At least this many records fit in a page, whatever they are.
 pub const RECORDS_MIN: usize = (BLOCK - HEADER) / 33;
@@ -85,7 +88,7 @@ impl Record {
         match self {
             Self::Delete { .. } => 25,
             Self::Reserve { .. } => 13,
-            Self::Group(_) => 10,
+            Self::Group(group) => 10 + usize::from(group.page != 0),
             Self::Placed(_) => 33,
         }
     }
@@ -103,10 +106,13 @@ impl Record {
                 put(out, 5, seq.to_le_bytes());
             }
             Self::Group(group) => {
-                out[0] = TAG_GROUP;
+                out[0] = if group.page == 0 { TAG_GROUP } else { TAG_GROUP_OF_PAGES };
                 put(out, 1, group.id.to_le_bytes());
                 out[5] = group.temper;
                 put(out, 6, group.interval.to_le_bytes());
+                if group.page != 0 {
+                    out[10] = group.page;
+                }
             }
             Self::Placed(placed) => {
                 out[0] = TAG_PLACED;
@@ -123,6 +129,7 @@ impl Record {
             Some(&(TAG_DELETE | TAG_DELETE_EVERYWHERE)) => 25,
             Some(&TAG_RESERVE) => 13,
             Some(&TAG_GROUP) => 10,
+            Some(&TAG_GROUP_OF_PAGES) => 11,
             Some(&TAG_PLACED) => 33,
             Some(_) => return Err(Corrupt::Field("record tag")),
             None => return Err(Corrupt::Short),
@@ -143,7 +150,12 @@ impl Record {
                 slot: u32_at(bytes, 25),
                 slots: u32_at(bytes, 29),
             }),
-            _ => Self::Group(Group { id: u32_at(bytes, 1), temper: bytes[5], interval: u32_at(bytes, 6) }),
+            tag => Self::Group(Group {
+                id: u32_at(bytes, 1),
+                temper: bytes[5],
+                interval: u32_at(bytes, 6),
+                page: if tag == TAG_GROUP_OF_PAGES { bytes[10] } else { 0 },
+            }),
         })
     }
 }

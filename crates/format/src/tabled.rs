@@ -59,7 +59,7 @@ pub fn decode_group(key: &[u8], value: &[u8]) -> Result<Group, Corrupt> {
     if value[0] > 2 {
         return Err(Corrupt::Field("temper"));
     }
-    Ok(Group { id: u32_at(key, 0), temper: value[0], interval: u32_at(value, 1) })
+    Ok(Group { id: u32_at(key, 0), temper: value[0], interval: u32_at(value, 1), page: 0 })
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let group = Group { id: 9, temper: 2, interval: 70_000 };
+        let group = Group { id: 9, temper: 2, interval: 70_000, page: 0 };
         let (key, value) = encode_group(&group);
         assert_eq!(decode_group(&key, &value), Ok(group));
         assert_eq!(large_id(&large_key(1 << 50)), Ok(1 << 50));

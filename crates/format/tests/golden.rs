@@ -126,7 +126,7 @@ fn cluster_header_and_table() {
     let row = |i: u32, kind| Row { hash: u64::from(i) << 40, generation: i.into(), offset: 64 * i, len: 128, kind };
     let rows = vec![row(1, Kind::Whole), row(3, Kind::Manifest), row(5, Kind::Chunk), row(7, Kind::Copy)];
     // Before trailers said whose they are.
-    let last = Trailer { seq: 0x77, seal: 41, durable: 40, store: 0, id: 0 };
+    let last = Trailer { seq: 0x77, seal: 41, durable: 40, store: 0, id: 0, page: 0 };
     cluster::encode_table(&mut bytes, last, &rows);
     assert_eq!(cluster::decode_table(&bytes), Ok(Table::Rows(last, rows.clone())));
     check("cluster", &bytes);
@@ -141,7 +141,7 @@ fn journal_page() {
     let records = [
         Record::Delete { hash: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff, generation: 7, everywhere: false },
         Record::Reserve { cluster: 21, seq: 0x0505 },
-        Record::Group(Group { id: 4, temper: 2, interval: 250 }),
+        Record::Group(Group { id: 4, temper: 2, interval: 250, page: 0 }),
     ];
     let mut bytes = vec![0xaa; BLOCK];
     assert_eq!(journal::encode_page(&mut bytes, 300, 2, 0x99, &records), 3);
@@ -215,6 +215,34 @@ fn checkpoint_part_and_directory() {
     checkpoint::encode_cluster(&mut bytes, &header, &payload);
     assert_eq!(checkpoint::decode_cluster(&bytes), Ok((header, &payload[..])));
     check("checkpoint-part", &bytes);
+}
+
+#[test]
+fn clusters_that_are_divided() {
+    let row = Row { hash: 6, generation: 7, offset: 16 << 10, len: 128, kind: Kind::Whole };
+    let last = Trailer { seq: 0x77, seal: 41, durable: 40, store: 0x99, id: 12, page: 14 };
+    let mut bytes = vec![0; 64 << 10];
+    cluster::encode_table(&mut bytes, last, &[row]);
+    assert_eq!(cluster::decode_table(&bytes), Ok(Table::Rows(last, vec![row])));
+    check("cluster-divided", &bytes);
+
+    let group = Group { id: 4, temper: 2, interval: 250, page: 15 };
+    let records = [Record::Group(group), Record::Group(Group { page: 0, ..group })];
+    let mut bytes = vec![0xaa; BLOCK];
+    assert_eq!(journal::encode_page(&mut bytes, 303, 0, 0x99, &records), 2);
+    assert_eq!(journal::decode_page(&bytes).unwrap().records, records);
+    check("journal-divided", &bytes);
+
+    let directory = Directory { cursor: 3, open: vec![5], parts: vec![(9, 0x66)], groups: vec![group] };
+    assert_eq!(Directory::decode(&directory.encode()), Ok(directory.clone()));
+    check("directory-divided", &directory.encode());
+
+    let mut payload = Vec::new();
+    checkpoint::push_piece(&mut payload, checkpoint::PAGES, 1, 0, &[u64::from_le_bytes([14, 0, 18, 16, 0, 0, 0, 0])]);
+    let header = cluster::Header { seq: 0x78, store: 0x99, id: 13, content: Content::CheckpointPart, class: 0 };
+    let mut bytes = vec![0xaa; 64 << 10];
+    checkpoint::encode_cluster(&mut bytes, &header, &payload);
+    check("checkpoint-divided", &bytes);
 }
 
 #[test]

@@ -124,7 +124,8 @@ impl Graph {
     /// # Errors
     /// As [`HashTables::open`]; [`GraphError::Damaged`].
     pub fn open(device: Arc<dyn Device>, options: &GraphOptions) -> Result<Self> {
-        let htod = HtodOptions { cache: options.memory / INDEX_PART, durable: Durable::AtCommit, seed: options.seed };
+        let (cache, durable) = (options.memory / INDEX_PART, Durable::AtCommit);
+        let htod = HtodOptions { cache, durable, seed: options.seed, ..HtodOptions::default() };
         let (tables, _) = HashTables::open(device, BlockOptions::default(), htod)?;
         Self::refuse_half_built(&tables.table("settings")?)?;
         let groups = Groups::open(&tables, options)?;

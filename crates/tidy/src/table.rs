@@ -57,6 +57,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "locality",
                 "options",
                 "packing",
+                "pages",
                 "place",
                 "preset",
                 "reclaim",
@@ -67,7 +68,10 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "volume",
             ],
             // The verbs of a store.
-            &["check", "chunks", "delete", "fetch", "get", "inspect", "keys", "put", "rivals", "store", "stream"],
+            &[
+                "check", "chunks", "delete", "fetch", "get", "inspect", "keys", "many", "put", "rivals", "store",
+                "stream",
+            ],
         ],
     ),
     (

@@ -80,6 +80,8 @@ pub struct Plan {
     pub twins: Vec<bool>,
     /// Longest body, in bytes.
     pub longest: u64,
+    /// Whether objects are put and deleted many at once too.
+    pub many: bool,
 }
 
 impl Plan {
@@ -128,6 +130,8 @@ impl Plan {
             keys,
             twins,
             longest: dice.scaled(200, 400 << 10),
+            // No seed that ever found something is one of these: what those do stays what it was.
+            many: seed % 8 == 1,
         }
     }
 
@@ -160,8 +164,13 @@ impl Plan {
             };
         }
         if preset == GROUPS {
-            let cluster = [16 << 10, 32 << 10, self.cluster][(self.seed % 3) as usize];
-            return Self { preset, cluster, ..self };
+            let cluster = [16 << 10, 32 << 10, self.cluster, 256 << 10][(self.seed % 4) as usize];
+            // The larger ones take more room than was drawn.
+            let least = picaflor_format::zone::Map::least_capacity;
+            let more = least(cluster.max(self.cluster)) - least(self.cluster);
+            let memory = self.memory.max(self.memory / u64::from(self.cluster) * u64::from(cluster));
+            let (device, capacity) = (self.device + more, self.capacity + more);
+            return Self { preset, cluster, device, capacity, memory, ..self };
         }
         let short = preset != DEFAULT && self.seed.is_multiple_of(2);
         let volumes = if preset == SCANNED { 1 } else { self.volumes };
@@ -169,6 +178,11 @@ impl Plan {
         // though the device said that it was not is.
         let trouble = if preset == SCANNED { Trouble::Crashes } else { self.trouble };
         Self { preset, block: if short { 512 } else { 4096 }, volumes, trouble, ..self }
+    }
+
+    /// The smallest pages that clusters may be divided into, where they may.
+    pub(crate) fn least_page(&self) -> Option<u32> {
+        (self.preset == GROUPS).then_some(16 << 10)
     }
 
     /// Whether the row does not keep what groups were told.

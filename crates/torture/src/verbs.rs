@@ -3,7 +3,7 @@
 use std::{cell::Cell, time::Duration};
 
 use bytes::Bytes;
-use picaflor::{Durability, Error, Expiry, Fetched, PutOptions, PutStream, Refusal, Result, Temper, TryGet};
+use picaflor::{Durability, Error, Expiry, Fetched, Put, PutOptions, PutStream, Refusal, Result, Temper, TryGet};
 
 use crate::{
     canary::Sabotage,
@@ -55,6 +55,8 @@ impl Run<'_> {
     pub(crate) fn verb(&mut self, op: Op) -> Outcome {
         match op {
             Op::Put(draft) => self.put(draft),
+            Op::PutMany { draft, count, stride } => self.put_many(&draft.many(count, stride, self.plan.keys.len())),
+            Op::DeleteMany { key, count, stride } => self.delete_many(key, count as usize, stride),
             Op::Stream { draft, piece, announce, finish } => self.stream(draft, piece, announce, finish),
             Op::Begin { slot, draft, announce } => self.begin_stream(slot, draft, announce),
             Op::Write { slot, len } => self.write(slot, len),
@@ -74,6 +76,7 @@ impl Run<'_> {
             }
             Op::Temper { group, temper } => self.temper(group, temper),
             Op::Interval { group, millis } => self.interval(group, millis),
+            Op::Page { group, bytes } => self.page(group, bytes),
             Op::Flush => self.flush(),
             Op::Step(count) => self.step(count),
             Op::Advance { millis } => {
@@ -135,6 +138,60 @@ impl Run<'_> {
                 self.oracle.happened(draft.key, Some(value), false);
                 self.errors += 1;
                 self.must_be_excused(error)
+            }
+        }
+    }
+
+    fn put_many(&mut self, drafts: &[Draft]) -> Outcome {
+        let values: Vec<Value> = drafts.iter().map(|draft| self.value_of(draft)).collect();
+        let Some(store) = &self.store else { return Ok(()) };
+        let owned: Vec<_> =
+            drafts.iter().map(|draft| (bytes_of(draft.id, draft.len), self.put_options(draft))).collect();
+        let put = |(draft, (body, options)): (&Draft, _)| Put { key: &self.plan.keys[draft.key], body, options };
+        let puts: Vec<Put<'_>> =
+            drafts.iter().zip(owned.iter().map(|(body, options)| (&body[..], options))).map(put).collect();
+        let result = store.put_many(&puts);
+        self.note_departures();
+        let Err(error) = result else {
+            for (draft, value) in drafts.iter().zip(values) {
+                let version = self.oracle.happened(draft.key, Some(value), true);
+                self.promise_put(draft, version);
+            }
+            return Ok(());
+        };
+        // Whichever of them it was; the longest is the one that may be too large.
+        let Some(longest) = drafts.iter().max_by_key(|draft| draft.len) else { return Ok(()) };
+        let declined = self.put_was_declined(longest, &error)?;
+        if matches!(error, Error::Refused(Refusal::TooLarge)) {
+            return Ok(());
+        }
+        for (draft, value) in drafts.iter().zip(values) {
+            self.oracle.happened(draft.key, Some(value), false);
+        }
+        if declined {
+            return Ok(());
+        }
+        self.errors += 1;
+        self.must_be_excused(&error)
+    }
+
+    fn delete_many(&mut self, first: usize, count: usize, stride: usize) -> Outcome {
+        let Some(store) = &self.store else { return Ok(()) };
+        let numbers: Vec<usize> = (0..count).map(|at| (first + at * stride) % self.plan.keys.len()).collect();
+        let keys: Vec<&[u8]> = numbers.iter().map(|&number| &self.plan.keys[number][..]).collect();
+        let result = store.delete_many(&keys);
+        self.note_departures();
+        match result {
+            Ok(_) => {
+                numbers.into_iter().for_each(|key| self.note_delete(key));
+                Ok(())
+            }
+            Err(error) => {
+                for key in numbers {
+                    self.oracle.happened(key, None, false);
+                }
+                self.errors += 1;
+                self.must_be_excused(&error)
             }
         }
     }
@@ -295,11 +352,7 @@ impl Run<'_> {
         self.note_departures();
         match result {
             Ok(_) => {
-                let version = self.oracle.happened(key, None, true);
-                let within = self.plan.delete_time.as_nanos() as u64;
-                let due = self.clock.now_nanos().saturating_add(within);
-                self.oracle.promise(key, version, Some(due), Counts::Delete);
-                self.oracle.at_most(Counts::Delete, self.plan.delete_count - 1);
+                self.note_delete(key);
                 Ok(())
             }
             Err(error) => {
@@ -308,6 +361,14 @@ impl Run<'_> {
                 self.must_be_excused(&error)
             }
         }
+    }
+
+    fn note_delete(&mut self, key: usize) {
+        let version = self.oracle.happened(key, None, true);
+        let within = self.plan.delete_time.as_nanos() as u64;
+        let due = self.clock.now_nanos().saturating_add(within);
+        self.oracle.promise(key, version, Some(due), Counts::Delete);
+        self.oracle.at_most(Counts::Delete, self.plan.delete_count - 1);
     }
 
     fn try_get(&mut self, key: usize) -> Outcome {
@@ -334,6 +395,13 @@ impl Run<'_> {
             self.groups.change(group, bound);
         }
         Ok(())
+    }
+
+    fn page(&mut self, group: u32, bytes: u32) -> Outcome {
+        match self.store.as_ref().map(|store| store.group(group).set_page(bytes)) {
+            Some(Err(error)) => Err(self.violation(format!("pages of {bytes} bytes"), error.to_string())),
+            _ => Ok(()),
+        }
     }
 
     fn flush(&mut self) -> Outcome {

@@ -26,12 +26,31 @@ pub struct Draft {
     pub no_wait: bool,
 }
 
+impl Draft {
+    /// The drafts of one call: keys so far from each other, which may come round to the same; bodies of other lengths.
+    #[must_use]
+    pub fn many(self, count: u32, stride: usize, keys: usize) -> Vec<Self> {
+        let one = |number: u32| {
+            let at = number as usize;
+            // Operations are numbered far below this.
+            let id = self.id | u64::from(number) << 32;
+            let len = if at.is_multiple_of(3) { self.len } else { self.len * (at % 5) / 4 + at };
+            Self { key: (self.key + at * stride) % keys, id, len, ..self }
+        };
+        (0..count).map(one).collect()
+    }
+}
+
 /// One thing to do to a store.
 #[expect(missing_docs, reason = "the fields are named in each variant's description")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Put in one call.
     Put(Draft),
+    /// Put so many objects in one call: this one, and others under other keys; see [`Draft::many`].
+    PutMany { draft: Draft, count: u32, stride: usize },
+    /// Delete so many keys in one call, from this one on.
+    DeleteMany { key: usize, count: u32, stride: usize },
     /// Put piece by piece, or begin to and stop.
     Stream { draft: Draft, piece: usize, announce: bool, finish: bool },
     /// Begin a stream that stays open while other things happen.
@@ -60,6 +79,8 @@ pub enum Op {
     Temper { group: u32, temper: u8 },
     /// Set how long a group's puts may be volatile, in milliseconds; 0 turns its syncs off.
     Interval { group: u32, millis: u64 },
+    /// Divide the clusters of a group into pages of so many bytes.
+    Page { group: u32, bytes: u32 },
     /// Make everything durable.
     Flush,
     /// Let the daemons do so many steps.
@@ -165,7 +186,36 @@ pub fn operations(plan: &Plan) -> Vec<Op> {
     let mix = Mix::new(&mut dice);
     // Some runs go round and round a few keys, others over all of them.
     let favourites = dice.between(1, plan.keys.len() as u64);
-    (0..plan.length as u64).map(|id| one(plan, id + 1, mix.draw(&mut dice), favourites, &mut dice)).collect()
+    let drawn = (0..plan.length as u64).map(|id| one(plan, id + 1, mix.draw(&mut dice), favourites, &mut dice));
+    let mut operations: Vec<Op> = drawn.collect();
+    if plan.many {
+        let mut dice = Dice::new(plan.seed, 4);
+        operations.iter_mut().for_each(|op| *op = perhaps_many(*op, plan, &mut dice));
+    }
+    let mut pages = Dice::new(plan.seed, 5);
+    let divides = plan.least_page().is_some() && pages.percent(80);
+    let divided = (1..=GROUPS as u32).filter_map(|group| page(plan, group, &mut pages)).filter(|_| divides);
+    divided.chain(operations).collect()
+}
+
+/// Some calls are for many objects.
+fn perhaps_many(op: Op, plan: &Plan, dice: &mut Dice) -> Op {
+    let (count, stride) = (dice.scaled(1, 40) as u32, dice.between(1, plan.keys.len() as u64) as usize);
+    match op {
+        // Not so many of long ones that nothing else fits beside them.
+        Op::Put(draft) if dice.percent(40) && draft.len as u64 * u64::from(count) < plan.capacity / 16 => {
+            Op::PutMany { draft, count, stride }
+        }
+        Op::Delete(key) if dice.percent(40) => Op::DeleteMany { key, count, stride },
+        op => op,
+    }
+}
+
+/// Another size of page for a group, where there are pages.
+fn page(plan: &Plan, group: u32, dice: &mut Dice) -> Option<Op> {
+    let least = plan.least_page()?;
+    let sizes = u64::from((plan.cluster / least).ilog2()) + 1;
+    Some(Op::Page { group, bytes: least << dice.below(sizes) })
 }
 
 fn one(plan: &Plan, id: u64, kind: Kind, favourites: u64, dice: &mut Dice) -> Op {
@@ -194,6 +244,9 @@ fn one(plan: &Plan, id: u64, kind: Kind, favourites: u64, dice: &mut Dice) -> Op
         Kind::Contains => Op::Contains(key),
         Kind::Sweep => Op::Sweep,
         Kind::Collocate => Op::Collocate(key, dice.below(all) as usize),
+        Kind::Group if plan.least_page().is_some() && dice.percent(40) => {
+            page(plan, dice.between(1, GROUPS) as u32, dice).unwrap_or(Op::Flush)
+        }
         Kind::Group if dice.percent(50) => {
             Op::Temper { group: dice.between(1, GROUPS) as u32, temper: dice.below(3) as u8 }
         }

@@ -173,6 +173,8 @@ static void groups(picaflor_store *store)
     CHECK(picaflor_hate(store, 5) == PICAFLOR_OK && picaflor_neither(store, 5) == PICAFLOR_OK);
     CHECK(picaflor_set_checkpoint(store, 3, 200) == PICAFLOR_OK);
     CHECK(picaflor_set_checkpoint(store, 4, 0) == PICAFLOR_OK);
+    CHECK(picaflor_set_page(store, 3, 1000) == PICAFLOR_OPTION);
+    CHECK(strstr(picaflor_error_text(), "page") != NULL);
     CHECK(picaflor_love(store, 0) == PICAFLOR_INVALID);
     CHECK(strstr(picaflor_error_text(), "group 0") != NULL);
     for (uint32_t i = 0; i < 40; i++) {

@@ -52,6 +52,9 @@ pub(crate) struct Rm {
     form: KeyForm,
 }
 
+/// Keys that are removed in one call.
+const AT_ONCE: usize = 256;
+
 #[derive(Default)]
 struct Tally {
     removed: u64,
@@ -75,7 +78,11 @@ impl Rm {
             flushed?;
         } else {
             let store = self.store.write()?;
-            let removed = keys.iter().try_for_each(|key| self.one(store.delete(key)?, key, &mut tally));
+            let removed = keys.chunks(AT_ONCE).try_for_each(|keys| {
+                let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                let were_there = store.delete_many(&names)?;
+                keys.iter().zip(were_there).try_for_each(|(key, there)| self.one(there, key, &mut tally))
+            });
             let closed = store.close();
             removed?;
             closed?;

@@ -11,6 +11,11 @@ use super::{Block, BlockResult, FreeLists, grant::Wish};
 /// Longest device write of a batch, in bytes.
 const LONGEST: u64 = 1 << 20;
 
+/// The first grain behind a block.
+fn end(header: &Header) -> u64 {
+    header.at + u64::from(header.size)
+}
+
 impl FreeLists {
     /// Blocks for all of `lens`, in their order, placed together.
     ///
@@ -18,7 +23,7 @@ impl FreeLists {
     /// As [`FreeLists::allocate`]; without room for all of them, none is allocated.
     pub fn allocate_batch(&self, lens: &[u64]) -> BlockResult<Vec<Block>> {
         let wishes: Vec<_> = lens.iter().map(|&len| Wish { best: true, ..Wish::of(len, Header::UNWRITTEN) }).collect();
-        self.grant_batch(&wishes)
+        self.grant_batch(&wishes).map(|(blocks, _)| blocks)
     }
 
     /// Blocks that hold each of `bodies`, in their order, placed together and written in address order.
@@ -27,7 +32,17 @@ impl FreeLists {
     /// As [`FreeLists::put`]; without room for all of them, none is put.
     pub fn put_batch(&self, bodies: &[&[u8]]) -> BlockResult<Vec<Block>> {
         let wishes: Vec<_> = bodies.iter().map(|bytes| Wish { best: true, ..Wish::put(bytes) }).collect();
-        self.grant_batch(&wishes)
+        self.grant_batch(&wishes).map(|(blocks, _)| blocks)
+    }
+
+    /// As [`FreeLists::put_batch`], with writes that go out as those of [`FreeLists::put_later`]. Also says whether one
+    /// of the blocks lies in what another of them left of a split. Then all must be durable before one is named: if a
+    /// crash took the block in front and left the one behind, that would lie within something free.
+    pub(crate) fn put_batch_later(&self, bodies: &[&[u8]]) -> BlockResult<(Vec<Block>, bool)> {
+        let wishes: Vec<_> = bodies.iter().map(|bytes| Wish { best: true, later: true, ..Wish::put(bytes) }).collect();
+        let granted = self.grant_batch(&wishes)?;
+        self.relieve()?;
+        Ok(granted)
     }
 
     /// Frees blocks, in address order: a device write each, as [`FreeLists::free`].
@@ -40,36 +55,67 @@ impl FreeLists {
         sorted.into_iter().try_for_each(|block| self.free(block))
     }
 
-    fn grant_batch(&self, wishes: &[Wish<'_>]) -> BlockResult<Vec<Block>> {
+    fn grant_batch(&self, wishes: &[Wish<'_>]) -> BlockResult<(Vec<Block>, bool)> {
         let sizes = wishes.iter().map(|wish| self.shape.grains(wish.len, false)).collect::<BlockResult<Vec<_>>>()?;
         let mut left: Vec<usize> = (0..wishes.len()).collect();
         left.sort_by_key(|&index| sizes[index]);
         let mut blocks: Vec<Option<Block>> = vec![None; wishes.len()];
-        let mut round = 0;
+        let (mut round, mut nested) = (0, false);
+        let later = wishes.iter().any(|wish| wish.later);
         while !left.is_empty() {
             self.alive()?;
             {
                 let _gate = self.gate.read();
-                let mut chosen = Vec::new();
-                while let Some(&index) = left.last() {
-                    let Some(header) = self.choose(sizes[index], &wishes[index]) else { break };
-                    left.pop();
-                    chosen.push((header, index));
+                let chosen = self.choose_batch(&mut left, &sizes, wishes);
+                nested |= chosen.windows(2).any(|pair| pair[0].0.rest > 0 && end(&pair[0].0) == pair[1].0.at);
+                if later {
+                    self.write_later(&chosen, wishes)?
+                } else {
+                    self.write_chosen(&chosen, wishes)?
                 }
-                chosen.sort_by_key(|(header, _)| header.at);
-                self.write_chosen(&chosen, wishes)?;
                 chosen.into_iter().for_each(|(header, index)| blocks[index] = Some(self.block(header)));
             }
             if let Some(&index) = left.last() {
                 // All or nothing, where it is a matter of room.
                 round = self.make_room(sizes[index], round).inspect_err(|_| {
                     let _gate = self.gate.read();
-                    let freed = blocks.iter().flatten().try_for_each(|block| self.release(&block.header, false));
+                    let freed = blocks.iter().flatten().try_for_each(|block| self.release(&block.header, later));
                     drop(freed);
                 })?;
             }
         }
-        Ok(blocks.into_iter().flatten().collect())
+        Ok((blocks.into_iter().flatten().collect(), nested))
+    }
+
+    /// Blocks for as many of what is `left` as there is room for, the largest first; in the order of their places. The
+    /// caller holds the gate until they are written.
+    fn choose_batch(&self, left: &mut Vec<usize>, sizes: &[u32], wishes: &[Wish<'_>]) -> Vec<(Header, usize)> {
+        let mut space = self.space.lock();
+        let mut chosen = Vec::new();
+        while let Some(&index) = left.last() {
+            let Some(header) = self.choose(&mut space, sizes[index], &wishes[index]) else { break };
+            left.pop();
+            chosen.push((header, index));
+        }
+        chosen.sort_by_key(|(header, _)| header.at);
+        for (header, _) in chosen.iter().filter(|(_, index)| wishes[*index].later) {
+            space.hold_rest(header);
+        }
+        chosen
+    }
+
+    /// All are written with the next batch, but for what discovery will read from the device.
+    fn write_later(&self, chosen: &[(Header, usize)], wishes: &[Wish<'_>]) -> BlockResult<()> {
+        for (number, (header, index)) in chosen.iter().enumerate() {
+            let bytes = wishes[*index].bytes.unwrap_or_default();
+            if !self.space.lock().is_unknown(header.at) {
+                self.write_block_later(header, bytes);
+            } else if let Err(error) = self.write_block(header, bytes) {
+                chosen[number..].iter().for_each(|(header, _)| self.undo(header, &error));
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// One device write for each run of blocks side by side, if all of them are written with their bytes.

@@ -7,7 +7,7 @@
 use picaflor_device::AlignedBuf;
 use picaflor_format::blocks::{HEADER, Header, Status, checksum};
 
-use super::{Address, Block, BlockError, BlockResult, FreeLists, walk};
+use super::{Address, Block, BlockError, BlockResult, FreeLists, space::Space, walk};
 
 /// What is granted, and how it is chosen.
 #[derive(Clone, Copy)]
@@ -32,6 +32,12 @@ impl<'a> Wish<'a> {
     pub(super) fn of(len: u64, flags: u16) -> Self {
         Self { len, bytes: None, sum: 0, flags, best: false, later: false }
     }
+
+    /// Whether what a split leaves waits for a sync: where others write behind it with a batch, and may be named before
+    /// this block is there.
+    fn holds_rest(&self) -> bool {
+        self.later || self.flags & Header::AREA != 0
+    }
 }
 
 impl FreeLists {
@@ -41,7 +47,17 @@ impl FreeLists {
         loop {
             self.alive()?;
             let gate = self.gate.read();
-            if let Some(header) = self.choose(size, &wish) {
+            let chosen = {
+                let mut space = self.space.lock();
+                let chosen = self.choose(&mut space, size, &wish);
+                if wish.holds_rest()
+                    && let Some(header) = &chosen
+                {
+                    space.hold_rest(header);
+                }
+                chosen
+            };
+            if let Some(header) = chosen {
                 // Discovery reads from the device what it finds.
                 if wish.later && !self.space.lock().is_unknown(header.at) {
                     self.write_block_later(&header, wish.bytes.unwrap_or_default());
@@ -55,8 +71,7 @@ impl FreeLists {
     }
 
     /// A block off the lists, with its header; the caller holds the gate until the header is written.
-    pub(super) fn choose(&self, size: u32, wish: &Wish<'_>) -> Option<Header> {
-        let mut space = self.space.lock();
+    pub(super) fn choose(&self, space: &mut Space, size: u32, wish: &Wish<'_>) -> Option<Header> {
         let lists = &mut space.lists;
         let taken = if wish.best { lists.take_best(size, &self.shape) } else { lists.take(size, &self.shape) }?;
         let mut header = space.granted(taken, &self.shape);
@@ -64,9 +79,6 @@ impl FreeLists {
         header.flags = wish.flags;
         header.sum = wish.sum;
         space.tally.add(&header);
-        if wish.later && header.rest > 0 {
-            space.hold_rest(header.at + u64::from(header.size));
-        }
         Some(header)
     }
 

@@ -36,6 +36,9 @@ impl FreeLists {
     }
 
     fn read_at_once(&self, places: &[Address], len: impl Fn(&Address) -> usize) -> Vec<BlockResult<AlignedBuf>> {
+        if places.is_empty() {
+            return Vec::new();
+        }
         let from = |at: &Address| at.grain() * self.shape.grain;
         let reads = places.iter().map(|at| (from(at), self.pool.take(len(at)))).collect();
         let read = picaflor_device::read_all(self.device.as_ref(), reads).into_iter();

@@ -197,7 +197,7 @@ impl FreeLists {
     }
 
     /// Writes what waits, if that is much.
-    fn relieve(&self) -> BlockResult<()> {
+    pub(super) fn relieve(&self) -> BlockResult<()> {
         if !self.queue.is_long() {
             return Ok(());
         }

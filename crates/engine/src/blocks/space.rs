@@ -128,10 +128,13 @@ impl Space {
         self.pending.remove(&at).map(|pending| pending.size)
     }
 
-    /// What a split left free at `at` is given out after the next sync, and not before: else, if a crash takes the
-    /// block in front of it and leaves what was put there, that would lie within something free.
-    pub(super) fn hold_rest(&mut self, at: u64) {
-        if let Some(free) = self.lists.remove(at) {
+    /// What a split left free behind a block is given out after the next sync, and not before: else, if a crash takes
+    /// the block and leaves what was put behind it, that would lie within something free.
+    pub(super) fn hold_rest(&mut self, front: &Header) {
+        let at = front.at + u64::from(front.size);
+        if front.rest > 0
+            && let Some(free) = self.lists.remove(at)
+        {
             self.pending.insert(at, Pending { size: free.size, link: free.link, explicit: free.explicit });
         }
     }

@@ -82,11 +82,14 @@ impl Inner {
     pub(super) fn settle(&self, entered: &Entered<'_>, number: u64) -> Result<()> {
         match self.durable {
             Durable::EachCall => self.wait(entered, number),
-            Durable::AtCommit if self.releases.lock().len().max(self.dirty.lock().len()) > MOST_WAITING => {
-                self.wait(entered, self.commits.next())
-            }
-            Durable::AtCommit => Ok(()),
+            Durable::AtCommit => self.ease(entered),
         }
+    }
+
+    /// A commit, if much waits for one.
+    pub(super) fn ease(&self, entered: &Entered<'_>) -> Result<()> {
+        let waiting = self.releases.lock().len().max(self.dirty.lock().len());
+        if waiting > MOST_WAITING { self.wait(entered, self.commits.next()) } else { Ok(()) }
     }
 
     /// Waits until a commit is complete, or makes it.

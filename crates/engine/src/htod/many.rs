@@ -1,15 +1,31 @@
-//! Many gets at once: for who knows beforehand what it will ask for, and would wait for one read after the other.
+//! Many gets, puts or removes at once: for who knows beforehand what it will ask for, and would wait for one read after
+//! the other, or for one commit after the other.
 //!
-//! Steps: the keys' index pages that are not in memory are read in one batch, then all entries in another. What was
-//! replaced or removed in between is asked for again, alone.
+//! Steps: the keys' index pages that are not in memory are read in one batch, then all entries in another. A put writes
+//! the entries first, where [`Batch`] says, then gives each its slot, and one commit at the end makes all durable. What
+//! was replaced or removed by others in between is looked at again, alone.
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::{
+    Arc,
+    atomic::Ordering::{Acquire, Relaxed},
+};
 
-use super::{Table, shape, verbs::check_key};
-use crate::{Result, blocks::Address};
+use picaflor_format::htod::{ENTRY_HEADER, Entry};
 
-/// Keys of a batch: as many pages are kept in memory that were not asked for yet.
+use super::{
+    Batch, Inner, Table, failed, shape,
+    tables::Index,
+    verbs::{Current, Fresh, Looked, check_key},
+};
+use crate::{
+    Result,
+    blocks::{Address, Block, FreeLists},
+};
+
+/// Keys of a batch of reads: as many pages are kept in memory that were not asked for yet.
 const BATCH: usize = 64;
+/// Bytes of entries that are placed together; one entry may be longer.
+const MOST_BYTES: usize = 4 << 20;
 
 impl Table {
     /// The keys' values, in their order. As [`Table::get`] of each, but with two batches of device reads for each 64
@@ -21,42 +37,205 @@ impl Table {
         keys.iter().try_for_each(|key| check_key(key))?;
         let mut values = Vec::with_capacity(keys.len());
         for batch in keys.chunks(BATCH) {
-            self.get_batch(batch, &mut values)?;
+            let looked = {
+                let entered = self.inner.enter_to_read()?;
+                self.inner.look_many(entered.lists()?, &self.index, batch)?
+            };
+            for (key, Looked { seen, current, .. }) in batch.iter().zip(looked) {
+                values.push(match current.found {
+                    Some(found) => Some(found.into_value(key)),
+                    None if seen.is_empty() => None,
+                    None => self.get(key)?,
+                });
+            }
         }
         Ok(values)
     }
 
-    fn get_batch(&self, keys: &[&[u8]], values: &mut Vec<Option<Vec<u8>>>) -> Result<()> {
+    /// Puts all of these, keys and values, in their order: of several with one key the last stays. All of them become
+    /// durable with one commit: when this returns, or, with [`super::Durable::AtCommit`], when the next one does. After
+    /// a crash before that, each of them is there wholly or is as it was.
+    ///
+    /// # Errors
+    /// As [`Table::put`]; then any of them may have been put, and those that were are as durable as if it had returned,
+    /// unless the device failed.
+    pub fn put_many(&self, entries: &[(&[u8], &[u8])]) -> Result<()> {
+        entries.iter().try_for_each(|(key, _)| check_key(key))?;
+        let outcome = self.replace_later(entries, |_, _| {});
+        self.settle_many(outcome)
+    }
+
+    /// Removes all of these keys, and says of each whether it was there. Durable as [`Table::put_many`].
+    ///
+    /// # Errors
+    /// As [`Table::put_many`].
+    pub fn remove_many(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
+        keys.iter().try_for_each(|key| check_key(key))?;
+        let mut were_there = vec![false; keys.len()];
+        let outcome = self.take_later(keys, |number, former| were_there[number] = former.is_some());
+        self.settle_many(outcome).map(|()| were_there)
+    }
+
+    fn settle_many(&self, outcome: Result<()>) -> Result<()> {
+        let settled = self.inner.enter().and_then(|entered| self.inner.settle(&entered, self.inner.commits.next()));
+        outcome.and(settled)
+    }
+
+    /// Puts all of these; `see` hears of each what its key had before. They are durable with the next commit.
+    ///
+    /// # Errors
+    /// As [`Table::put`]; those that `see` heard of were put.
+    pub(crate) fn replace_later(
+        &self,
+        mut entries: &[(&[u8], &[u8])],
+        mut see: impl FnMut(usize, Option<Vec<u8>>),
+    ) -> Result<()> {
+        let mut number = 0;
+        while !entries.is_empty() {
+            let mut bytes = 0;
+            let fits = |(key, value): &&(&[u8], &[u8])| {
+                bytes += ENTRY_HEADER + key.len() + value.len();
+                bytes <= MOST_BYTES
+            };
+            let (part, rest) = entries.split_at(entries.iter().take_while(fits).count().max(1));
+            self.replace_part(part, |at, former| see(number + at, former))?;
+            (number, entries) = (number + part.len(), rest);
+        }
+        Ok(())
+    }
+
+    fn replace_part(&self, part: &[(&[u8], &[u8])], mut see: impl FnMut(usize, Option<Vec<u8>>)) -> Result<()> {
         let (inner, index) = (&*self.inner, &self.index);
-        let entered = inner.enter_to_read()?;
+        let entered = inner.enter()?;
         let lists = entered.lists()?;
-        let hashes: Vec<u64> = keys.iter().map(|key| inner.hasher.key(key).short()).collect();
+        let fresh = inner.write_entries(lists, index, part)?;
+        let mut named = 0;
+        let outcome = fresh.chunks(BATCH).try_for_each(|batch| {
+            let keys: Vec<&[u8]> = batch.iter().map(|fresh| fresh.key).collect();
+            let mut added = 0;
+            for (fresh, looked) in batch.iter().zip(inner.look_many(lists, index, &keys)?) {
+                named += 1;
+                let done = inner.name(&entered, index, fresh, Some(looked))?;
+                added += usize::from(done.added);
+                see(named - 1, done.former.map(|former| former.into_value(fresh.key)));
+            }
+            (0..added).try_for_each(|_| inner.grow(&entered, index))?;
+            inner.ease(&entered)
+        });
+        if outcome.is_err() {
+            // Nobody points to them; if this fails too, mending finds them.
+            fresh[named..].iter().for_each(|fresh| drop(lists.free(&fresh.block)));
+        }
+        outcome
+    }
+
+    /// As [`Table::replace_later`], of keys that are removed.
+    ///
+    /// # Errors
+    /// As [`Table::replace_later`].
+    pub(crate) fn take_later(&self, keys: &[&[u8]], mut see: impl FnMut(usize, Option<Vec<u8>>)) -> Result<()> {
+        let (inner, index) = (&*self.inner, &self.index);
+        let entered = inner.enter()?;
+        let lists = entered.lists()?;
+        let mut number = 0;
+        for batch in keys.chunks(BATCH) {
+            for (key, looked) in batch.iter().zip(inner.look_many(lists, index, batch)?) {
+                let done = inner.remove(lists, index, key, Some(looked))?;
+                see(number, done.former.map(|former| former.into_value(key)));
+                number += 1;
+            }
+            inner.ease(&entered)?;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Gives entries their blocks. Without room for all of them, none has one.
+    fn write_entries<'a>(
+        &self,
+        lists: &FreeLists,
+        index: &Index,
+        part: &[(&'a [u8], &[u8])],
+    ) -> Result<Vec<Fresh<'a>>> {
+        let first = self.generation.fetch_add(part.len() as u64, Relaxed);
+        let encode = |((key, value), generation)| Entry { table: index.number, generation, key, value }.encode();
+        let entries = part.iter().copied().zip(first..).map(encode);
+        let blocks = match self.batch {
+            Batch::ByLists => {
+                let mut blocks: Vec<Block> = Vec::with_capacity(part.len());
+                for entry in entries {
+                    match lists.put_later(&entry) {
+                        Ok(block) => blocks.push(block),
+                        Err(error) => {
+                            // Nobody points to them; if this fails too, mending finds them.
+                            blocks.iter().for_each(|block| drop(lists.free(block)));
+                            return Err(failed("write an entry")(error));
+                        }
+                    }
+                }
+                blocks
+            }
+            Batch::BestFit => {
+                let entries: Vec<Vec<u8>> = entries.collect();
+                let bodies: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
+                let (blocks, nested) = lists.put_batch_later(&bodies).map_err(failed("write entries"))?;
+                if nested {
+                    lists.sync().map_err(failed("sync"))?;
+                }
+                blocks
+            }
+        };
+        let fresh = part.iter().zip(blocks).zip(first..).map(|(((key, _), block), generation)| Fresh {
+            key,
+            hash: self.hasher.key(key).short(),
+            generation,
+            block,
+        });
+        Ok(fresh.collect())
+    }
+
+    /// As [`Inner::look`] for each of the keys, with the device reads of all on their way at once.
+    fn look_many(&self, lists: &FreeLists, index: &Arc<Index>, keys: &[&[u8]]) -> Result<Vec<Looked>> {
+        let hashes: Vec<u64> = keys.iter().map(|key| self.hasher.key(key).short()).collect();
         let pages = index.pages.load(Acquire);
         let mut numbers: Vec<u64> = hashes.iter().map(|&hash| shape::page_of(hash, pages)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        inner.read_ahead(lists, index, &numbers)?;
+        self.read_ahead(lists, index, &numbers)?;
+        let mut looked = Vec::with_capacity(keys.len());
         let mut wanted = Vec::new();
-        let mut unsure = vec![false; keys.len()];
         for (number, &hash) in hashes.iter().enumerate() {
-            let (_, seen) = inner.candidates(lists, index, hash)?;
-            unsure[number] = !seen.is_empty();
+            let (frame, seen) = self.candidates(lists, index, hash)?;
             let current = seen.iter().filter(|standing| !standing.slot.superseded);
-            wanted.extend(current.filter_map(|it| Some((number, *it, Address::from_word(it.slot.place)?))));
+            wanted.extend(current.map(|standing| (number, *standing)));
+            looked.push(Looked { frame, seen, current: Current::default() });
         }
-        let places: Vec<Address> = wanted.iter().map(|(.., place)| *place).collect();
-        let mut found: Vec<Option<Vec<u8>>> = vec![None; keys.len()];
-        for ((number, standing, _), read) in wanted.into_iter().zip(lists.read_many(&places)) {
-            let entry = inner.found(index, standing, read)?.filter(|entry| entry.key() == keys[number]);
-            if let Some(entry) = entry {
-                found[number] = Some(entry.into_value(keys[number]));
-                unsure[number] = false;
+        let places: Vec<Address> = wanted.iter().filter_map(|(_, it)| Address::from_word(it.slot.place)).collect();
+        let mut read = lists.read_many(&places).into_iter();
+        for (number, standing) in wanted {
+            let first = match Address::from_word(standing.slot.place).and_then(|_| read.next()) {
+                Some(read) => self.found(index, standing, read)?,
+                None => None,
+            };
+            // Twice: a device that errs once must not make an entry look lost.
+            let entry = match first {
+                None => self.read(lists, index, standing)?,
+                found => found,
+            };
+            let current = &mut looked[number].current;
+            match entry {
+                Some(entry) if entry.key() == keys[number] && current.found.is_none() => {
+                    *current = Current { found: Some(entry), lost: Vec::new() };
+                }
+                Some(_) => {}
+                None if current.found.is_none() => {
+                    self.count_unreadable();
+                    current.lost.push(standing);
+                }
+                None => {}
             }
         }
-        drop(entered);
-        for ((key, value), unsure) in keys.iter().zip(found).zip(unsure) {
-            values.push(if unsure { self.get(key)? } else { value });
-        }
-        Ok(())
+        Ok(looked)
     }
 }

@@ -11,7 +11,7 @@
 //!   order and one sync covers both; recovery falls back to the version before where the new entry did not arrive.
 //! - Callers that wait for durability share syncs.
 //!
-//! Where to look: the verbs are in `verbs.rs`, many gets at once in `many.rs`, what makes them durable in `commit.rs`,
+//! Where to look: the verbs are in `verbs.rs`, many at once in `many.rs`, what makes them durable in `commit.rs`,
 //! doubling in `split.rs`, what a crash left in `resolve.rs` and `mend.rs`. `docs/FORMAT.md` has the bytes and the
 //! argument.
 //!
@@ -74,12 +74,26 @@ pub struct HtodOptions {
     /// Seed of the hash of a place that is made by this opening, for runs that are to repeat. Default random, so that
     /// nobody can choose keys that fall on one page.
     pub seed: Option<u64>,
+    /// Where the entries of [`Table::put_many`] go. Default [`Batch::ByLists`].
+    pub batch: Batch,
 }
 
 impl Default for HtodOptions {
     fn default() -> Self {
-        Self { cache: 16 << 20, durable: Durable::EachCall, seed: None }
+        Self { cache: 16 << 20, durable: Durable::EachCall, seed: None, batch: Batch::ByLists }
     }
+}
+
+/// Where the entries of one [`Table::put_many`] go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Batch {
+    /// Where each would go if it were put alone.
+    #[default]
+    ByLists,
+    /// Optimized batch allocation (Iyengar et al. 2003, section 2.5): the largest first, each where it fits best among
+    /// free blocks of at least [`crate::blocks::BlockOptions::batch_threshold`], else the tail. Costs a sync more where
+    /// entries share what was one free block.
+    BestFit,
 }
 
 /// When a put or remove is durable.
@@ -125,6 +139,7 @@ struct Inner {
     /// The device's unit of writing, in bytes.
     block_size: usize,
     durable: Durable,
+    batch: Batch,
     hasher: Hasher,
     epoch: u32,
     /// Sectors written in an epoch from this one up to this opening may hold what never became durable.

@@ -281,6 +281,7 @@ impl Inner {
             gate: RwLock::new(Some(lists)),
             block_size,
             durable: options.durable,
+            batch: options.batch,
             hasher: Hasher::new(roots.seed),
             epoch: roots.epoch,
             doubt: AtomicU32::new(roots.doubt),

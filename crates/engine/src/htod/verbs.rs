@@ -38,29 +38,36 @@ pub(super) struct Found {
 }
 
 /// A put whose entry is written and whose slot is not.
-struct Fresh<'a> {
-    key: &'a [u8],
-    hash: u64,
-    generation: u64,
-    block: Block,
+pub(super) struct Fresh<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) hash: u64,
+    pub(super) generation: u64,
+    pub(super) block: Block,
 }
 
 /// How a put or remove ended.
-struct Done {
+pub(super) struct Done {
     /// The commit that covers it.
     number: u64,
     /// One key more.
-    added: bool,
+    pub(super) added: bool,
     /// What the key had before.
-    former: Option<Found>,
+    pub(super) former: Option<Found>,
 }
 
 /// What the slots of a key's hash lead to.
 #[derive(Default)]
-struct Current {
-    found: Option<Found>,
+pub(super) struct Current {
+    pub(super) found: Option<Found>,
     /// Slots that lead to no entry: the key's, almost certainly, and lost.
-    lost: Vec<Standing>,
+    pub(super) lost: Vec<Standing>,
+}
+
+/// What somebody found who looked for a key. It may have changed since.
+pub(super) struct Looked {
+    pub(super) frame: Arc<Frame>,
+    pub(super) seen: Candidates,
+    pub(super) current: Current,
 }
 
 /// What to try before a put is tried again.
@@ -135,7 +142,7 @@ impl Table {
         check_key(key)?;
         let inner = &*self.inner;
         let entered = inner.enter()?;
-        let done = inner.remove(entered.lists()?, &self.index, key)?;
+        let done = inner.remove(entered.lists()?, &self.index, key, None)?;
         // Also of a key that is not there: it may be gone by a call that is not durable yet.
         inner.settle(&entered, done.number)?;
         Ok(done.former.map(|former| former.into_value(key)))
@@ -176,33 +183,60 @@ impl Found {
 
 impl Inner {
     fn put(&self, entered: &Entered<'_>, index: &Arc<Index>, key: &[u8], value: &[u8]) -> Result<Done> {
-        let lists = entered.lists()?;
-        let hash = self.hasher.key(key).short();
         let generation = self.generation.fetch_add(1, Relaxed);
         let entry = Entry { table: index.number, generation, key, value }.encode();
-        let block = lists.put_later(&entry).map_err(failed("write an entry"))?;
-        let fresh = Fresh { key, hash, generation, block };
+        let block = entered.lists()?.put_later(&entry).map_err(failed("write an entry"))?;
+        let fresh = Fresh { key, hash: self.hasher.key(key).short(), generation, block };
+        self.name(entered, index, &fresh, None)
+    }
+
+    /// Gives a fresh entry its slot; `looked` is what was seen of its key a moment ago. If it cannot have one, its
+    /// block is free again.
+    pub(super) fn name(
+        &self,
+        entered: &Entered<'_>,
+        index: &Arc<Index>,
+        fresh: &Fresh<'_>,
+        looked: Option<Looked>,
+    ) -> Result<Done> {
+        let lists = entered.lists()?;
+        self.name_in_time(entered, index, fresh, looked).inspect_err(|_| {
+            // Nobody points to it; if this fails too, mending finds it.
+            let _ = lists.free(&fresh.block);
+        })
+    }
+
+    fn name_in_time(
+        &self,
+        entered: &Entered<'_>,
+        index: &Arc<Index>,
+        fresh: &Fresh<'_>,
+        mut looked: Option<Looked>,
+    ) -> Result<Done> {
+        let lists = entered.lists()?;
         let mut settled = false;
         loop {
-            match self.place(lists, index, &fresh, settled) {
-                Ok(Ok(done)) => return Ok(done),
-                Ok(Err(Retry::Changed)) => {}
-                Ok(Err(Retry::Full)) => {
-                    let more =
-                        if settled { self.split(entered, index) } else { self.wait(entered, self.commits.next()) };
-                    if let Err(error) = more {
-                        // Nobody points to it; if this fails too, mending finds it.
-                        let _ = lists.free(&block);
-                        return Err(error);
-                    }
+            let at = match looked.take() {
+                Some(looked) => looked,
+                None => self.look(lists, index, fresh.key, fresh.hash)?,
+            };
+            match self.place(lists, index, fresh, at, settled)? {
+                Ok(done) => return Ok(done),
+                Err(Retry::Changed) => {}
+                Err(Retry::Full) if settled => self.split(entered, index)?,
+                Err(Retry::Full) => {
+                    self.wait(entered, self.commits.next())?;
                     settled = true;
-                }
-                Err(error) => {
-                    let _ = lists.free(&block);
-                    return Err(error);
                 }
             }
         }
+    }
+
+    /// Looks for a key.
+    pub(super) fn look(&self, lists: &FreeLists, index: &Arc<Index>, key: &[u8], hash: u64) -> Result<Looked> {
+        let (frame, seen) = self.candidates(lists, index, hash)?;
+        let current = self.current(lists, index, key, &seen)?;
+        Ok(Looked { frame, seen, current })
     }
 
     /// Gives a fresh entry its slot. `settled`: the entry is durable.
@@ -211,10 +245,10 @@ impl Inner {
         lists: &FreeLists,
         index: &Arc<Index>,
         fresh: &Fresh<'_>,
+        looked: Looked,
         settled: bool,
     ) -> Result<Result<Done, Retry>> {
-        let (frame, seen) = self.candidates(lists, index, fresh.hash)?;
-        let Current { found: old, lost } = self.current(lists, index, fresh.key, &seen)?;
+        let Looked { frame, seen, current: Current { found: old, lost } } = looked;
         let mut page = frame.page.write();
         if !self.is_still(&frame, &page, fresh.hash, &seen) {
             return Ok(Err(Retry::Changed));
@@ -252,11 +286,21 @@ impl Inner {
         Ok(Ok(Done { number, added: false, former: Some(old) }))
     }
 
-    fn remove(&self, lists: &FreeLists, index: &Arc<Index>, key: &[u8]) -> Result<Done> {
+    /// Empties a key's slots; `looked` as for [`Inner::name`].
+    pub(super) fn remove(
+        &self,
+        lists: &FreeLists,
+        index: &Arc<Index>,
+        key: &[u8],
+        mut looked: Option<Looked>,
+    ) -> Result<Done> {
         let hash = self.hasher.key(key).short();
         loop {
-            let (frame, seen) = self.candidates(lists, index, hash)?;
-            let Current { found: old, lost } = self.current(lists, index, key, &seen)?;
+            let at = match looked.take() {
+                Some(looked) => looked,
+                None => self.look(lists, index, key, hash)?,
+            };
+            let Looked { frame, seen, current: Current { found: old, lost } } = at;
             // Versions that were replaced and are not free yet go with the current one; they are being released.
             let former = match &old {
                 Some(_) => self.former(lists, index, key, &seen)?,
@@ -290,8 +334,7 @@ impl Inner {
     fn find(&self, lists: &FreeLists, index: &Arc<Index>, key: &[u8]) -> Result<Option<Found>> {
         let hash = self.hasher.key(key).short();
         loop {
-            let (frame, seen) = self.candidates(lists, index, hash)?;
-            let Current { found, lost } = self.current(lists, index, key, &seen)?;
+            let Looked { frame, seen, current: Current { found, lost } } = self.look(lists, index, key, hash)?;
             if found.is_none() && !self.is_still(&frame, &frame.page.read(), hash, &seen) {
                 continue;
             }

@@ -349,6 +349,22 @@ impl Memory {
         left.pop()
     }
 
+    /// Takes out all clusters, and pages of clusters, that are `sought`, where clusters are what is held.
+    pub(crate) fn release_these(&self, sought: impl Fn(&Resident) -> bool) -> Vec<Resident> {
+        let mut queues = self.queues.lock();
+        let mut left: Vec<Resident> = queues.hated_clusters.extract_if(.., |resident| sought(resident)).collect();
+        queues.order.retain(|_, unit| match unit {
+            Unit::Cluster(resident) if sought(resident) => {
+                left.push(Resident::clone(resident));
+                false
+            }
+            _ => true,
+        });
+        let bytes = left.iter().map(|resident| resident.bytes).sum();
+        self.cluster_bytes.fetch_sub(bytes, Relaxed);
+        left
+    }
+
     /// Takes out what was not asked for for longest, of what is `sought`.
     fn pop_least_recent(queues: &mut Queues, sought: impl Fn(&Unit) -> bool) -> Option<Unit> {
         loop {

@@ -1,7 +1,7 @@
 //! A checkpoint's image: the index as it was, read back part by part.
 
 use picaflor_format::{
-    checkpoint::{Directory, PlaceRow, decode_cluster, next_piece},
+    checkpoint::{Directory, PAGES, PlaceRow, decode_cluster, next_piece},
     cluster::Content,
     superblock::CheckpointRef,
 };
@@ -53,6 +53,8 @@ pub(super) fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Resu
             if volume.in_place.is_some() {
                 let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
                 rows.extend(image.as_chunks().0.iter().map(row));
+            } else if piece.segment == PAGES {
+                volume.divisions.restore(&image);
             } else {
                 volume
                     .index

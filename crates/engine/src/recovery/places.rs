@@ -141,8 +141,10 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
         gone.remove(&claim.row.slot);
     }
     fill(volume, in_place, &kept, 0);
-    if !volume.shared.options.read_only {
-        gone.iter().try_for_each(|number| files.remove(*number)).map_err(listed)?;
+    if !volume.shared.options.read_only && !gone.is_empty() {
+        // The newer ones may be what a process wrote that was killed before it synced them.
+        let synced = files.sync();
+        synced.and_then(|()| gone.iter().try_for_each(|number| files.remove(*number))).map_err(listed)?;
     }
     Ok(!clean)
 }

@@ -44,6 +44,7 @@ use crate::{
     locality,
     options::THRESHOLD,
     packing::lets_wait,
+    pages::{Divisions, PAGE_MIN},
     place::InPlace,
     placement::{Placement, Placer},
     reading::Reader,
@@ -217,9 +218,13 @@ fn build(
     } as usize;
     let packs = shared.preset.placement == Placement::Packing && lets_wait(options.mode);
     let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
+    let divides = shared.preset.placement == Placement::Groups;
     let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
+    let each = each + if divides { Divisions::BYTES_PER_CLUSTER } else { 0 };
     count_tables(options, shared, &found.place, superblock.segment_bits, (count, each))?;
-    let slots = ((options.memory / cluster) as usize + 2 * lanes + 32).min(SLOTS_MAX);
+    // A page takes a slot as a cluster does.
+    let least = if divides { u64::from(PAGE_MIN) } else { cluster };
+    let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let first = identity.epoch << EPOCH_SHIFT;
     Ok(Volume {
         number,
@@ -247,6 +252,7 @@ fn build(
         reclaimer: crate::reclaim::Reclaimer::default(),
         scrubber: Scrubber::new(Vec::new(), false),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
+        divisions: Divisions::new(if divides { count } else { 0 }),
         next_seq: AtomicU64::new(first),
         // The epoch's first number is nobody's seal: it vouches for none.
         next_seal: AtomicU64::new(first + 1),
@@ -358,7 +364,7 @@ fn recover(
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let log = (&pages[since..], everywhere, &mut journal);
         let told = places::restore(volume, in_place, (rows, directory.cursor), log, receipt)?;
-        let checkpointer = Checkpointer::restored(parts, previous);
+        let checkpointer = Checkpointer::restored(parts, previous, 0);
         return Ok(Recovered { journal, ring, checkpointer, merge: None, clean: !told, cold: false });
     }
     let Told { mut deletes, mut clusters, young, mut deleted } = told(volume, &pages, start);
@@ -379,7 +385,7 @@ fn recover(
     volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
     let clean = clusters.is_empty() && !deleted;
-    let checkpointer = Checkpointer::restored(parts, previous);
+    let checkpointer = Checkpointer::restored(parts, previous, clusters.len() as u64);
     Ok(Recovered { journal, ring, checkpointer, merge, clean, cold: false })
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The life of a cluster: *free* → *busy* (granted: being filled, in flight, or resident in memory) →
 //! *sealed* (on the device only) → *leaving* (reclaimed; its survivors are not yet durable elsewhere) →
-//! *free*. Checkpoints hold clusters of their own.
+//! *free*. Checkpoints hold clusters of their own. A sealed cluster of which pages are in memory is *paged*, until the
+//! last of them leaves.
 //!
 //! Invariants: a cluster is granted only when it is free, and becomes free only when recovery needs
 //! nothing in it; a reservation is a promise that a later grant will succeed; the last [`SPARE`] clusters
@@ -11,7 +12,7 @@
 
 use std::{
     collections::BinaryHeap,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use parking_lot::Mutex;
@@ -57,10 +58,22 @@ pub(crate) enum State {
     Free,
     Busy,
     Sealed,
+    /// On the device, and some pages of it in memory too.
+    Paged,
     /// Free once the commit with this number is complete.
     Leaving(u64),
     Checkpoint,
 }
+
+impl State {
+    /// Whether entries lead to this cluster on the device.
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, Self::Sealed | Self::Paged)
+    }
+}
+
+/// Most pages that a cluster may be divided into.
+pub(crate) const PAGES_MAX: u32 = u64::BITS;
 
 pub(crate) struct Space {
     clusters: Mutex<Clusters>,
@@ -71,6 +84,8 @@ pub(crate) struct Space {
     next: NextCluster,
     /// The cluster that the device was asked for last, to read or to write.
     accessed: AtomicU32,
+    /// Pages in memory, and clusters that they are of.
+    pages_held: [AtomicUsize; 2],
     cluster_grains: u32,
 }
 
@@ -89,6 +104,8 @@ struct Clusters {
     /// The least recently used when they were last looked for, the first to go last; with the number they had.
     idle: Vec<(u64, u32)>,
     regions: Regions,
+    /// Which pages of each cluster are in memory, a bit for each; none before one is.
+    resident: Vec<u64>,
     free: u32,
     leaving: u32,
     reserved: u32,
@@ -113,6 +130,7 @@ impl Space {
             hand: 0,
             idle: Vec::new(),
             regions: Regions::new(count, groups),
+            resident: Vec::new(),
             free: count,
             leaving: 0,
             reserved: 0,
@@ -124,6 +142,7 @@ impl Space {
             used: (0..if notes_use { count } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
             next,
             accessed: AtomicU32::new(0),
+            pages_held: Default::default(),
             cluster_grains,
         }
     }
@@ -185,6 +204,51 @@ impl Space {
 
     pub(crate) fn set(&self, id: u32, to: State) {
         self.clusters.lock().set(id, to);
+    }
+
+    /// A page of a cluster on the device comes into memory. Not if it is there already, or the cluster is not.
+    pub(crate) fn claim_page(&self, id: u32, page: u32) -> bool {
+        let mut guard = self.clusters.lock();
+        let clusters = &mut *guard;
+        if clusters.resident.is_empty() {
+            clusters.resident = vec![0; clusters.states.len()];
+        }
+        let held = &mut clusters.resident[id as usize];
+        let claims = clusters.states[id as usize].is_read() && *held >> page & 1 == 0;
+        if claims {
+            self.pages_held[0].fetch_add(1, Relaxed);
+            self.pages_held[1].fetch_add(usize::from(*held == 0), Relaxed);
+            *held |= 1 << page;
+            clusters.set(id, State::Paged);
+        }
+        claims
+    }
+
+    /// The page has left memory.
+    pub(crate) fn release_page(&self, id: u32, page: u32) {
+        let mut guard = self.clusters.lock();
+        let clusters = &mut *guard;
+        let Some(held) = clusters.resident.get_mut(id as usize).filter(|held| **held >> page & 1 == 1) else { return };
+        *held &= !(1 << page);
+        let was_last = *held == 0;
+        self.pages_held[0].fetch_sub(1, Relaxed);
+        self.pages_held[1].fetch_sub(usize::from(was_last), Relaxed);
+        if was_last {
+            clusters.set(id, State::Sealed);
+        }
+    }
+
+    /// Whether this page of a cluster on the device is not in memory.
+    pub(crate) fn lacks_page(&self, id: u32, page: u32) -> bool {
+        let clusters = self.clusters.lock();
+        let held = clusters.resident.get(id as usize).copied().unwrap_or(0);
+        clusters.states[id as usize].is_read() && held >> page & 1 == 0
+    }
+
+    /// Pages in memory, and clusters that they are of.
+    pub(crate) fn pages_held(&self) -> (usize, usize) {
+        let [pages, clusters] = &self.pages_held;
+        (pages.load(Relaxed), clusters.load(Relaxed))
     }
 
     /// Frees what waited for commits up to this number.
@@ -429,6 +493,25 @@ mod tests {
         assert_eq!(space.victim(Victim::LeastRecent), Some(6), "a recovery would scan the other");
         let rest: Vec<_> = std::iter::from_fn(|| space.victim(Victim::LeastRecent)).collect();
         assert_eq!(rest, [7, 2, 4, 1]);
+    }
+
+    #[test]
+    fn a_cluster_is_no_victim_while_a_page_of_it_is_in_memory() {
+        let space = ring();
+        let id = granted(&space);
+        assert!(!space.claim_page(id, 3), "it is being filled");
+        space.told(id, 1);
+        space.set(id, State::Sealed);
+        space.set_floor(8);
+        assert!(space.claim_page(id, 3) && !space.claim_page(id, 3) && space.claim_page(id, 63));
+        assert!(space.lacks_page(id, 0) && !space.lacks_page(id, 3));
+        assert!(!space.shift(id, State::Sealed, State::Busy), "nobody makes all of it resident beside its pages");
+        assert_eq!((space.pages_held(), space.victim(Victim::Oldest)), ((2, 1), None));
+        space.release_page(id, 3);
+        space.release_page(id, 3);
+        assert_eq!((space.pages_held(), space.victim(Victim::Oldest)), ((1, 1), None));
+        space.release_page(id, 63);
+        assert_eq!((space.pages_held(), space.victim(Victim::Oldest)), ((0, 0), Some(id)));
     }
 
     #[test]

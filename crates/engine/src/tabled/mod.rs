@@ -16,6 +16,7 @@ mod open;
 mod verbs;
 
 pub(crate) use open::Place;
+pub(crate) use verbs::Former;
 
 use std::{
     collections::HashSet,

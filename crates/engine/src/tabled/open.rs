@@ -29,8 +29,9 @@ use crate::{
     Error, Options, Result,
     blocks::{BlockOptions, Method},
     hash::Hasher,
-    htod::{Durable, HashTables, HtodOptions, HtodReceipt, Table},
+    htod::{Batch, Durable, HashTables, HtodOptions, HtodReceipt, Table},
     place::payload_max,
+    placement::Placement,
     recovery::{VolumeReceipt, write_superblock},
     volume::{STRIPES, Shared},
 };
@@ -156,7 +157,8 @@ impl Tables {
             ..BlockOptions::default()
         };
         let cache = (options.memory / CACHE_SHARE) as usize;
-        let htod = HtodOptions { cache, durable: Durable::EachCall, seed: Some(block.seed) };
+        let batch = if options.preset.placement == Placement::Batch { Batch::BestFit } else { Batch::ByLists };
+        let htod = HtodOptions { cache, durable: Durable::EachCall, seed: Some(block.seed), batch };
         let (tables, receipt) = HashTables::open(device, blocks, htod)?;
         let groups = tables.table(GROUPS)?;
         let settings = groups.pairs().map(|pair| {

@@ -33,6 +33,20 @@ impl Former {
     }
 }
 
+/// Runs of objects of at most so many bytes together: what of a batch is in memory twice.
+fn parts<'a, 'b>(mut drafts: &'a [(Draft<'b>, bool)], most: usize) -> impl Iterator<Item = &'a [(Draft<'b>, bool)]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |(draft, _): &&(Draft<'_>, bool)| {
+            bytes += HEADER + draft.header.payload_len();
+            bytes <= most
+        };
+        let (part, rest) = drafts.split_at(drafts.iter().take_while(fits).count().max(1).min(drafts.len()));
+        drafts = rest;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
 impl Tabled {
     fn table(&self, is_chunk: bool) -> &Table {
         if is_chunk { &self.chunks } else { &self.objects }
@@ -42,12 +56,16 @@ impl Tabled {
         &self.stamps[hash as usize % STRIPES]
     }
 
-    /// Changes a key: nobody is answered from memory meanwhile, and nothing older stays there afterwards.
-    fn change<T>(&self, hash: u64, change: impl FnOnce() -> T) -> T {
-        self.stamp(hash).fetch_add(1, Release);
-        self.shared.memory.remove(hash);
+    /// Changes keys: nobody is answered from memory meanwhile, and nothing older stays there afterwards.
+    fn change<T>(&self, hashes: &[u64], change: impl FnOnce() -> T) -> T {
+        for &hash in hashes {
+            self.stamp(hash).fetch_add(1, Release);
+            self.shared.memory.remove(hash);
+        }
         let changed = change();
-        self.stamp(hash).fetch_add(1, Release);
+        for &hash in hashes {
+            self.stamp(hash).fetch_add(1, Release);
+        }
         self.account();
         changed
     }
@@ -64,7 +82,7 @@ impl Tabled {
         let mut frame = vec![0; len];
         let header = draft.lay(0, &mut frame);
         let table = self.table(header.kind == Kind::Chunk);
-        let replaced = self.change(draft.hash, || table.replace(draft.key, &frame));
+        let replaced = self.change(&[draft.hash], || table.replace(draft.key, &frame));
         buffers.fetch_sub(bytes, Relaxed);
         let former = replaced?.map(|former| Former::of(&former));
         if stays {
@@ -78,8 +96,84 @@ impl Tabled {
     /// # Errors
     /// As [`Tabled::put`].
     pub(crate) fn take(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Former>> {
-        let taken = self.change(hash.short(), || self.objects.take(key))?;
+        let taken = self.change(&[hash.short()], || self.objects.take(key))?;
         Ok(taken.map(|former| Former::of(&former)))
+    }
+
+    /// Puts objects, each unlike the others in its key, that may stay in memory where that is said; all of them durable
+    /// with one commit. `replaced` hears, once that is complete, of each that took the place of another.
+    ///
+    /// # Errors
+    /// As [`Tabled::put`], of each key.
+    pub(crate) fn put_many(&self, drafts: &[(Draft<'_>, bool)], replaced: impl FnMut(usize, Former)) -> Result<()> {
+        let mut formers = Vec::new();
+        let mut begin = 0;
+        let outcome = parts(drafts, self.payload_max).try_for_each(|part| {
+            let number = begin;
+            begin += part.len();
+            self.put_part(part, |at, former| formers.push((number + at, former)))
+        });
+        self.settle_many(outcome, formers, replaced)
+    }
+
+    fn put_part(&self, part: &[(Draft<'_>, bool)], mut replaced: impl FnMut(usize, Former)) -> Result<()> {
+        let len = |(draft, _): &(Draft<'_>, bool)| HEADER + draft.header.payload_len();
+        let bytes = COPIES * part.iter().map(|it| (len(it) + it.0.key.len()) as u64).sum::<u64>();
+        let buffers = &self.shared.buffer_bytes;
+        self.shared.take(bytes, || buffers.fetch_add(bytes, Relaxed));
+        let mut frames = Vec::with_capacity(part.len());
+        for (draft, _) in part {
+            let mut frame = vec![0; HEADER + draft.header.payload_len()];
+            frames.push((draft.lay(0, &mut frame), frame));
+        }
+        let entries: Vec<(&[u8], &[u8])> =
+            part.iter().zip(&frames).map(|((draft, _), (_, frame))| (draft.key, &frame[..])).collect();
+        let hashes: Vec<u64> = part.iter().map(|(draft, _)| draft.hash).collect();
+        let outcome = self.change(&hashes, || {
+            let see = |at, former: Option<Vec<u8>>| former.iter().for_each(|it| replaced(at, Former::of(it)));
+            self.objects.replace_later(&entries, see)
+        });
+        buffers.fetch_sub(bytes, Relaxed);
+        outcome?;
+        for ((draft, stays), (header, frame)) in part.iter().zip(frames) {
+            if *stays {
+                self.shared.keep(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes objects, all of them durably with one commit. `taken` hears, once that is complete, of each that was
+    /// there.
+    ///
+    /// # Errors
+    /// As [`Tabled::put`], of each key.
+    pub(crate) fn take_many(&self, keys: &[(KeyHash, &[u8])], taken: impl FnMut(usize, Former)) -> Result<()> {
+        let mut formers = Vec::new();
+        let hashes: Vec<u64> = keys.iter().map(|(hash, _)| hash.short()).collect();
+        let names: Vec<&[u8]> = keys.iter().map(|(_, key)| *key).collect();
+        let outcome = self.change(&hashes, || {
+            let see = |at, former: Option<Vec<u8>>| {
+                formers.extend(former.map(|it| (at, Former::of(&it))));
+            };
+            self.objects.take_later(&names, see)
+        });
+        self.settle_many(outcome, formers, taken)
+    }
+
+    /// The one commit. What was done before a failure is made durable too: its chunks may go only then.
+    fn settle_many(
+        &self,
+        outcome: Result<()>,
+        formers: Vec<(usize, Former)>,
+        mut see: impl FnMut(usize, Former),
+    ) -> Result<()> {
+        if let Err(error) = self.tables.commit() {
+            self.may_have_orphans.store(true, Relaxed);
+            return outcome.and(Err(error));
+        }
+        formers.into_iter().for_each(|(at, former)| see(at, former));
+        outcome
     }
 
     /// The version that a key has.

@@ -1,6 +1,6 @@
 //! A cache that comes back from a crash answers gets before it has merged what it found.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Miss, Mode, Options, Store, TryGet,
@@ -122,4 +122,28 @@ fn a_store_merges_before_it_opens() {
     let store = Store::open(options).unwrap();
     assert!(is_over(&store));
     assert!((0..OLD / 2 * 3).all(|i| read(&store, &key(i)) == expected(i)));
+}
+
+#[test]
+fn a_pause_takes_a_checkpoint_so_that_a_crash_leaves_little_to_scan() {
+    let options = by_hand(Arc::new(MemoryDevice::new(32 * MIB))).durability(Durability::None);
+    let store = Store::open(options.clone()).unwrap();
+    let checkpoints = || store.stats().counts.checkpoints;
+    let pause = |seconds| {
+        options.clock.advance(Duration::from_secs(seconds));
+        while store.step().unwrap() {}
+    };
+    // An eighth of the device would be twice as much.
+    (0..1000).for_each(|i| store.put(&key(i), &body(i, 2000), &plain()).unwrap());
+    store.flush().unwrap();
+    pause(0);
+    assert_eq!(checkpoints(), 0);
+    pause(5);
+    assert_eq!(checkpoints(), 1);
+    (0..10).for_each(|_| pause(60));
+    assert_eq!(checkpoints(), 1, "nothing was written since");
+    std::mem::forget(store);
+    let store = Store::open(options.clone()).unwrap();
+    let receipt = store.receipt();
+    assert!(receipt.volumes[0].scanned_clusters <= 2, "{receipt}");
 }

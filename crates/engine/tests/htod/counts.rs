@@ -12,7 +12,7 @@ use super::key;
 
 fn counted(mib: u64, cache: usize, durable: Durable) -> (CountedDevice, HashTables) {
     let device = CountedDevice::new(Arc::new(MemoryDevice::with_block_size(mib << 20, 512)));
-    let options = HtodOptions { cache, durable, seed: Some(1) };
+    let options = HtodOptions { cache, durable, seed: Some(1), ..HtodOptions::default() };
     // Else the allocator notes where it stands every so many calls, with a write more.
     let mut blocks = BlockOptions::default();
     blocks.checkpoint_every = 1 << 30;

@@ -11,7 +11,7 @@ use picaflor::{
     Error, Result,
     blocks::BlockOptions,
     device::{Device, Fault, FaultyDevice, MemoryDevice, On, Rule},
-    htod::{Durable, HashTables, HtodStats, Mended, Table},
+    htod::{Batch, Durable, HashTables, HtodOptions, HtodStats, Mended, Table},
 };
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
@@ -77,6 +77,7 @@ impl Oracle {
 struct Trial {
     device: Arc<dyn Device>,
     durable: Durable,
+    batch: Batch,
     random: SmallRng,
     oracle: Oracle,
     version: u64,
@@ -85,11 +86,16 @@ struct Trial {
 impl Trial {
     fn new(device: Arc<dyn Device>, seed: u64) -> Self {
         let durable = if seed.is_multiple_of(2) { Durable::EachCall } else { Durable::AtCommit };
-        Self { device, durable, random: SmallRng::seed_from_u64(seed), oracle: Oracle::default(), version: 0 }
+        let batch = if seed % 4 < 2 { Batch::BestFit } else { Batch::ByLists };
+        Self { device, durable, batch, random: SmallRng::seed_from_u64(seed), oracle: Oracle::default(), version: 0 }
     }
 
     fn open(&self) -> Result<HashTables> {
-        HashTables::open(Arc::clone(&self.device), BlockOptions::default(), options(self.durable)).map(|(it, _)| it)
+        let mut blocks = BlockOptions::default();
+        // Batches are laid into small free blocks too, and into one several.
+        blocks.batch_threshold = 512;
+        let options = HtodOptions { batch: self.batch, ..options(self.durable) };
+        HashTables::open(Arc::clone(&self.device), blocks, options).map(|(it, _)| it)
     }
 
     /// Puts and removes; the first calls fill enough pages that doubling goes on among the later ones.
@@ -102,7 +108,9 @@ impl Trial {
             let version = self.version;
             // Keys in use grow with the calls, and some are used again and again.
             let number = self.random.random_range(0..20 + version);
-            match self.random.random_range(0..10) {
+            match self.random.random_range(0..12) {
+                10 => self.put_many(&table, durable)?,
+                11 => self.remove_many(&table, durable)?,
                 0..=6 => {
                     self.oracle.states(number).push(Some(version));
                     table.put(&key(number), &value(number, version))?;
@@ -128,6 +136,37 @@ impl Trial {
             tables.close()?;
             self.oracle.commit();
         }
+        Ok(())
+    }
+
+    /// Keys side by side, some of which are twice among them.
+    fn draw(&mut self) -> Vec<u64> {
+        let (first, count) = (self.random.random_range(0..20 + self.version), self.random.random_range(1..12));
+        (0..count).map(|step| first + step * 3 % 7).collect()
+    }
+
+    fn put_many(&mut self, table: &Table, durable: bool) -> Result<()> {
+        let mut puts = Vec::new();
+        for number in self.draw() {
+            self.version += 1;
+            puts.push((number, self.version, key(number), value(number, self.version)));
+        }
+        for &(number, version, ..) in &puts {
+            self.oracle.states(number).push(Some(version));
+        }
+        let entries: Vec<(&[u8], &[u8])> = puts.iter().map(|(.., key, value)| (&key[..], &value[..])).collect();
+        table.put_many(&entries)?;
+        puts.iter().for_each(|&(number, version, ..)| self.oracle.done(number, Some(version), durable));
+        Ok(())
+    }
+
+    fn remove_many(&mut self, table: &Table, durable: bool) -> Result<()> {
+        let numbers = self.draw();
+        numbers.iter().for_each(|&number| self.oracle.states(number).push(None));
+        let keys: Vec<Vec<u8>> = numbers.iter().map(|&number| key(number)).collect();
+        let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        table.remove_many(&names)?;
+        numbers.iter().for_each(|&number| self.oracle.done(number, None, durable));
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 mod basics;
 mod counts;
 mod crash;
+mod many;
 mod threads;
 mod writers;
 
@@ -17,7 +18,7 @@ use picaflor::{
 
 /// A small place: index pages of 16 keep the cache busy.
 fn options(durable: Durable) -> HtodOptions {
-    HtodOptions { cache: 16 * 4096, durable, seed: Some(1) }
+    HtodOptions { cache: 16 * 4096, durable, seed: Some(1), ..HtodOptions::default() }
 }
 
 fn memory(mib: u64) -> Arc<dyn Device> {

@@ -7,5 +7,7 @@ mod damelo;
 mod files;
 mod lazy;
 mod limits;
+mod many;
+mod pages;
 mod tables;
 mod verbs;

@@ -1,0 +1,135 @@
+//! Many puts or deletes in one call.
+//!
+//! Steps where objects are entries of tables: all are admitted → what is larger than one entry is put by itself → the
+//! locks of all other keys → their entries and slots → one commit → pieces of what was replaced are dropped. Elsewhere:
+//! one after the other, and then the wait for the commits that durability asks for, which one commit of each volume
+//! serves.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use picaflor_format::frame::{self, Kind};
+
+use crate::{
+    Error, PutOptions, Refusal, Result,
+    hash::KeyHash,
+    put::{Awaited, Parts},
+    stats::add,
+    store::Store,
+    tabled::Tabled,
+};
+
+/// An object of [`Store::put_many`].
+#[derive(Debug, Clone, Copy)]
+pub struct Put<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+    /// As of [`Store::put`].
+    pub options: &'a PutOptions,
+}
+
+impl Store {
+    /// Puts objects, in their order: of several with one key the last stays. When this returns, all of them are as
+    /// durable as if each had been put by [`Store::put`]; where that is at once, they share one commit, but for
+    /// objects larger than the store writes in one piece. After a crash before that, each of them is there wholly, or
+    /// its key is as it was. The preset `oba` lays them together, by optimized batch allocation (Iyengar et al. 2003,
+    /// section 2.5).
+    ///
+    /// # Errors
+    /// As [`Store::put`]. If a limit, admission or an expiry is why, nothing was put; else any of them may have been.
+    pub fn put_many(&self, puts: &[Put<'_>]) -> Result<()> {
+        let admit = |put: &Put<'_>| self.admit(put.key, Some(put.body.len() as u64), put.options);
+        let expiries = puts.iter().map(admit).collect::<Result<Vec<u64>>>()?;
+        let admitted = puts.iter().zip(expiries);
+        if let Some(tabled) = self.tabled() {
+            return self.put_many_in_tables(tabled, admitted);
+        }
+        let mut awaited: Vec<Awaited> = Vec::new();
+        let mut outcome = Ok(());
+        for (put, expires) in admitted {
+            match self.put_admitted(put, expires) {
+                Ok(commit) => awaited.push(commit),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        // The last commit of a volume covers those before it.
+        let mut waited = HashSet::new();
+        for (volume, number) in awaited.into_iter().flatten().rev() {
+            if waited.insert(Arc::as_ptr(&volume)) {
+                outcome = outcome.and(volume.wait_commit_in_time(number));
+            }
+        }
+        outcome
+    }
+
+    fn put_many_in_tables<'a>(
+        &self,
+        tabled: &Tabled,
+        admitted: impl Iterator<Item = (&'a Put<'a>, u64)>,
+    ) -> Result<()> {
+        let payload = |put: &Put<'_>| put.key.len() + put.options.metadata.len() + put.body.len();
+        // The last of each key, in the order of their first ones.
+        let mut numbers = HashMap::new();
+        let mut last: Vec<(&Put<'_>, u64)> = Vec::new();
+        let mut count = 0;
+        for (put, expires) in admitted {
+            count += 1;
+            let number = *numbers.entry(put.key).or_insert(last.len());
+            match last.get_mut(number) {
+                Some(earlier) => *earlier = (put, expires),
+                None => last.push((put, expires)),
+            }
+        }
+        let (large, small): (Vec<_>, Vec<_>) = last.into_iter().partition(|(put, _)| payload(put) > self.payload_max());
+        for (put, expires) in &large {
+            self.put_admitted(put, *expires)?;
+        }
+        let hashes: Vec<KeyHash> = small.iter().map(|(put, _)| self.hasher().key(put.key)).collect();
+        let _stripes = self.shared().lock_keys(hashes.iter().map(|hash| hash.short()));
+        let drafts: Vec<_> = small
+            .iter()
+            .zip(&hashes)
+            .map(|(&(&Put { key, body, options }, expires), &hash)| {
+                let metadata = &options.metadata;
+                let parts = Parts { kind: Kind::Whole, key, metadata, body, expires, volume: None, options };
+                let version = (self.shared().next_generation(), options.server);
+                let payload_crc = frame::payload_crc(key, metadata, body);
+                (parts.draft(hash, version, payload_crc), !options.bypass_memory)
+            })
+            .collect();
+        tabled.put_many(&drafts, |number, former| self.drop_former(tabled, hashes[number], former))?;
+        let counters = &self.shared().counters;
+        // Those that were put by themselves are counted.
+        add(&counters.puts, count - large.len() as u64);
+        add(&counters.put_bytes, drafts.iter().map(|(draft, _)| draft.header.payload_len() as u64).sum());
+        Ok(())
+    }
+
+    /// Deletes objects, and says of each key whether it was there. Durable as [`Store::delete`] would have it; where
+    /// that is at once, they share one commit. After a crash before that, each of them is there or not.
+    ///
+    /// # Errors
+    /// As [`Store::delete`]; then any of them may be deleted.
+    pub fn delete_many(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
+        let Some(tabled) = self.tabled() else { return keys.iter().map(|key| self.delete(key)).collect() };
+        if self.shared().options.read_only {
+            return Err(Error::Refused(Refusal::ReadOnly));
+        }
+        let hashed: Vec<(KeyHash, &[u8])> = keys.iter().map(|&key| (self.hasher().key(key), key)).collect();
+        let _stripes = self.shared().lock_keys(hashed.iter().map(|(hash, _)| hash.short()));
+        let mut were_there = vec![false; keys.len()];
+        tabled.take_many(&hashed, |number, former| {
+            were_there[number] = true;
+            self.drop_former(tabled, hashed[number].0, former);
+        })?;
+        add(&self.shared().counters.deletes, keys.len() as u64);
+        Ok(were_there)
+    }
+}
