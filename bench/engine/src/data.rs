@@ -22,6 +22,8 @@ const SIZES: usize = 1 << 16;
 pub(crate) enum Profile {
     /// Lognormal, median 3 KB, mean 8 KB, at most 1 MB.
     Web,
+    /// A web site's of 2000: truncated Pareto with an exponent of 1 from 512 bytes to 512 KiB, mean 3.6 KB.
+    Site,
     /// 100 bytes, to see what an object costs beside its bytes.
     Tiny,
 }
@@ -39,6 +41,7 @@ impl Data {
         random.fill_bytes(&mut slab);
         let sizes = match profile {
             Profile::Tiny => vec![100],
+            Profile::Site => site_sizes(&mut random),
             Profile::Web => web_sizes(&mut random),
         };
         Self { slab, sizes }
@@ -81,6 +84,12 @@ fn web_sizes(random: &mut SmallRng) -> Vec<u32> {
     let sigma = (2.0 * (mean / median).ln()).sqrt();
     let web = LogNormal::new(median.ln(), sigma).expect("a finite sigma");
     (0..SIZES).map(|_| web.sample(random).clamp(1.0, LARGEST as f64) as u32).collect()
+}
+
+fn site_sizes(random: &mut SmallRng) -> Vec<u32> {
+    let (least, most) = (512.0_f64, 524_288.0);
+    let size = |unit: f64| (least / (1.0 - unit * (1.0 - least / most))).round() as u32;
+    (0..SIZES).map(|_| size(random.random())).collect()
 }
 
 /// Spreads a number over 64 bits.
@@ -141,6 +150,13 @@ mod tests {
         let mean = sizes.iter().sum::<usize>() / sizes.len();
         assert!((2900..3300).contains(&sizes[sizes.len() / 2]), "median {}", sizes[sizes.len() / 2]);
         assert!((7500..8700).contains(&mean), "mean {mean}");
+    }
+
+    #[test]
+    fn sizes_of_a_site_have_the_mean_of_the_paper() {
+        let data = Data::new(Profile::Site);
+        let mean = (0..100_000).map(|id| data.len(id, 0)).sum::<usize>() / 100_000;
+        assert!((3300..3800).contains(&mean), "mean {mean}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Who does what, when: rounds on the outside, engines within, so that a machine that slows down slows all of them.
 
 mod durable;
+mod site;
 
 use std::{
     env, fs,
@@ -57,7 +58,7 @@ struct Bench<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     fs::create_dir_all(&arguments.folder)?;
     let mut failed = false;
-    for table in [Table::Engine, Table::Durable] {
+    for table in [Table::Engine, Table::Durable, Table::Site] {
         if arguments.tables.is_empty() || arguments.tables.contains(&table) {
             failed |= run_table(arguments, table)?;
         }
@@ -76,13 +77,23 @@ fn run_table(arguments: &Arguments, table: Table) -> Result<bool> {
     let (name, base) = match table {
         Table::Engine => ("engine", OURS),
         Table::Durable => ("durable", durable::OURS),
+        Table::Site => ("site", durable::OURS),
     };
     let mut bench = Bench::new(arguments, table)?;
+    engines.retain(|engine| {
+        let absent = engines::absent(engine);
+        if let Some(why) = &absent {
+            eprintln!("{why}");
+            bench.report.notes.push(why.clone());
+        }
+        absent.is_none()
+    });
     let mut failed = false;
     for round in 0..arguments.rounds {
         match table {
             Table::Engine => bench.ceilings(round)?,
             Table::Durable => bench.durable_ceilings(round)?,
+            Table::Site => {}
         }
         // Another engine first in each round: none always finds the device as the same one left it.
         if round > 0 && !engines.is_empty() {
@@ -94,6 +105,7 @@ fn run_table(arguments: &Arguments, table: Table) -> Result<bool> {
             let done = match table {
                 Table::Engine => bench.one_engine(engine, &folder, round),
                 Table::Durable => bench.one_durable(engine, &folder, round),
+                Table::Site => bench.one_of_site(engine, &folder, round),
             };
             if let Err(error) = done {
                 // The others are still worth measuring.
@@ -154,6 +166,7 @@ impl<'a> Bench<'a> {
                         )
                     }
                     Table::Durable => durable::note(),
+                    Table::Site => site::NOTE.into(),
                 },
             ],
             samples: Vec::new(),
@@ -215,7 +228,7 @@ impl<'a> Bench<'a> {
             for writers in [1, 8] {
                 clear(folder)?;
                 let mut job = self.job(engine, folder, Work::Durable { writers, verb: Verb::Put });
-                job.config.durable = true;
+                (job.config.durable, job.config.commit_every) = (true, 1);
                 if engines::evicts(engine) {
                     // Goes round its device: the steady state, in which no write is the first to its place.
                     job.config.capacity = LEAST_CAPACITY;
@@ -324,6 +337,7 @@ impl<'a> Bench<'a> {
                 // Room for everything, as rounded up by whoever rounds most, and for the dead beside the living.
                 capacity: (self.total * 2).max(LEAST_CAPACITY),
                 durable: false,
+                commit_every: 1000,
                 written: false,
             },
             work,

@@ -5,6 +5,8 @@
 //! node:   flags 1 | expiry 8 | name length 4 | name | dependencies, ids
 //! edges:  0 | dependents, ids            or  1 | log2 of chunks 1 | dependents in all 4
 //! ids:    count, then each as its distance from the one before: varints, ascending
+//! image:  whether it is believed 1 | its parts 4; a part is a group of copies
+//! copy:   kind 1 | number 4 | log2 of chunks 1 | which 4 | the record
 //! ```
 //!
 //! Invariants: an empty item is a free place; what holds a record has a checksum of its own, so these have none.
@@ -160,6 +162,63 @@ impl Edges {
     }
 }
 
+/// Which record a copy in an image is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyOf {
+    /// The nodes of a group.
+    Nodes(u32),
+    /// The dependents of the nodes of a group.
+    Edges(u32),
+    /// A chunk: id, log2 of the chunks, which.
+    Chunk(u32, u8, u32),
+}
+
+const COPY_HEADER: usize = 10;
+
+/// A copy of a record, as an item of an image's part.
+#[must_use]
+pub fn encode_copy(of: CopyOf, record: &[u8]) -> Vec<u8> {
+    let (kind, number, bits, which) = match of {
+        CopyOf::Nodes(group) => (0, group, 0, 0),
+        CopyOf::Edges(group) => (1, group, 0, 0),
+        CopyOf::Chunk(id, bits, which) => (2, id, bits, which),
+    };
+    [&[kind][..], &u32::to_le_bytes(number), &[bits], &u32::to_le_bytes(which), record].concat()
+}
+
+/// Reads a copy: which record, and its bytes.
+///
+/// # Errors
+/// [`Corrupt`] if it is something else.
+pub fn decode_copy(item: &[u8]) -> Result<(CopyOf, &[u8]), Corrupt> {
+    let (header, record) = item.split_at_checked(COPY_HEADER).ok_or(Corrupt::Short)?;
+    let (number, bits, which) = (u32_at(header, 1), header[5], u32_at(header, 6));
+    let of = match header[0] {
+        0 => CopyOf::Nodes(number),
+        1 => CopyOf::Edges(number),
+        2 => CopyOf::Chunk(number, bits, which),
+        _ => return Err(Corrupt::Field("kind")),
+    };
+    Ok((of, record))
+}
+
+/// What the settings say of the image: whether it is believed, and how many parts there are.
+#[must_use]
+pub fn encode_image(current: bool, parts: u32) -> Vec<u8> {
+    [&[u8::from(current)][..], &parts.to_le_bytes()].concat()
+}
+
+/// Reads what they say.
+///
+/// # Errors
+/// [`Corrupt`] if it is something else.
+pub fn decode_image(bytes: &[u8]) -> Result<(bool, u32), Corrupt> {
+    match bytes {
+        [current @ (0 | 1), parts @ ..] if parts.len() == 4 => Ok((*current == 1, u32_at(parts, 0))),
+        _ => Err(Corrupt::Field("image")),
+    }
+}
+
 /// Ascending ids, for a chunk.
 #[must_use]
 pub fn encode_ids(ids: &[u32]) -> Vec<u8> {
@@ -235,6 +294,10 @@ mod tests {
             assert_eq!(Edges::decode(item(&group, 2 + index).unwrap()).as_ref(), Ok(expected));
         }
         assert_eq!(item(&group, 5), Ok(&[][..]));
+        for of in [CopyOf::Nodes(7), CopyOf::Edges(8), CopyOf::Chunk(9, 3, 5)] {
+            assert_eq!(decode_copy(&encode_copy(of, b"record")), Ok((of, &b"record"[..])));
+        }
+        assert_eq!(decode_image(&encode_image(true, 12)), Ok((true, 12)));
     }
 
     #[test]
@@ -243,6 +306,9 @@ mod tests {
         assert_eq!(take_ids(&[2, 5]), Err(Corrupt::Short));
         assert_eq!(take_ids(&[2, 5, 0]), Err(Corrupt::Field("ids")));
         assert_eq!(take_ids(&[1, 0xff, 0xff, 0xff, 0xff, 0xff]), Err(Corrupt::Field("varint")));
+        assert_eq!(decode_copy(&[0; 9]), Err(Corrupt::Short));
+        assert_eq!(decode_copy(&[3; 10]), Err(Corrupt::Field("kind")));
+        assert_eq!(decode_image(&[2, 0, 0, 0, 0]), Err(Corrupt::Field("image")));
         assert_eq!(Edges::decode(&[7]), Err(Corrupt::Field("edges")));
         assert_eq!(Node::decode(&[9; 40]), Err(Corrupt::Short));
     }

@@ -330,5 +330,12 @@ fn graph() {
     let large = graph::Edges::Large { bits: 5, count: 9_000 };
     let items = [node.encode(), Vec::new(), graph::Edges::Small(vec![1, 2, 1_000]).encode(), large.encode()];
     check("graph-group", &graph::encode_group(&items));
+    let copies = [
+        graph::encode_copy(graph::CopyOf::Nodes(7), b"nodes"),
+        graph::encode_copy(graph::CopyOf::Edges(7), b"edges"),
+        graph::encode_copy(graph::CopyOf::Chunk(70_000, 5, 31), b"chunk"),
+    ];
+    check("graph-image-part", &graph::encode_group(&copies));
+    check("graph-image", &graph::encode_image(true, 300));
     check("graph-ids", &graph::encode_ids(&[0, 127, 255, u32::MAX]));
 }

@@ -1,6 +1,7 @@
 //! Measures a graph of the size of the paper's: 366,000 nodes and 925,000 edges on a file.
 //!
-//!     cargo run --release -p picaflor-graph --example size -- FILE build     makes it, closes it
+//!     cargo run --release -p picaflor-graph --example size -- FILE build     makes it at once, closes it
+//!     cargo run --release -p picaflor-graph --example size -- FILE apply     makes it by changes, closes it
 //!     cargo run --release -p picaflor-graph --example size -- FILE open      opens, publishes, closes
 //!     cargo run --release -p picaflor-graph --example size -- FILE crash     opens, changes, dies
 //!
@@ -33,16 +34,25 @@ fn name(number: u64) -> String {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
-    let [_, path, what, rest @ ..] = &arguments[..] else { return Err("FILE and build, open or crash".into()) };
+    let [_, path, what, rest @ ..] = &arguments[..] else { return Err("FILE and build, apply, open or crash".into()) };
     let times: u64 = rest.first().map_or(Ok(1), |times| times.parse())?;
     let nodes = NODES * times;
     let options = OpenOptions { capacity: Some(times << 30), create: true, block_size: 512, ..OpenOptions::default() };
     let device = Arc::new(FileDevice::open(path, options)?);
     let memory = 64 << 20;
     let began = Instant::now();
-    let graph = Graph::open(device, &GraphOptions { memory, nodes: nodes as u32 })?;
+    let options = GraphOptions { memory, nodes: nodes as u32, ..GraphOptions::default() };
+    let graph = if what == "build" {
+        let folder = std::path::Path::new(path).parent().filter(|it| !it.as_os_str().is_empty());
+        let all = (0..nodes).map(|number| change(number, nodes));
+        let (graph, built) = Graph::build(device, &options, folder.unwrap_or(".".as_ref()), all)?;
+        println!("{built:?} in {:?}", began.elapsed());
+        graph
+    } else {
+        Graph::open(device, &options)?
+    };
     println!("open {:?}", began.elapsed());
-    if what == "build" {
+    if what == "apply" {
         let began = Instant::now();
         let mut edges = 0;
         for from in (0..nodes).step_by(400_000) {
@@ -68,6 +78,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let began = Instant::now();
     graph.close()?;
     println!("close {:?}", began.elapsed());
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    println!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or("no VmHWM here"));
     Ok(())
 }
 

@@ -47,7 +47,7 @@ struct Draft {
     nodes: BTreeMap<u32, Vec<Option<Node>>>,
     /// Groups of which a node changed; others were looked at only.
     changed: BTreeSet<u32>,
-    added: HashMap<u32, BTreeSet<u32>>,
+    added: BTreeMap<u32, BTreeSet<u32>>,
     removed: Vec<(u32, u32)>,
     expires: Vec<(u64, u32)>,
     expired: Vec<(u64, u32)>,
@@ -211,6 +211,7 @@ impl Graph {
     }
 
     fn write_draft(&self, draft: Draft) -> Result<()> {
+        self.image.lock().outdate(&self.tables)?;
         for (minute, id) in draft.expires {
             self.change_expiries(minute, |ids| ids.insert(id))?;
         }
@@ -241,7 +242,7 @@ impl Graph {
     }
 
     /// Writes sets with what was added; answers with the chunks that they no longer name.
-    fn write_added(&self, added: &HashMap<u32, BTreeSet<u32>>) -> Result<Vec<Key>> {
+    fn write_added(&self, added: &BTreeMap<u32, BTreeSet<u32>>) -> Result<Vec<Key>> {
         let mut groups: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
         for &id in added.keys() {
             let (group, place) = self.groups.place(id);
@@ -274,7 +275,7 @@ impl Graph {
     }
 
     /// A set with more in it; chunks are written at once.
-    fn with_added(&self, id: u32, edges: Edges, more: &BTreeSet<u32>, old: &mut Vec<Key>) -> Result<Edges> {
+    pub(crate) fn with_added(&self, id: u32, edges: Edges, more: &BTreeSet<u32>, old: &mut Vec<Key>) -> Result<Edges> {
         let (all, old_bits) = match edges {
             Edges::Small(ids) => (ids, None),
             Edges::Large { bits, count } if count + more.len() as u32 <= CHUNK << bits => {
@@ -327,7 +328,7 @@ impl Graph {
         }
     }
 
-    fn change_expiries(&self, minute: u64, change: impl FnOnce(&mut BTreeSet<u32>) -> bool) -> Result<()> {
+    pub(crate) fn change_expiries(&self, minute: u64, change: impl FnOnce(&mut BTreeSet<u32>) -> bool) -> Result<()> {
         let key = minute.to_le_bytes();
         let at = |why| GraphError::Damaged { at: format!("expiries of minute {minute}"), why: format!("{why}") };
         let ids = self.expiries.get(&key)?.map_or(Ok(Vec::new()), |bytes| graph::take_ids(&bytes).map_err(at))?;

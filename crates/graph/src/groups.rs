@@ -18,7 +18,7 @@ use picaflor::{
 };
 use picaflor_format::{
     Corrupt,
-    graph::{self, Edges, Node},
+    graph::{self, CopyOf, Edges, Node},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -26,6 +26,8 @@ use super::{GraphError, GraphOptions, Result};
 
 /// Nodes of a group, on average, if there are as many as was said.
 const NODES: u32 = 16;
+/// The part of the memory that is for index pages; the rest is for records.
+pub(crate) const INDEX_PART: usize = 4;
 /// What an entry of the cache takes beside its bytes.
 const OVERHEAD: usize = 160;
 
@@ -40,11 +42,32 @@ pub(crate) enum Key {
     Chunk(u32, u8, u32),
 }
 
+impl From<CopyOf> for Key {
+    fn from(of: CopyOf) -> Self {
+        match of {
+            CopyOf::Nodes(group) => Self::Nodes(group),
+            CopyOf::Edges(group) => Self::Edges(group),
+            CopyOf::Chunk(id, bits, which) => Self::Chunk(id, bits, which),
+        }
+    }
+}
+
+impl From<Key> for CopyOf {
+    fn from(key: Key) -> Self {
+        match key {
+            Key::Nodes(group) => Self::Nodes(group),
+            Key::Edges(group) => Self::Edges(group),
+            Key::Chunk(id, bits, which) => Self::Chunk(id, bits, which),
+        }
+    }
+}
+
 pub(crate) struct Groups {
     nodes: Table,
     edges: Table,
     chunks: Table,
     count: u32,
+    is_new: bool,
     cache: Mutex<Cache>,
 }
 
@@ -63,7 +86,9 @@ struct Held {
 impl Groups {
     pub(crate) fn open(tables: &HashTables, options: &GraphOptions) -> Result<Self> {
         let settings = tables.table("settings")?;
-        let count = match settings.get(b"groups")? {
+        let known = settings.get(b"groups")?;
+        let is_new = known.is_none();
+        let count = match known {
             Some(bytes) => {
                 let count = bytes.first_chunk::<4>().map(|&bytes| u32::from_le_bytes(bytes));
                 let none = || GraphError::Damaged { at: "groups".to_owned(), why: "no number of groups".to_owned() };
@@ -76,11 +101,11 @@ impl Groups {
                 count
             }
         };
-        let room = options.memory / 2;
+        let room = options.memory - options.memory / INDEX_PART;
         let queue = S3Fifo::new(room as u64 / 1024, 1);
         let cache = Mutex::new(Cache { held: HashMap::new(), queue, bytes: 0, room });
         let (nodes, edges, chunks) = (tables.table("nodes")?, tables.table("edges")?, tables.table("chunks")?);
-        Ok(Self { nodes, edges, chunks, count, cache })
+        Ok(Self { nodes, edges, chunks, count, is_new, cache })
     }
 
     pub(crate) fn cached_bytes(&self) -> usize {
@@ -121,6 +146,52 @@ impl Groups {
         let bytes: Arc<[u8]> = table.get(&table_key)?.unwrap_or_default().into();
         self.cache.lock().take(key, &bytes);
         Ok(bytes)
+    }
+
+    /// How many groups there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether this opening made the graph.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Writes a record that nobody will ask for soon. Durable with the next commit.
+    pub(crate) fn write_past(&self, key: Key, bytes: &[u8]) -> Result<()> {
+        let (table, table_key) = self.table(key);
+        Ok(table.put(&table_key, bytes)?)
+    }
+
+    /// Reads all groups, if records of so many bytes fit in memory.
+    pub(crate) fn warm(&self, bytes: u64) -> Result<()> {
+        let all = bytes + u64::from(self.count) * 2 * OVERHEAD as u64;
+        if all > self.cache.lock().room as u64 {
+            return Ok(());
+        }
+        let keys: Vec<u32> = (0..self.count).collect();
+        for some in keys.chunks(1024) {
+            self.read_ahead(some.iter().flat_map(|&group| [Key::Nodes(group), Key::Edges(group)]))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a record into memory that was found elsewhere.
+    pub(crate) fn remember(&self, key: Key, record: &[u8]) {
+        self.cache.lock().take(key, &record.into());
+    }
+
+    /// Which records are in memory.
+    pub(crate) fn cached_keys(&self) -> Vec<Key> {
+        let mut keys: Vec<Key> = self.cache.lock().held.keys().copied().collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// A record, if it is in memory.
+    pub(crate) fn cached(&self, key: Key) -> Option<Arc<[u8]>> {
+        self.cache.lock().held.get(&key).map(|held| Arc::clone(&held.bytes))
     }
 
     /// Brings records into memory that are about to be read, with many reads on their way at once.

@@ -13,36 +13,46 @@
 //! without its record is not believed. The graph has no cycle.
 #![forbid(unsafe_code)]
 
+mod build;
 mod change;
 mod groups;
+mod image;
 mod publish;
+mod spill;
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use picaflor::{
     blocks::{BlockOptions, BlockStats},
     device::Device,
     htod::{Durable, HashTables, HtodOptions, Table},
 };
 
+pub use build::Built;
 pub use change::Change;
 
-use self::groups::Groups;
+use self::{
+    groups::{Groups, INDEX_PART},
+    image::Image,
+};
 
 /// How a graph is opened.
 #[derive(Debug, Clone)]
 pub struct GraphOptions {
-    /// Bytes of records and of index pages in memory, half each. Default 64 MiB.
+    /// Bytes of records and of index pages in memory, three quarters and one. Default 64 MiB.
     pub memory: usize,
     /// About how many nodes there will be; of a graph that is made by this opening. With many more, calls take longer.
     /// Default 100,000.
     pub nodes: u32,
+    /// Seed of the hash of its tables, of a graph that is made by this opening, for runs that are to repeat. Default
+    /// random.
+    pub seed: Option<u64>,
 }
 
 impl Default for GraphOptions {
     fn default() -> Self {
-        Self { memory: 64 << 20, nodes: 100_000 }
+        Self { memory: 64 << 20, nodes: 100_000, seed: None }
     }
 }
 
@@ -67,6 +77,18 @@ pub enum GraphError {
         /// What does not fit.
         why: String,
     },
+    /// A graph was to be built where there is one.
+    #[error("there is a graph already; build on a blank device, or change what is there")]
+    NotBlank,
+    /// A build was cut short.
+    #[error("this graph was not built to its end; make the device blank and build it again")]
+    HalfBuilt,
+    /// A build takes each node once.
+    #[error("{0} comes twice, or is to be removed; a graph is built from each node once")]
+    Order(String),
+    /// What is laid aside during a build could not be.
+    #[error("laying aside what does not fit in memory: {0}")]
+    Spill(std::io::Error),
     /// No more nodes than 2^32.
     #[error("the graph has all the nodes it can have")]
     Full,
@@ -80,6 +102,7 @@ pub struct Graph {
     tables: HashTables,
     groups: Groups,
     expiries: Table,
+    image: Mutex<Image>,
     /// Held shared by readers, alone by who changes the graph.
     turn: RwLock<()>,
 }
@@ -101,18 +124,23 @@ impl Graph {
     /// # Errors
     /// As [`HashTables::open`]; [`GraphError::Damaged`].
     pub fn open(device: Arc<dyn Device>, options: &GraphOptions) -> Result<Self> {
-        let htod = HtodOptions { cache: options.memory / 2, durable: Durable::AtCommit, ..HtodOptions::default() };
+        let (cache, durable) = (options.memory / INDEX_PART, Durable::AtCommit);
+        let htod = HtodOptions { cache, durable, seed: options.seed, ..HtodOptions::default() };
         let (tables, _) = HashTables::open(device, BlockOptions::default(), htod)?;
+        Self::refuse_half_built(&tables.table("settings")?)?;
         let groups = Groups::open(&tables, options)?;
         let expiries = tables.table("expiries")?;
-        Ok(Self { tables, groups, expiries, turn: RwLock::new(()) })
+        let image = Mutex::new(Image::open(&tables, &groups)?);
+        Ok(Self { tables, groups, expiries, image, turn: RwLock::new(()) })
     }
 
-    /// Closes it, so that the next opening need not look. Without this it opens as after a crash.
+    /// Closes it, so that the next opening need not look, and finds at hand what is in memory now. Without this it
+    /// opens as after a crash.
     ///
     /// # Errors
     /// [`GraphError::Store`].
     pub fn close(self) -> Result<()> {
+        self.image.lock().write(&self.tables, &self.groups)?;
         Ok(self.tables.close()?)
     }
 

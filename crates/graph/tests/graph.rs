@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use picaflor::device::{Device, Fault, FaultyDevice, MemoryDevice, On, Rule};
+use picaflor::device::{CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Rule};
 use picaflor_graph::{Change, Graph, GraphError, GraphOptions};
 
 fn memory() -> Arc<dyn Device> {
@@ -14,7 +14,7 @@ fn memory() -> Arc<dyn Device> {
 }
 
 fn options() -> GraphOptions {
-    GraphOptions { memory: 256 << 10, nodes: 200 }
+    GraphOptions { memory: 256 << 10, nodes: 200, seed: Some(1) }
 }
 
 fn open(device: &Arc<dyn Device>) -> Graph {
@@ -205,4 +205,156 @@ fn readers_go_on_beside_a_writer() {
         (0..50).for_each(|n| graph.apply(&[put(&format!("{n}.html"), &["b"])]).unwrap());
     });
     assert_eq!(graph.publish(&["a"]).unwrap().len(), 51);
+}
+
+/// Device reads of an opening and of a first publish.
+fn reads_of(device: &Arc<dyn Device>, options: &GraphOptions, changed: &[&str]) -> (u64, u64, usize) {
+    let counted = CountedDevice::new(Arc::clone(device));
+    let graph = Graph::open(Arc::new(counted.clone()), options).unwrap();
+    let opened = counted.counts().reads;
+    let rebuilt = graph.publish(changed).unwrap().len();
+    (opened, counted.counts().reads - opened, rebuilt)
+}
+
+#[test]
+fn what_was_in_memory_at_a_close_is_there_after_it_until_a_change() {
+    let device = memory();
+    let options = GraphOptions { memory: 4 << 20, nodes: 3000, seed: Some(1) };
+    let graph = Graph::open(Arc::clone(&device), &options).unwrap();
+    let name = |n: usize| format!("fragment-{n}");
+    let nodes: Vec<Change> = (0..3000).map(|n| put(&name(n), &[name(n / 7).as_str()][..usize::from(n > 0)])).collect();
+    graph.apply(&nodes).unwrap();
+    graph.close().unwrap();
+    let changed: Vec<String> = (100..140).map(name).collect();
+    let changed: Vec<&str> = changed.iter().map(String::as_str).collect();
+    let (opening, reads, rebuilt) = reads_of(&device, &options, &changed);
+    assert!(rebuilt >= 280, "{rebuilt}");
+    // What is read is where there is no record.
+    assert!(reads < 5 && opening < 60, "{reads} reads after an opening with {opening}");
+    // Not closed: read like this, the image still holds. Changed, it does not, crash or not.
+    let (_, again, same) = reads_of(&device, &options, &changed);
+    assert_eq!((again, same), (reads, rebuilt));
+    let graph = Graph::open(Arc::clone(&device), &options).unwrap();
+    graph.apply(&[put("fragment-2999", &["fragment-120"])]).unwrap();
+    drop(graph);
+    let (_, reads, after) = reads_of(&device, &options, &changed);
+    assert!(reads > 50, "{reads}");
+    assert_eq!(after, rebuilt + 1);
+    let graph = Graph::open(Arc::clone(&device), &options).unwrap();
+    assert_eq!(graph.node("fragment-2999").unwrap().unwrap().dependencies, ["fragment-120"]);
+    graph.publish(&changed).unwrap();
+    graph.close().unwrap();
+    assert!(reads_of(&device, &options, &changed).1 < 5, "written anew");
+}
+
+/// A graph of some levels: what a node is built from comes before it.
+fn levels(nodes: usize) -> Vec<Change> {
+    let name = |n: usize| format!("node-{n}");
+    let of = |n: usize| -> Vec<String> {
+        let pick = |salt: usize| (n * 31 + salt).wrapping_mul(0x9e37_79b9) % n.max(1);
+        (0..if n < nodes / 10 { 0 } else { n % 4 }).map(|salt| name(pick(salt) % (1 + n / 2))).collect()
+    };
+    let expiry = |n: usize| n.is_multiple_of(50).then_some(60 * n as u64);
+    (0..nodes)
+        .map(|n| Change::Put { name: name(n), page: n.is_multiple_of(2), dependencies: of(n), expiry: expiry(n) })
+        .collect()
+}
+
+#[test]
+fn a_graph_that_is_built_at_once_is_the_one_that_changes_make() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = levels(4000);
+    let options = GraphOptions { memory: 512 << 10, nodes: 4000, seed: Some(1) };
+    let (by_changes, at_once) = (memory(), CountedDevice::new(memory()));
+    let changed = Graph::open(by_changes, &options).unwrap();
+    changed.apply(&nodes).unwrap();
+    let before = at_once.counts();
+    let device: Arc<dyn Device> = Arc::new(at_once.clone());
+    let (built, said) = Graph::build(Arc::clone(&device), &options, folder.path(), nodes.clone()).unwrap();
+    let written = (at_once.counts() - before).write_bytes;
+    let edges: usize = nodes.iter().map(|change| dependencies(change).len()).sum();
+    assert_eq!((said.nodes, said.edges), (4000, edges as u64));
+    // One record of nodes and one of edges for each group, once; and a handful of chunks.
+    assert!(said.records <= 2 * 250 + 100, "{said:?}");
+    assert!(written < 3 * built.space().unwrap().allocated, "{written} bytes for {:?}", built.space().unwrap());
+    assert!(said.held < 512 << 10, "{said:?}");
+    let same = |built: &Graph| {
+        for change in nodes.iter().step_by(7) {
+            let Change::Put { name, .. } = change else { continue };
+            assert_eq!(built.node(name).unwrap(), changed.node(name).unwrap(), "{name}");
+            let sorted = |graph: &Graph| {
+                let mut names = graph.dependents(name).unwrap().unwrap();
+                names.sort_unstable();
+                names
+            };
+            assert_eq!(sorted(built), sorted(&changed), "{name}");
+        }
+        let rebuilt =
+            |graph: &Graph| graph.publish(&["node-3", "node-70"]).unwrap().into_iter().collect::<BTreeSet<_>>();
+        assert_eq!(rebuilt(built), rebuilt(&changed));
+        let expired = |graph: &Graph| graph.expired(60 * 2000).unwrap().into_iter().collect::<BTreeSet<_>>();
+        assert_eq!(expired(built), expired(&changed));
+    };
+    same(&built);
+    built.apply(&[put("new", &["node-3"])]).unwrap();
+    changed.apply(&[put("new", &["node-3"])]).unwrap();
+    built.close().unwrap();
+    same(&Graph::open(device, &options).unwrap());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "what was laid aside is gone");
+}
+
+fn dependencies(change: &Change) -> BTreeSet<&String> {
+    match change {
+        Change::Put { dependencies, .. } => dependencies.iter().collect(),
+        Change::Remove { .. } => BTreeSet::new(),
+    }
+}
+
+#[test]
+fn what_cannot_be_built_is_refused_and_half_of_it_is_no_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let build = |device: &Arc<dyn Device>, nodes: &[Change]| {
+        Graph::build(Arc::clone(device), &options(), folder.path(), nodes.to_vec()).map(drop).unwrap_err()
+    };
+    let device = memory();
+    assert!(matches!(build(&device, &[put("b", &["a"]), put("a", &[])]), GraphError::Unknown(name) if name == "a"));
+    let again = Graph::open(Arc::clone(&device), &options()).map(drop).unwrap_err();
+    assert!(matches!(again, GraphError::HalfBuilt), "{again}");
+    assert!(matches!(build(&memory(), &[put("a", &[]), put("a", &[])]), GraphError::Order(name) if name == "a"));
+    let remove = Change::Remove { name: "a".to_owned() };
+    assert!(matches!(build(&memory(), &[put("a", &[]), remove]), GraphError::Order(name) if name == "a"));
+    assert!(matches!(build(&memory(), &[put("a", &["a"])]), GraphError::Unknown(name) if name == "a"));
+    let device = memory();
+    open(&device).apply(&[put("a", &[])]).unwrap();
+    assert!(matches!(build(&device, &[put("b", &[])]), GraphError::NotBlank));
+}
+
+#[test]
+fn a_crash_anywhere_in_a_build_or_a_close_leaves_no_wrong_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let nodes = levels(300);
+    let mut whole = 0;
+    for point in 1..200 {
+        let device = FaultyDevice::new(memory(), point);
+        let as_device: Arc<dyn Device> = Arc::new(device.clone());
+        device.add(Rule::nth(Fault::Crash(On::Any), point));
+        let done = Graph::build(Arc::clone(&as_device), &options(), folder.path(), nodes.clone())
+            .and_then(|(graph, _)| graph.close());
+        device.clear_rules();
+        device.revive().unwrap();
+        match Graph::open(as_device, &options()) {
+            // A crash before anything was written leaves a blank device.
+            Ok(graph) if graph.node("node-0").unwrap().is_none() => assert!(done.is_err()),
+            Ok(graph) => {
+                whole += 1;
+                for change in &nodes {
+                    let Change::Put { name, .. } = change else { continue };
+                    let about = graph.node(name).unwrap().unwrap_or_else(|| panic!("point {point}: {name} is gone"));
+                    assert_eq!(about.dependencies.iter().collect::<BTreeSet<_>>(), dependencies(change), "{name}");
+                }
+            }
+            Err(error) => assert!(done.is_err() && matches!(error, GraphError::HalfBuilt), "point {point}: {error}"),
+        }
+    }
+    assert!(whole > 3, "{whole}");
 }

@@ -205,3 +205,36 @@ fn the_traces_that_come_with_the_lab_are_whole() {
         assert_eq!(objects(&all), 3 * objects(&small), "{name}");
     }
 }
+
+const ABOVE: &str = r#"
+title = "Threshold"
+question = "Do long objects have files?"
+workload = "dec"
+replay = "method"
+gets = 1500
+first_level_mib = 1
+memory_mib = 16
+disk_mib = [32]
+utilisation = [0.6]
+threshold = [4, 64]
+files_above = true
+presets = ["buddy", "pmflf-ts"]
+devices = ["barracuda4"]
+file_system = "ufs"
+"#;
+
+#[test]
+fn above_a_threshold_objects_have_files_beside_the_store() {
+    let rows = experiment::run(&Spec::parse("above", ABOVE).unwrap(), None, &|_, _| {}).unwrap();
+    assert_eq!(rows.len(), 4);
+    for preset in ["buddy", "pmflf-ts"] {
+        let of = |threshold| rows.iter().find(|row| row.preset == preset && row.threshold == threshold).unwrap();
+        let number = |threshold, field| of(threshold).number(field).unwrap();
+        assert_eq!(number(4, "writes"), number(64, "writes"));
+        assert!(number(4, "objects") < 0.6 * number(64, "objects"), "the others are files");
+        assert!(number(4, "reads") > 0.0 && number(64, "lost") == 0.0);
+    }
+    assert!(rows[0].number("seconds") > rows[1].number("seconds"), "a file costs more than a slot");
+    let wrong = Spec::parse("x", &ABOVE.replace("threshold = [4, 64]", "")).unwrap_err().to_string();
+    assert!(wrong.contains("files_above"), "{wrong}");
+}

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Result;
 
-use super::{Config, Engine};
+use super::{Config, Engine, Walk};
 
 struct Files {
     folder: PathBuf,
@@ -61,6 +61,21 @@ impl Engine for Files {
         fs::remove_file(&path)?;
         if self.durable {
             File::open(path.with_file_name(""))?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn walk(&self, what: Walk, seen: &mut dyn FnMut(&[u8])) -> Result<()> {
+        for folder in fs::read_dir(&self.folder)? {
+            for entry in fs::read_dir(folder?.path())? {
+                let entry = entry?;
+                if what != Walk::Values {
+                    seen(entry.file_name().as_encoded_bytes());
+                }
+                if what != Walk::Keys {
+                    seen(&fs::read(entry.path())?);
+                }
+            }
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use picaflor::{
     htod::{Durable, HashTables, HtodOptions, Table},
 };
 
-use super::{Config, Engine};
+use super::{Config, Engine, Walk};
 
 struct Htod {
     tables: HashTables,
@@ -51,6 +51,20 @@ impl Engine for Htod {
 
     fn flush(&self) -> Result<()> {
         Ok(self.tables.commit()?)
+    }
+
+    fn walk(&self, what: Walk, seen: &mut dyn FnMut(&[u8])) -> Result<()> {
+        match what {
+            Walk::Keys => self.table.keys().try_for_each(|key| key.map(|key| seen(&key)))?,
+            Walk::Values => self.table.values().try_for_each(|value| value.map(|value| seen(&value)))?,
+            Walk::Pairs => self.table.pairs().try_for_each(|pair| {
+                pair.map(|(key, value)| {
+                    seen(&key);
+                    seen(&value);
+                })
+            })?,
+        }
+        Ok(())
     }
 
     fn taken(&self) -> Result<Option<u64>> {

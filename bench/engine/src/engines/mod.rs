@@ -7,6 +7,8 @@ mod htod;
 #[cfg(feature = "lmdb")]
 mod lmdb;
 mod ours;
+#[cfg(feature = "postgres")]
+mod postgres;
 #[cfg(feature = "redb")]
 mod redb;
 #[cfg(feature = "rocksdb")]
@@ -30,6 +32,8 @@ pub(crate) struct Config {
     pub(crate) capacity: u64,
     /// Whether a put returns only when it is durable.
     pub(crate) durable: bool,
+    /// Changes that a database commits together; 1 where they are durable, 0 for none until a commit is asked for.
+    pub(crate) commit_every: u32,
     /// Whether every block of its file is to be written before anything is measured, where the engine can.
     pub(crate) written: bool,
 }
@@ -42,6 +46,15 @@ pub(crate) trait Asker {
     fn answer(&mut self, id: u64, took: std::time::Duration, body: Option<&[u8]>);
 }
 
+/// What is gone through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Walk {
+    Keys,
+    Values,
+    /// Of each object the key, then the body.
+    Pairs,
+}
+
 /// One engine, open.
 pub(crate) trait Engine: Send + Sync {
     /// Stores an object; with [`Config::durable`], durably.
@@ -52,6 +65,14 @@ pub(crate) trait Engine: Send + Sync {
     fn delete(&self, key: &[u8]) -> Result<()>;
     /// Returns when everything put so far is on the device.
     fn flush(&self) -> Result<()>;
+    /// Commits what waits for it.
+    fn commit(&self) -> Result<()> {
+        Ok(())
+    }
+    /// Goes through all objects, in any order.
+    fn walk(&self, _what: Walk, _seen: &mut dyn FnMut(&[u8])) -> Result<()> {
+        bail!("this engine cannot be gone through")
+    }
     /// Bytes of the device in use, for an engine whose file is as large as it may ever be.
     fn taken(&self) -> Result<Option<u64>> {
         Ok(None)
@@ -81,14 +102,20 @@ pub(crate) enum Table {
     Engine,
     /// What keeps what cannot be fetched again.
     Durable,
+    /// The tests of a paper: files, hash tables, databases.
+    Site,
 }
 
 /// Name of an engine, the tables it is in, whether it evicts by itself, and how it is opened.
 type Row = (&'static str, &'static [Table], bool, fn(&Config) -> Result<Box<dyn Engine>>);
 
 const ENGINE: &[Table] = &[Table::Engine];
+#[cfg(feature = "lmdb")]
 const DURABLE: &[Table] = &[Table::Durable];
+#[cfg(any(feature = "redb", feature = "rocksdb"))]
 const BOTH: &[Table] = &[Table::Engine, Table::Durable];
+const STORES: &[Table] = &[Table::Durable, Table::Site];
+const ALL: &[Table] = &[Table::Engine, Table::Durable, Table::Site];
 
 /// Every engine of this build, ours first.
 const ENGINES: &[Row] = &[
@@ -96,7 +123,7 @@ const ENGINES: &[Row] = &[
     ("picaflor-store", ENGINE, false, ours::open_store),
     ("picaflor-hummingbird", ENGINE, true, ours::open_hummingbird),
     ("picaflor-damelo", ENGINE, true, ours::open_damelo),
-    ("picaflor-htod", DURABLE, false, htod::open),
+    ("picaflor-htod", STORES, false, htod::open),
     #[cfg(feature = "foyer")]
     ("foyer-uring", ENGINE, true, foyer::open_uring),
     #[cfg(feature = "foyer")]
@@ -106,17 +133,34 @@ const ENGINES: &[Row] = &[
     #[cfg(feature = "rocksdb")]
     ("rocksdb-blob", ENGINE, false, rocksdb::open_blob),
     #[cfg(feature = "sqlite")]
-    ("sqlite", BOTH, false, sqlite::open),
+    ("sqlite", ALL, false, sqlite::open),
+    #[cfg(feature = "postgres")]
+    ("postgres", STORES, false, postgres::open),
     #[cfg(feature = "lmdb")]
     ("lmdb", DURABLE, false, lmdb::open),
     #[cfg(feature = "redb")]
     ("redb", BOTH, false, redb::open),
-    ("files", BOTH, false, files::open),
+    ("files", ALL, false, files::open),
 ];
 
 /// Names of the engines of a table in this build.
 pub(crate) fn names(table: Table) -> Vec<&'static str> {
     ENGINES.iter().filter(|(_, tables, ..)| tables.contains(&table)).map(|(name, ..)| *name).collect()
+}
+
+/// Why an engine of this build cannot take part on this machine, if it cannot.
+pub(crate) fn absent(name: &str) -> Option<String> {
+    #[cfg(feature = "postgres")]
+    if name == "postgres" {
+        return postgres::absent();
+    }
+    let _ = name;
+    None
+}
+
+/// Whether an engine commits some changes at a time.
+pub(crate) fn is_database(name: &str) -> bool {
+    matches!(name, "sqlite" | "postgres")
 }
 
 /// Whether an engine evicts when its room is used up.

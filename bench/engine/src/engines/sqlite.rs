@@ -1,5 +1,4 @@
-//! SQLite with a write-ahead log. Puts that need not be durable share a transaction of 1,000; readers have a
-//! connection each.
+//! SQLite with a write-ahead log. Puts that need not be durable share a transaction; readers have a connection each.
 
 use std::path::PathBuf;
 
@@ -7,14 +6,12 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Config, Engine};
-
-const BATCH: u32 = 1000;
+use super::{Config, Engine, Walk};
 
 struct Sqlite {
     path: PathBuf,
     memory: u64,
-    durable: bool,
+    commit_every: u32,
     /// The writer, and how many changes its open transaction holds.
     writer: Mutex<(Connection, u32)>,
     readers: Mutex<Vec<Connection>>,
@@ -27,7 +24,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Sqlite {
         path,
         memory: config.memory,
-        durable: config.durable,
+        commit_every: config.commit_every,
         writer: Mutex::new((writer, 0)),
         readers: Mutex::new(Vec::new()),
     }))
@@ -46,13 +43,14 @@ fn connect(path: &PathBuf, memory: u64, durable: bool) -> Result<Connection> {
 impl Sqlite {
     fn change(&self, statement: &str, values: &[&[u8]]) -> Result<()> {
         let (connection, count) = &mut *self.writer.lock();
-        if !self.durable && *count == 0 {
+        if self.commit_every != 1 && *count == 0 {
             connection.execute_batch("BEGIN")?;
         }
         connection.prepare_cached(statement)?.execute(rusqlite::params_from_iter(values))?;
-        if !self.durable {
-            *count = (*count + 1) % BATCH;
-            if *count == 0 {
+        if self.commit_every != 1 {
+            *count += 1;
+            if *count == self.commit_every {
+                *count = 0;
                 connection.execute_batch("COMMIT")?;
             }
         }
@@ -87,11 +85,34 @@ impl Engine for Sqlite {
         self.change("DELETE FROM objects WHERE key=?1", &[key])
     }
 
-    fn flush(&self) -> Result<()> {
+    fn commit(&self) -> Result<()> {
         let (connection, count) = &mut *self.writer.lock();
         if std::mem::take(count) > 0 {
             connection.execute_batch("COMMIT")?;
         }
+        Ok(())
+    }
+
+    fn walk(&self, what: Walk, seen: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let (columns, count) = match what {
+            Walk::Keys => ("key", 1),
+            Walk::Values => ("body", 1),
+            Walk::Pairs => ("key, body", 2),
+        };
+        let connection = connect(&self.path, self.memory / 32, false)?;
+        let mut statement = connection.prepare(&format!("SELECT {columns} FROM objects"))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            for column in 0..count {
+                seen(row.get_ref(column)?.as_blob()?);
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.commit()?;
+        let (connection, _) = &mut *self.writer.lock();
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(())
     }

@@ -47,9 +47,10 @@ impl Bench<'_> {
             clear(folder)?;
             let mut job = self.durable_job(engine, folder, Work::Load);
             job.objects = (self.arguments.objects / CHURNED).max(100);
-            job.config.durable = false;
+            (job.config.durable, job.config.commit_every) = (false, 1000);
             self.figures(&job)?;
-            (job.work, job.config.durable) = (Work::Churn { age: AGE }, true);
+            job.work = Work::Churn { age: AGE };
+            (job.config.durable, job.config.commit_every) = (true, 1);
             self.measure("space after churn to age 10", &job, round)?;
         }
         Ok(())
@@ -73,13 +74,13 @@ impl Bench<'_> {
         let wants = |work| self.arguments.wants(work);
         clear(folder)?;
         let mut job = self.durable_job(engine, folder, Work::Wait);
-        job.config.durable = false;
+        (job.config.durable, job.config.commit_every) = (false, 1000);
         let mut child = spawn(&job)?;
         let filled = wait_for(&mut child, READY);
         child.kill()?;
         child.wait()?;
         filled?;
-        job.config.durable = true;
+        (job.config.durable, job.config.commit_every) = (true, 1);
         if wants("reopen") {
             job.work = Work::Reopen;
             self.measure("reopen after kill -9", &job, round)?;
@@ -106,7 +107,7 @@ impl Bench<'_> {
 
     fn durable_job(&self, engine: &str, folder: &Path, work: Work) -> crate::work::Job {
         let mut job = self.job(engine, folder, work);
-        job.config.durable = true;
+        (job.config.durable, job.config.commit_every) = (true, 1);
         job.config.capacity = (self.total * 3 / 2).max(LEAST_CAPACITY);
         job
     }

@@ -39,7 +39,7 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, age: f64) -> Resu
 }
 
 /// Bytes that the files under a folder occupy.
-fn allocated(folder: &Path) -> Result<u64> {
+pub(super) fn allocated(folder: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

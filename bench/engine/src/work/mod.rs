@@ -6,6 +6,7 @@ pub(crate) mod durable;
 mod get;
 mod load;
 pub(crate) mod reopen;
+mod site;
 mod warm;
 mod zipf;
 
@@ -42,6 +43,8 @@ pub(crate) enum Work {
     Ask,
     /// Open what a process left that was killed at work, and get until it is as before.
     ComeBack,
+    /// Write, rewrite, read and go through all objects, as a paper did.
+    Site,
     /// Open and do nothing.
     Idle,
 }
@@ -87,6 +90,7 @@ pub(crate) fn run(job: &Job) -> Result<()> {
         Work::Reopen => reopen::reopen(open, &data, job)?,
         Work::Ask => warm::fill_and_work(&*open()?, &data, job)?,
         Work::ComeBack => warm::come_back(open, &data, job)?,
+        Work::Site => site::run(&*open()?, &data, job)?,
         Work::Idle => reopen::idle(open)?,
     };
     println!("{}", serde_json::to_string(&figures)?);

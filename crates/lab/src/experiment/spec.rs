@@ -72,6 +72,9 @@ pub struct Spec {
     /// Longest object that shares an area, in blocks of 512 bytes; 0 is the engine's default.
     #[serde(default = "usual_threshold")]
     pub threshold: Vec<u32>,
+    /// Whether longer ones have a file each on the file system beside the store, as in the paper of the threshold.
+    #[serde(default)]
+    pub files_above: bool,
     /// KiB of a cluster; 0 is the engine's default.
     #[serde(default)]
     pub cluster_kib: u32,
@@ -232,6 +235,9 @@ impl Spec {
         if spec.utilisation.iter().any(|share| !(0.01..=1.0).contains(share)) {
             return Err(wrong("utilisation is a share, from 0.01 to 1".into()));
         }
+        if spec.files_above && (spec.replay != Kind::Method || spec.threshold.contains(&0)) {
+            return Err(wrong("files_above is for replays by the method, with a threshold".into()));
+        }
         for name in spec.presets.iter().chain(spec.hints_of.keys()) {
             if !picaflor::Options::presets().any(|known| known == name) {
                 let names: Vec<_> = picaflor::Options::presets().collect();
@@ -336,6 +342,7 @@ impl Spec {
             cluster: (self.cluster_kib != 0).then_some(self.cluster_kib << 10),
             buffers: (buffers != 0).then_some(buffers),
             threshold: (threshold != 0).then_some(threshold),
+            files_above: self.files_above,
             workload: self.workload(workload),
             replay: match self.replay {
                 Kind::Cache => Replay::Cache,

@@ -5,6 +5,7 @@
 //! | create | inode; directory block; directory inode if it grew; indirect block    | map, directory inode, inode   |
 //! | data   | whole blocks are started, not waited for                              | the last, partial block       |
 //! | remove | directory block; indirect block; inode, unless the file was empty     | map, inode                    |
+//! | rewrite | inode; indirect block                                                | map, the last, partial block  |
 //! | read   | nothing                                                               | inode, with access times      |
 //!
 //! After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`, `ffs_inode.c`, `ffs_balloc.c`.
@@ -346,6 +347,62 @@ impl Core {
         }
         self.files.insert(path.to_owned(), File { inode, directory, chunk, size, runs, indirect });
         Ok(())
+    }
+
+    /// Replaces the bytes of a file that is there, as truncating and writing it does: name and inode stay.
+    pub(super) fn rewrite(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.begin(bytes.len() as u64, 0, true)?;
+        let directory = self.parent(path)?;
+        let Some(file) = self.files.get(path) else {
+            self.search(directory, None)?;
+            return Err(missing(path));
+        };
+        let (inode, chunk) = (file.inode, file.chunk);
+        if self.names.touch(xxh3_64(path.as_bytes())).is_none() {
+            self.search(directory, Some(chunk))?;
+            self.know_name(path);
+        }
+        self.need_inode(inode)?;
+        let Some(mut file) = self.files.remove(path) else { return Err(missing(path)) };
+        let at_once = self.at_once(false);
+        self.release(&std::mem::take(&mut file.runs))?;
+        if let Some(indirect) = file.indirect.take() {
+            self.change(indirect, at_once)?;
+            self.release(&[(indirect, self.block())])?;
+        }
+        file.size = 0;
+        let found = self.place(self.layout.group_of_inode(inode), bytes.len() as u64);
+        let is_full = found.is_none();
+        if let Some((runs, indirect)) = found {
+            self.put_data(&runs, bytes)?;
+            if let Some(indirect) = indirect {
+                self.pages.made(indirect)?;
+                self.change(indirect, at_once)?;
+            }
+            (file.runs, file.indirect, file.size) = (runs, indirect, bytes.len() as u64);
+        }
+        self.files.insert(path.to_owned(), file);
+        self.change(self.layout.inode_block(inode), at_once)?;
+        if is_full { Err(full()) } else { Ok(()) }
+    }
+
+    /// As `fsync` of a file and of the directory that names it; a journal has both.
+    pub(super) fn sync_file(&mut self, path: &str) -> io::Result<()> {
+        if self.journal.is_some() {
+            return self.sync();
+        }
+        self.begin(0, 0, false)?;
+        let file = self.files.get(path).ok_or_else(|| missing(path))?;
+        let block = self.block();
+        let directory = self.by_id[file.directory as usize].place(file.chunk, self.profile.layout.fragment, block);
+        let inode = (self.layout.inode_block(file.inode), block);
+        let indirect = file.indirect.map(|address| (address, block));
+        let parts: Vec<Run> = file.runs.iter().copied().chain(indirect).chain([inode, directory]).collect();
+        for (address, fragments) in parts {
+            self.pages.write_dirty(address, fragments)?;
+        }
+        self.pages.settle();
+        self.pages.sync_disk()
     }
 
     /// Takes room for so many bytes near the start of a group; all or nothing.

@@ -110,6 +110,23 @@ impl FileSystem {
         self.core.lock().empty_memory()
     }
 
+    /// Replaces the bytes of a file that is there, as truncating and writing it does: name and inode stay. If there is
+    /// no room, it is left empty.
+    ///
+    /// # Errors
+    /// `NotFound`, `StorageFull`, or those of the disk.
+    pub fn rewrite(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.core.lock().rewrite(checked(path)?, bytes)
+    }
+
+    /// Makes a file durable, with its name: `fsync` of it and of its directory.
+    ///
+    /// # Errors
+    /// `NotFound`, or those of the disk.
+    pub fn sync_file(&self, path: &str) -> io::Result<()> {
+        self.core.lock().sync_file(checked(path)?)
+    }
+
     /// Bytes that may still be written.
     #[must_use]
     pub fn available(&self) -> u64 {

@@ -335,6 +335,16 @@ impl Pages {
         if throttled { self.write_later(start, fragments) } else { self.start(start, fragments) }
     }
 
+    /// Starts the write of what is dirty of these, in one piece.
+    pub(crate) fn write_dirty(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+        let dirty: Vec<Run> =
+            self.dirty.range(address..address + fragments).map(|(at, dirty)| (*at, dirty.fragments)).collect();
+        match (dirty.first(), dirty.last()) {
+            (Some((first, _)), Some((last, count))) => self.write_run(*first, last + count - first, false),
+            _ => Ok(()),
+        }
+    }
+
     /// Starts the writes of what is due: of data and metadata since these times or longer, adjacent ones together.
     pub(crate) fn flush(&mut self, data_since: u64, metadata_since: u64) -> io::Result<()> {
         let is_due = |dirty: &Dirty| dirty.since <= if dirty.metadata { metadata_since } else { data_since };

@@ -239,3 +239,25 @@ fn a_profile_with_a_key_that_is_not_known_is_refused_with_its_line() {
     }
     assert!(FsProfile::find("no-such").unwrap_err().to_string().contains("ufs-soft-paper"));
 }
+
+#[test]
+fn a_rewritten_file_keeps_its_name_and_a_synced_one_is_on_the_disk() {
+    let (fs, _) = made("ext2");
+    fs.make_dir("d").unwrap();
+    fs.write("d/a", &[1; 5000]).unwrap();
+    let room = fs.available();
+    let writes = || fs.counts().later_writes;
+    let before = writes();
+    fs.sync_file("d/a").unwrap();
+    let synced = writes();
+    assert!((2..=4).contains(&(synced - before)), "data, inode, name: {}", synced - before);
+    fs.sync_file("d/a").unwrap();
+    assert_eq!(writes(), synced, "nothing is dirty");
+    fs.rewrite("d/a", &[2; 300]).unwrap();
+    assert_eq!(fs.read("d/a").unwrap(), [2; 300]);
+    assert_eq!(fs.available(), room + 4096);
+    fs.sync_file("d/a").unwrap();
+    assert!(writes() > synced);
+    assert_eq!(fs.rewrite("d/b", &[1]).unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(fs.sync_file("d/b").unwrap_err().kind(), io::ErrorKind::NotFound);
+}

@@ -90,9 +90,9 @@ impl Reproduction {
         self.verdicts.iter().chain(self.grids.iter().flat_map(Grid::verdicts))
     }
 
-    /// How many claims there are, those of the tables included.
+    /// How many claims there are, those of the tables included, and those that were not carried over left out.
     pub fn claims(&self) -> usize {
-        self.all().count()
+        self.all().filter(|verdict| verdict.not_carried.is_none()).count()
     }
 
     /// How many of the claims hold.
@@ -112,7 +112,11 @@ impl Reproduction {
         for grid in &self.grids {
             text += &format!("{}\n\n{}", grid.title, table(&grid.head, &grid.cells()));
         }
-        format!("{text}{} of {} claims hold.\n", self.passed(), self.claims())
+        let apart = match self.all().count() - self.claims() {
+            0 => String::new(),
+            apart => format!("; {apart} are not carried over"),
+        };
+        format!("{text}{} of {} claims hold{apart}.\n", self.passed(), self.claims())
     }
 
     /// As a page.

@@ -19,6 +19,9 @@ pub struct Verdict {
     pub band: (f64, f64),
     /// Whether it does.
     pub pass: bool,
+    /// Why it was not carried over, if it was not: then it neither holds nor misses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_carried: Option<&'static str>,
 }
 
 /// A statement that holds or does not.
@@ -50,12 +53,23 @@ impl Verdict {
     ) -> Self {
         let ours = ours.filter(|value| value.is_finite());
         let pass = ours.is_some_and(|value| (band.0..=band.1).contains(&value));
-        Self { id, what: what.into(), published: published.into(), ours, band, pass }
+        Self { id, what: what.into(), published: published.into(), ours, band, pass, not_carried: None }
+    }
+
+    /// What cannot be held against anything here, and why.
+    pub(super) fn not_carried(
+        id: &'static str,
+        what: impl Into<String>,
+        published: impl Into<String>,
+        why: &'static str,
+    ) -> Self {
+        Self { not_carried: Some(why), ..Self::of(id, what, published, YES, None) }
     }
 
     /// Our value as text.
     pub fn shown(&self) -> String {
         match self.ours {
+            None if self.not_carried.is_some() => "not carried over".into(),
             None => "not run".into(),
             Some(value) if self.band == YES => if value == 1.0 { "yes" } else { "no" }.into(),
             Some(value) => short(value),
@@ -64,6 +78,9 @@ impl Verdict {
 
     /// The band as text.
     pub fn band_shown(&self) -> String {
+        if let Some(why) = self.not_carried {
+            return why.into();
+        }
         match self.band {
             YES => "yes".into(),
             (low, f64::INFINITY) => format!("at least {}", short(low)),
@@ -72,7 +89,11 @@ impl Verdict {
     }
 
     pub(super) fn cells(&self) -> Vec<String> {
-        let verdict = if self.pass { "pass" } else { "miss" };
+        let verdict = match self.not_carried {
+            Some(_) => "-",
+            None if self.pass => "pass",
+            None => "miss",
+        };
         vec![self.id.into(), self.what.clone(), self.published.clone(), self.shown(), self.band_shown(), verdict.into()]
     }
 }

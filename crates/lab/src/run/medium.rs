@@ -87,6 +87,11 @@ impl Medium {
         Ok(Self { clock: Clock::real(), disk: None, system: None, place, _folder: Some(folder) })
     }
 
+    /// The file system on the device, if there is one.
+    pub(super) fn system(&self) -> Option<FileSystem> {
+        self.system.clone()
+    }
+
     pub(super) fn place(&self) -> Place {
         self.place.clone()
     }

@@ -9,6 +9,7 @@
 //! misses, a put; who leaves is the preset's answer. *Pages*: the same, with what an application can say about which
 //! objects belong together, counted by page view.
 
+mod above;
 mod bodies;
 mod medium;
 pub mod micro;
@@ -19,6 +20,7 @@ pub mod wg;
 
 use std::{path::PathBuf, time::Duration};
 
+use above::Above;
 use bodies::Bodies;
 use medium::Medium;
 pub use pages::Hints;
@@ -94,6 +96,8 @@ pub struct Setup {
     pub buffers: Option<usize>,
     /// Longest object that shares an area, in blocks, if other than the engine's default.
     pub threshold: Option<u32>,
+    /// Whether longer ones have a file each, beside the store's, instead of being alone in it.
+    pub files_above: bool,
     /// What is replayed.
     pub workload: Workload,
     /// How.
@@ -192,8 +196,11 @@ pub struct Outcome {
 /// # Errors
 /// If the setup names what does not exist, or the store fails.
 pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Outcome> {
+    let asked = setup;
+    let setup = &above::shortened(asked, stream);
     let options = Options::preset(&setup.preset, "").map_err(failed(setup))?;
     let medium = Medium::new(setup, &options)?;
+    let above = Above::new(asked, medium.system())?;
     let options = fill(options, setup, &medium);
     let clock = medium.clock.clone();
     let store = Store::open(options).map_err(failed(setup))?;
@@ -203,6 +210,7 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
         bodies: Bodies::default(),
         reads: Reads::new(setup.preset.starts_with("lazy-reads")),
         medium: &medium,
+        above,
         outcome: Outcome::default(),
     };
     let before = clock.now_nanos();
@@ -224,6 +232,10 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
 /// An error of the store, with the name of the run.
 fn failed(setup: &Setup) -> impl Fn(StoreError) -> Error + use<'_> {
     move |source| Error::Store { name: name_of(setup), source }
+}
+
+fn file_failed(setup: &Setup, error: &std::io::Error) -> Error {
+    Error::experiment(name_of(setup), format!("a file beside the store: {error}"))
 }
 
 fn name_of(setup: &Setup) -> String {
@@ -264,6 +276,7 @@ struct Running<'a> {
     bodies: Bodies,
     reads: Reads,
     medium: &'a Medium,
+    above: Option<Above>,
     outcome: Outcome,
 }
 
@@ -319,6 +332,12 @@ impl Running<'_> {
 
     fn read(&mut self, request: &Request) -> Result<()> {
         self.outcome.reads += 1;
+        if let Some(above) = self.above.as_ref().filter(|above| above.has(request.key)) {
+            let right = above.read(request.key).map_err(|error| file_failed(self.setup, &error))?;
+            let why =
+                || Error::experiment(name_of(self.setup), format!("wrong bytes in the file of {:x}", request.key));
+            return if right { self.step() } else { Err(why()) };
+        }
         let key = request.key.to_le_bytes();
         if self.reads.lazy {
             let get = self.store.get_async(&key);
@@ -350,6 +369,13 @@ impl Running<'_> {
     }
 
     fn write(&mut self, request: &Request) -> Result<()> {
+        if let Some(above) = self.above.as_mut().filter(|above| above.takes(request)) {
+            let body = self.bodies.of(request);
+            self.outcome.writes += 1;
+            self.outcome.stored_bytes += body.len() as u64;
+            above.write(request, body).map_err(|error| file_failed(self.setup, &error))?;
+            return self.step();
+        }
         self.put(&request.key.to_le_bytes(), request, 0)?;
         self.step()
     }
@@ -379,6 +405,10 @@ impl Running<'_> {
 
     fn delete(&mut self, key: u64) -> Result<()> {
         self.outcome.deletes += 1;
+        if let Some(above) = self.above.as_mut().filter(|above| above.has(key)) {
+            above.remove(key).map_err(|error| file_failed(self.setup, &error))?;
+            return self.step();
+        }
         self.store.delete(&key.to_le_bytes()).map_err(failed(self.setup))?;
         self.step()
     }

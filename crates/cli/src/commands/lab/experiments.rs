@@ -184,7 +184,11 @@ impl Reproduce {
             return out.flush();
         }
         for verdict in done.all() {
-            let pass = if verdict.pass { "pass" } else { "MISS" };
+            let pass = match verdict.not_carried {
+                Some(_) => "-   ",
+                None if verdict.pass => "pass",
+                None => "MISS",
+            };
             let (ours, band) = (verdict.shown(), verdict.band_shown());
             let (id, what, published) = (verdict.id, &verdict.what, &verdict.published);
             out.line(format!("{id:5} {pass}  {published:>10}  ours {ours:>8}  ({band})  {what}"))?;

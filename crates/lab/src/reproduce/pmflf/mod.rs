@@ -1,18 +1,25 @@
-//! Iyengar, Jin & Challenger 2003: the allocator's claims, P-1 and P-9 to P-15.
+//! Iyengar, Jin & Challenger 2003: the allocator's claims, P-1 and P-9 to P-15, and those of what it is compared with,
+//! P-2 to P-8, and of what the site saw, P-16 to P-19.
 //!
 //! What the paper leaves open is chosen here once: the values of the lost axes of Figures 14 to 21, the size of a
 //! batch, and that free blocks side by side are joined before each batch. The device has no end, so in Figures 14 to 18
 //! nothing is ever joined: there is always a tail.
 
+mod beside;
+mod beside_claims;
 mod claims;
+mod odg;
 mod runs;
 mod void;
 
 use parking_lot::Mutex;
 use picaflor::blocks::Method;
 
-use self::runs::{Accesses, Batched, Fragmentation, Load};
-use super::{How, Progress, Reproduction};
+use self::{
+    beside::{Linux, Nt, Phases, Sizes},
+    runs::{Accesses, Batched, Fragmentation, Load},
+};
+use super::{How, Progress, Reproduction, Results};
 use crate::{
     Result,
     draw::{Chart, Mark, Scale, Series},
@@ -44,6 +51,11 @@ struct Measured {
     batched: Vec<Batched>,
     /// Of TS, PL and PFL; then of TS that writes its home each time.
     accesses: [Accesses; 4],
+    /// Beside files, by sizes: the site's, the proxy's.
+    nt: [Nt; 2],
+    /// Forced, then left to the system.
+    linux: [Linux; 2],
+    site: odg::Site,
 }
 
 /// A kind of fragmentation.
@@ -53,19 +65,36 @@ enum Job {
     Shape(usize, usize),
     Scale(usize, usize),
     Batch(usize),
+    /// Whose sizes.
+    Nt(usize),
+    /// Whether each put is forced.
+    Linux(bool),
+    Site,
 }
+
+/// Whose sizes the tables of §3.2 are of.
+const SIZES: [Sizes; 2] = [Sizes::Olympic, Sizes::Dec];
 
 pub(super) fn reproduce(how: How, progress: Progress<'_>) -> Result<Reproduction> {
     let measured = measure(how, progress)?;
-    let (verdicts, drawings) = (claims::claims(&measured), measured.drawings()?);
-    Ok(Reproduction { paper: "pmflf".into(), verdicts, drawings, ..Reproduction::default() })
+    let mut verdicts = claims::claims(&measured);
+    // In the order of their numbers: what is compared stands behind the accesses.
+    let at = verdicts.iter().take_while(|verdict| verdict.id == "P-1").count();
+    verdicts.splice(at..at, beside_claims::claims(&measured));
+    verdicts.extend(odg::claims(&measured.site));
+    let drawings = [beside_claims::drawings(&measured)?, measured.drawings()?].concat();
+    let lines = serde_json::json!({ "nt": measured.nt, "linux": measured.linux, "site": measured.site });
+    let results = vec![Results::Lines("beside-files-and-site", lines)];
+    Ok(Reproduction { paper: "pmflf".into(), verdicts, drawings, results, ..Reproduction::default() })
 }
 
 fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
     let part = if how.quick { 100 } else { 1 };
     let shapes = (0..ALPHAS.len()).flat_map(|a| (0..CUTOFFS.len()).map(move |c| Job::Shape(a, c)));
     let scales = (0..LIVE.len()).flat_map(|n| (0..REPLACED.len()).map(move |a| Job::Scale(n, a)));
-    let jobs: Vec<Job> = (0..THRESHOLDS.len()).map(Job::Batch).chain(shapes).chain(scales).collect();
+    let beside = [Job::Nt(0), Job::Nt(1), Job::Linux(true), Job::Linux(false), Job::Site];
+    let others = (0..THRESHOLDS.len()).map(Job::Batch).chain(shapes).chain(scales);
+    let jobs: Vec<Job> = beside.into_iter().chain(others).collect();
     let measured = Mutex::new(Measured {
         shape: vec![vec![Fragmentation::default(); CUTOFFS.len()]; ALPHAS.len()],
         scale: vec![vec![Fragmentation::default(); REPLACED.len()]; LIVE.len()],
@@ -76,6 +105,9 @@ fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
             runs::accesses(Method::Pfl, USUAL_EVERY)?,
             runs::accesses(Method::Ts, 1)?,
         ],
+        nt: Default::default(),
+        linux: Default::default(),
+        site: odg::Site::default(),
     });
     let total = jobs.len() as u64;
     experiment::spread(&jobs, how.jobs, |job| {
@@ -95,6 +127,18 @@ fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
             Job::Batch(t) => {
                 let found = runs::batches(THRESHOLDS[t], BATCH, 40_000 / part, 40_000 / part, 3)?;
                 measured.lock().batched[t] = found;
+            }
+            Job::Nt(sizes) => {
+                let found = beside::nt(SIZES[sizes], Phases(100_000 / part, 20_000 / part, 100_000 / part))?;
+                measured.lock().nt[sizes] = found;
+            }
+            Job::Site => {
+                let found = odg::site(part as u64)?;
+                measured.lock().site = found;
+            }
+            Job::Linux(forced) => {
+                let found = beside::linux(27_800 / part, forced)?;
+                measured.lock().linux[usize::from(!forced)] = found;
             }
         }
         progress("pmflf", 1, total);
