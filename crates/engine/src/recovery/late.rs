@@ -1,7 +1,7 @@
 //! What an opening leaves for later: a cache answers gets while what its scan found is still being merged.
 //!
 //! Steps: an opening has read all tables, and nothing is merged → a get merges the part of the hashes in which its key
-//! is, and looks then → a daemon merges all other parts; whatever changes the store, or counts what is in it, waits for
+//! is, and looks then; on several volumes, all → a daemon merges all other parts; whatever changes the store, or counts what is in it, waits for
 //! that.
 //!
 //! Invariants: what a get finds is what it would find with everything merged. Before that nobody accounts for space or
@@ -50,6 +50,8 @@ struct Left {
     volume: Arc<Volume>,
     merge: Option<Merge>,
     receipt: Mutex<VolumeReceipt>,
+    /// Hashes of what the device did not give.
+    unread: Mutex<Vec<u64>>,
 }
 
 impl Late {
@@ -59,7 +61,8 @@ impl Late {
         began: Instant,
     ) -> Self {
         let is_over = volumes.iter().all(|(.., merge)| merge.is_none());
-        let left = |(volume, receipt, merge)| Left { volume, merge, receipt: Mutex::new(receipt) };
+        let left =
+            |(volume, receipt, merge)| Left { volume, merge, receipt: Mutex::new(receipt), unread: Mutex::default() };
         let late = Self { left: RwLock::new(volumes.into_iter().map(left).collect()), ..Self::nothing(shared, began) };
         shared.claimed.fetch_add(bytes(&late.left.read()), Ordering::Relaxed);
         if is_over {
@@ -102,6 +105,10 @@ impl Late {
         if self.is_over() {
             return;
         }
+        if self.shared.options.places.len() > 1 {
+            // What one volume cannot read says something of what the others have.
+            return self.end();
+        }
         for left in &*self.left.read() {
             if let Some(merge) = &left.merge {
                 left.note(merge.part_of(&left.volume, hash));
@@ -123,6 +130,9 @@ impl Late {
             if let Some(merge) = &left.merge {
                 left.note(merge.all(&left.volume));
             }
+        }
+        forget_unread(&left);
+        for left in &*left {
             account(&left.volume);
             left.receipt.lock().objects = left.volume.index.objects();
         }
@@ -144,6 +154,17 @@ impl Late {
     }
 }
 
+/// Of a key of which one volume could not read its version, another may hold an older one: none of them is to show.
+fn forget_unread(left: &[Left]) {
+    for (number, by) in left.iter().enumerate() {
+        let unread = std::mem::take(&mut *by.unread.lock());
+        for hash in unread {
+            let others = left.iter().enumerate().filter(|(other, _)| *other != number);
+            others.for_each(|(_, other)| other.note(Ok(Entered::forget(&other.volume, hash))));
+        }
+    }
+}
+
 fn bytes(left: &[Left]) -> u64 {
     left.iter().filter_map(|left| left.merge.as_ref()).map(Merge::bytes).sum()
 }
@@ -153,7 +174,10 @@ impl Left {
     fn note(&self, merged: Result<Entered>) {
         let mut receipt = self.receipt.lock();
         match merged {
-            Ok(entered) => entered.add_to(&mut receipt),
+            Ok(mut entered) => {
+                self.unread.lock().extend(entered.take_unread());
+                entered.add_to(&mut receipt);
+            }
             Err(why) => receipt.damage.push(why.to_string()),
         }
     }

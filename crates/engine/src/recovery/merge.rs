@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use picaflor_format::{
     cluster::Row,
     frame::{ChunkKey, GRAIN, Header},
+    journal::Record,
 };
 
 use super::{
@@ -95,6 +96,8 @@ pub(super) struct Merge {
     deletes: HashKeyed<u64>,
     /// Memory taken, in bytes: what is there, and room for more.
     bytes: u64,
+    /// Of what earlier passes entered.
+    unread: Mutex<Vec<u64>>,
 }
 
 /// The same of one part of the hashes.
@@ -113,7 +116,7 @@ impl Merge {
         let mut parts = Vec::new();
         parts.resize_with(passes * each, Mutex::default);
         let short = deletes.iter().map(|(hash, generation)| (hash as u64, generation)).collect();
-        let mut merge = Self { parts, each, deletes: short, bytes: 0 };
+        let mut merge = Self { parts, each, deletes: short, bytes: 0, unread: Mutex::default() };
         for (hash, generation) in deletes.iter() {
             volume.shared.see_generation(generation);
             merge.part(hash as u64).deletes.push((hash, generation));
@@ -162,13 +165,16 @@ impl Merge {
     /// Merges what one pass of the scan found, but for large objects and deletes.
     pub(super) fn enter(&self, volume: &Arc<Volume>, pass: usize) -> Result<Entered> {
         let own = &self.parts[pass * self.each..(pass + 1) * self.each];
-        each_part(volume, own, |part| part.enter(volume, &self.deletes))
+        let mut entered = each_part(volume, own, |part| part.enter(volume, &self.deletes))?;
+        self.unread.lock().extend(entered.take_unread());
+        Ok(entered)
     }
 
     /// Merges everything.
     pub(super) fn all(&self, volume: &Arc<Volume>) -> Result<Entered> {
         let mut entered = each_part(volume, &self.parts, |part| part.enter(volume, &self.deletes))?;
         entered.join(&each_part(volume, &self.parts, |part| part.finish(volume, &self.deletes))?);
+        entered.unread.append(&mut self.unread.lock());
         Ok(entered)
     }
 
@@ -260,6 +266,8 @@ fn is_whole(volume: &Arc<Volume>, sighting: &Sighting) -> Result<bool> {
 pub(super) struct Entered {
     kept: u64,
     dropped: Dropped,
+    /// Hashes of entries that the device did not give.
+    unread: Vec<u64>,
 }
 
 impl Entered {
@@ -283,8 +291,8 @@ impl Entered {
                 }
                 Resolved::Unread => {
                     self.dropped.unread += 1;
-                    // It may be what an entry of the checkpoint was replaced by, and has to tell the next opening so: its
-                    // cluster is not to be written again before checkpoints without that entry.
+                    // It may be what replaced an entry of the checkpoint, and is the next opening's witness of that: its
+                    // cluster is not to be written again before there are checkpoints without that entry.
                     volume.space.shift(sighting.cluster, State::Free, State::Sealed);
                     return Ok(());
                 }
@@ -337,6 +345,7 @@ impl Entered {
             }
             Err(Error::Io { .. }) if volume.shared.options.mode == Mode::Cache => {
                 self.dropped.unread += u64::from(volume.index.remove(hash, word).is_some());
+                self.unread.push(hash);
                 Ok(Known::Unread)
             }
             Err(error) => Err(error),
@@ -356,9 +365,34 @@ impl Entered {
         Ok(())
     }
 
+    /// Drops, durably, what a volume has of a key of which another one could not read its version: it may be older.
+    pub(super) fn forget(volume: &Arc<Volume>, hash: u64) -> Self {
+        let mut entered = Self::default();
+        for word in volume.index.candidates(hash) {
+            let Location::OnDisk { grain } = word.location() else { continue };
+            if let Ok((header, frame)) = volume.read_frame(grain, word.grains()) {
+                let own = volume.hasher.frame(header.kind, header.key(&frame)).0;
+                if own as u64 != hash {
+                    continue;
+                }
+                if !volume.shared.options.read_only {
+                    volume.record(Record::Delete { hash: own, generation: header.generation, everywhere: false });
+                }
+            }
+            entered.dropped.unread += u64::from(volume.index.remove(hash, word).is_some());
+        }
+        entered
+    }
+
+    /// The hashes of what could not be read.
+    pub(super) fn take_unread(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.unread)
+    }
+
     fn join(&mut self, other: &Self) {
         self.kept += other.kept;
         self.dropped.join(&other.dropped);
+        self.unread.extend_from_slice(&other.unread);
     }
 
     pub(super) fn add_to(&self, receipt: &mut VolumeReceipt) {
