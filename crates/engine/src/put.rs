@@ -130,6 +130,8 @@ impl Store {
     /// Limits, expiry and admission. Returns when the object expires.
     pub(crate) fn admit(&self, key: &[u8], len: Option<u64>, options: &PutOptions) -> Result<u64> {
         let shared = self.shared();
+        // Before anything that may have to wait for the end of the opening.
+        let now = shared.clock.now_millis();
         // Beside the key there is room for the manifest of a large object at least.
         let meta_max = META_MAX.min(self.payload_max().saturating_sub(key.len() + Manifest::LEN));
         for (what, given, least, max) in
@@ -145,7 +147,6 @@ impl Store {
         if self.volumes().iter().any(|volume| volume.recovers_in_steps()) {
             return Err(self.refuse(Refusal::Recovering));
         }
-        let now = shared.clock.now_millis();
         let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         let expires = match options.expiry {
             Expiry::Never => 0,
