@@ -59,7 +59,7 @@ pub(crate) struct Run<'a> {
     /// Failed calls in this life.
     pub(crate) errors: u32,
     /// Nobody has asked for the receipt of this opening yet.
-    receipt_due: bool,
+    pub(crate) receipt_due: bool,
     at: usize,
     op: Option<Op>,
 }
@@ -294,6 +294,9 @@ impl<'a> Run<'a> {
         let Some(store) = self.store.as_ref().filter(|_| due) else { return Ok(()) };
         if tracing() {
             println!("       {}", store.receipt());
+        }
+        if store.receipt().volumes.iter().any(|volume| volume.dropped.cold_start) {
+            self.groups.forget();
         }
         if !self.plan.is_honest() {
             return Ok(());

@@ -46,6 +46,11 @@ impl GroupBounds {
         }
     }
 
+    /// A cache started empty, and what its groups were set to is gone as well.
+    pub(crate) fn forget(&mut self) {
+        self.unknown = self.set.map(|bound| bound.is_some());
+    }
+
     fn change(&mut self, group: u32, bound: Option<u64>) {
         let at = group as usize % self.set.len();
         (self.set[at], self.volatile[at], self.unknown[at]) = (Some(bound), true, false);
@@ -223,6 +228,11 @@ impl Run<'_> {
 
     /// What durability the store has promised for this put.
     fn promise_put(&mut self, draft: &Draft, version: usize) {
+        // A put has waited for the end of the opening.
+        let receipt = self.store.as_ref().filter(|_| self.receipt_due).map(|store| store.receipt());
+        if receipt.is_some_and(|receipt| receipt.volumes.iter().any(|volume| volume.dropped.cold_start)) {
+            self.groups.forget();
+        }
         let now = self.clock.now_nanos();
         let after = |time: Duration| Some(now.saturating_add(time.as_nanos() as u64));
         let at = draft.group as usize % self.groups.set.len();
