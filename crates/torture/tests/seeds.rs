@@ -41,8 +41,9 @@ fn no_seed_of_the_fixed_set_is_violated() {
 }
 
 /// Each once found something that no other of these tests found.
-const FOUND: [u64; 15] = [
-    // A put that waited for the end of an opening counted its time to live from there.
+const FOUND: [u64; 16] = [
+    // A large object, older than what the merge dropped because it could not be told from something unreadable.
+    79_805_888, // A put that waited for the end of an opening counted its time to live from there.
     79_106_147,
     // One of two volumes could not read the newest version while it merged, and the other had an older one.
     79_101_582,

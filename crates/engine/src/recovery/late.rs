@@ -1,8 +1,8 @@
 //! What an opening leaves for later: a cache answers gets while what its scan found is still being merged.
 //!
 //! Steps: an opening has read all tables, and nothing is merged → a get merges the part of the hashes in which its key
-//! is, and looks then; on several volumes, all → a daemon merges all other parts; whatever changes the store, or counts what is in it, waits for
-//! that.
+//! is (on several volumes everything), and looks then → a daemon merges all other parts; whatever changes the store, or
+//! counts what is in it, waits for that.
 //!
 //! Invariants: what a get finds is what it would find with everything merged. Before that nobody accounts for space or
 //! changes an entry but the merge.

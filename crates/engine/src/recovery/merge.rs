@@ -107,6 +107,8 @@ struct Part {
     /// With whether a sync vouched for them.
     manifests: Vec<(Sighting, bool)>,
     deletes: Vec<(u128, u64)>,
+    /// Hashes of which something could not be read: nobody knows which of their versions is the newest.
+    unread: Vec<u64>,
 }
 
 impl Merge {
@@ -218,17 +220,20 @@ impl Part {
             of_segment.iter().try_for_each(|sighting| entered.enter(volume, sighting, deletes))?;
         }
         self.sightings = Vec::new();
+        self.unread.extend_from_slice(&entered.unread);
         Ok(entered)
     }
 
     /// Merges large objects, the oldest of a key first, and applies the deletes.
     fn finish(&mut self, volume: &Arc<Volume>, deletes: &HashKeyed<u64>) -> Result<Entered> {
-        let mut entered = Entered::default();
+        let mut entered = Entered { unread: std::mem::take(&mut self.unread), ..Entered::default() };
         self.manifests.sort_unstable_by_key(|(manifest, _)| manifest.generation);
         for (manifest, vouched) in &self.manifests {
             volume.shared.see_generation(manifest.generation);
             // Chunks come before their manifest: a sync that vouches for it vouches for them.
-            if *vouched || is_whole(volume, manifest)? {
+            if entered.unread.contains(&manifest.hash) {
+                entered.pass_over(volume, manifest);
+            } else if *vouched || is_whole(volume, manifest)? {
                 entered.enter(volume, manifest, deletes)?;
             } else {
                 entered.dropped.torn += 1;
@@ -290,10 +295,7 @@ impl Entered {
                     Some(word)
                 }
                 Resolved::Unread => {
-                    self.dropped.unread += 1;
-                    // It may be what replaced an entry of the checkpoint, and is the next opening's witness of that: its
-                    // cluster is not to be written again before there are checkpoints without that entry.
-                    volume.space.shift(sighting.cluster, State::Free, State::Sealed);
+                    self.pass_over(volume, sighting);
                     return Ok(());
                 }
                 Resolved::None => None,
@@ -302,6 +304,14 @@ impl Entered {
         }
         self.kept += 1;
         Ok(())
+    }
+
+    /// Drops what may be an older version of something that cannot be read, or a newer one. The next opening may be able
+    /// to read it and must find this witness, so its cluster is not to be written again before there are checkpoints
+    /// without that.
+    fn pass_over(&mut self, volume: &Volume, sighting: &Sighting) {
+        self.dropped.unread += 1;
+        volume.space.shift(sighting.cluster, State::Free, State::Sealed);
     }
 
     /// What the checkpoint has of this key, told from other keys of the same place by reading the frame.
