@@ -34,8 +34,8 @@ pub struct Put<'a> {
 
 impl Store {
     /// Puts objects, in their order: of several with one key the last stays. When this returns, all of them are as
-    /// durable as if each had been put by [`Store::put`]; where that is at once, they share one commit, but for
-    /// objects larger than the store writes in one piece. After a crash before that, each of them is there wholly, or
+    /// durable as if each had been put by [`Store::put`]; where that is at once, those of a store on one device share one
+    /// commit, but for objects larger than the store writes in one piece. After a crash before that, each of them is there wholly, or
     /// its key is as it was. The preset `oba` lays them together, by optimized batch allocation (Iyengar et al. 2003,
     /// section 2.5).
     ///
@@ -47,6 +47,10 @@ impl Store {
         let admitted = puts.iter().zip(expiries);
         if let Some(tabled) = self.tabled() {
             return self.put_many_in_tables(tabled, admitted);
+        }
+        if self.volumes().len() > 1 {
+            // One volume's log must not tell that a version is gone before its replacement is durable on another.
+            return puts.iter().try_for_each(|put| self.put(put.key, put.body, put.options));
         }
         let mut awaited: Vec<Awaited> = Vec::new();
         let mut outcome = Ok(());

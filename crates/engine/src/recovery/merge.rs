@@ -306,12 +306,10 @@ impl Entered {
         Ok(())
     }
 
-    /// Drops what may be an older version of something that cannot be read, or a newer one. The next opening may be able
-    /// to read it and must find this witness, so its cluster is not to be written again before there are checkpoints
-    /// without that.
+    /// Drops what may be an older version of something that cannot be read, or a newer one.
     fn pass_over(&mut self, volume: &Volume, sighting: &Sighting) {
         self.dropped.unread += 1;
-        volume.space.shift(sighting.cluster, State::Free, State::Sealed);
+        stays_witness(volume, sighting.cluster);
     }
 
     /// What the checkpoint has of this key, told from other keys of the same place by reading the frame.
@@ -356,6 +354,7 @@ impl Entered {
             Err(Error::Io { .. }) if volume.shared.options.mode == Mode::Cache => {
                 self.dropped.unread += u64::from(volume.index.remove(hash, word).is_some());
                 self.unread.push(hash);
+                volume.cluster_of(grain).into_iter().for_each(|cluster| stays_witness(volume, cluster));
                 Ok(Known::Unread)
             }
             Err(error) => Err(error),
@@ -409,6 +408,13 @@ impl Entered {
         receipt.from_scan += self.kept;
         receipt.dropped.join(&self.dropped);
     }
+}
+
+/// What was dropped unread the next opening may be able to read, and then has to know what replaced what: its cluster
+/// is not to be written again before there are checkpoints without the one and the other.
+fn stays_witness(volume: &Volume, cluster: u32) {
+    volume.space.shift(cluster, State::Free, State::Sealed);
+    volume.space.told(cluster, volume.journal.lock().next_page());
 }
 
 /// What an entry that may be of a key leads to.
