@@ -2,13 +2,10 @@
 //!
 //! Steps where objects are entries of tables: all are admitted → what is larger than one entry is put by itself → the
 //! locks of all other keys → their entries and slots → one commit → pieces of what was replaced are dropped. Elsewhere:
-//! one after the other, and then the wait for the commits that durability asks for, which one commit of each volume
+//! one after the other, and then, on one volume, the wait for the commits that durability asks for, which one commit
 //! serves.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::HashMap;
 
 use picaflor_format::frame::{self, Kind};
 
@@ -33,11 +30,11 @@ pub struct Put<'a> {
 }
 
 impl Store {
-    /// Puts objects, in their order: of several with one key the last stays. When this returns, all of them are as
-    /// durable as if each had been put by [`Store::put`]; where that is at once, those of a store on one device share one
-    /// commit, but for objects larger than the store writes in one piece. After a crash before that, each of them is there wholly, or
-    /// its key is as it was. The preset `oba` lays them together, by optimized batch allocation (Iyengar et al. 2003,
-    /// section 2.5).
+    /// Puts objects, in their order: of several with one key the last stays. When this returns, all are as durable as
+    /// if each had been put by [`Store::put`]; where that is at once, those of a store on one device share one commit,
+    /// but for objects larger than the store writes in one piece. After a crash before that, each of them is there
+    /// wholly, or its key is as it was. The preset `oba` lays them together, by optimized batch allocation (Iyengar et
+    /// al. 2003, section 2.5).
     ///
     /// # Errors
     /// As [`Store::put`]. If a limit, admission or an expiry is why, nothing was put; else any of them may have been.
@@ -52,23 +49,20 @@ impl Store {
             // One volume's log must not tell that a version is gone before its replacement is durable on another.
             return puts.iter().try_for_each(|put| self.put(put.key, put.body, put.options));
         }
-        let mut awaited: Vec<Awaited> = Vec::new();
+        // The last commit covers those before it.
+        let mut last: Awaited = None;
         let mut outcome = Ok(());
         for (put, expires) in admitted {
             match self.put_admitted(put, expires) {
-                Ok(commit) => awaited.push(commit),
+                Ok(commit) => last = commit.or(last),
                 Err(error) => {
                     outcome = Err(error);
                     break;
                 }
             }
         }
-        // The last commit of a volume covers those before it.
-        let mut waited = HashSet::new();
-        for (volume, number) in awaited.into_iter().flatten().rev() {
-            if waited.insert(Arc::as_ptr(&volume)) {
-                outcome = outcome.and(volume.wait_commit_in_time(number));
-            }
+        if let Some((volume, number)) = last {
+            outcome = outcome.and(volume.wait_commit_in_time(number));
         }
         outcome
     }
