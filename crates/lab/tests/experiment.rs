@@ -93,6 +93,20 @@ fn a_file_for_each_object_lies_on_a_modelled_file_system() {
 }
 
 #[test]
+fn a_cache_of_files_that_evicts_has_an_inode_for_each() {
+    let cache = FILES
+        .replace(r#"["simple", "squid", "multiple-dirs", "buddy"]"#, r#"["multiple-dirs"]"#)
+        .replace("[32]", "[64]")
+        .replace("barracuda4", "exos")
+        .replace("ufs", "extent")
+        .replace("method", "cache")
+        .replace("first_level_mib = 1", "")
+        .replace("1500", "40000");
+    let rows = experiment::run(&Spec::parse("cache", &cache).unwrap(), None, &|_, _| {}).unwrap();
+    assert!(rows[0].outcome.evicted > 0, "it was not full: {:?}", rows[0].outcome);
+}
+
+#[test]
 fn a_folder_of_this_machine_is_a_device_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();

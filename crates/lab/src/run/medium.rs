@@ -124,6 +124,9 @@ impl Medium {
     }
 }
 
+/// Of a file system for a cache: objects of the traces have 7 KB.
+const BYTES_PER_INODE: u64 = 4096;
+
 fn disk(setup: &Setup, profile: &Profile, clock: &Clock, bytes: Option<u64>) -> Result<SimulatedDisk> {
     let part = bytes.map(|bytes| 0..bytes);
     let options = SimulatedOptions { seed: setup.seed, part, ..SimulatedOptions::default() };
@@ -131,11 +134,17 @@ fn disk(setup: &Setup, profile: &Profile, clock: &Clock, bytes: Option<u64>) -> 
 }
 
 /// A file system on as much of the disk, from its outer edge, as it needs to have the room of the store. A cache fills
-/// what it is given, and a file takes more than its slots: whole fragments, and a directory. So it gets a quarter more.
+/// what it is given, and a file takes more than its slots: whole fragments, and a directory. So it gets half as much
+/// again, and inodes for small files, as who keeps a cache on it would ask for.
 fn partition(setup: &Setup, profile: &Profile, kind: &FsProfile, clock: &Clock) -> Result<(SimulatedDisk, FileSystem)> {
     let room = match setup.replay {
         Replay::Method(_) => setup.capacity,
-        Replay::Cache | Replay::Pages(_) => setup.capacity / 4 * 5,
+        Replay::Cache => setup.capacity / 2 * 3,
+        Replay::Pages(_) => setup.capacity / 4 * 5,
     };
-    FileSystem::with_room(kind, room, |bytes| disk(setup, profile, clock, bytes))
+    let mut kind = kind.clone();
+    if setup.replay == Replay::Cache {
+        kind.layout.bytes_per_inode = kind.layout.bytes_per_inode.min(BYTES_PER_INODE);
+    }
+    FileSystem::with_room(&kind, room, |bytes| disk(setup, profile, clock, bytes))
 }
