@@ -50,8 +50,6 @@ struct Left {
     volume: Arc<Volume>,
     merge: Option<Merge>,
     receipt: Mutex<VolumeReceipt>,
-    /// Hashes of what the device did not give.
-    unread: Mutex<Vec<u64>>,
 }
 
 impl Late {
@@ -61,8 +59,7 @@ impl Late {
         began: Instant,
     ) -> Self {
         let is_over = volumes.iter().all(|(.., merge)| merge.is_none());
-        let left =
-            |(volume, receipt, merge)| Left { volume, merge, receipt: Mutex::new(receipt), unread: Mutex::default() };
+        let left = |(volume, receipt, merge)| Left { volume, merge, receipt: Mutex::new(receipt) };
         let late = Self { left: RwLock::new(volumes.into_iter().map(left).collect()), ..Self::nothing(shared, began) };
         shared.claimed.fetch_add(bytes(&late.left.read()), Ordering::Relaxed);
         if is_over {
@@ -157,8 +154,7 @@ impl Late {
 /// Of a key of which one volume could not read its version, another may hold an older one: none of them is to show.
 fn forget_unread(left: &[Left]) {
     for (number, by) in left.iter().enumerate() {
-        let unread = std::mem::take(&mut *by.unread.lock());
-        for hash in unread {
+        for hash in by.merge.iter().flat_map(Merge::unread) {
             let others = left.iter().enumerate().filter(|(other, _)| *other != number);
             others.for_each(|(_, other)| other.note(Ok(Entered::forget(&other.volume, hash))));
         }
@@ -174,10 +170,7 @@ impl Left {
     fn note(&self, merged: Result<Entered>) {
         let mut receipt = self.receipt.lock();
         match merged {
-            Ok(mut entered) => {
-                self.unread.lock().extend(entered.take_unread());
-                entered.add_to(&mut receipt);
-            }
+            Ok(entered) => entered.add_to(&mut receipt),
             Err(why) => receipt.damage.push(why.to_string()),
         }
     }

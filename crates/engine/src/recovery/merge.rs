@@ -96,8 +96,6 @@ pub(super) struct Merge {
     deletes: HashKeyed<u64>,
     /// Memory taken, in bytes: what is there, and room for more.
     bytes: u64,
-    /// Of what earlier passes entered.
-    unread: Mutex<Vec<u64>>,
 }
 
 /// The same of one part of the hashes.
@@ -118,7 +116,7 @@ impl Merge {
         let mut parts = Vec::new();
         parts.resize_with(passes * each, Mutex::default);
         let short = deletes.iter().map(|(hash, generation)| (hash as u64, generation)).collect();
-        let mut merge = Self { parts, each, deletes: short, bytes: 0, unread: Mutex::default() };
+        let mut merge = Self { parts, each, deletes: short, bytes: 0 };
         for (hash, generation) in deletes.iter() {
             volume.shared.see_generation(generation);
             merge.part(hash as u64).deletes.push((hash, generation));
@@ -167,16 +165,13 @@ impl Merge {
     /// Merges what one pass of the scan found, but for large objects and deletes.
     pub(super) fn enter(&self, volume: &Arc<Volume>, pass: usize) -> Result<Entered> {
         let own = &self.parts[pass * self.each..(pass + 1) * self.each];
-        let mut entered = each_part(volume, own, |part| part.enter(volume, &self.deletes))?;
-        self.unread.lock().extend(entered.take_unread());
-        Ok(entered)
+        each_part(volume, own, |part| part.enter(volume, &self.deletes))
     }
 
     /// Merges everything.
     pub(super) fn all(&self, volume: &Arc<Volume>) -> Result<Entered> {
         let mut entered = each_part(volume, &self.parts, |part| part.enter(volume, &self.deletes))?;
         entered.join(&each_part(volume, &self.parts, |part| part.finish(volume, &self.deletes))?);
-        entered.unread.append(&mut self.unread.lock());
         Ok(entered)
     }
 
@@ -187,6 +182,11 @@ impl Merge {
         let mut entered = part.enter(volume, &self.deletes)?;
         entered.join(&part.finish(volume, &self.deletes)?);
         Ok(entered)
+    }
+
+    /// The hashes of what could not be read while this was merged.
+    pub(super) fn unread(&self) -> Vec<u64> {
+        self.parts.iter().flat_map(|part| part.lock().unread.clone()).collect()
     }
 }
 
@@ -220,7 +220,7 @@ impl Part {
             of_segment.iter().try_for_each(|sighting| entered.enter(volume, sighting, deletes))?;
         }
         self.sightings = Vec::new();
-        self.unread.extend_from_slice(&entered.unread);
+        self.unread.append(&mut entered.unread);
         Ok(entered)
     }
 
@@ -242,7 +242,7 @@ impl Part {
         for &(hash, generation) in &self.deletes {
             entered.delete(volume, hash, generation)?;
         }
-        *self = Self::default();
+        *self = Self { unread: std::mem::take(&mut entered.unread), ..Self::default() };
         Ok(entered)
     }
 }
@@ -271,7 +271,7 @@ fn is_whole(volume: &Arc<Volume>, sighting: &Sighting) -> Result<bool> {
 pub(super) struct Entered {
     kept: u64,
     dropped: Dropped,
-    /// Hashes of entries that the device did not give.
+    /// Hashes of entries that the device did not give: the part's.
     unread: Vec<u64>,
 }
 
@@ -393,15 +393,9 @@ impl Entered {
         entered
     }
 
-    /// The hashes of what could not be read.
-    pub(super) fn take_unread(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.unread)
-    }
-
     fn join(&mut self, other: &Self) {
         self.kept += other.kept;
         self.dropped.join(&other.dropped);
-        self.unread.extend_from_slice(&other.unread);
     }
 
     pub(super) fn add_to(&self, receipt: &mut VolumeReceipt) {
