@@ -9,6 +9,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    io,
     sync::Arc,
 };
 
@@ -136,16 +137,9 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
     }
     let kept = resolve(volume, claims, &Deletes::default(), receipt)?;
     receipt.from_scan = kept.len() as u64;
-    let mut gone: BTreeSet<u32> = all.iter().map(|(number, ..)| *number).collect();
-    for claim in kept.values() {
-        gone.remove(&claim.row.slot);
-    }
     fill(volume, in_place, &kept, 0);
-    if !volume.shared.options.read_only && !gone.is_empty() {
-        // The newer ones may be what a process wrote that was killed before it synced them.
-        let synced = files.sync();
-        synced.and_then(|()| gone.iter().try_for_each(|number| files.remove(*number))).map_err(listed)?;
-    }
+    let gone = all.iter().map(|(number, ..)| *number).collect();
+    remove_others(volume, gone, &kept, || files.sync(), |number| files.remove(number)).map_err(listed)?;
     Ok(!clean)
 }
 
@@ -190,20 +184,31 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
             at += u64::from(slots) * SLOT;
         }
     }
-    let mut gone: BTreeSet<u32> = claims.keys().copied().collect();
+    let gone = claims.keys().copied().collect();
     let kept = resolve(volume, claims, &Deletes::default(), receipt)?;
     receipt.from_scan = kept.len() as u64;
-    for claim in kept.values() {
-        gone.remove(&claim.row.slot);
-    }
     fill(volume, in_place, &kept, 0);
-    if !volume.shared.options.read_only && !gone.is_empty() {
-        // The newer ones may be what the last run wrote and no sync covered.
-        let synced = volume.device.sync();
-        let wiped = synced.and_then(|()| gone.iter().try_for_each(|slot| volume.wipe(in_place, *slot)));
-        wiped.map_err(|error| Error::io(format!("{}: wiping slots", volume.place), error))?;
-    }
+    remove_others(volume, gone, &kept, || volume.device.sync(), |slot| volume.wipe(in_place, slot))
+        .map_err(|error| Error::io(format!("{}: wiping slots", volume.place), error))?;
     Ok(false)
+}
+
+/// Removes who does not stand, once those who do are durable: they may be what the last run wrote and no sync covered.
+fn remove_others(
+    volume: &Volume,
+    mut all: BTreeSet<u32>,
+    kept: &HashMap<u128, Claim>,
+    sync: impl FnOnce() -> io::Result<()>,
+    remove: impl Fn(u32) -> io::Result<()>,
+) -> io::Result<()> {
+    for claim in kept.values() {
+        all.remove(&claim.row.slot);
+    }
+    if volume.shared.options.read_only || all.is_empty() {
+        return Ok(());
+    }
+    sync()?;
+    all.into_iter().try_for_each(remove)
 }
 
 /// Fills table and index.
