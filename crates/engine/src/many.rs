@@ -12,7 +12,7 @@ use picaflor_format::frame::{self, Kind};
 use crate::{
     Error, PutOptions, Refusal, Result,
     hash::KeyHash,
-    put::{Awaited, Parts},
+    put::{Awaited, Parts, wait},
     stats::add,
     store::Store,
     tabled::Tabled,
@@ -41,30 +41,19 @@ impl Store {
     pub fn put_many(&self, puts: &[Put<'_>]) -> Result<()> {
         let admit = |put: &Put<'_>| self.admit(put.key, Some(put.body.len() as u64), put.options);
         let expiries = puts.iter().map(admit).collect::<Result<Vec<u64>>>()?;
-        let admitted = puts.iter().zip(expiries);
+        let mut admitted = puts.iter().zip(expiries);
         if let Some(tabled) = self.tabled() {
             return self.put_many_in_tables(tabled, admitted);
         }
-        if self.volumes().len() > 1 {
-            // One volume's log must not tell that a version is gone before its replacement is durable on another.
-            return puts.iter().try_for_each(|put| self.put(put.key, put.body, put.options));
-        }
+        // One volume's log must not tell that a version is gone before its replacement is durable on another.
+        let each_waits = self.volumes().len() > 1;
         // The last commit covers those before it.
         let mut last: Awaited = None;
-        let mut outcome = Ok(());
-        for (put, expires) in admitted {
-            match self.put_admitted(put, expires) {
-                Ok(commit) => last = commit.or(last),
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
-            }
-        }
-        if let Some((volume, number)) = last {
-            outcome = outcome.and(volume.wait_commit_in_time(number));
-        }
-        outcome
+        let outcome = admitted.try_for_each(|(put, expires)| {
+            last = self.put_admitted(put, expires)?.or(last.take());
+            if each_waits { wait(last.take()) } else { Ok(()) }
+        });
+        outcome.and(wait(last))
     }
 
     fn put_many_in_tables<'a>(

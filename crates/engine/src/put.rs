@@ -75,10 +75,7 @@ impl Store {
     /// [`Error::Refused`] if the put was declined, [`Error::Full`] if a store has no room,
     /// [`Error::Limit`] for a key or metadata of a forbidden length, [`Error::Io`] after a device failure.
     pub fn put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
-        match self.put_framed(key, body, options)? {
-            Some((volume, number)) => volume.wait_commit_in_time(number),
-            None => Ok(()),
-        }
+        wait(self.put_framed(key, body, options)?)
     }
 
     /// As [`Store::put`] for tasks: framing is done before the future is returned, and only the wait for
@@ -368,3 +365,8 @@ impl Store {
 
 /// A commit to wait for.
 pub(crate) type Awaited = Option<(Arc<Volume>, u64)>;
+
+/// Waits for it on this thread.
+pub(crate) fn wait(awaited: Awaited) -> Result<()> {
+    awaited.map_or(Ok(()), |(volume, number)| volume.wait_commit_in_time(number))
+}

@@ -16,7 +16,7 @@ use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 use crate::{
     Daemons, Error, PutOptions, Refusal, Result,
     hash::KeyHash,
-    put::{Framed, Parts},
+    put::{self, Framed, Parts},
     stats::add,
     store::Store,
     volume::Volume,
@@ -182,10 +182,7 @@ impl PutStream {
             large.owned = true;
         }
         add(&store.shared().counters.puts, 1);
-        match volume.and_then(|volume| store.settle_put(volume, self.options.group)) {
-            Some((volume, number)) => volume.wait_commit_in_time(number),
-            None => Ok(()),
-        }
+        put::wait(volume.and_then(|volume| store.settle_put(volume, self.options.group)))
     }
 
     /// Begins anew with a body that has to be cut because no free run is long enough for all of it.
