@@ -15,7 +15,7 @@ use picaflor_format::htod::{ENTRY_HEADER, Entry};
 use super::{
     Batch, Inner, Table, failed, shape,
     tables::Index,
-    verbs::{Current, Fresh, Looked, check_key},
+    verbs::{Current, Fresh, Looked, check_key, give_back},
 };
 use crate::{
     Result,
@@ -26,6 +26,20 @@ use crate::{
 const BATCH: usize = 64;
 /// Bytes of entries that are placed together; one entry may be longer.
 const MOST_BYTES: usize = 4 << 20;
+
+/// Runs of as many as take at most so many bytes together, or of one that takes more.
+pub(crate) fn runs<T>(mut items: &[T], most: usize, bytes: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let mut sum = 0;
+        let fits = |item: &&T| {
+            sum += bytes(item);
+            sum <= most
+        };
+        let (run, rest) = items.split_at(items.iter().take_while(fits).count().max(1).min(items.len()));
+        items = rest;
+        (!run.is_empty()).then_some(run)
+    })
+}
 
 impl Table {
     /// The keys' values, in their order. As [`Table::get`] of each, but with two batches of device reads for each 64
@@ -88,21 +102,15 @@ impl Table {
     /// As [`Table::put`]; those that `see` heard of were put.
     pub(crate) fn replace_later(
         &self,
-        mut entries: &[(&[u8], &[u8])],
+        entries: &[(&[u8], &[u8])],
         mut see: impl FnMut(usize, Option<Vec<u8>>),
     ) -> Result<()> {
-        let mut number = 0;
-        while !entries.is_empty() {
-            let mut bytes = 0;
-            let fits = |(key, value): &&(&[u8], &[u8])| {
-                bytes += ENTRY_HEADER + key.len() + value.len();
-                bytes <= MOST_BYTES
-            };
-            let (part, rest) = entries.split_at(entries.iter().take_while(fits).count().max(1));
-            self.replace_part(part, |at, former| see(number + at, former))?;
-            (number, entries) = (number + part.len(), rest);
-        }
-        Ok(())
+        let mut begin = 0;
+        runs(entries, MOST_BYTES, |(key, value)| ENTRY_HEADER + key.len() + value.len()).try_for_each(|part| {
+            let number = begin;
+            begin += part.len();
+            self.replace_part(part, |at, former| see(number + at, former))
+        })
     }
 
     fn replace_part(&self, part: &[(&[u8], &[u8])], mut see: impl FnMut(usize, Option<Vec<u8>>)) -> Result<()> {
@@ -124,8 +132,7 @@ impl Table {
             inner.ease(&entered)
         });
         if outcome.is_err() {
-            // Nobody points to them; if this fails too, mending finds them.
-            fresh[named..].iter().for_each(|fresh| drop(lists.free(&fresh.block)));
+            give_back(lists, fresh[named..].iter().map(|fresh| &fresh.block));
         }
         outcome
     }
@@ -169,8 +176,7 @@ impl Inner {
                     match lists.put_later(&entry) {
                         Ok(block) => blocks.push(block),
                         Err(error) => {
-                            // Nobody points to them; if this fails too, mending finds them.
-                            blocks.iter().for_each(|block| drop(lists.free(block)));
+                            give_back(lists, &blocks);
                             return Err(failed("write an entry")(error));
                         }
                     }

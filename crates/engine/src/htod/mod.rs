@@ -50,6 +50,7 @@ use std::sync::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 pub use iterate::{Keys, Pairs, Values};
+pub(crate) use many::runs;
 pub use mend::Mended;
 pub use open::HtodReceipt;
 

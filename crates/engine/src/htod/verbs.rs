@@ -181,6 +181,11 @@ impl Found {
     }
 }
 
+/// Frees blocks of entries that have no slot: nobody points to them, and if this fails too, mending finds them.
+pub(super) fn give_back<'a>(lists: &FreeLists, blocks: impl IntoIterator<Item = &'a Block>) {
+    blocks.into_iter().for_each(|block| drop(lists.free(block)));
+}
+
 impl Inner {
     fn put(&self, entered: &Entered<'_>, index: &Arc<Index>, key: &[u8], value: &[u8]) -> Result<Done> {
         let generation = self.generation.fetch_add(1, Relaxed);
@@ -200,10 +205,7 @@ impl Inner {
         looked: Option<Looked>,
     ) -> Result<Done> {
         let lists = entered.lists()?;
-        self.name_in_time(entered, index, fresh, looked).inspect_err(|_| {
-            // Nobody points to it; if this fails too, mending finds it.
-            let _ = lists.free(&fresh.block);
-        })
+        self.name_in_time(entered, index, fresh, looked).inspect_err(|_| give_back(lists, [&fresh.block]))
     }
 
     fn name_in_time(
@@ -216,10 +218,7 @@ impl Inner {
         let lists = entered.lists()?;
         let mut settled = false;
         loop {
-            let at = match looked.take() {
-                Some(looked) => looked,
-                None => self.look(lists, index, fresh.key, fresh.hash)?,
-            };
+            let at = looked.take().map_or_else(|| self.look(lists, index, fresh.key, fresh.hash), Ok)?;
             match self.place(lists, index, fresh, at, settled)? {
                 Ok(done) => return Ok(done),
                 Err(Retry::Changed) => {}
@@ -296,10 +295,7 @@ impl Inner {
     ) -> Result<Done> {
         let hash = self.hasher.key(key).short();
         loop {
-            let at = match looked.take() {
-                Some(looked) => looked,
-                None => self.look(lists, index, key, hash)?,
-            };
+            let at = looked.take().map_or_else(|| self.look(lists, index, key, hash), Ok)?;
             let Looked { frame, seen, current: Current { found: old, lost } } = at;
             // Versions that were replaced and are not free yet go with the current one; they are being released.
             let former = match &old {

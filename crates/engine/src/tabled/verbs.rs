@@ -14,7 +14,15 @@ use std::sync::{
 use picaflor_format::frame::{HEADER, Header, Kind, Manifest};
 
 use super::Tabled;
-use crate::{Error, Result, buffers::Draft, hash::KeyHash, htod::Table, object::Frame, stats::add, volume::STRIPES};
+use crate::{
+    Error, Result,
+    buffers::Draft,
+    hash::KeyHash,
+    htod::{Table, runs},
+    object::Frame,
+    stats::add,
+    volume::STRIPES,
+};
 
 /// Copies of an object in memory while it is put: its frame, its entry, what the device is given; and while one of them
 /// grows, what it was.
@@ -31,20 +39,6 @@ impl Former {
         let header = Header::verify(frame).ok();
         Self { manifest: header.and_then(|header| header.manifest(frame)) }
     }
-}
-
-/// Runs of objects of at most so many bytes together: what of a batch is in memory twice.
-fn parts<'a, 'b>(mut drafts: &'a [(Draft<'b>, bool)], most: usize) -> impl Iterator<Item = &'a [(Draft<'b>, bool)]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fits = |(draft, _): &&(Draft<'_>, bool)| {
-            bytes += HEADER + draft.header.payload_len();
-            bytes <= most
-        };
-        let (part, rest) = drafts.split_at(drafts.iter().take_while(fits).count().max(1).min(drafts.len()));
-        drafts = rest;
-        (!part.is_empty()).then_some(part)
-    })
 }
 
 impl Tabled {
@@ -108,7 +102,9 @@ impl Tabled {
     pub(crate) fn put_many(&self, drafts: &[(Draft<'_>, bool)], replaced: impl FnMut(usize, Former)) -> Result<()> {
         let mut formers = Vec::new();
         let mut begin = 0;
-        let outcome = parts(drafts, self.payload_max).try_for_each(|part| {
+        // What of a batch is in memory twice.
+        let len = |(draft, _): &(Draft<'_>, bool)| HEADER + draft.header.payload_len();
+        let outcome = runs(drafts, self.payload_max, len).try_for_each(|part| {
             let number = begin;
             begin += part.len();
             self.put_part(part, |at, former| formers.push((number + at, former)))
