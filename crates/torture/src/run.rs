@@ -59,7 +59,7 @@ pub(crate) struct Run<'a> {
     /// Failed calls in this life.
     pub(crate) errors: u32,
     /// Nobody has asked for the receipt of this opening yet.
-    pub(crate) receipt_due: bool,
+    receipt_due: bool,
     at: usize,
     op: Option<Op>,
 }
@@ -287,16 +287,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A cache that started empty has forgotten what its groups were set to. Waits as the receipt does.
+    pub(crate) fn note_cold_start(&mut self) {
+        let receipt = self.store.as_ref().filter(|_| self.receipt_due).map(|store| store.receipt());
+        if receipt.is_some_and(|receipt| receipt.volumes.iter().any(|volume| volume.dropped.cold_start)) {
+            self.groups.forget();
+        }
+    }
+
     /// Asked for only after the first gets: the receipt waits until everything found is merged, and a cache answers
     /// before.
     fn check_receipt(&mut self) -> Outcome {
+        self.note_cold_start();
         let due = std::mem::take(&mut self.receipt_due);
         let Some(store) = self.store.as_ref().filter(|_| due) else { return Ok(()) };
         if tracing() {
             println!("       {}", store.receipt());
-        }
-        if store.receipt().volumes.iter().any(|volume| volume.dropped.cold_start) {
-            self.groups.forget();
         }
         if !self.plan.is_honest() {
             return Ok(());

@@ -229,10 +229,7 @@ impl Run<'_> {
     /// What durability the store has promised for this put.
     fn promise_put(&mut self, draft: &Draft, version: usize) {
         // A put has waited for the end of the opening.
-        let receipt = self.store.as_ref().filter(|_| self.receipt_due).map(|store| store.receipt());
-        if receipt.is_some_and(|receipt| receipt.volumes.iter().any(|volume| volume.dropped.cold_start)) {
-            self.groups.forget();
-        }
+        self.note_cold_start();
         let now = self.clock.now_nanos();
         let after = |time: Duration| Some(now.saturating_add(time.as_nanos() as u64));
         let at = draft.group as usize % self.groups.set.len();
