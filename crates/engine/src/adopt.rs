@@ -5,7 +5,7 @@
 //! Invariants: only frames that verify, and that the index (or the list of copies) says are current, are
 //! entered; while resident the cluster is busy, so reclaim leaves it alone.
 
-use std::sync::{Arc, atomic::AtomicU32};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
@@ -108,20 +108,7 @@ impl Volume {
         }
         let mark = self.hasher.mark(header.seq);
         let rows: Vec<Row> = rows.into_iter().filter(|row| is_intact(bytes, row, mark)).collect();
-        let filled = Filled {
-            bytes: bytes.clone(),
-            rows,
-            class: header.class,
-            bypass: false,
-            cluster,
-            since: u64::MAX,
-            flushed: bytes.len(),
-            written: true,
-            read_in: true,
-            served: AtomicU32::new(1),
-            number: Arc::default(),
-            page: None,
-        };
+        let filled = Filled::read_in(bytes, rows, (cluster, header.class), None);
         let group = self.group_in(bytes, &filled.rows);
         let resides = self.reside(filled, group);
         if !resides {

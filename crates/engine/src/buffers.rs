@@ -107,6 +107,29 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
+    /// What was read from the device for one object: a cluster, or a page of one.
+    pub(crate) fn read_in(
+        bytes: &Bytes,
+        rows: Vec<Row>,
+        (cluster, class): (u32, u16),
+        page: Option<(u32, usize)>,
+    ) -> Self {
+        Self {
+            bytes: bytes.clone(),
+            rows,
+            class,
+            bypass: false,
+            cluster,
+            since: u64::MAX,
+            flushed: bytes.len(),
+            written: true,
+            read_in: true,
+            served: AtomicU32::new(1),
+            number: Arc::default(),
+            page,
+        }
+    }
+
     /// Memory that the rows take beside the cluster's bytes.
     pub(crate) fn table_bytes(&self) -> u64 {
         (self.rows.len() * size_of::<Row>()) as u64

@@ -27,6 +27,11 @@ pub(crate) struct Groups {
 const STORE_BOUND: u32 = 0;
 const NEVER: u32 = u32::MAX;
 
+/// Bytes of a page of which the log2 is kept, if one is.
+pub(crate) fn page_bytes(log2: u8) -> Option<u32> {
+    1_u32.checked_shl(log2.into()).filter(|page| *page > 1)
+}
+
 impl Groups {
     pub(crate) fn temper(&self, group: u32) -> Temper {
         if group == 0 {
@@ -53,8 +58,7 @@ impl Groups {
 
     /// Bytes of the pages that this group's clusters are divided into, if it says.
     pub(crate) fn page(&self, group: u32) -> Option<u32> {
-        let log2 = self.settings.read().get(&group).filter(|_| group != 0)?.page;
-        1_u32.checked_shl(log2.into()).filter(|page| *page > 1)
+        page_bytes(self.settings.read().get(&group).filter(|_| group != 0)?.page)
     }
 
     pub(crate) fn any_loved(&self) -> bool {

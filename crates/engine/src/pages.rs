@@ -11,7 +11,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU8, AtomicU32, Ordering::Relaxed},
+    atomic::{AtomicU8, Ordering::Relaxed},
 };
 
 use bytes::Bytes;
@@ -21,13 +21,7 @@ use picaflor_format::{
     zone::CLUSTER_MIN,
 };
 
-use crate::{
-    Error, Result,
-    buffers::Filled,
-    placement::{Class, Placement},
-    space::PAGES_MAX,
-    volume::Volume,
-};
+use crate::{Error, Result, buffers::Filled, group::page_bytes, placement::Class, space::PAGES_MAX, volume::Volume};
 
 /// Bytes of the smallest page.
 pub(crate) const PAGE_MIN: u32 = CLUSTER_MIN;
@@ -61,8 +55,7 @@ impl Divisions {
 
     /// Bytes of its pages, if that is known.
     fn of(&self, cluster: u32) -> Option<u32> {
-        let log2 = self.0.get(cluster as usize)?.load(Relaxed);
-        1_u32.checked_shl(log2.into()).filter(|page| *page > 1)
+        page_bytes(self.0.get(cluster as usize)?.load(Relaxed))
     }
 
     /// What a checkpoint keeps of it: eight clusters a word; nothing if no cluster has pages smaller than itself.
@@ -92,7 +85,7 @@ impl Divisions {
 impl Volume {
     /// Whether clusters may be divided into pages.
     pub(crate) fn has_pages(&self) -> bool {
-        self.shared.preset.placement == Placement::Groups
+        self.shared.preset.has_pages()
     }
 
     /// Bytes of the pages that the group of a class wants its clusters divided into.
@@ -142,8 +135,7 @@ impl Volume {
 
     /// A sealed cluster on the device says how it is divided: log2 of the bytes of its pages, 0 if it is not.
     pub(crate) fn note_division(&self, cluster: u32, log2: u8) {
-        self.divisions
-            .note(cluster, if log2 == 0 { self.map.cluster } else { 1_u32.checked_shl(log2.into()).unwrap_or(0) });
+        self.divisions.note(cluster, if log2 == 0 { self.map.cluster } else { page_bytes(log2).unwrap_or(0) });
     }
 
     /// What was forgotten of a cluster, the first of its objects that is read tells: what its group wants now is
@@ -165,20 +157,8 @@ impl Volume {
         let first = if read.offset == 0 { cluster::HEADER } else { 0 };
         let rows = self.frames_in(bytes, first..len.min(bytes.len()), read.offset, mark);
         let group = rows.first().and_then(|row| Header::decode(&bytes[row.offset as usize - read.offset..]).ok());
-        let filled = Filled {
-            bytes: bytes.clone(),
-            rows,
-            class: self.classes[cluster as usize].load(Relaxed),
-            bypass: false,
-            cluster,
-            since: u64::MAX,
-            flushed: bytes.len(),
-            written: true,
-            read_in: true,
-            served: AtomicU32::new(1),
-            number: Arc::default(),
-            page: Some((page, read.offset)),
-        };
+        let class = self.classes[cluster as usize].load(Relaxed);
+        let filled = Filled::read_in(bytes, rows, (cluster, class), Some((page, read.offset)));
         let resides = self.reside(filled, group.map_or(0, |header| header.group));
         if !resides {
             self.space.release_page(cluster, page);

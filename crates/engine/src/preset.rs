@@ -211,6 +211,11 @@ impl Preset {
         }
     }
 
+    /// Whether clusters may be divided into pages: each group has its own.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.placement == Placement::Groups
+    }
+
     /// How a cache opens after a crash.
     pub(crate) fn reopening(&self) -> Reopening {
         if self.placement == Placement::Packing { Reopening::InSteps } else { Reopening::AtOnce }

@@ -98,6 +98,19 @@ impl Queues {
         }
     }
 
+    /// Takes out all clusters that are `sought`.
+    fn take_clusters(&mut self, sought: impl Fn(&Resident) -> bool) -> Vec<Resident> {
+        let mut taken: Vec<Resident> = self.hated_clusters.extract_if(.., |resident| sought(resident)).collect();
+        self.order.retain(|_, unit| match unit {
+            Unit::Cluster(resident) if sought(resident) => {
+                taken.push(Resident::clone(resident));
+                false
+            }
+            _ => true,
+        });
+        taken
+    }
+
     /// Takes out the cluster of a hated group that was used last.
     fn pop_hated(&mut self, sought: impl Fn(&Resident) -> bool) -> Option<Resident> {
         let hated = self.hated_clusters.iter().enumerate().filter(|(_, resident)| sought(resident));
@@ -284,15 +297,7 @@ impl Memory {
     /// A group has another temper: its clusters change places.
     pub(crate) fn set_temper(&self, group: u32, temper: Temper) {
         let mut queues = self.queues.lock();
-        let is_its = |resident: &Resident| resident.group == group;
-        let mut moved: Vec<Resident> = queues.hated_clusters.extract_if(.., |resident| is_its(resident)).collect();
-        queues.order.retain(|_, unit| match unit {
-            Unit::Cluster(resident) if is_its(resident) => {
-                moved.push(Resident::clone(resident));
-                false
-            }
-            _ => true,
-        });
+        let moved = queues.take_clusters(|resident| resident.group == group);
         moved.into_iter().for_each(|resident| queues.hold(resident, temper));
     }
 
@@ -351,15 +356,7 @@ impl Memory {
 
     /// Takes out all clusters, and pages of clusters, that are `sought`, where clusters are what is held.
     pub(crate) fn release_these(&self, sought: impl Fn(&Resident) -> bool) -> Vec<Resident> {
-        let mut queues = self.queues.lock();
-        let mut left: Vec<Resident> = queues.hated_clusters.extract_if(.., |resident| sought(resident)).collect();
-        queues.order.retain(|_, unit| match unit {
-            Unit::Cluster(resident) if sought(resident) => {
-                left.push(Resident::clone(resident));
-                false
-            }
-            _ => true,
-        });
+        let left = self.queues.lock().take_clusters(sought);
         let bytes = left.iter().map(|resident| resident.bytes).sum();
         self.cluster_bytes.fetch_sub(bytes, Relaxed);
         left

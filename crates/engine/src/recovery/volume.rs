@@ -218,7 +218,7 @@ fn build(
     } as usize;
     let packs = shared.preset.placement == Placement::Packing && lets_wait(options.mode);
     let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
-    let divides = shared.preset.placement == Placement::Groups;
+    let divides = shared.preset.has_pages();
     let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
     let each = each + if divides { Divisions::BYTES_PER_CLUSTER } else { 0 };
     let ages = options.cluster_age.limit().is_some();
