@@ -61,6 +61,11 @@ devices = ["barracuda4"]
 barracuda4 = "ufs"
 "#;
 
+/// An experiment by the method, as a cache of so many gets.
+fn as_cache(experiment: &str, gets: u32) -> String {
+    experiment.replace("method", "cache").replace("first_level_mib = 1", "").replace("1500", &gets.to_string())
+}
+
 #[test]
 fn a_file_for_each_object_lies_on_a_modelled_file_system() {
     let rows = experiment::run(&Spec::parse("files", FILES).unwrap(), None, &|_, _| {}).unwrap();
@@ -80,11 +85,7 @@ fn a_file_for_each_object_lies_on_a_modelled_file_system() {
     let wrong = experiment::run(&without, None, &|_, _| {}).unwrap_err().to_string();
     assert!(wrong.contains("file_system") && wrong.contains("simple"), "{wrong}");
     // SQUID's 4,096 directories alone are as large as this disk.
-    let cache = FILES
-        .replace(r#""squid", "#, "")
-        .replace("method", "cache")
-        .replace("first_level_mib = 1", "")
-        .replace("1500", "9000");
+    let cache = as_cache(&FILES.replace(r#""squid", "#, ""), 9000);
     for row in experiment::run(&Spec::parse("cache", &cache).unwrap(), None, &|_, _| {}).unwrap() {
         let outcome = &row.outcome;
         assert!(outcome.refused == 0 && outcome.hits > 1000, "{}: {outcome:?}", row.preset);
@@ -94,14 +95,12 @@ fn a_file_for_each_object_lies_on_a_modelled_file_system() {
 
 #[test]
 fn a_cache_of_files_that_evicts_has_an_inode_for_each() {
-    let cache = FILES
+    let one = FILES
         .replace(r#"["simple", "squid", "multiple-dirs", "buddy"]"#, r#"["multiple-dirs"]"#)
         .replace("[32]", "[64]")
         .replace("barracuda4", "exos")
-        .replace("ufs", "extent")
-        .replace("method", "cache")
-        .replace("first_level_mib = 1", "")
-        .replace("1500", "40000");
+        .replace("ufs", "extent");
+    let cache = as_cache(&one, 40_000);
     let rows = experiment::run(&Spec::parse("cache", &cache).unwrap(), None, &|_, _| {}).unwrap();
     assert!(rows[0].outcome.evicted > 0, "it was not full: {:?}", rows[0].outcome);
 }
@@ -220,26 +219,14 @@ fn the_traces_that_come_with_the_lab_are_whole() {
     }
 }
 
-const ABOVE: &str = r#"
-title = "Threshold"
-question = "Do long objects have files?"
-workload = "dec"
-replay = "method"
-gets = 1500
-first_level_mib = 1
-memory_mib = 16
-disk_mib = [32]
-utilisation = [0.6]
-threshold = [4, 64]
-files_above = true
-presets = ["buddy", "pmflf-ts"]
-devices = ["barracuda4"]
-file_system = "ufs"
-"#;
-
 #[test]
 fn above_a_threshold_objects_have_files_beside_the_store() {
-    let rows = experiment::run(&Spec::parse("above", ABOVE).unwrap(), None, &|_, _| {}).unwrap();
+    let threshold = "threshold = [4, 64]\n";
+    let above = FILES.replace(r#"["simple", "squid", "multiple-dirs", "buddy"]"#, r#"["buddy", "pmflf-ts"]"#).replace(
+        "[file_systems]\nbarracuda4 = \"ufs\"",
+        &format!("{threshold}files_above = true\nfile_system = \"ufs\""),
+    );
+    let rows = experiment::run(&Spec::parse("above", &above).unwrap(), None, &|_, _| {}).unwrap();
     assert_eq!(rows.len(), 4);
     for preset in ["buddy", "pmflf-ts"] {
         let of = |threshold| rows.iter().find(|row| row.preset == preset && row.threshold == threshold).unwrap();
@@ -249,6 +236,6 @@ fn above_a_threshold_objects_have_files_beside_the_store() {
         assert!(number(4, "reads") > 0.0 && number(64, "lost") == 0.0);
     }
     assert!(rows[0].number("seconds") > rows[1].number("seconds"), "a file costs more than a slot");
-    let wrong = Spec::parse("x", &ABOVE.replace("threshold = [4, 64]", "")).unwrap_err().to_string();
+    let wrong = Spec::parse("x", &above.replace(threshold, "")).unwrap_err().to_string();
     assert!(wrong.contains("files_above"), "{wrong}");
 }

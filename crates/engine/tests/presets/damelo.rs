@@ -10,27 +10,18 @@ use std::{
 };
 
 use picaflor::{
-    Daemons, Durability, Error, Mode, Options, PutOptions, Store,
+    Durability, Error, Mode, Options, PutOptions, Store,
     device::{
         Clock, CountedDevice, Device, Elevator, FaultyDevice, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions,
     },
 };
 
-use crate::common::{MIB, body, by_hand, read};
+use crate::{
+    common::{MIB, body, by_hand, read},
+    grouped::{eight_threads, in_group, is_gone, key, put},
+};
 
 const KIB: u64 = 1 << 10;
-
-fn key(group: u32, i: u64) -> Vec<u8> {
-    format!("/group-{group:02}/object-{i:06}").into_bytes()
-}
-
-fn in_group(group: u32) -> PutOptions {
-    PutOptions { group, ..PutOptions::default() }
-}
-
-fn put(store: &Store, group: u32, i: u64, len: usize) {
-    store.put(&key(group, i), &body(i, len), &in_group(group)).unwrap();
-}
 
 /// As `by_hand`, with pages of this size and this much memory.
 fn paged(device: &Arc<impl Device + 'static>, page: u64, memory: u64) -> Options {
@@ -416,48 +407,24 @@ fn eight_threads_on_a_real_file_read_what_was_put() {
         let path = folder.path().join(format!("{page}"));
         let options = Options::preset("damelo", &path).unwrap().capacity(96 * MIB).memory(6 * MIB).mode(mode);
         let options = options.with(|o| o.cluster = page << 10);
-        let store = Store::open(options.clone()).unwrap();
         let lens = |i: u64| if i % 50 == 7 { 150_000 } else { 200 + (i * 37 % 9000) as usize };
-        std::thread::scope(|scope| {
-            for thread in 0..8u64 {
-                let store = &store;
-                scope.spawn(move || {
-                    let group = 1 + (thread % 5) as u32;
-                    for i in (thread..1600).step_by(8) {
-                        put(store, group, i, lens(i));
-                        let back = i / 2 / 8 * 8 + thread;
-                        if let Some(found) = read(store, &key(group, back)) {
-                            assert_eq!(found, body(back, lens(back)), "{mode:?} {back}");
-                        } else {
-                            assert!(back % 11 == 3, "{mode:?} {back} is gone");
-                        }
-                        if i % 11 == 3 {
-                            assert!(store.delete(&key(group, i)).unwrap());
-                        }
-                        if i % 64 == thread {
-                            store
-                                .group(group)
-                                .set([picaflor::Temper::Loved, picaflor::Temper::Hated][(i / 64 % 2) as usize]);
-                        }
-                    }
-                });
-            }
-        });
-        let verify = |store: &Store| {
-            for i in 0..1600u64 {
-                let group = 1 + (i % 8 % 5) as u32;
-                let wanted = (i % 11 != 3).then(|| body(i, lens(i)));
-                assert_eq!(read(store, &key(group, i)), wanted, "{mode:?} {i}");
+        let seen = |_, back: u64, found: Option<Vec<u8>>| {
+            if let Some(found) = found {
+                assert_eq!(found, body(back, lens(back)), "{mode:?} {back}");
+            } else {
+                assert!(is_gone(back), "{mode:?} {back} is gone");
             }
         };
-        verify(&store);
-        store.close().unwrap();
-        let store = Store::open(options.clone()).unwrap();
-        verify(&store);
-        store.close().unwrap();
-        // What is in memory is no longer on the device only, so before anything is read.
-        let store = Store::open(options.with(|o| o.daemons = Daemons::Manual)).unwrap();
-        let report = store.check(|_, _| {});
-        assert!(report.is_clean(), "{report:?}");
+        eight_threads(
+            &options,
+            lens,
+            |_| {},
+            seen,
+            |store, group, thread, i| {
+                if i % 64 == thread {
+                    store.group(group).set([picaflor::Temper::Loved, picaflor::Temper::Hated][(i / 64 % 2) as usize]);
+                }
+            },
+        );
     }
 }

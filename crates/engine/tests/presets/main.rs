@@ -6,6 +6,7 @@ mod common;
 mod crash;
 mod damelo;
 mod files;
+mod grouped;
 mod lazy;
 mod limits;
 mod many;

@@ -4,24 +4,19 @@
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
-    Daemons, Durability, Error, Mode, Options, PutOptions, Store,
+    Durability, Error, Mode, Options, PutOptions, Store,
     device::{CountedDevice, Device, FaultyDevice, MemoryDevice},
 };
 
-use crate::common::{MIB, body, by_hand, read};
+use crate::{
+    common::{MIB, body, by_hand, read},
+    grouped::{eight_threads, is_gone, key, put},
+};
 
 const KIB: u64 = 1 << 10;
 const CLUSTER: u64 = 256 * KIB;
 /// Pages of groups 1 to 5; the last says nothing.
 const PAGES: [u64; 5] = [16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, CLUSTER];
-
-fn key(group: u32, i: u64) -> Vec<u8> {
-    format!("/group-{group:02}/object-{i:06}").into_bytes()
-}
-
-fn put(store: &Store, group: u32, i: u64, len: usize) {
-    store.put(&key(group, i), &body(i, len), &PutOptions { group, ..PutOptions::default() }).unwrap();
-}
 
 fn counted(bytes: u64) -> Arc<CountedDevice> {
     Arc::new(CountedDevice::new(Arc::new(MemoryDevice::new(bytes))))
@@ -231,45 +226,16 @@ fn eight_threads_on_a_real_file_with_pages_of_every_size() {
         let bound = Durability::Bounded { time: Duration::from_millis(20), puts: 200 };
         let options = Options::preset("damelo", &path).unwrap().capacity(160 * MIB).memory(10 * MIB).mode(mode);
         let options = options.durability(bound).with(|o| o.cluster = CLUSTER as u32);
-        let store = Store::open(options.clone()).unwrap();
-        divide(&store);
         let len = |i: u64| if i % 50 == 7 { 400_000 } else { 200 + (i * 37 % 29_000) as usize };
-        let is_gone = |i: u64| i % 11 == 3;
-        std::thread::scope(|scope| {
-            for thread in 0..8u64 {
-                let store = &store;
-                scope.spawn(move || {
-                    let group = 1 + (thread % 5) as u32;
-                    for i in (thread..1600).step_by(8) {
-                        put(store, group, i, len(i));
-                        let back = i / 2 / 8 * 8 + thread;
-                        let found = read(store, &key(group, back));
-                        let there = back == i || !is_gone(back);
-                        assert_eq!(found, there.then(|| body(back, len(back))), "{mode:?} {back}");
-                        if is_gone(i) {
-                            assert!(store.delete(&key(group, i)).unwrap());
-                        }
-                        if i % 96 == thread {
-                            let page = PAGES[(i / 96) as usize % 5] as u32;
-                            store.group(group).set_page(page).unwrap();
-                        }
-                    }
-                });
+        let seen = |i, back: u64, found: Option<Vec<u8>>| {
+            let there = back == i || !is_gone(back);
+            assert_eq!(found, there.then(|| body(back, len(back))), "{mode:?} {back}");
+        };
+        eight_threads(&options, len, divide, seen, |store, group, thread, i| {
+            if i % 96 == thread {
+                let page = PAGES[(i / 96) as usize % 5] as u32;
+                store.group(group).set_page(page).unwrap();
             }
         });
-        let verify = |store: &Store| {
-            for i in 0..1600u64 {
-                let group = 1 + (i % 8 % 5) as u32;
-                assert_eq!(read(store, &key(group, i)), (!is_gone(i)).then(|| body(i, len(i))), "{mode:?} {i}");
-            }
-        };
-        verify(&store);
-        store.close().unwrap();
-        let store = Store::open(options.clone()).unwrap();
-        verify(&store);
-        store.close().unwrap();
-        let store = Store::open(options.with(|o| o.daemons = Daemons::Manual)).unwrap();
-        let report = store.check(|_, _| {});
-        assert!(report.is_clean(), "{report:?}");
     }
 }
