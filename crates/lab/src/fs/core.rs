@@ -337,11 +337,7 @@ impl Core {
         self.inodes.insert(inode, 1, 0, |_| ());
         let chunk = self.enter(directory, path, at_once)?;
         self.know_name(path);
-        self.put_data(&runs, bytes)?;
-        if let Some(indirect) = indirect {
-            self.pages.made(indirect)?;
-            self.change(indirect, at_once)?;
-        }
+        self.lay(&runs, indirect, bytes, at_once)?;
         if size > 0 {
             self.change(inode_block, false)?;
         }
@@ -349,20 +345,26 @@ impl Core {
         Ok(())
     }
 
-    /// Replaces the bytes of a file that is there, as truncating and writing it does: name and inode stay.
-    pub(super) fn rewrite(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        self.begin(bytes.len() as u64, 0, true)?;
+    /// Goes from a file's name to its inode, which is in memory then.
+    fn find(&mut self, path: &str) -> io::Result<u64> {
         let directory = self.parent(path)?;
         let Some(file) = self.files.get(path) else {
             self.search(directory, None)?;
             return Err(missing(path));
         };
-        let (inode, chunk) = (file.inode, file.chunk);
+        let (chunk, inode) = (file.chunk, file.inode);
         if self.names.touch(xxh3_64(path.as_bytes())).is_none() {
             self.search(directory, Some(chunk))?;
             self.know_name(path);
         }
         self.need_inode(inode)?;
+        Ok(inode)
+    }
+
+    /// Replaces the bytes of a file that is there, as truncating and writing it does: name and inode stay.
+    pub(super) fn rewrite(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.begin(bytes.len() as u64, 0, true)?;
+        let inode = self.find(path)?;
         let Some(mut file) = self.files.remove(path) else { return Err(missing(path)) };
         let at_once = self.at_once(false);
         self.release(&std::mem::take(&mut file.runs))?;
@@ -374,11 +376,7 @@ impl Core {
         let found = self.place(self.layout.group_of_inode(inode), bytes.len() as u64);
         let is_full = found.is_none();
         if let Some((runs, indirect)) = found {
-            self.put_data(&runs, bytes)?;
-            if let Some(indirect) = indirect {
-                self.pages.made(indirect)?;
-                self.change(indirect, at_once)?;
-            }
+            self.lay(&runs, indirect, bytes, at_once)?;
             (file.runs, file.indirect, file.size) = (runs, indirect, bytes.len() as u64);
         }
         self.files.insert(path.to_owned(), file);
@@ -447,6 +445,16 @@ impl Core {
             return None;
         }
         Some((runs, indirect))
+    }
+
+    /// Bytes, and the block that says where they are, into room that was taken for them.
+    fn lay(&mut self, runs: &[Run], indirect: Option<Address>, bytes: &[u8], at_once: bool) -> io::Result<()> {
+        self.put_data(runs, bytes)?;
+        if let Some(indirect) = indirect {
+            self.pages.made(indirect)?;
+            self.change(indirect, at_once)?;
+        }
+        Ok(())
     }
 
     /// Whole blocks go to the disk in clusters, if this file system does that; the rest is dirty.
@@ -526,21 +534,11 @@ impl Core {
     pub(super) fn read(&mut self, path: &str) -> io::Result<Vec<u8>> {
         let size = self.files.get(path).map_or(0, |file| file.size);
         self.begin(size, 0, false)?;
-        let directory = self.parent(path)?;
-        let Some(file) = self.files.get(path) else {
-            self.search(directory, None)?;
-            return Err(missing(path));
-        };
-        let (chunk, inode, indirect) = (file.chunk, file.inode, file.indirect);
-        if self.names.touch(xxh3_64(path.as_bytes())).is_none() {
-            self.search(directory, Some(chunk))?;
-            self.know_name(path);
-        }
-        self.need_inode(inode)?;
-        if let Some(indirect) = indirect {
+        let inode = self.find(path)?;
+        let Some(file) = self.files.get(path) else { return Err(missing(path)) };
+        if let Some(indirect) = file.indirect {
             self.pages.need(indirect)?;
         }
-        let Some(file) = self.files.get(path) else { return Err(missing(path)) };
         self.pages.need_data(&file.runs)?;
         let fragment = self.profile.layout.fragment;
         let mut bytes = vec![0; size as usize];
