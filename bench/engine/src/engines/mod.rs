@@ -15,6 +15,8 @@ mod redb;
 mod rocksdb;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod transactions;
 
 use std::path::PathBuf;
 

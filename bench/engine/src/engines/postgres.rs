@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::{Config, Engine, Walk};
+use super::{Config, Engine, Walk, transactions::Transactions};
 
 /// Who runs the server where we are root, as whom it refuses to run.
 const USER: &str = "postgres";
@@ -22,9 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Postgres {
     server: Server,
-    commit_every: u32,
-    /// The writer, and how many changes its open transaction holds.
-    writer: Mutex<(Session, u32)>,
+    /// The writer, and what changes share.
+    writer: Mutex<(Session, Transactions)>,
     readers: Mutex<Vec<Session>>,
 }
 
@@ -67,8 +66,8 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
         "CREATE TABLE IF NOT EXISTS objects(key bytea PRIMARY KEY, body bytea NOT NULL);
          ALTER TABLE objects ALTER COLUMN body SET STORAGE EXTERNAL;",
     )?;
-    let writer = Mutex::new((Session::new(client)?, 0));
-    Ok(Box::new(Postgres { server, commit_every: config.commit_every, writer, readers: Mutex::new(Vec::new()) }))
+    let writer = Mutex::new((Session::new(client)?, Transactions::new(config.commit_every)));
+    Ok(Box::new(Postgres { server, writer, readers: Mutex::new(Vec::new()) }))
 }
 
 /// A command of the server's user, which ends when we do.
@@ -162,17 +161,13 @@ impl Session {
 
 impl Postgres {
     fn change(&self, act: impl FnOnce(&mut Session) -> Result<(), ::postgres::Error>) -> Result<()> {
-        let (session, count) = &mut *self.writer.lock();
-        if self.commit_every != 1 && *count == 0 {
+        let (session, open) = &mut *self.writer.lock();
+        if open.begins() {
             session.client.batch_execute("BEGIN")?;
         }
         act(session)?;
-        if self.commit_every != 1 {
-            *count += 1;
-            if *count == self.commit_every {
-                *count = 0;
-                session.client.batch_execute("COMMIT")?;
-            }
+        if open.ends() {
+            session.client.batch_execute("COMMIT")?;
         }
         Ok(())
     }
@@ -209,8 +204,8 @@ impl Engine for Postgres {
     }
 
     fn commit(&self) -> Result<()> {
-        let (session, count) = &mut *self.writer.lock();
-        if std::mem::take(count) > 0 {
+        let (session, open) = &mut *self.writer.lock();
+        if open.is_left() {
             session.client.batch_execute("COMMIT")?;
         }
         Ok(())

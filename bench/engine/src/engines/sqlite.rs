@@ -6,14 +6,13 @@ use anyhow::Result;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Config, Engine, Walk};
+use super::{Config, Engine, Walk, transactions::Transactions};
 
 struct Sqlite {
     path: PathBuf,
     memory: u64,
-    commit_every: u32,
-    /// The writer, and how many changes its open transaction holds.
-    writer: Mutex<(Connection, u32)>,
+    /// The writer, and what changes share.
+    writer: Mutex<(Connection, Transactions)>,
     readers: Mutex<Vec<Connection>>,
 }
 
@@ -24,8 +23,7 @@ pub(super) fn open(config: &Config) -> Result<Box<dyn Engine>> {
     Ok(Box::new(Sqlite {
         path,
         memory: config.memory,
-        commit_every: config.commit_every,
-        writer: Mutex::new((writer, 0)),
+        writer: Mutex::new((writer, Transactions::new(config.commit_every))),
         readers: Mutex::new(Vec::new()),
     }))
 }
@@ -42,17 +40,13 @@ fn connect(path: &PathBuf, memory: u64, durable: bool) -> Result<Connection> {
 
 impl Sqlite {
     fn change(&self, statement: &str, values: &[&[u8]]) -> Result<()> {
-        let (connection, count) = &mut *self.writer.lock();
-        if self.commit_every != 1 && *count == 0 {
+        let (connection, open) = &mut *self.writer.lock();
+        if open.begins() {
             connection.execute_batch("BEGIN")?;
         }
         connection.prepare_cached(statement)?.execute(rusqlite::params_from_iter(values))?;
-        if self.commit_every != 1 {
-            *count += 1;
-            if *count == self.commit_every {
-                *count = 0;
-                connection.execute_batch("COMMIT")?;
-            }
+        if open.ends() {
+            connection.execute_batch("COMMIT")?;
         }
         Ok(())
     }
@@ -86,8 +80,8 @@ impl Engine for Sqlite {
     }
 
     fn commit(&self) -> Result<()> {
-        let (connection, count) = &mut *self.writer.lock();
-        if std::mem::take(count) > 0 {
+        let (connection, open) = &mut *self.writer.lock();
+        if open.is_left() {
             connection.execute_batch("COMMIT")?;
         }
         Ok(())
