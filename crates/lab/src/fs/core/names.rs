@@ -1,7 +1,7 @@
 //! From a path to an inode: directories looked through, and names entered.
 //!
-//! What is known of inodes and names costs nothing; else a directory is searched from its start, and comes from the disk
-//! as a whole if it is not in memory.
+//! What is known of inodes and names costs nothing; else a directory is searched from its start, and comes from the
+//! disk as a whole if it is not in memory.
 
 use std::io;
 
