@@ -51,23 +51,35 @@ impl Page {
     }
 
     fn write(&mut self, from: usize, buf: &[u8]) {
-        if buf.len() == PAGE {
-            return self.set(buf);
+        if from.is_multiple_of(LINE) && buf.len().is_multiple_of(LINE) {
+            return self.set(from / LINE, buf);
         }
         let mut whole = [0; PAGE];
         self.read(0, &mut whole);
         whole[from..from + buf.len()].copy_from_slice(buf);
-        self.set(&whole);
+        self.set(0, &whole);
     }
 
-    fn set(&mut self, whole: &[u8]) {
-        let lines = whole.chunks_exact(LINE).enumerate();
-        self.mask = lines.fold(0, |mask, (line, bytes)| mask | u64::from(!is_zero(bytes)) << line);
-        let mut kept = vec![0; self.mask.count_ones() as usize * LINE];
-        for (line, bytes) in bits(self.mask).zip(kept.chunks_exact_mut(LINE)) {
-            bytes.copy_from_slice(&whole[line * LINE..][..LINE]);
+    /// Puts whole lines there, from this one on.
+    fn set(&mut self, first: usize, buf: &[u8]) {
+        let lines = || buf.chunks_exact(LINE);
+        let mask = lines().zip(first..).fold(0, |mask, (bytes, line)| mask | u64::from(!is_zero(bytes)) << line);
+        let covered = (u64::MAX >> (64 - buf.len() / LINE)) << first;
+        let begin = (self.mask & ((1 << first) - 1)).count_ones() as usize * LINE;
+        let end = begin + (self.mask & covered).count_ones() as usize * LINE;
+        let new = || bits(mask).map(|line| &buf[(line - first) * LINE..][..LINE]);
+        if end - begin == mask.count_ones() as usize * LINE {
+            let old = self.bytes[begin..end].chunks_exact_mut(LINE);
+            old.zip(new()).for_each(|(old, new)| old.copy_from_slice(new));
+        } else {
+            let kept = self.bytes.len() - (end - begin) + mask.count_ones() as usize * LINE;
+            let mut bytes = Vec::with_capacity(kept);
+            bytes.extend_from_slice(&self.bytes[..begin]);
+            new().for_each(|line| bytes.extend_from_slice(line));
+            bytes.extend_from_slice(&self.bytes[end..]);
+            self.bytes = bytes.into();
         }
-        self.bytes = kept.into();
+        self.mask = self.mask & !covered | mask;
     }
 }
 
@@ -160,8 +172,12 @@ mod tests {
         let mut sparse = SparseBytes::new();
         let mut random = crate::fault::Random::new(7, 1);
         for round in 0..2_000 {
-            let from = random.below(size as u64) as usize;
-            let len = random.below((size - from).min(9_000) as u64) as usize;
+            let mut from = random.below(size as u64) as usize;
+            let mut len = random.below((size - from).min(9_000) as u64) as usize;
+            if round % 2 == 0 {
+                // Whole lines go another way.
+                (from, len) = (from / LINE * LINE, len / LINE * LINE);
+            }
             match round % 3 {
                 0 => {
                     let byte = (random.next() % 3) as u8;
