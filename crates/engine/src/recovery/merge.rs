@@ -7,10 +7,15 @@
 //! Invariants: the parts can be merged in any order, and on several threads, with the same outcome. In a cache nothing
 //! fails: an entry that cannot be read is dropped, and with it what it might be an older or a newer version of.
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use picaflor_format::{
+    BLOCK,
     cluster::Row,
     frame::{ChunkKey, GRAIN, Header},
     journal::Record,
@@ -24,6 +29,7 @@ use crate::{
     Error, Mode, Result,
     hash::HashKeyed,
     index::{Candidates, Location, Word},
+    rows::Use,
     space::State,
     volume::Volume,
 };
@@ -92,10 +98,39 @@ pub(super) struct Merge {
     parts: Vec<Mutex<Part>>,
     /// Parts that a pass of the scan fills.
     each: usize,
-    /// By the short hash, as rows have it.
-    deletes: HashKeyed<u64>,
+    since: Since,
     /// Memory taken, in bytes: what is there, and room for more.
     bytes: u64,
+}
+
+/// What is known to have happened since the checkpoint.
+struct Since {
+    /// Deletes, by the short hash, as rows have it.
+    deletes: HashKeyed<u64>,
+    /// Clusters that were scanned.
+    scanned: BTreeSet<u32>,
+    /// The sequence number of the checkpoint's directory; 0 without one.
+    checkpoint: u64,
+}
+
+impl Since {
+    /// Whether the frame with this mark, to which an entry of the checkpoint leads, was written after the checkpoint
+    /// and nothing vouches for it: a crash kept its cluster and took the note of the grant. What is shown of it could
+    /// be gone after the next one.
+    fn wrote_untold(&self, volume: &Volume, grain: u64, mark: u64) -> Result<bool> {
+        let Some(cluster) = volume.cluster_of(grain).filter(|cluster| !self.scanned.contains(cluster)) else {
+            return Ok(false);
+        };
+        let seq = match volume.last_use(cluster, None, BLOCK) {
+            Ok(Use::Sealed(last, _)) => last.seq,
+            Ok(Use::Unsealed(seq)) => seq,
+            Ok(Use::Other) => return Ok(false),
+            Err(_) if volume.shared.options.mode == Mode::Cache => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        // Where the cluster's front was lost it still says the use before, which the frame is not of.
+        Ok((seq > self.checkpoint) == (volume.hasher.mark(seq) == mark))
+    }
 }
 
 /// The same of one part of the hashes.
@@ -111,12 +146,18 @@ struct Part {
 
 impl Merge {
     /// Nothing yet but the deletes. A part is of whole segments of the index, for these grow once.
-    pub(super) fn new(volume: &Volume, passes: usize, deletes: &Deletes) -> Self {
+    pub(super) fn new(
+        volume: &Volume,
+        passes: usize,
+        deletes: &Deletes,
+        scanned: BTreeSet<u32>,
+        checkpoint: u64,
+    ) -> Self {
         let each = (volume.index.segment_count() as usize).min(PARTS_MAX);
         let mut parts = Vec::new();
         parts.resize_with(passes * each, Mutex::default);
         let short = deletes.iter().map(|(hash, generation)| (hash as u64, generation)).collect();
-        let mut merge = Self { parts, each, deletes: short, bytes: 0 };
+        let mut merge = Self { parts, each, since: Since { deletes: short, scanned, checkpoint }, bytes: 0 };
         for (hash, generation) in deletes.iter() {
             volume.shared.see_generation(generation);
             merge.part(hash as u64).deletes.push((hash, generation));
@@ -165,13 +206,13 @@ impl Merge {
     /// Merges what one pass of the scan found, but for large objects and deletes.
     pub(super) fn enter(&self, volume: &Arc<Volume>, pass: usize) -> Result<Entered> {
         let own = &self.parts[pass * self.each..(pass + 1) * self.each];
-        each_part(volume, own, |part| part.enter(volume, &self.deletes))
+        each_part(volume, own, |part| part.enter(volume, &self.since))
     }
 
     /// Merges everything.
     pub(super) fn all(&self, volume: &Arc<Volume>) -> Result<Entered> {
-        let mut entered = each_part(volume, &self.parts, |part| part.enter(volume, &self.deletes))?;
-        entered.join(&each_part(volume, &self.parts, |part| part.finish(volume, &self.deletes))?);
+        let mut entered = each_part(volume, &self.parts, |part| part.enter(volume, &self.since))?;
+        entered.join(&each_part(volume, &self.parts, |part| part.finish(volume, &self.since))?);
         Ok(entered)
     }
 
@@ -179,8 +220,8 @@ impl Merge {
     /// chunks.
     pub(super) fn part_of(&self, volume: &Arc<Volume>, hash: u64) -> Result<Entered> {
         let mut part = self.parts[self.number(hash)].lock();
-        let mut entered = part.enter(volume, &self.deletes)?;
-        entered.join(&part.finish(volume, &self.deletes)?);
+        let mut entered = part.enter(volume, &self.since)?;
+        entered.join(&part.finish(volume, &self.since)?);
         Ok(entered)
     }
 
@@ -208,7 +249,7 @@ impl Part {
     }
 
     /// Merges the sightings, in the order of their hashes.
-    fn enter(&mut self, volume: &Arc<Volume>, deletes: &HashKeyed<u64>) -> Result<Entered> {
+    fn enter(&mut self, volume: &Arc<Volume>, since: &Since) -> Result<Entered> {
         let mut entered = Entered::default();
         volume.shared.see_generation(self.sightings.iter().map(|sighting| sighting.generation).max().unwrap_or(0));
         self.sightings.sort_unstable_by_key(Sighting::order);
@@ -217,7 +258,7 @@ impl Part {
             |a: &Sighting, b: &Sighting| volume.index.segment_of(a.hash) == volume.index.segment_of(b.hash);
         for of_segment in self.sightings.chunk_by(same_segment) {
             volume.index.reserve(of_segment[0].hash, of_segment.len());
-            of_segment.iter().try_for_each(|sighting| entered.enter(volume, sighting, deletes))?;
+            of_segment.iter().try_for_each(|sighting| entered.enter(volume, sighting, since))?;
         }
         self.sightings = Vec::new();
         self.unread.append(&mut entered.unread);
@@ -225,7 +266,7 @@ impl Part {
     }
 
     /// Merges large objects, the oldest of a key first, and applies the deletes.
-    fn finish(&mut self, volume: &Arc<Volume>, deletes: &HashKeyed<u64>) -> Result<Entered> {
+    fn finish(&mut self, volume: &Arc<Volume>, since: &Since) -> Result<Entered> {
         let mut entered = Entered { unread: std::mem::take(&mut self.unread), ..Entered::default() };
         self.manifests.sort_unstable_by_key(|(manifest, _)| manifest.generation);
         for (manifest, vouched) in &self.manifests {
@@ -234,7 +275,7 @@ impl Part {
             if entered.unread.contains(&manifest.hash) {
                 entered.pass_over(volume, manifest);
             } else if *vouched || is_whole(volume, manifest)? {
-                entered.enter(volume, manifest, deletes)?;
+                entered.enter(volume, manifest, since)?;
             } else {
                 entered.dropped.torn += 1;
             }
@@ -277,15 +318,15 @@ pub(super) struct Entered {
 
 impl Entered {
     /// Puts one sighting into the index, unless something newer is known of its key.
-    fn enter(&mut self, volume: &Arc<Volume>, sighting: &Sighting, deletes: &HashKeyed<u64>) -> Result<()> {
+    fn enter(&mut self, volume: &Arc<Volume>, sighting: &Sighting, since: &Since) -> Result<()> {
         let hash = sighting.hash;
-        if deletes.get(&hash).is_some_and(|deleted| *deleted >= sighting.generation) {
+        if since.deletes.get(&hash).is_some_and(|deleted| *deleted >= sighting.generation) {
             self.dropped.deleted += 1;
             return Ok(());
         }
         let (location, grains) = (Location::OnDisk { grain: sighting.grain(volume) }, sighting.grains.into());
         if let Err(known) = volume.index.add(hash, location, grains) {
-            let older = match self.resolve(volume, hash, sighting.generation, known)? {
+            let older = match self.resolve(volume, sighting, known, since)? {
                 Resolved::Newer => {
                     self.dropped.replaced += 1;
                     return Ok(());
@@ -313,11 +354,22 @@ impl Entered {
     }
 
     /// What the checkpoint has of this key, told from other keys of the same place by reading the frame.
-    fn resolve(&mut self, volume: &Arc<Volume>, hash: u64, generation: u64, known: Candidates) -> Result<Resolved> {
+    fn resolve(
+        &mut self,
+        volume: &Arc<Volume>,
+        sighting: &Sighting,
+        known: Candidates,
+        since: &Since,
+    ) -> Result<Resolved> {
+        let Sighting { hash, generation, .. } = *sighting;
         let mut resolved = Resolved::None;
         for word in known {
             match self.header_of(volume, hash, word, |found| found as u64 == hash)? {
-                Known::Own(header) if header.generation > generation => return Ok(Resolved::Newer),
+                Known::Own(header) if header.generation > generation => {
+                    let Location::OnDisk { grain } = word.location() else { return Ok(Resolved::Newer) };
+                    let is_untold = since.wrote_untold(volume, grain, header.mark)?;
+                    return Ok(if is_untold { Resolved::Older(word) } else { Resolved::Newer });
+                }
                 Known::Own(_) => return Ok(Resolved::Older(word)),
                 Known::Other => {}
                 Known::Unread => resolved = Resolved::Unread,
@@ -424,7 +476,7 @@ enum Known {
 enum Resolved {
     /// The checkpoint knows nothing of this key.
     None,
-    /// It knows this older version, or the same one elsewhere.
+    /// It knows this older version, or the same one elsewhere, or leads to one that does not count.
     Older(Word),
     /// It knows a newer version.
     Newer,

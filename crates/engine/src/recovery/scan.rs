@@ -47,12 +47,13 @@ fn budget(volume: &Volume) -> usize {
     (volume.shared.tier_budget() / 2 / volumes).max(u64::from(options.cluster)) as usize
 }
 
-/// Scans `clusters`. What is there is to be merged into the volume's index; where it was too much for the memory, part
-/// of it is by now.
+/// Scans `clusters`, behind a checkpoint whose directory has this sequence number. What is there is to be merged into
+/// the volume's index; where it was too much for the memory, part of it is by now.
 pub(super) fn gather(
     volume: &Arc<Volume>,
     clusters: &Clusters,
     deletes: &Deletes,
+    checkpoint: u64,
     receipt: &mut VolumeReceipt,
 ) -> Result<Merge> {
     drop_overwritten(volume, clusters, receipt);
@@ -60,7 +61,7 @@ pub(super) fn gather(
     let readers = ahead::readers(&volume.shared.options);
     let look = Look::begin(volume, &named, readers)?;
     let passes = (look.frames * size_of::<Sighting>()).div_ceil(budget(volume)).max(1);
-    let mut merge = Merge::new(volume, passes, deletes);
+    let mut merge = Merge::new(volume, passes, deletes, clusters.keys().copied().collect(), checkpoint);
     receipt.deletes = deletes.len() as u64;
     for pass in 0..passes {
         merge.expect(pass, look.frames / passes);

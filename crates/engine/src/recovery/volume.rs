@@ -338,7 +338,7 @@ fn recover(
         return cold_start(volume, "neither checkpoint can be read", ring, receipt);
     }
     receipt.from_checkpoint = volume.index.objects();
-    let start = loaded.as_ref().map_or(1, |(reference, _)| reference.journal_start);
+    let (start, checkpoint) = loaded.as_ref().map_or((1, 0), |(reference, _)| (reference.journal_start, reference.seq));
     // Pages of the older checkpoint too: its clusters are still too young to be reclaimed.
     let older = block.previous.map_or(start, |previous| previous.journal_start).min(start);
     // If only those are gone, as behind a superblock that is not the newest, every cluster counts as young.
@@ -376,7 +376,7 @@ fn recover(
         clusters.entry(*id).or_insert(None);
     }
     clusters.retain(|id, _| !parts.contains(id) && !previous.contains(id));
-    let merge = match gather(volume, &clusters, &deletes, receipt) {
+    let merge = match gather(volume, &clusters, &deletes, checkpoint, receipt) {
         Err(Error::Io { place, source }) if volume.shared.options.mode == Mode::Cache => {
             return cold_start(volume, &format!("{place}: {source}"), ring, receipt);
         }
@@ -398,9 +398,10 @@ fn gather(
     volume: &Arc<Volume>,
     clusters: &scan::Clusters,
     deletes: &Deletes,
+    checkpoint: u64,
     receipt: &mut VolumeReceipt,
 ) -> Result<Option<Merge>> {
-    let merge = scan::gather(volume, clusters, deletes, receipt)?;
+    let merge = scan::gather(volume, clusters, deletes, checkpoint, receipt)?;
     if volume.shared.options.mode == Mode::Cache {
         return Ok(Some(merge).filter(|merge| !merge.is_empty()));
     }
