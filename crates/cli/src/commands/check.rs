@@ -173,6 +173,8 @@ fn verdict(sound: bool, mode: Mode) -> &'static str {
     match (sound, mode) {
         (true, _) => "sound",
         (false, Mode::Cache) => "DAMAGED; what does not verify is never served: a get drops it, and it is fetched anew",
-        (false, Mode::Store) => "DAMAGED; what does not verify is never returned: put it again, or restore a copy",
+        (false, Mode::Store) => {
+            "DAMAGED; what does not verify is never returned: --mend puts right what can be, else put it again, or restore a copy"
+        }
     }
 }
