@@ -60,8 +60,12 @@ struct Serve {
 }
 
 fn serve(folder: &Path) -> Serve {
+    serve_with(folder, &[])
+}
+
+fn serve_with(folder: &Path, more: &[&str]) -> Serve {
     let sizes = ["--capacity", "256MiB", "--memory", "64MiB", "--workers", "1"];
-    let arguments = [&["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &sizes[..]].concat();
+    let arguments = [&["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &sizes[..], more].concat();
     let mut child = picaflor(folder, &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (mut listen, mut printed) = (String::new(), String::new());
@@ -82,6 +86,21 @@ fn serve(folder: &Path) -> Serve {
 
 fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap().success());
+}
+
+#[test]
+fn serve_says_what_a_crash_costs() {
+    for (more, cost) in [
+        (&[][..], "a crash costs at most the last 1s"),
+        (&["--durability", "none"], "a crash may cost whatever was put since"),
+        (&["--preset", "pmflf-ts"], "a crash costs nothing: every put is durable"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut serve = serve_with(folder.path(), more);
+        assert!(serve.printed.contains(cost), "{cost} in\n{}", serve.printed);
+        signal(&serve.child, "TERM");
+        assert_eq!(serve.child.wait().unwrap().code(), Some(0));
+    }
 }
 
 #[test]

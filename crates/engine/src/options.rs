@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::{
     Result,
+    checkpoint::Persistence,
     eviction::ClusterAge,
     preset::{PICAFLOR, Preset},
     scrub::Reopening,
@@ -236,6 +237,14 @@ impl Options {
         self.reopening = self.preset.reopening();
         self.elevator = self.preset.elevator;
         Ok(self)
+    }
+
+    /// What a crash may cost: as [`Options::durability`] says, or nothing where every put of the preset is durable.
+    pub fn crash_cost(&self) -> Durability {
+        match self.preset.persistence {
+            Persistence::EveryOperation => Durability::EveryPut,
+            _ => self.durability,
+        }
     }
 
     /// Whether the preset keeps a file for each object, and so lies in a folder, real or given, not on a device.

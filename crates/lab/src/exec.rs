@@ -135,6 +135,19 @@ impl Drop for Sleep {
     }
 }
 
+/// Lets the other clients that are ready run first, as a thread does whose slice of the processor is over.
+pub async fn turn() {
+    let mut passed = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut passed, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// What a client returned, once it is done.
 pub struct Outcome<T>(Rc<RefCell<Option<T>>>);
 
@@ -269,6 +282,23 @@ mod tests {
         executor.run().unwrap();
         let expected = [("b", 10), ("d", 10), ("c", 20), ("b", 20), ("d", 20), ("a", 30), ("c", 40), ("a", 60)];
         assert_eq!(*log.borrow(), expected);
+    }
+
+    #[test]
+    fn clients_take_turns() {
+        let mut executor = Executor::new(&Clock::virtual_at(0), &[]);
+        let log = Rc::new(RefCell::new(String::new()));
+        for name in ["a", "b", "c"] {
+            let log = Rc::clone(&log);
+            executor.spawn(async move {
+                for _ in 0..2 {
+                    log.borrow_mut().push_str(name);
+                    turn().await;
+                }
+            });
+        }
+        executor.run().unwrap();
+        assert_eq!(*log.borrow(), "abcabc");
     }
 
     #[test]

@@ -176,3 +176,20 @@ fn micro_benchmarks_read_what_they_created() {
         assert!(cold.read_ms >= warm.read_ms && cold.read_ms > store.read_ms, "{order:?}: {cold:?} {store:?}");
     }
 }
+
+#[test]
+fn after_a_crash_gets_are_answered_at_once_and_puts_when_all_was_gone_over() {
+    let load = Load { events: 3_000_000, disk_mib: 3 << 10, parts: 100, ..load(store("hummingbird")) };
+    let crash = || wg::crash(&load, 20, Arc::new(|_| {})).unwrap();
+    let ours = crash();
+    // Who was deleted while it waited in memory is in no log.
+    assert!((15..=20).contains(&ours.deletes) && ours.hot > 5, "{ours:?}");
+    // Each hot cluster is a read of some milliseconds, in order of address.
+    assert!(ours.seconds > 0.002 * ours.hot as f64 && ours.seconds < 2.0, "{ours:?}");
+    assert!(ours.refused > 100 && ours.events > 200, "{ours:?}");
+    assert!(ours.read_ms > ours.read_ms_otherwise, "a reader finds the disk busy: {ours:?}");
+    let again = crash();
+    assert_eq!((again.seconds.to_bits(), again.read_ms.to_bits()), (ours.seconds.to_bits(), ours.read_ms.to_bits()));
+    let error = wg::crash(&Load { system: squid("ufs"), ..load.clone() }, 1, Arc::new(|_| {})).unwrap_err();
+    assert!(error.to_string().contains("only stores"), "{error}");
+}

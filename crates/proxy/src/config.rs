@@ -12,6 +12,7 @@ mod units;
 use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use ipnet::IpNet;
+use picaflor::Options;
 use serde::{Deserialize, Serialize};
 
 pub use file::ConfigError;
@@ -210,6 +211,20 @@ pub struct StoreConfig {
     pub durability: String,
     /// A row of the engine's table.
     pub preset: String,
+}
+
+impl StoreConfig {
+    /// What the store is opened with.
+    ///
+    /// # Errors
+    /// [`picaflor::Error::Option`] for a row that there is not.
+    pub fn options(&self) -> picaflor::Result<Options> {
+        let mut options = Options::preset(&self.preset, &self.path)?;
+        options.capacity = self.capacity.0;
+        options.memory = self.memory.0;
+        options.durability = durability(&self.durability).unwrap_or_default();
+        Ok(options)
+    }
 }
 
 /// See [`LowAdmin`].

