@@ -215,8 +215,19 @@ pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
     open(found, memory, None)
 }
 
+/// Opens a store for writing, with nobody at work in it but who steps it.
+pub(crate) fn by_hand(found: &Found, memory: &Memory) -> Result<Store, Failure> {
+    open_with(found, memory, Some(Durability::default()), Daemons::Manual)
+}
+
 /// For writing with a bound of what a crash may cost; for reading without one.
 fn open(found: &Found, memory: &Memory, writing: Option<Durability>) -> Result<Store, Failure> {
+    // A reader needs nobody who tidies up behind its back.
+    let daemons = if writing.is_none() { Daemons::Manual } else { Daemons::Threads };
+    open_with(found, memory, writing, daemons)
+}
+
+fn open_with(found: &Found, memory: &Memory, writing: Option<Durability>, daemons: Daemons) -> Result<Store, Failure> {
     let read_only = writing.is_none();
     let first = &found.places[0];
     let options = Options::preset(first.preset, &found.paths[0])?
@@ -227,8 +238,7 @@ fn open(found: &Found, memory: &Memory, writing: Option<Durability>) -> Result<S
             o.cluster = first.cluster;
             o.read_only = read_only;
             o.durability = writing.unwrap_or_default();
-            // A reader needs nobody who tidies up behind its back.
-            o.daemons = if read_only { Daemons::Manual } else { Daemons::Threads };
+            o.daemons = daemons;
         });
     let wait = output::waiting(format!("opening {}", found.name()));
     let opened = Store::open(options);

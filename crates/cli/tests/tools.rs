@@ -247,6 +247,36 @@ fn damage_has_its_own_exit_code() {
 }
 
 #[test]
+fn an_index_that_rots_is_mended_when_that_is_asked_for() {
+    let folder = Folder::new();
+    let make = ["--create", "--store-mode", "--preset", "pmflf-pfl", "--capacity", "32MiB"];
+    for key in ["one", "two", "three"] {
+        good(folder.run_with(&[&["put", "a.store", key][..], &make].concat(), &noise(3000, 1)));
+    }
+    folder.good(&["rm", "a.store", "two"]);
+    let path = folder.path("a.store");
+    let mut file = fs::read(&path).unwrap();
+    // Every sector of an index page names its page; the third of each rots.
+    for at in (0..file.len() - 512).step_by(512) {
+        if file[at..].starts_with(b"PFhs") && file[at + 12] % 8 == 3 {
+            file[at + 77] ^= 8;
+        }
+    }
+    fs::write(&path, &file).unwrap();
+    let done = folder.run(&["check", "a.store"]);
+    bad(&done, 3, &["damaged: a.store"]);
+    let said = text(&done.stdout);
+    assert!(said.contains("index page 0 of table") && said.contains("--mend"), "{said}");
+    assert!(fs::read(&path).unwrap() == file, "looking changes nothing");
+    let done = folder.run(&["check", "--mend", "a.store"]);
+    assert!(text(&done.stderr).contains("damaged, and made anew from the entries"), "{}", text(&done.stderr));
+    assert!(text(&good(done)).contains("2 of 2 intact"));
+    let keys = folder.keys();
+    assert_eq!(keys, ["one", "three"]);
+    assert_eq!(folder.good(&["get", "a.store", "three"]), noise(3000, 1));
+}
+
+#[test]
 fn what_is_no_store_is_named_with_the_mend() {
     let folder = Folder::new();
     folder.bad(&["ls", "none"], 1, &["none: no such file", "put --create"]);

@@ -102,6 +102,8 @@ counters! {
     fetches_shared,
     /// Clusters that the scrubber verified.
     clusters_scrubbed,
+    /// Index pages of tables that were damaged, and were made anew from the entries.
+    pages_rebuilt,
 }
 
 /// Counts by reason.
@@ -155,6 +157,9 @@ pub(crate) fn add(counter: &AtomicU64, by: u64) {
 pub struct Stats {
     /// Entries in the index; a large object counts once for each of its chunks.
     pub objects: u64,
+    /// `objects` and the live bytes are still being counted: a crash took the count, and tables are gone through while
+    /// they are in use. Where the store was opened read-only they stay so.
+    pub counting: bool,
     /// Bytes of the index.
     pub index_bytes: u64,
     /// Objects held one by one in the memory tier.

@@ -250,6 +250,7 @@ impl Store {
         let capacity: u64 = self.volumes().iter().map(|volume| volume.device.capacity()).sum();
         Stats {
             objects: objects + self.tabled().map_or(0, |tabled| tabled.objects()),
+            counting: self.tabled().is_some_and(|tabled| tabled.is_counting()),
             index_bytes,
             memory_objects: shared.memory.len() as u64
                 + self.volumes().iter().map(|volume| volume.count_waiting()).sum::<u64>(),

@@ -5,7 +5,7 @@
 //! node:   flags 1 | expiry 8 | name length 4 | name | dependencies, ids
 //! edges:  0 | dependents, ids            or  1 | log2 of chunks 1 | dependents in all 4
 //! ids:    count, then each as its distance from the one before: varints, ascending
-//! image:  whether it is believed 1 | its parts 4; a part is a group of copies
+//! image:  whether it is believed 1 | version 4 | its parts 4; a part is a group of copies
 //! copy:   kind 1 | number 4 | log2 of chunks 1 | which 4 | the record
 //! ```
 //!
@@ -202,20 +202,47 @@ pub fn decode_copy(item: &[u8]) -> Result<(CopyOf, &[u8]), Corrupt> {
     Ok((of, record))
 }
 
-/// What the settings say of the image: whether it is believed, and how many parts there are.
-#[must_use]
-pub fn encode_image(current: bool, parts: u32) -> Vec<u8> {
-    [&[u8::from(current)][..], &parts.to_le_bytes()].concat()
+/// Version of an image: of what the settings say of it, of its parts, and of the records that they copy.
+pub const IMAGE: u32 = 1;
+
+/// What the settings say of an image. In every version the first byte is whether it is believed, so that a program of
+/// another one can take it back before it changes what the image copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageSaid {
+    /// Nothing was changed since it was made.
+    pub is_believed: bool,
+    /// [`IMAGE`] if this program can read it; 0 for those from before there were versions.
+    pub version: u32,
+    /// Parts of an image that this program can read; else 0.
+    pub parts: u32,
 }
 
-/// Reads what they say.
-///
-/// # Errors
-/// [`Corrupt`] if it is something else.
-pub fn decode_image(bytes: &[u8]) -> Result<(bool, u32), Corrupt> {
-    match bytes {
-        [current @ (0 | 1), parts @ ..] if parts.len() == 4 => Ok((*current == 1, u32_at(parts, 0))),
-        _ => Err(Corrupt::Field("image")),
+impl ImageSaid {
+    /// Of an image of this version.
+    #[must_use]
+    pub fn new(is_believed: bool, parts: u32) -> Self {
+        Self { is_believed, version: IMAGE, parts }
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        [&[u8::from(self.is_believed)][..], &self.version.to_le_bytes(), &self.parts.to_le_bytes()].concat()
+    }
+
+    /// Reads what they say. Another version is no error: what it says besides is not looked at.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if it is something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
+        let [is_believed @ (0 | 1), rest @ ..] = bytes else { return Err(Corrupt::Field("image")) };
+        let is_believed = *is_believed == 1;
+        match rest.len() {
+            4 => Ok(Self { is_believed, version: 0, parts: 0 }),
+            8 if u32_at(rest, 0) == IMAGE => Ok(Self::new(is_believed, u32_at(rest, 4))),
+            8.. if u32_at(rest, 0) != IMAGE => Ok(Self { is_believed, version: u32_at(rest, 0), parts: 0 }),
+            _ => Err(Corrupt::Field("image")),
+        }
     }
 }
 
@@ -297,7 +324,17 @@ mod tests {
         for of in [CopyOf::Nodes(7), CopyOf::Edges(8), CopyOf::Chunk(9, 3, 5)] {
             assert_eq!(decode_copy(&encode_copy(of, b"record")), Ok((of, &b"record"[..])));
         }
-        assert_eq!(decode_image(&encode_image(true, 12)), Ok((true, 12)));
+        let said = ImageSaid::new(true, 12);
+        assert_eq!(ImageSaid::decode(&said.encode()), Ok(said));
+        let other = ImageSaid { version: 2, ..said };
+        let longer = [&other.encode()[..], &[7; 5]].concat();
+        assert_eq!(
+            ImageSaid::decode(&longer),
+            Ok(ImageSaid { parts: 0, ..other }),
+            "another version, and no more of it"
+        );
+        let first = ImageSaid { is_believed: true, version: 0, parts: 0 };
+        assert_eq!(ImageSaid::decode(&[1, 9, 0, 0, 0]), Ok(first), "before there were versions");
     }
 
     #[test]
@@ -308,7 +345,8 @@ mod tests {
         assert_eq!(take_ids(&[1, 0xff, 0xff, 0xff, 0xff, 0xff]), Err(Corrupt::Field("varint")));
         assert_eq!(decode_copy(&[0; 9]), Err(Corrupt::Short));
         assert_eq!(decode_copy(&[3; 10]), Err(Corrupt::Field("kind")));
-        assert_eq!(decode_image(&[2, 0, 0, 0, 0]), Err(Corrupt::Field("image")));
+        assert_eq!(ImageSaid::decode(&[2, 0, 0, 0, 0]), Err(Corrupt::Field("image")));
+        assert_eq!(ImageSaid::decode(&[1, 1, 0, 0, 0, 9]), Err(Corrupt::Field("image")));
         assert_eq!(Edges::decode(&[7]), Err(Corrupt::Field("edges")));
         assert_eq!(Node::decode(&[9; 40]), Err(Corrupt::Short));
     }

@@ -336,6 +336,11 @@ fn graph() {
         graph::encode_copy(graph::CopyOf::Chunk(70_000, 5, 31), b"chunk"),
     ];
     check("graph-image-part", &graph::encode_group(&copies));
-    check("graph-image", &graph::encode_image(true, 300));
+    check("graph-image-said", &graph::ImageSaid::new(true, 300).encode());
+    // From before it had a version.
+    let first = [1, 0x2c, 1, 0, 0];
+    check("graph-image", &first);
+    let said = graph::ImageSaid::decode(&first);
+    assert_eq!(said, Ok(graph::ImageSaid { is_believed: true, version: 0, parts: 0 }));
     check("graph-ids", &graph::encode_ids(&[0, 127, 255, u32::MAX]));
 }

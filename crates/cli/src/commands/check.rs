@@ -1,4 +1,5 @@
-//! `picaflor check STORE...`: opens each store for reading, says what recovery found, and verifies every object.
+//! `picaflor check STORE...`: opens each store for reading, says what recovery found, and verifies every object; before
+//! that, if asked, it opens it for writing and has it put right what can be.
 
 use std::path::PathBuf;
 
@@ -21,11 +22,14 @@ Examples:
   A store on two devices, and another one:
       picaflor check /dev/nvme1n1 /dev/nvme2n1 images.store
 
+  Put right what can be, then look:
+      picaflor check --mend picaflor.store
+
   In a script:
       picaflor check --format json picaflor.store > report.json
       [ $? -ne 3 ] || mail -s 'damaged store' ops < report.json
 
-Nothing is written: what recovery would do is worked out in memory and printed. Objects that a crash took, within the \
+Without --mend nothing is written: what recovery would do is worked out in memory and printed. Objects that a crash took, within the \
 bound that the store was asked for, are no damage. Exit codes: 0 sound, 3 damaged, 1 it could not be checked.";
 
 /// Verifies stores from end to end, without writing to them
@@ -38,6 +42,9 @@ pub(crate) struct Check {
     /// Stores: files or raw block devices; those of one store are put together
     #[arg(required = true)]
     store: Vec<PathBuf>,
+    /// Open them for writing, and put right what can be: index pages of tables that rotted, what a crash left
+    #[arg(long)]
+    mend: bool,
     /// How to print what was found
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "text|json")]
     format: Format,
@@ -73,6 +80,9 @@ impl Check {
 
     /// Whether the store is sound.
     fn one(&self, found: &Found, out: &mut Output) -> Result<bool, Failure> {
+        if self.mend {
+            mend(found, &self.memory)?;
+        }
         let store = open::read(found, &self.memory)?;
         let bar = output::steps(format!("checking {}", found.name()));
         let report = store.check(|done, all| {
@@ -88,6 +98,32 @@ impl Check {
         }
         out.flush()?;
         Ok(sound)
+    }
+}
+
+/// Goes through the store, so that it meets what is damaged, and lets it do what its daemons would.
+fn mend(found: &Found, memory: &Memory) -> Result<(), Failure> {
+    let store = open::by_hand(found, memory)?;
+    let wait = output::waiting(format!("mending {}", found.name()));
+    drop(store.check(|_, _| {}));
+    let outcome = loop {
+        match store.step() {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            Err(why) => break Err(why),
+        }
+    };
+    let pages = store.stats().counts.pages_rebuilt;
+    let closed = store.close();
+    wait.finish_and_clear();
+    if pages > 0 {
+        let pages = human::counted(pages, "index page was", "index pages were");
+        eprintln!("picaflor: {}: {pages} damaged, and made anew from the entries", found.name());
+    }
+    match outcome {
+        // What cannot be mended the check that follows tells of.
+        Err(picaflor::Error::Damaged { .. }) => Ok(closed?),
+        outcome => Ok(outcome.and(closed)?),
     }
 }
 
@@ -137,6 +173,8 @@ fn verdict(sound: bool, mode: Mode) -> &'static str {
     match (sound, mode) {
         (true, _) => "sound",
         (false, Mode::Cache) => "DAMAGED; what does not verify is never served: a get drops it, and it is fetched anew",
-        (false, Mode::Store) => "DAMAGED; what does not verify is never returned: put it again, or restore a copy",
+        (false, Mode::Store) => {
+            "DAMAGED; what does not verify is never returned: --mend puts right what can be, else put it again, or restore a copy"
+        }
     }
 }

@@ -184,6 +184,11 @@ fn held(stats: &Value) -> Rows {
             format!("{} (of a large object one a piece), index {index}", human::count(number(stats, "/objects"))),
         ),
     ];
+    if stats.pointer("/counting").and_then(Value::as_bool) == Some(true) {
+        let why = "a crash took the count: entries and live bytes are those last noted, till the store that is open for \
+                   writing has gone through its tables";
+        rows.push(("".into(), why.into()));
+    }
     for volume in stats.get("volumes").and_then(Value::as_array).into_iter().flatten() {
         let of = |name: &str| volume.get(name).and_then(Value::as_str).map(key::harmless).unwrap_or_default();
         let (free, all) = (number(volume, "/clusters_free"), number(volume, "/clusters"));

@@ -161,9 +161,14 @@ impl Cache {
         Ok(())
     }
 
+    /// Pages that there is room for.
+    pub(super) fn most(&self) -> usize {
+        self.room * SHARDS
+    }
+
     /// Bytes that all pages take when the cache is full.
     pub(super) fn most_bytes(&self) -> u64 {
-        (self.room * SHARDS * (BLOCK + OVERHEAD)) as u64
+        (self.most() * (BLOCK + OVERHEAD)) as u64
     }
 
     /// Pages in memory.

@@ -1,13 +1,16 @@
 //! What makes puts and removes durable, and what may go once they are.
 //!
-//! Steps of a commit: the entries that were put, the pages that the device does not have and the headers of what the
-//! last commits freed are written in one batch, the device is synced, whoever waited is told, and what was replaced or
-//! removed before the commit began is freed: with the next batch. Entry and page may reach the device in any order.
+//! Steps of a commit: the entries that were put, the pages that the device does not have and the headers of what was
+//! removed, and of what the last commits replaced, are written in one batch, the device is synced, whoever waited is
+//! told, and what was replaced before the commit began is freed: with the next batch. Entry and page may reach the
+//! device in any order. Then each table that has new pages says so in its header, also with the next batch.
 //!
-//! Invariant: a block is freed only when the page that no longer needs it is durable.
+//! Invariants: what was replaced is freed only when the page that no longer needs it is durable; when a remove is
+//! durable, no block is allocated any more that holds a version of its key. So a key whose page is lost has the
+//! newest version that is allocated (`rebuild.rs`).
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
     sync::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
@@ -41,6 +44,10 @@ pub(super) struct Releases {
     waiting: BTreeMap<u64, Vec<Release>>,
     /// Slots of those blocks that pages still have.
     superseded: HashSet<Slot>,
+    /// Hashes of keys whose replaced versions were freed, by the commit that makes that durable.
+    leaving: BTreeMap<u64, Vec<u64>>,
+    /// How many wait or leave of each hash.
+    of_hash: HashMap<u64, usize>,
     count: usize,
 }
 
@@ -66,16 +73,72 @@ impl Releases {
     pub(super) fn len(&self) -> usize {
         self.count
     }
+
+    fn add(&mut self, number: u64, release: Release) {
+        self.superseded.extend(release.slot);
+        *self.of_hash.entry(release.hash).or_default() += 1;
+        self.count += 1;
+        self.waiting.entry(number).or_default().push(release);
+    }
+
+    /// They no longer wait; their headers are durable with commit `number`.
+    fn leave(&mut self, releases: &[Release], number: u64) {
+        self.count -= releases.len();
+        for slot in releases.iter().filter_map(|release| release.slot) {
+            self.superseded.remove(&slot);
+        }
+        self.leaving.entry(number).or_default().extend(releases.iter().map(|release| release.hash));
+    }
+
+    /// Commits up to this one are complete.
+    fn settled(&mut self, completed: u64) {
+        let later = self.leaving.split_off(&completed.saturating_add(1));
+        for hash in std::mem::replace(&mut self.leaving, later).into_values().flatten() {
+            if let Entry::Occupied(mut of_hash) = self.of_hash.entry(hash) {
+                *of_hash.get_mut() -= 1;
+                if *of_hash.get() == 0 {
+                    of_hash.remove();
+                }
+            }
+        }
+    }
+
+    /// Whether a version of a key with this hash was replaced and is not durably free.
+    fn is_unsettled(&self, hash: u64) -> bool {
+        self.of_hash.contains_key(&hash)
+    }
 }
 
 impl Inner {
     /// Once commit `number` is complete, `block` is free; `slot` is what its page keeps of it till then.
     pub(super) fn release_after(&self, number: u64, index: &Arc<Index>, hash: u64, block: Block, slot: Option<Slot>) {
-        let mut releases = self.releases.lock();
-        releases.superseded.extend(slot);
-        releases.count += 1;
-        let release = Release { index: Arc::clone(index), hash, block, slot };
-        releases.waiting.entry(number).or_default().push(release);
+        self.releases.lock().add(number, Release { index: Arc::clone(index), hash, block, slot });
+    }
+
+    /// Whether a key of this hash cannot be removed before a commit is complete: a version that was replaced is not
+    /// durably free. If it were still allocated, and the version that replaced it were not, a crash that leaves the
+    /// key's sector as it was would bring it back.
+    pub(super) fn must_wait(&self, hash: u64) -> bool {
+        !self.is_in_doubt() && self.releases.lock().is_unsettled(hash)
+    }
+
+    /// Frees the version that a remove took off a page, whose lock the caller holds, and says which commit covers that:
+    /// with the batch of the page. While a crash is not mended, older versions may be allocated that nobody waits for:
+    /// then once the page is durable.
+    pub(super) fn release_removed(
+        &self,
+        lists: &FreeLists,
+        index: &Arc<Index>,
+        hash: u64,
+        (block, number): (Block, u64),
+    ) -> Result<u64> {
+        if self.is_in_doubt() {
+            self.release_after(number, index, hash, block, None);
+            return Ok(number);
+        }
+        self.freed_now.fetch_add(1, Relaxed);
+        lists.free_later(&block).map_err(failed("free a block"))?;
+        Ok(self.commits.next())
     }
 
     /// Notes that a page was changed whose lock the caller holds, and answers with the commit that will cover it.
@@ -106,9 +169,20 @@ impl Inner {
         loop {
             let Turn::Lead(led) = self.commits.wait(number)? else { return Ok(()) };
             let began = Instant::now();
-            let result = self.write_all(lists).and_then(|()| lists.sync().map_err(failed("sync")));
-            self.commits.complete(led, result, began.elapsed());
-            let freed = self.release(lists, self.commits.completed())?;
+            let grown = self.grown();
+            // First what somebody else may be about to free: who waits for it to be durable counts on this commit.
+            let before = self.release(lists, self.commits.completed());
+            let result = before.and_then(|freed| {
+                self.write_all(lists)?;
+                lists.sync().map_err(failed("sync"))?;
+                Ok(freed + self.freed_now.swap(0, Relaxed))
+            });
+            let freed = *result.as_ref().unwrap_or(&0);
+            self.commits.complete(led, result.map(drop), began.elapsed());
+            let freed = freed + self.release(lists, self.commits.completed())?;
+            for (index, pages) in grown.iter().filter(|_| self.commits.completed() >= led) {
+                self.stopping(index.note(lists, *pages, &self.commits))?;
+            }
             self.tidy(lists, freed)?;
         }
     }
@@ -128,6 +202,12 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Tables that have new pages, and how many pages a commit that begins now covers.
+    fn grown(&self) -> Vec<(Arc<Index>, u64)> {
+        let grown = std::mem::take(&mut *self.grown.lock());
+        grown.into_iter().map(|index| (Arc::clone(&index), index.pages.load(Acquire))).collect()
     }
 
     /// A failed write stops everything: what the device holds since its last sync is unknown.
@@ -158,10 +238,7 @@ impl Inner {
             let mut releases = self.releases.lock();
             let later = releases.waiting.split_off(&completed.saturating_add(1));
             let due: Vec<Release> = std::mem::replace(&mut releases.waiting, later).into_values().flatten().collect();
-            for slot in due.iter().filter_map(|release| release.slot) {
-                releases.superseded.remove(&slot);
-            }
-            releases.count -= due.len();
+            releases.settled(self.commits.completed());
             due
         };
         for release in &due {
@@ -170,6 +247,7 @@ impl Inner {
             }
             lists.free_later(&release.block).map_err(failed("free a block"))?;
         }
+        self.releases.lock().leave(&due, self.commits.next());
         Ok(due.len() as u64)
     }
 

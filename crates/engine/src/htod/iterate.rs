@@ -2,7 +2,7 @@
 //!
 //! Invariants: what is there from the beginning to the end is met once; what is put or removed meanwhile may be met
 //! or not; a key that is replaced meanwhile is met with one of its values. A batch of slots is in memory at a time, and
-//! their entries are read one by one in the order of their places.
+//! some of their entries are read ahead, in the order of their places: what lies side by side with one read.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -12,11 +12,20 @@ use std::{
 
 use picaflor_format::htod::Slot;
 
-use super::{Inner, Table, page::Standing, shape, tables::Index};
-use crate::{Result, blocks::FreeLists};
+use super::{Inner, Table, page::Standing, shape, tables::Index, verbs::Found};
+use crate::{
+    Result,
+    blocks::{Address, FreeLists},
+};
 
-/// Slots collected ahead, at least, if there are as many.
-const BATCH: usize = 512;
+/// Slots collected ahead, at least, if there are as many: the more, the more of their entries lie side by side.
+const BATCH: usize = 4096;
+/// Index pages that are read at once, where the page cache has room for many more.
+const PAGES: usize = 16;
+const CACHE_PART: usize = 32;
+/// Entries that are read ahead, and about as many bytes of them.
+const AHEAD: usize = 256;
+const AHEAD_BYTES: u64 = 1 << 20;
 
 /// Goes through keys and values; see [`Table::pairs`].
 pub struct Pairs {
@@ -27,7 +36,7 @@ pub struct Pairs {
     /// Slots of the batch that are still to be read, and all of its slots.
     slots: vec::IntoIter<Standing>,
     batch: HashSet<Slot>,
-    ready: VecDeque<(Vec<u8>, Vec<u8>)>,
+    ready: VecDeque<Result<(Vec<u8>, Vec<u8>)>>,
     lost: u64,
 }
 
@@ -76,7 +85,7 @@ impl Iterator for Pairs {
                 return Some(Err(error));
             }
         }
-        self.ready.pop_front().map(Ok)
+        self.ready.pop_front()
     }
 }
 
@@ -98,24 +107,43 @@ impl Iterator for Values {
 
 impl Pairs {
     fn fill(&mut self) -> Result<()> {
-        let inner = &*self.table.inner;
+        let table = self.table.clone();
+        let inner = &*table.inner;
         let entered = inner.enter_to_read()?;
-        let (lists, index) = (entered.lists()?, &self.table.index);
-        let Some(standing) = self.slots.next() else {
-            let mut slots = Vec::new();
-            while slots.len() < BATCH && self.next < self.known {
-                let page = self.next;
-                // Counted first, so that a damaged page is reported once.
-                self.next += 1;
-                inner.collect(lists, index, page, self.known, &mut slots)?;
+        let (lists, index) = (entered.lists()?, &table.index);
+        if self.slots.len() == 0 {
+            return self.collect(lists);
+        }
+        let (mut ahead, mut bytes) = (Vec::new(), 0);
+        while ahead.len() < AHEAD && bytes < AHEAD_BYTES {
+            let Some(standing) = self.slots.next() else { break };
+            bytes += Address::from_word(standing.slot.place).map_or(0, |at| lists.bytes_at(at));
+            ahead.push(standing);
+        }
+        let places: Vec<Address> = ahead.iter().filter_map(|it| Address::from_word(it.slot.place)).collect();
+        let mut read = lists.read_many(&places).into_iter();
+        for standing in ahead {
+            let read = Address::from_word(standing.slot.place).and_then(|_| read.next());
+            let found = read.map_or(Ok(None), |read| inner.found(index, standing, read));
+            match found {
+                Ok(Some(found)) => self.meet(&found),
+                Ok(None) => self.meet_later(lists, standing).unwrap_or_else(|error| self.ready.push_back(Err(error))),
+                Err(error) => self.ready.push_back(Err(error)),
             }
-            slots.sort_unstable_by_key(|standing| standing.slot.place);
-            self.batch = slots.iter().map(|standing| standing.slot).collect();
-            self.slots = slots.into_iter();
-            return Ok(());
-        };
-        if let Some(found) = inner.read_again(lists, index, standing)? {
-            self.ready.push_back((found.key().to_vec(), found.value().to_vec()));
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, found: &Found) {
+        self.ready.push_back(Ok((found.key().to_vec(), found.value().to_vec())));
+    }
+
+    /// A slot whose entry was not where it should be.
+    fn meet_later(&mut self, lists: &FreeLists, standing: Standing) -> Result<()> {
+        let table = self.table.clone();
+        let (inner, index) = (&*table.inner, &table.index);
+        if let Some(found) = inner.read(lists, index, standing)? {
+            self.meet(&found);
             return Ok(());
         }
         // Replaced or removed since it was collected; whatever took its place was not collected. Or lost.
@@ -125,9 +153,37 @@ impl Pairs {
             if !self.batch.contains(&successor.slot)
                 && let Some(found) = inner.read(lists, index, successor)?
             {
-                self.ready.push_back((found.key().to_vec(), found.value().to_vec()));
+                self.meet(&found);
             }
         }
+        Ok(())
+    }
+
+    /// Collects the slots of some pages. Of one that is damaged the error is met in its place.
+    fn collect(&mut self, lists: &FreeLists) -> Result<()> {
+        let table = self.table.clone();
+        let (inner, index) = (&*table.inner, &table.index);
+        let mut slots = Vec::new();
+        let mut ahead = self.next;
+        while slots.len() < BATCH && self.next < self.known {
+            let page = self.next;
+            if page >= ahead {
+                let some = (inner.cache.most() / CACHE_PART).clamp(1, PAGES);
+                ahead = (page + some as u64).min(self.known);
+                let numbers: Vec<u64> = (page..ahead).collect();
+                if some > 1 {
+                    // What is wrong with one of them is met when it is its turn.
+                    drop(inner.read_ahead(lists, index, &numbers));
+                }
+            }
+            self.next += 1;
+            if let Err(error) = inner.collect(lists, index, page, self.known, &mut slots) {
+                self.ready.push_back(Err(error));
+            }
+        }
+        slots.sort_unstable_by_key(|standing| Address::from_word(standing.slot.place).map(Address::grain));
+        self.batch = slots.iter().map(|standing| standing.slot).collect();
+        self.slots = slots.into_iter();
         Ok(())
     }
 

@@ -24,7 +24,10 @@ use crate::{
 
 /// Keys of a batch of reads: as many pages are kept in memory that were not asked for yet.
 const BATCH: usize = 64;
-/// Bytes of entries that are placed together; one entry may be longer.
+/// The same of gets alone, where the page cache is large enough: so many, but no more than a part of its pages.
+const MOST_KEYS: usize = 1024;
+const CACHE_PART: usize = 4;
+/// Bytes of entries that are placed, or read, together; one entry may be longer.
 const MOST_BYTES: usize = 4 << 20;
 
 /// Runs of as many as take at most so many bytes together, or of one that takes more.
@@ -42,15 +45,17 @@ pub(crate) fn runs<T>(mut items: &[T], most: usize, bytes: impl Fn(&T) -> usize)
 }
 
 impl Table {
-    /// The keys' values, in their order. As [`Table::get`] of each, but with two batches of device reads for each 64
-    /// keys, where that is two reads for each key, one after the other.
+    /// The keys' values, in their order. As [`Table::get`] of each, but with two batches of device reads for many keys,
+    /// where that is two reads for each key, one after the other: as many keys as a quarter of the page cache has
+    /// pages, 64 at least and 1,024 at most, and a batch more for every 4 MiB of entries. What lies side by side is one
+    /// read.
     ///
     /// # Errors
     /// As [`Table::get`].
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
         keys.iter().try_for_each(|key| check_key(key))?;
         let mut values = Vec::with_capacity(keys.len());
-        for batch in keys.chunks(BATCH) {
+        for batch in keys.chunks((self.inner.cache.most() / CACHE_PART).clamp(BATCH, MOST_KEYS)) {
             let looked = {
                 let entered = self.inner.enter_to_read()?;
                 self.inner.look_many(entered.lists()?, &self.index, batch)?
@@ -148,7 +153,7 @@ impl Table {
         let mut number = 0;
         for batch in keys.chunks(BATCH) {
             for (key, looked) in batch.iter().zip(inner.look_many(lists, index, batch)?) {
-                let done = inner.remove(lists, index, key, Some(looked))?;
+                let done = inner.remove(&entered, index, key, Some(looked))?;
                 see(number, done.former.map(|former| former.into_value(key)));
                 number += 1;
             }
@@ -219,7 +224,8 @@ impl Inner {
             looked.push(Looked { frame, seen, current: Current::default() });
         }
         let places: Vec<Address> = wanted.iter().filter_map(|(_, it)| Address::from_word(it.slot.place)).collect();
-        let mut read = lists.read_many(&places).into_iter();
+        let bytes = |at: &Address| usize::try_from(lists.bytes_at(*at)).unwrap_or(usize::MAX / 2);
+        let mut read = runs(&places, MOST_BYTES, bytes).flat_map(|places| lists.read_many(places));
         for (number, standing) in wanted {
             let first = match Address::from_word(standing.slot.place).and_then(|_| read.next()) {
                 Some(read) => self.found(index, standing, read)?,

@@ -20,7 +20,7 @@ use picaflor_format::htod::Entry;
 
 use super::{HashTables, Inner, failed, open::EPOCH_SHIFT, shape, tables::Index};
 use crate::{
-    Result,
+    Error, Result,
     blocks::{Block, BlockError, FreeLists},
 };
 
@@ -29,6 +29,8 @@ use crate::{
 pub struct Mended {
     /// Index pages read.
     pub pages: u64,
+    /// Index pages that were damaged, and that were made anew from the entries.
+    pub rebuilt: u64,
     /// Blocks that no page named, and that are free now.
     pub freed: u64,
     /// Blocks, areas of the index aside, that hold no entry: damaged, and left alone.
@@ -36,12 +38,13 @@ pub struct Mended {
 }
 
 impl HashTables {
-    /// Frees what the last crash left allocated and unnamed, settles what it left in doubt, and counts the keys.
-    /// After a clean stop there is nothing to do, and nothing is read. Reads every index page and every block;
-    /// others may use the tables meanwhile.
+    /// Makes index pages anew that were met and are damaged; then frees what the last crash left allocated and unnamed,
+    /// settles what it left in doubt, and counts the keys. After a clean stop, and with no damage met, there is nothing
+    /// to do, and nothing is read. Reads every index page and every block; others may use the tables meanwhile.
     ///
     /// # Errors
-    /// As [`super::Table::put`].
+    /// As [`super::Table::put`]; [`Error::Damaged`] if a page is damaged and cannot be made anew, because deletes might
+    /// be forgotten: what a crash left is then not settled either.
     pub fn mend(&self) -> Result<Mended> {
         self.mend_while(&|| true).map(Option::unwrap_or_default)
     }
@@ -53,24 +56,34 @@ impl HashTables {
     /// As [`HashTables::mend`].
     pub fn mend_while(&self, go_on: &dyn Fn() -> bool) -> Result<Option<Mended>> {
         let inner = &*self.inner;
-        if inner.doubt.load(Acquire) == inner.epoch {
-            return Ok(Some(Mended::default()));
-        }
-        let mut all = HashMap::new();
-        for name in self.names()? {
-            let index = self.table(&name)?.index;
-            all.insert(index.number, index);
-        }
-        let list = Arc::clone(&inner.tables.lock().list);
-        all.insert(list.number, list);
         let mut mended = Mended::default();
+        let Some(rebuilt) = inner.rebuild(go_on)? else { return Ok(None) };
+        mended.rebuilt = rebuilt;
+        if !inner.is_in_doubt() {
+            return Ok(Some(mended));
+        }
+        let all = self.all_tables()?;
+        loop {
+            mended.pages = 0;
+            let mut damaged = None;
+            for index in all.values() {
+                let entered = inner.enter()?;
+                let pages = inner.settle_pages(entered.lists()?, index, go_on, &mut damaged)?;
+                let Some(pages) = pages else { return Ok(None) };
+                mended.pages += pages;
+            }
+            let Some(rebuilt) = inner.rebuild(go_on)? else { return Ok(None) };
+            mended.rebuilt += rebuilt;
+            match damaged {
+                None => break,
+                // What is not mended keeps the rest in doubt: nothing more may be concluded from what is not named.
+                Some(error) if rebuilt == 0 => return Err(error),
+                Some(_) => {}
+            }
+        }
         {
             let entered = inner.enter()?;
             let lists = entered.lists()?;
-            for index in all.values() {
-                let Some(pages) = inner.settle_pages(lists, index, go_on)? else { return Ok(None) };
-                mended.pages += pages;
-            }
             inner.wait(&entered, inner.commits.next())?;
             for block in lists.blocks() {
                 if !go_on() {
@@ -93,17 +106,45 @@ impl HashTables {
                     None => mended.unreadable += 1,
                 }
             }
-            inner.wait(&entered, inner.commits.next())?;
-            inner.note_doubt(lists, inner.epoch)?;
         }
+        // With nobody at work, and with all durably free that was removed: from now on removes count on that.
+        let gate = inner.gate.write();
+        let lists = gate.as_ref().ok_or(Error::Closed)?;
+        if let Some(failure) = inner.commits.failure() {
+            return Err(failure);
+        }
+        inner.stopping(inner.settle_everything(lists))?;
+        inner.note_doubt(lists, inner.epoch)?;
+        drop(gate);
         Ok(Some(mended))
+    }
+
+    /// All tables by their numbers, the list of them too.
+    fn all_tables(&self) -> Result<HashMap<u32, Arc<Index>>> {
+        let names = match self.names() {
+            Err(Error::Damaged { .. }) if self.rebuild()? > 0 => self.names()?,
+            names => names?,
+        };
+        let list = Arc::clone(&self.inner.tables.lock().list);
+        let mut all = HashMap::from([(list.number, list)]);
+        for name in names {
+            let index = self.table(&name)?.index;
+            all.insert(index.number, index);
+        }
+        Ok(all)
     }
 }
 
 impl Inner {
     /// Reads all pages of a table, has those written that a crash left in doubt or that name what never arrived, and
-    /// counts the keys. `None` if it was to stop.
-    fn settle_pages(&self, lists: &FreeLists, index: &Arc<Index>, go_on: &dyn Fn() -> bool) -> Result<Option<u64>> {
+    /// counts the keys. `None` if it was to stop. Goes past pages that are not whole, and keeps the error of one.
+    fn settle_pages(
+        &self,
+        lists: &FreeLists,
+        index: &Arc<Index>,
+        go_on: &dyn Fn() -> bool,
+        damaged: &mut Option<Error>,
+    ) -> Result<Option<u64>> {
         let keys_before = index.keys.load(Relaxed);
         let mut counted = 0;
         let mut number = 0;
@@ -112,7 +153,14 @@ impl Inner {
                 return Ok(None);
             }
             let mut lost = Vec::new();
-            let slots = self.slots_of_page(lists, index, number)?;
+            let slots = match self.slots_of_page(lists, index, number) {
+                Err(error @ Error::Damaged { .. }) => {
+                    *damaged = Some(error);
+                    number += 1;
+                    continue;
+                }
+                slots => slots?,
+            };
             for standing in &slots {
                 if self.read_again(lists, index, *standing)?.is_none() {
                     lost.push(*standing);

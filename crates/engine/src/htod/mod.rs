@@ -12,8 +12,8 @@
 //! - Callers that wait for durability share syncs.
 //!
 //! Where to look: the verbs are in `verbs.rs`, many at once in `many.rs`, what makes them durable in `commit.rs`,
-//! doubling in `split.rs`, what a crash left in `resolve.rs` and `mend.rs`. `docs/FORMAT.md` has the bytes and the
-//! argument.
+//! doubling in `split.rs`, what a crash left in `resolve.rs` and `mend.rs`, pages that rotted in `rebuild.rs`.
+//! `docs/FORMAT.md` has the bytes and the argument.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -36,6 +36,7 @@ mod many;
 mod mend;
 mod open;
 mod page;
+mod rebuild;
 mod resolve;
 mod shape;
 mod split;
@@ -130,6 +131,8 @@ pub struct HtodStats {
     pub unreadable: u64,
     /// Versions that count again because a crash took the one that was to replace them.
     pub restored: u64,
+    /// Index pages that were damaged and were made anew from the entries.
+    pub rebuilt: u64,
     /// Blocks that wait for a commit to be freed.
     pub pending_frees: usize,
 }
@@ -150,14 +153,20 @@ struct Inner {
     /// Pages that the device does not have, some of them twice.
     dirty: Mutex<Vec<Arc<cache::Frame>>>,
     releases: Mutex<Releases>,
+    /// Tables with pages that no header says are there; some of them twice.
+    grown: Mutex<Vec<Arc<tables::Index>>>,
+    /// Pages that are not whole.
+    damaged: Mutex<rebuild::Damage>,
     /// Held by who frees blocks.
     freeing: Mutex<()>,
-    /// Blocks that commits freed.
+    /// Blocks that commits freed, and those that removes freed since the last commit.
     freed: AtomicU64,
+    freed_now: AtomicU64,
     cache: Cache,
     tables: Mutex<Tables>,
     unreadable: AtomicU64,
     restored: AtomicU64,
+    rebuilt: AtomicU64,
 }
 
 impl Inner {

@@ -153,7 +153,14 @@ impl HashTables {
             return Ok(Table { inner: Arc::clone(inner), index: Arc::clone(index) });
         }
         let list = Table { inner: Arc::clone(inner), index: Arc::clone(&tables.list) };
-        let index = match list.get(name.as_bytes())? {
+        let known = match list.get(name.as_bytes()) {
+            // Nothing can be done before the list is there, and it is short.
+            Err(Error::Damaged { .. }) if inner.rebuild(&|| true)?.is_some_and(|pages| pages > 0) => {
+                list.get(name.as_bytes())
+            }
+            known => known,
+        };
+        let index = match known? {
             Some(value) => {
                 let words = value.split_first_chunk::<4>().and_then(|(number, rest)| {
                     Some((u32::from_le_bytes(*number), u64::from_le_bytes(*rest.first_chunk::<8>()?)))
@@ -166,7 +173,7 @@ impl HashTables {
                 let index = {
                     let entered = inner.enter()?;
                     let lists = entered.lists()?;
-                    let number = tables.list.take_number(lists)?;
+                    let number = tables.list.take_number(lists, &inner.commits)?;
                     let index = Index::create(lists, number, inner.epoch)?;
                     lists.sync().map_err(failed("sync"))?;
                     index
@@ -207,6 +214,7 @@ impl HashTables {
             cached_pages: self.inner.cache.len(),
             unreadable: self.inner.unreadable.load(Relaxed),
             restored: self.inner.restored.load(Relaxed),
+            rebuilt: self.inner.rebuilt.load(Relaxed),
             pending_frees: self.inner.releases.lock().len(),
         }
     }
@@ -217,10 +225,24 @@ impl HashTables {
         self.inner.commits.failure()
     }
 
-    /// Whether a crash left something for [`HashTables::mend`].
+    /// Whether a crash left something for [`HashTables::mend`], or damage was met that it can mend.
     #[must_use]
     pub fn wants_mending(&self) -> bool {
-        self.inner.doubt.load(Acquire) != self.inner.epoch
+        self.inner.is_in_doubt() || self.has_damage()
+    }
+
+    /// Whether [`Table::len`] and [`HashTables::space`] may be off, because a crash took the count: until
+    /// [`HashTables::mend`] came to its end, and the allocator has been through its blocks.
+    #[must_use]
+    pub fn is_counting(&self) -> bool {
+        let discovering = self.inner.gate.read().as_ref().is_some_and(|lists| lists.stats().discovering);
+        self.inner.is_in_doubt() || discovering
+    }
+
+    /// Whether index pages were met that are damaged and that [`HashTables::mend`] can make anew.
+    #[must_use]
+    pub fn has_damage(&self) -> bool {
+        self.inner.damaged.lock().is_mendable()
     }
 
     /// A bounded bit of background work: see [`FreeLists::step`].
@@ -262,7 +284,7 @@ impl HashTables {
         let list = {
             let tables = inner.tables.lock();
             for index in tables.open.values().chain([&tables.list]) {
-                index.note(&lists, index.pages.load(Acquire))?;
+                index.note(&lists, index.pages.load(Acquire), &inner.commits)?;
             }
             tables.list.word()
         };
@@ -276,6 +298,11 @@ impl HashTables {
 }
 
 impl Inner {
+    /// Whether sectors may hold what a crash left half done.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubt.load(Acquire) != self.epoch
+    }
+
     fn new(roots: &Roots, lists: FreeLists, block_size: usize, tables: Tables, options: &HtodOptions) -> Self {
         Self {
             gate: RwLock::new(Some(lists)),
@@ -289,12 +316,16 @@ impl Inner {
             commits: Commits::default(),
             dirty: Mutex::default(),
             releases: Mutex::default(),
+            grown: Mutex::default(),
+            damaged: Mutex::default(),
             freeing: Mutex::default(),
             freed: AtomicU64::new(0),
+            freed_now: AtomicU64::new(0),
             cache: Cache::new((options.cache / BLOCK).max(LEAST_PAGES)),
             tables: Mutex::new(tables),
             unreadable: AtomicU64::new(0),
             restored: AtomicU64::new(0),
+            rebuilt: AtomicU64::new(0),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use picaflor_format::{
     BLOCK,
-    htod::{self, SECTORS, SLOTS, Slot},
+    htod::{self, SECTOR, SECTORS, SLOTS, Slot},
 };
 use smallvec::SmallVec;
 
@@ -87,6 +87,12 @@ impl Page {
     /// Changes a slot; the sector wants writing.
     pub(super) fn set(&mut self, sector: usize, index: usize, slot: Option<Slot>) {
         htod::set_slot(&mut self.bytes, sector, index, slot);
+        self.dirty |= 1 << sector;
+    }
+
+    /// A sector without slots instead of one that nobody can read; it wants writing.
+    pub(super) fn clear(&mut self, sector: usize) {
+        self.bytes[sector * SECTOR..][..SECTOR].fill(0);
         self.dirty |= 1 << sector;
     }
 

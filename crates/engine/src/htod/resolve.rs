@@ -3,10 +3,13 @@
 //! A sector that was written when a crash came may name an entry that did not arrive, beside the version it was to
 //! replace. So of each key with a version marked as replaced, in a sector of a doubtful epoch, the entries are
 //! read: the marked one goes if the current one is there, and is current itself if not. Elsewhere what is marked
-//! was replaced for good, unless its commit is still under way.
+//! was replaced for good, unless its commit is still under way. Of a key in two such sectors the newer version counts.
 
 use std::{
-    collections::HashMap,
+    collections::{
+        HashMap,
+        hash_map::Entry::{Occupied, Vacant},
+    },
     sync::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
@@ -14,7 +17,7 @@ use std::{
 };
 
 use picaflor_format::{
-    BLOCK,
+    BLOCK, Corrupt,
     htod::{SECTORS, Slot, check_sector},
 };
 
@@ -32,6 +35,12 @@ use crate::{
     blocks::{Address, FreeLists},
 };
 
+/// Sectors of a page that are not whole, each with the reason.
+pub(super) fn damaged_sectors(index: &Index, number: u64, page: &Page) -> impl Iterator<Item = (usize, Corrupt)> {
+    let check = move |sector| Some((sector, check_sector(&page.bytes, index.number, number, sector).err()?));
+    (0..SECTORS).filter_map(check)
+}
+
 impl Inner {
     /// A page, from memory or the device.
     pub(super) fn page(&self, lists: &FreeLists, index: &Arc<Index>, number: u64) -> Result<Arc<Frame>> {
@@ -44,11 +53,16 @@ impl Inner {
     }
 
     /// Fills a page from the device. The caller holds its lock.
-    fn load(&self, lists: &FreeLists, index: &Index, number: u64, page: &mut Page) -> Result<()> {
+    fn load(&self, lists: &FreeLists, index: &Arc<Index>, number: u64, page: &mut Page) -> Result<()> {
+        self.fetch(lists, index, number, page)?;
+        self.take_in(lists, index, number, page)
+    }
+
+    /// The bytes of a page.
+    pub(super) fn fetch(&self, lists: &FreeLists, index: &Index, number: u64, page: &mut Page) -> Result<()> {
         let (extent, offset) = index.place(number)?;
         debug_assert_eq!(page.bytes.len(), BLOCK);
-        lists.read_area(&extent, offset, &mut page.bytes).map_err(failed("read an index page"))?;
-        self.take_in(lists, index, number, page)
+        lists.read_area(&extent, offset, &mut page.bytes).map_err(failed("read an index page"))
     }
 
     /// Brings pages of a table into memory, with all reads on their way at once.
@@ -70,25 +84,66 @@ impl Inner {
     }
 
     /// Checks a page as it was read from the device, and decides what in it counts.
-    fn take_in(&self, lists: &FreeLists, index: &Index, number: u64, page: &mut Page) -> Result<()> {
-        let mut doubtful = Vec::new();
+    fn take_in(&self, lists: &FreeLists, index: &Arc<Index>, number: u64, page: &mut Page) -> Result<()> {
+        let damaged = damaged_sectors(index, number, page).next();
+        if let Some((sector, why)) = damaged {
+            return Err(self.note_damage(index, number, &format!("sector {sector}: {why}")));
+        }
+        self.believe(lists, index, number, page)?;
+        if self.is_in_doubt() {
+            index.know(number);
+        }
+        Ok(())
+    }
+
+    /// Decides what counts in those sectors of a page that are whole.
+    pub(super) fn believe(&self, lists: &FreeLists, index: &Index, number: u64, page: &mut Page) -> Result<()> {
+        let (mut doubtful, mut is_doubtful) = (Vec::new(), false);
         for sector in 0..SECTORS {
-            let epoch = check_sector(&page.bytes, index.number, number, sector)
-                .map_err(|why| index.damaged(number, &format!("sector {sector}: {why}")))?;
+            let Ok(epoch) = check_sector(&page.bytes, index.number, number, sector) else { continue };
             let marked: Vec<Standing> = page.slots_of(sector).filter(|standing| standing.slot.superseded).collect();
             if epoch == self.epoch {
                 let releases = self.releases.lock();
                 marked.iter().filter(|it| !releases.needs(&it.slot)).for_each(|it| page.forget(*it));
             } else if epoch >= self.doubt.load(Acquire) {
+                is_doubtful = true;
                 doubtful.extend(marked);
             } else {
                 marked.iter().for_each(|it| page.forget(*it));
             }
         }
         self.resolve(lists, index, page, &doubtful)?;
+        if is_doubtful {
+            self.keep_newest(lists, index, page)?;
+        }
         if !index.moved.lock().contains_key(&number) {
             let pages = index.pages.load(Acquire);
             page.retain(|slot| shape::page_of(slot.hash, pages) == number);
+        }
+        Ok(())
+    }
+
+    /// A key that was removed and put again, to another sector, between two commits: a crash may have taken the one
+    /// sector and left the other as it was. The newer version counts.
+    fn keep_newest(&self, lists: &FreeLists, index: &Index, page: &mut Page) -> Result<()> {
+        let mut current: Vec<Standing> = page.slots().filter(|standing| !standing.slot.superseded).collect();
+        current.sort_by_key(|standing| standing.slot.hash);
+        for twins in current.chunk_by(|one, other| one.slot.hash == other.slot.hash).filter(|twins| twins.len() > 1) {
+            let mut newest: HashMap<Vec<u8>, (u64, Standing)> = HashMap::new();
+            for standing in twins {
+                let Some(found) = self.read_again(lists, index, *standing)? else { continue };
+                let older = match newest.entry(found.key().to_vec()) {
+                    Vacant(place) => {
+                        place.insert((found.generation, *standing));
+                        continue;
+                    }
+                    Occupied(mut best) if best.get().0 < found.generation => {
+                        best.insert((found.generation, *standing)).1
+                    }
+                    Occupied(_) => *standing,
+                };
+                page.forget(older);
+            }
         }
         Ok(())
     }

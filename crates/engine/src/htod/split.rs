@@ -31,8 +31,8 @@ impl Inner {
             let made = self.make_page(entered, index);
             drop(turn);
             match made {
-                // The put is done; keys crowd together until there is room again.
-                Err(Error::Full { .. }) => break,
+                // The put is done; keys crowd together until there is room again, or the page is mended.
+                Err(Error::Full { .. } | Error::Damaged { .. }) => break,
                 made => made?,
             }
         }
@@ -68,10 +68,14 @@ impl Inner {
                 }
             }
             let frame = Frame::new(index, number, page);
+            if self.is_in_doubt() {
+                index.know(number);
+            }
             self.cache.insert(&frame, |frame, page| self.write_page(lists, frame, page))?;
             let commit = self.changed(&frame, false);
             index.moved.lock().insert(parent.number, commit);
             index.pages.store(number + 1, Release);
+            self.grown.lock().push(Arc::clone(index));
             return Ok(());
         }
     }
@@ -84,6 +88,6 @@ impl Inner {
         // The area is durable before a header names it; and so is each page until here, which the header says too.
         self.wait(entered, self.commits.next())?;
         index.push_extent(area);
-        self.stopping(index.note(lists, number))
+        self.stopping(index.note(lists, number, &self.commits))
     }
 }

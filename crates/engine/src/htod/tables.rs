@@ -21,6 +21,7 @@ use super::{failed, page::Page, shape};
 use crate::{
     Error, Result,
     blocks::{Address, Block, FreeLists},
+    commits::Commits,
 };
 
 /// The number of the list of tables.
@@ -48,12 +49,16 @@ pub(super) struct Index {
     pub(super) splitting: Mutex<()>,
     /// Pages that still hold what was moved out of them, and the commit that makes the copies durable.
     pub(super) moved: Mutex<HashMap<u64, u64>>,
+    /// Pages that somebody had in memory since the last crash, while what it left is not mended: a bit each.
+    known: Mutex<Vec<u64>>,
 }
 
 /// Where the header is.
 struct Home {
     area: Block,
     header: Header,
+    /// The commit that covers what was written last.
+    covered_by: u64,
 }
 
 impl Index {
@@ -62,10 +67,11 @@ impl Index {
             number: header.table,
             pages: AtomicU64::new(header.pages),
             keys: AtomicI64::new(header.keys as i64),
-            home: Mutex::new(Home { area, header }),
+            home: Mutex::new(Home { area, header, covered_by: 0 }),
             extents: RwLock::new(extents),
             splitting: Mutex::default(),
             moved: Mutex::default(),
+            known: Mutex::default(),
         })
     }
 
@@ -81,11 +87,29 @@ impl Index {
     }
 
     pub(super) fn damaged(&self, page: u64, why: &str) -> Error {
+        self.damaged_for(page, why, "put the table's entries again from their source")
+    }
+
+    pub(super) fn damaged_for(&self, page: u64, why: &str, mend: &str) -> Error {
         Error::Damaged {
             place: format!("index page {page} of table {}", self.number),
             why: why.to_owned(),
-            mend: "put the table's entries again from their source".to_owned(),
+            mend: mend.to_owned(),
         }
+    }
+
+    /// Notes that a page is in memory.
+    pub(super) fn know(&self, page: u64) {
+        let mut known = self.known.lock();
+        let (word, bit) = ((page / 64) as usize, page % 64);
+        if known.len() <= word {
+            known.resize(word + 1, 0);
+        }
+        known[word] |= 1 << bit;
+    }
+
+    pub(super) fn is_known(&self, page: u64) -> bool {
+        self.known.lock().get((page / 64) as usize).is_some_and(|word| word & 1 << (page % 64) != 0)
     }
 
     pub(super) fn lost_entry(&self, page: u64, place: u64) -> Error {
@@ -113,20 +137,20 @@ impl Index {
     }
 
     /// Takes the next number for a table; for the list only.
-    pub(super) fn take_number(&self, lists: &FreeLists) -> Result<u32> {
+    pub(super) fn take_number(&self, lists: &FreeLists, commits: &Commits) -> Result<u32> {
         let mut home = self.home.lock();
         home.header.next_table += 1;
-        home.write(lists)?;
+        home.write(lists, commits)?;
         Ok(home.header.next_table - 1)
     }
 
-    /// Notes how things stand. `durable` pages are on the device.
-    pub(super) fn note(&self, lists: &FreeLists, durable: u64) -> Result<()> {
+    /// Notes how things stand, with the next batch. `durable` pages are on the device, or more.
+    pub(super) fn note(&self, lists: &FreeLists, durable: u64, commits: &Commits) -> Result<()> {
         let mut home = self.home.lock();
-        home.header.pages = durable;
+        home.header.pages = home.header.pages.max(durable);
         home.header.keys = self.key_count();
         home.header.extents = self.extents.read().iter().map(|area| area.address().word()).collect();
-        home.write(lists)
+        home.write(lists, commits)
     }
 
     /// Adds the area of the next extent, which is durable.
@@ -142,10 +166,15 @@ impl Index {
 }
 
 impl Home {
-    fn write(&mut self, lists: &FreeLists) -> Result<()> {
-        self.header.seq += 1;
+    /// To the copy that no sync has covered, so that the other is whole whatever a crash does to this one.
+    fn write(&mut self, lists: &FreeLists, commits: &Commits) -> Result<()> {
+        let is_durable = self.covered_by <= commits.completed();
+        self.header.seq += if is_durable { 1 } else { 2 };
         let offset = self.header.copy() * BLOCK as u64;
-        lists.write_area(&self.area, offset, &self.header.encode()).map_err(failed("write a table's header"))
+        let written = lists.write_page_later(&self.area, offset, &self.header.encode(), 0..BLOCK);
+        written.map_err(failed("write a table's header"))?;
+        self.covered_by = commits.next();
+        Ok(())
     }
 }
 
@@ -159,7 +188,9 @@ impl Index {
         lists.write_area(&extent, 0, &page.bytes).map_err(failed("write a table's first page"))?;
         let header = Header { table: number, epoch, pages: 1, next_table: LIST + 1, ..Header::default() };
         let index = Self::new(area, header, vec![extent]);
-        index.note(lists, 1)?;
+        index.note(lists, 1, &Commits::default())?;
+        // It is durable before it is written again: whoever makes a table syncs.
+        index.home.lock().covered_by = 0;
         Ok(index)
     }
 
@@ -187,8 +218,9 @@ impl Index {
         let index = Self::new(area, header, extents);
         let pages = index.count_pages(lists, made_in)?;
         index.pages.store(pages, Relaxed);
-        index.note(lists, pages)?;
+        index.note(lists, pages, &Commits::default())?;
         lists.sync().map_err(failed("sync"))?;
+        index.home.lock().covered_by = 0;
         Ok(index)
     }
 

@@ -142,7 +142,7 @@ impl Table {
         check_key(key)?;
         let inner = &*self.inner;
         let entered = inner.enter()?;
-        let done = inner.remove(entered.lists()?, &self.index, key, None)?;
+        let done = inner.remove(&entered, &self.index, key, None)?;
         // Also of a key that is not there: it may be gone by a call that is not durable yet.
         inner.settle(&entered, done.number)?;
         Ok(done.former.map(|former| former.into_value(key)))
@@ -288,22 +288,27 @@ impl Inner {
     /// Empties a key's slots; `looked` as for [`Inner::name`].
     pub(super) fn remove(
         &self,
-        lists: &FreeLists,
+        entered: &Entered<'_>,
         index: &Arc<Index>,
         key: &[u8],
         mut looked: Option<Looked>,
     ) -> Result<Done> {
+        let lists = entered.lists()?;
         let hash = self.hasher.key(key).short();
         loop {
             let at = looked.take().map_or_else(|| self.look(lists, index, key, hash), Ok)?;
             let Looked { frame, seen, current: Current { found: old, lost } } = at;
+            if self.must_wait(hash) {
+                self.wait(entered, self.commits.next())?;
+                continue;
+            }
             // Versions that were replaced and are not free yet go with the current one; they are being released.
             let former = match &old {
                 Some(_) => self.former(lists, index, key, &seen)?,
                 None => Vec::new(),
             };
             let mut page = frame.page.write();
-            if !self.is_still(&frame, &page, hash, &seen) {
+            if !self.is_still(&frame, &page, hash, &seen) || self.must_wait(hash) {
                 continue;
             }
             let was_dirty = page.is_dirty();
@@ -319,9 +324,9 @@ impl Inner {
             for standing in former.iter().chain([&old.standing]) {
                 page.set(standing.sector, standing.index, None);
             }
-            let number = self.changed(&frame, was_dirty);
-            self.release_after(number, index, hash, old.block, None);
             index.keys.fetch_sub(1, Relaxed);
+            let number = self.changed(&frame, was_dirty);
+            let number = self.release_removed(lists, index, hash, (old.block, number))?;
             return Ok(Done { number, added: false, former: Some(old) });
         }
     }

@@ -1,5 +1,5 @@
-//! The keeper: what a crash left is put right, and free blocks are joined, while the store is in use. Politely: not
-//! within 20 ms of a get that needed the device.
+//! The keeper: what rotted of the index and what a crash left is put right, and free blocks are joined, while the store
+//! is in use. Politely: not within 20 ms of a get that needed the device.
 
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Tabled;
-use crate::{Result, daemons::is_quiet};
+use crate::{Error, Result, daemons::is_quiet};
 
 /// How long the keeper rests when there is nothing to do, and when somebody else needs the device.
 const REST: Duration = Duration::from_millis(100);
@@ -28,11 +28,24 @@ impl Tabled {
     }
 
     fn keep(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+        match self.keep_on(go_on) {
+            // What was met just now is the next to be done.
+            Err(Error::Damaged { .. }) if self.tables.has_damage() => Ok(true),
+            kept => kept,
+        }
+    }
+
+    fn keep_on(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         if let Some(failure) = self.tables.failure() {
             return Err(failure);
         }
         if self.shared.options.read_only {
             return Ok(false);
+        }
+        if self.tables.has_damage() {
+            // First: whatever else is to be done may need such a page.
+            self.tables.rebuild_while(go_on)?;
+            return Ok(true);
         }
         if self.may_have_orphans.load(Relaxed) {
             // Noted first: who meets a failure meanwhile says so again.

@@ -85,6 +85,11 @@ impl Tabled {
         self.objects.len() + self.chunks.len()
     }
 
+    /// Whether a crash took the count of entries and bytes, and they are not counted again yet.
+    pub(crate) fn is_counting(&self) -> bool {
+        self.tables.is_counting()
+    }
+
     /// Brings what the tables take of the memory up to date.
     fn account(&self) {
         let bytes = self.tables.memory() + size_of_val(&*self.stamps) as u64;
@@ -134,5 +139,6 @@ impl Tabled {
         counts.device_writes += asked.writes;
         counts.device_written += asked.write_bytes;
         counts.device_syncs += asked.syncs;
+        counts.pages_rebuilt += self.tables.stats().rebuilt;
     }
 }

@@ -161,22 +161,31 @@ impl Tables {
         let htod = HtodOptions { cache, durable: Durable::EachCall, seed: Some(block.seed), batch };
         let (tables, receipt) = HashTables::open(device, blocks, htod)?;
         let groups = tables.table(GROUPS)?;
-        let settings = groups.pairs().map(|pair| {
-            let (key, value) = pair?;
-            decode_group(&key, &value).map_err(|why| Error::Damaged {
-                place: "settings of a group".into(),
-                why: why.to_string(),
-                mend: "restore a copy of the store".into(),
-            })
-        });
+        let settings = match read_settings(&groups) {
+            // A damaged page, perhaps: there is nobody yet who makes it anew.
+            Err(Error::Damaged { .. }) if tables.rebuild()? > 0 => read_settings(&groups)?,
+            settings => settings?,
+        };
         Ok(Self {
             objects: tables.table(OBJECTS)?,
             chunks: tables.table(CHUNKS)?,
             large: tables.table(LARGE)?,
-            settings: settings.collect::<Result<_>>()?,
+            settings,
             groups,
             receipt,
             tables,
         })
     }
+}
+
+fn read_settings(groups: &Table) -> Result<Vec<Group>> {
+    let read = groups.pairs().map(|pair| {
+        let (key, value) = pair?;
+        decode_group(&key, &value).map_err(|why| Error::Damaged {
+            place: "settings of a group".into(),
+            why: why.to_string(),
+            mend: "restore a copy of the store".into(),
+        })
+    });
+    read.collect()
 }

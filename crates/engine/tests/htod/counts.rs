@@ -45,11 +45,12 @@ fn a_put_is_one_write_for_the_entry_one_for_the_page_and_one_sync() {
     let before = device.counts();
     assert!(table.remove(&key(4)).unwrap());
     let cost = device.counts() - before;
-    assert_eq!((cost.writes, cost.syncs, cost.reads), (1, 1, 1), "{cost:?}");
+    assert_eq!((cost.writes, cost.syncs, cost.reads), (2, 1, 1), "its page, and the header of what it had: {cost:?}");
+    assert_eq!(cost.batches, 1, "both at once");
     let before = device.counts();
     tables.commit().unwrap();
     let cost = device.counts() - before;
-    assert_eq!((cost.writes, cost.syncs), (1, 1), "{cost:?}");
+    assert_eq!((cost.writes, cost.syncs), (0, 1), "{cost:?}");
     let before = device.counts();
     assert!(table.get(&key(5)).unwrap().is_some());
     let cost = device.counts() - before;
@@ -75,7 +76,8 @@ fn doubling_costs_a_write_in_ninety_puts() {
     }
     let cost = device.counts() - before;
     let pages = table.pages();
-    assert!(cost.writes <= 2 * puts + pages + 400, "{} writes for {puts} puts and {pages} pages", cost.writes);
+    // The page, and the header that says that it is there.
+    assert!(cost.writes <= 2 * puts + 2 * pages + 400, "{} writes for {puts} puts and {pages} pages", cost.writes);
     assert!(cost.syncs <= puts + 400, "{} syncs", cost.syncs);
     assert!(dearest <= 8, "no put pays for a doubling, one took {dearest} writes");
 }
@@ -98,6 +100,60 @@ fn a_get_from_a_large_table_is_one_read_for_the_page_and_one_for_the_entry() {
     assert!(cost.reads <= 2 * gets, "{} reads for {gets} gets", cost.reads);
     assert_eq!(cost.writes, 0);
     assert!(tables.stats().cached_pages <= 32);
+}
+
+#[test]
+fn going_through_a_table_is_a_few_long_reads() {
+    let (device, tables) = counted(64, 4 << 20, Durable::AtCommit);
+    let table = tables.table("t").unwrap();
+    let count = 10_000;
+    for number in 0..count {
+        table.put(&key(number), &super::value(number, 3)).unwrap();
+    }
+    tables.close().unwrap();
+    let options = HtodOptions { cache: 4 << 20, ..HtodOptions::default() };
+    let (tables, _) = HashTables::open(Arc::new(device.clone()), BlockOptions::default(), options).unwrap();
+    let table = tables.table("t").unwrap();
+    let before = device.counts();
+    let mut met = 0;
+    for pair in table.pairs() {
+        let (met_key, met_value) = pair.unwrap();
+        let number = (0..count).find(|&number| key(number) == met_key).unwrap();
+        assert_eq!(met_value, super::value(number, 3));
+        met += 1;
+    }
+    assert_eq!(met, count);
+    let cost = device.counts() - before;
+    let held = tables.space().unwrap().taken;
+    println!("{cost:?}, {held} bytes taken");
+    assert!(cost.reads < count / 15, "an entry and a page each alone were {}: {cost:?}", count + table.pages());
+    // What lies between the entries of a batch is read along, and is another batch's.
+    assert!(cost.read_bytes < 3 * held, "{cost:?} of {held}");
+}
+
+#[test]
+fn a_thousand_gets_at_once_are_two_batches_and_what_lies_together_is_one_read() {
+    let (device, tables) = counted(64, 16 << 20, Durable::AtCommit);
+    let table = tables.table("t").unwrap();
+    for number in 0..10_000 {
+        table.put(&key(number), &super::value(number, 3)).unwrap();
+    }
+    tables.close().unwrap();
+    let options = HtodOptions::default();
+    let (tables, _) = HashTables::open(Arc::new(device.clone()), BlockOptions::default(), options).unwrap();
+    let table = tables.table("t").unwrap();
+    for (from, step, most_reads) in [(0, 7, 1000 + 200), (2000, 1, 200)] {
+        let keys: Vec<Vec<u8>> = (0..1000).map(|number| key((from + number * step) % 10_000)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let before = device.counts();
+        let values = table.get_many(&keys).unwrap();
+        let cost = device.counts() - before;
+        println!("{cost:?}");
+        assert!(cost.batches <= 2 + 1 && cost.reads < most_reads, "{cost:?}");
+        for (number, value) in (0..1000).zip(values) {
+            assert_eq!(value, Some(super::value((from + number * step) % 10_000, 3)));
+        }
+    }
 }
 
 #[test]

@@ -30,6 +30,11 @@ impl Oracle {
         self.keys.entry(number).or_insert_with(|| vec![None])
     }
 
+    /// All keys with their states.
+    pub(super) fn all(&self) -> impl Iterator<Item = (u64, &States)> {
+        self.keys.iter().map(|(&number, states)| (number, states))
+    }
+
     /// A call came to its end.
     pub(super) fn done(&mut self, number: u64, state: Option<u64>, durable: bool) {
         let states = self.states(number);

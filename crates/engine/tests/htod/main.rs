@@ -4,6 +4,7 @@
 mod basics;
 mod counts;
 mod crash;
+mod damage;
 mod failing;
 mod many;
 mod space;

@@ -11,6 +11,7 @@ mod lazy;
 mod limits;
 mod many;
 mod pages;
+mod rotten;
 mod steps;
 mod tables;
 mod verbs;
