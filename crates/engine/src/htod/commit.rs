@@ -23,7 +23,7 @@ use picaflor_format::htod::{SECTOR, Slot};
 use super::{Durable, Entered, Inner, cache::Frame, failed, page::Page, shape, stopped, tables::Index};
 use crate::{
     Result,
-    blocks::{Block, FreeLists},
+    blocks::{Block, BlockError, FreeLists},
     commits::Turn,
 };
 
@@ -241,14 +241,20 @@ impl Inner {
             releases.settled(self.commits.completed());
             due
         };
+        let mut outcome = Ok(due.len() as u64);
         for release in &due {
             if let Some(slot) = release.slot {
                 self.forget(&release.index, release.hash, &slot);
             }
-            lists.free_later(&release.block).map_err(failed("free a block"))?;
+            match lists.free_later(&release.block) {
+                // The allocator has it as free already: nothing is left to do, and nothing to wait for.
+                Ok(()) | Err(BlockError::NotAllocated(_)) => {}
+                Err(error) => outcome = Err(failed("free a block")(error)),
+            }
         }
+        // All of them, whatever became of one: a remove waits for what is noted here.
         self.releases.lock().leave(&due, self.commits.next());
-        Ok(due.len() as u64)
+        outcome
     }
 
     /// Empties the slot of a version that was replaced for good, if its page is in memory; else nobody believes it.
