@@ -1,45 +1,19 @@
 //! Least recently used, by bytes: what the papers' caches all are.
-//!
-//! Entries lie in one vector and name their neighbours by number, so that a million of them are neither allocated nor
-//! freed one by one; a table finds them by key.
 
-use hashbrown::HashTable;
-
-/// No entry.
-const NONE: u32 = u32::MAX;
-
-struct Entry {
-    key: u64,
-    bytes: u64,
-    version: u32,
-    /// Used after this one; of an entry that is free, the next free one.
-    newer: u32,
-    older: u32,
-}
+use lru::LruCache;
 
 /// A cache of names and sizes.
 pub struct Lru {
     capacity: u64,
     bytes: u64,
-    entries: Vec<Entry>,
-    /// Numbers of the entries that are in use.
-    by_key: HashTable<u32>,
-    newest: u32,
-    oldest: u32,
-    free: u32,
-}
-
-/// Keys may be addresses, one like the other in their high bits.
-fn hash(key: u64) -> u64 {
-    let product = u128::from(key ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93_u128;
-    (product >> 64) as u64 ^ product as u64
+    /// By key: bytes and version.
+    entries: LruCache<u64, (u64, u32)>,
 }
 
 impl Lru {
     /// An empty cache of so many bytes.
     pub fn new(capacity: u64) -> Self {
-        let (entries, by_key) = (Vec::new(), HashTable::new());
-        Self { capacity, bytes: 0, entries, by_key, newest: NONE, oldest: NONE, free: NONE }
+        Self { capacity, bytes: 0, entries: LruCache::unbounded() }
     }
 
     /// Bytes held.
@@ -49,22 +23,17 @@ impl Lru {
 
     /// Objects held.
     pub fn len(&self) -> usize {
-        self.by_key.len()
+        self.entries.len()
     }
 
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
+        self.entries.is_empty()
     }
 
     /// Makes this object the most recent one and returns its version, if it is here.
     pub fn touch(&mut self, key: u64) -> Option<u32> {
-        let at = *self.by_key.find(hash(key), |at| self.entries[*at as usize].key == key)?;
-        if at != self.newest {
-            self.unlink(at);
-            self.link(at);
-        }
-        Some(self.entries[at as usize].version)
+        self.entries.get(&key).map(|(_, version)| *version)
     }
 
     /// Takes an object in, and tells of each that leaves for it, before it enters. What is larger than the cache is not
@@ -74,64 +43,22 @@ impl Lru {
             return false;
         }
         self.remove(key);
-        while self.bytes + bytes > self.capacity && self.oldest != NONE {
-            let oldest = self.entries[self.oldest as usize].key;
-            self.remove(oldest);
+        while self.bytes + bytes > self.capacity
+            && let Some((oldest, (freed, _))) = self.entries.pop_lru()
+        {
+            self.bytes -= freed;
             left(oldest);
         }
         self.bytes += bytes;
-        let entry = Entry { key, bytes, version, newer: NONE, older: NONE };
-        let at = self.free;
-        let at = match self.entries.get_mut(at as usize) {
-            Some(place) => {
-                self.free = place.newer;
-                *place = entry;
-                at
-            }
-            None => {
-                self.entries.push(entry);
-                self.entries.len() as u32 - 1
-            }
-        };
-        self.by_key.insert_unique(hash(key), at, |at| hash(self.entries[*at as usize].key));
-        self.link(at);
+        self.entries.put(key, (bytes, version));
         true
     }
 
     /// Takes an object out; false if it is not here.
     pub fn remove(&mut self, key: u64) -> bool {
-        let found = self.by_key.find_entry(hash(key), |at| self.entries[*at as usize].key == key);
-        let Ok(found) = found else { return false };
-        let (at, _) = found.remove();
-        self.unlink(at);
-        let entry = &mut self.entries[at as usize];
-        self.bytes -= entry.bytes;
-        entry.newer = self.free;
-        self.free = at;
-        true
-    }
-
-    /// Puts an entry at the new end.
-    fn link(&mut self, at: u32) {
-        let older = std::mem::replace(&mut self.newest, at);
-        let entry = &mut self.entries[at as usize];
-        (entry.older, entry.newer) = (older, NONE);
-        match self.entries.get_mut(older as usize) {
-            Some(older) => older.newer = at,
-            None => self.oldest = at,
-        }
-    }
-
-    fn unlink(&mut self, at: u32) {
-        let Entry { older, newer, .. } = self.entries[at as usize];
-        match self.entries.get_mut(newer as usize) {
-            Some(newer) => newer.older = older,
-            None => self.newest = older,
-        }
-        match self.entries.get_mut(older as usize) {
-            Some(older) => older.newer = newer,
-            None => self.oldest = newer,
-        }
+        let removed = self.entries.pop(&key);
+        self.bytes -= removed.map_or(0, |(bytes, _)| bytes);
+        removed.is_some()
     }
 }
 

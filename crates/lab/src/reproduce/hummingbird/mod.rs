@@ -79,9 +79,7 @@ impl Spec {
             seed: self.seed,
         })
     }
-}
 
-impl Spec {
     /// H-8: its own system on 8 GB with 256 MB crashes. The number of deletes is the paper's, a part of it.
     fn crash(&self, progress: Progress<'_>) -> Result<Recovered> {
         let row = ROWS.iter().find(|row| row.table == 2 && row.system == OWN && row.disk_gib == 8);
