@@ -121,10 +121,7 @@ impl HashTables {
 
     /// All tables by their numbers, the list of them too.
     fn all_tables(&self) -> Result<HashMap<u32, Arc<Index>>> {
-        let names = match self.names() {
-            Err(Error::Damaged { .. }) if self.rebuild()? > 0 => self.names()?,
-            names => names?,
-        };
+        let names = self.with_rebuilt(|| self.names())?;
         let list = Arc::clone(&self.inner.tables.lock().list);
         let mut all = HashMap::from([(list.number, list)]);
         for name in names {

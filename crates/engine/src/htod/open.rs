@@ -153,14 +153,7 @@ impl HashTables {
             return Ok(Table { inner: Arc::clone(inner), index: Arc::clone(index) });
         }
         let list = Table { inner: Arc::clone(inner), index: Arc::clone(&tables.list) };
-        let known = match list.get(name.as_bytes()) {
-            // Nothing can be done before the list is there, and it is short.
-            Err(Error::Damaged { .. }) if inner.rebuild(&|| true)?.is_some_and(|pages| pages > 0) => {
-                list.get(name.as_bytes())
-            }
-            known => known,
-        };
-        let index = match known? {
+        let index = match self.with_rebuilt(|| list.get(name.as_bytes()))? {
             Some(value) => {
                 let words = value.split_first_chunk::<4>().and_then(|(number, rest)| {
                     Some((u32::from_le_bytes(*number), u64::from_le_bytes(*rest.first_chunk::<8>()?)))

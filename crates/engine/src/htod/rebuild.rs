@@ -102,6 +102,15 @@ impl HashTables {
     pub fn rebuild_while(&self, go_on: &dyn Fn() -> bool) -> Result<Option<u64>> {
         self.inner.rebuild(go_on)
     }
+
+    /// What `act` says; if a damaged page was in its way that could be made anew, what it says then. For what nothing
+    /// can be done without, where nobody else makes pages anew yet.
+    pub(crate) fn with_rebuilt<T>(&self, act: impl Fn() -> Result<T>) -> Result<T> {
+        match act() {
+            Err(Error::Damaged { .. }) if self.rebuild()? > 0 => act(),
+            outcome => outcome,
+        }
+    }
 }
 
 impl Inner {
@@ -113,6 +122,13 @@ impl Inner {
         let met = damaged.pages.entry((index.number, number)).or_insert_with(fresh);
         met.refused = met.refused.or(refused);
         index.damaged_for(number, why, met.refused.unwrap_or(SOON))
+    }
+
+    /// Notes that somebody has a page in memory, as long as that matters: see [`Inner::refusal`].
+    pub(super) fn note_in_memory(&self, index: &Index, number: u64) {
+        if self.is_in_doubt() {
+            index.know(number);
+        }
     }
 
     /// Why a page cannot be made anew, if that is so: entries may be left of keys that were removed. A crash leaves
@@ -236,9 +252,7 @@ impl Inner {
         let frame = Frame::new(index, number, page);
         self.cache.insert(&frame, |frame, page| self.write_page(lists, frame, page))?;
         self.changed(&frame, false);
-        if self.is_in_doubt() {
-            index.know(number);
-        }
+        self.note_in_memory(index, number);
         self.rebuilt.fetch_add(1, Relaxed);
         Ok(Ok(()))
     }

@@ -90,9 +90,7 @@ impl Inner {
             return Err(self.note_damage(index, number, &format!("sector {sector}: {why}")));
         }
         self.believe(lists, index, number, page)?;
-        if self.is_in_doubt() {
-            index.know(number);
-        }
+        self.note_in_memory(index, number);
         Ok(())
     }
 

@@ -68,9 +68,7 @@ impl Inner {
                 }
             }
             let frame = Frame::new(index, number, page);
-            if self.is_in_doubt() {
-                index.know(number);
-            }
+            self.note_in_memory(index, number);
             self.cache.insert(&frame, |frame, page| self.write_page(lists, frame, page))?;
             let commit = self.changed(&frame, false);
             index.moved.lock().insert(parent.number, commit);

@@ -153,6 +153,13 @@ impl Index {
         home.write(lists, commits)
     }
 
+    /// As [`Index::note`], where a sync follows before anybody else knows the table: no commit has to cover it.
+    fn note_first(&self, lists: &FreeLists, durable: u64) -> Result<()> {
+        self.note(lists, durable, &Commits::default())?;
+        self.home.lock().covered_by = 0;
+        Ok(())
+    }
+
     /// Adds the area of the next extent, which is durable.
     pub(super) fn push_extent(&self, area: Block) {
         self.extents.write().push(area);
@@ -188,9 +195,8 @@ impl Index {
         lists.write_area(&extent, 0, &page.bytes).map_err(failed("write a table's first page"))?;
         let header = Header { table: number, epoch, pages: 1, next_table: LIST + 1, ..Header::default() };
         let index = Self::new(area, header, vec![extent]);
-        index.note(lists, 1, &Commits::default())?;
-        // It is durable before it is written again: whoever makes a table syncs.
-        index.home.lock().covered_by = 0;
+        // Whoever makes a table syncs.
+        index.note_first(lists, 1)?;
         Ok(index)
     }
 
@@ -218,9 +224,8 @@ impl Index {
         let index = Self::new(area, header, extents);
         let pages = index.count_pages(lists, made_in)?;
         index.pages.store(pages, Relaxed);
-        index.note(lists, pages, &Commits::default())?;
+        index.note_first(lists, pages)?;
         lists.sync().map_err(failed("sync"))?;
-        index.home.lock().covered_by = 0;
         Ok(index)
     }
 

@@ -296,12 +296,12 @@ impl Inner {
         let lists = entered.lists()?;
         let hash = self.hasher.key(key).short();
         loop {
+            // Before it is looked for, which reads the device.
+            while self.must_wait(hash) {
+                self.wait(entered, self.commits.next())?;
+            }
             let at = looked.take().map_or_else(|| self.look(lists, index, key, hash), Ok)?;
             let Looked { frame, seen, current: Current { found: old, lost } } = at;
-            if self.must_wait(hash) {
-                self.wait(entered, self.commits.next())?;
-                continue;
-            }
             // Versions that were replaced and are not free yet go with the current one; they are being released.
             let former = match &old {
                 Some(_) => self.former(lists, index, key, &seen)?,

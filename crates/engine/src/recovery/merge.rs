@@ -133,7 +133,7 @@ impl Since {
     }
 }
 
-/// The same of one part of the hashes.
+/// What is to be merged of one part of the hashes.
 #[derive(Default)]
 struct Part {
     sightings: Vec<Sighting>,

@@ -161,11 +161,7 @@ impl Tables {
         let htod = HtodOptions { cache, durable: Durable::EachCall, seed: Some(block.seed), batch };
         let (tables, receipt) = HashTables::open(device, blocks, htod)?;
         let groups = tables.table(GROUPS)?;
-        let settings = match read_settings(&groups) {
-            // A damaged page, perhaps: there is nobody yet who makes it anew.
-            Err(Error::Damaged { .. }) if tables.rebuild()? > 0 => read_settings(&groups)?,
-            settings => settings?,
-        };
+        let settings = tables.with_rebuilt(|| read_settings(&groups))?;
         Ok(Self {
             objects: tables.table(OBJECTS)?,
             chunks: tables.table(CHUNKS)?,
