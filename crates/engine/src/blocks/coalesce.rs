@@ -152,8 +152,7 @@ impl FreeLists {
 
     /// Joins free blocks side by side, looking at `limit` of them from where the last step ended.
     fn coalesce_from(&self, home: &mut HomeState, limit: usize) -> BlockResult<()> {
-        let turn = self.queue.turn();
-        let _all = self.gate.write();
+        let (turn, _all) = self.alone()?;
         let mut space = self.space.lock();
         if limit == usize::MAX {
             space.coalesced.0 = 0;

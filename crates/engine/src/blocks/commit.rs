@@ -33,15 +33,15 @@ impl FreeLists {
 
     fn commit(&self) -> BlockResult<()> {
         let mut home = self.home.lock();
-        let turn = self.queue.turn();
+        let (turn, all) = self.alone()?;
         let (freed, held, retired, synced, writes) = {
-            let _all = self.gate.write();
             let mut space = self.space.lock();
             let freed: Vec<_> = space.pending.iter().map(|(&at, &freed)| (at, freed)).collect();
             let held: Vec<u64> = space.held.iter().copied().collect();
             let synced = (space.lists.tail, space.seq);
             (freed, held, std::mem::take(&mut space.retired), synced, self.queue.take(&turn))
         };
+        drop(all);
         self.write_taken(writes)?;
         drop(turn);
         self.sync_device(&mut home)?;

@@ -4,7 +4,7 @@
 //! - a write is known by the place where it, or the page that it is a part of, begins; of what waits for a place only
 //!   the last is written;
 //! - what is on its way is found here until the device has it, so nobody reads what was there before;
-//! - one batch at a time is on its way, so no place is written twice at once.
+//! - one batch at a time is on its way, so no place is written twice at once; after one that failed there is none.
 
 use std::{
     collections::BTreeMap,
@@ -111,6 +111,7 @@ impl Queue {
     pub(super) fn take(&self, _turn: &MutexGuard<'_, ()>) -> Vec<(u64, Bytes)> {
         let mut held = self.held.lock();
         held.bytes = 0;
+        debug_assert!(held.flying.is_empty(), "a batch that failed stays where reads find it");
         held.flying = std::mem::take(&mut held.waiting);
         held.flying.iter().map(|(&place, piece)| (place + piece.from as u64, piece.bytes.clone())).collect()
     }
@@ -202,14 +203,23 @@ impl FreeLists {
             return Ok(());
         }
         let turn = self.queue.turn();
+        self.alive()?;
         let writes = self.queue.take(&turn);
         self.write_taken(writes)
     }
 
-    /// Keeps everybody out who writes blocks, with nothing waiting that they wrote.
-    pub(super) fn quiet(&self) -> BlockResult<RwLockWriteGuard<'_, ()>> {
+    /// The right to write a batch, with everybody kept out who writes blocks. Refused if a write failed while this
+    /// waited: whoever vouched for what comes after it would vouch for it too.
+    pub(super) fn alone(&self) -> BlockResult<(MutexGuard<'_, ()>, RwLockWriteGuard<'_, ()>)> {
         let turn = self.queue.turn();
         let all = self.gate.write();
+        self.alive()?;
+        Ok((turn, all))
+    }
+
+    /// Keeps everybody out who writes blocks, with nothing waiting that they wrote.
+    pub(super) fn quiet(&self) -> BlockResult<RwLockWriteGuard<'_, ()>> {
+        let (turn, all) = self.alone()?;
         let writes = self.queue.take(&turn);
         self.write_taken(writes)?;
         Ok(all)

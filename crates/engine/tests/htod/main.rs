@@ -6,6 +6,7 @@ mod counts;
 mod crash;
 mod damage;
 mod failing;
+mod failing_threads;
 mod many;
 mod space;
 mod threads;
