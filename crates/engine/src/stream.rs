@@ -42,8 +42,16 @@ struct LargePut {
     written: u32,
     /// Where all of it goes; none where a table takes it.
     volume: Option<Arc<Volume>>,
-    /// The manifest is framed: the chunks have an owner.
-    owned: bool,
+    owner: Owner,
+}
+
+/// Whose the chunks are.
+enum Owner {
+    Nobody,
+    /// It is framed.
+    Manifest,
+    /// A table failed that was to take it: it may be there. The keeper looks.
+    Unknown,
 }
 
 impl Store {
@@ -173,14 +181,19 @@ impl PutStream {
             volume: self.large.as_ref().and_then(|large| large.volume.as_ref()),
             options: &self.options,
         };
-        let volume = match store.frame_in(self.hash, &parts)? {
+        let framed = store.frame_in(self.hash, &parts);
+        if let Some(large) = &mut self.large {
+            large.owner = match &framed {
+                Ok(_) => Owner::Manifest,
+                Err(error) if store.tabled().is_some_and(|tabled| tabled.doubts(error)) => Owner::Unknown,
+                Err(_) => Owner::Nobody,
+            };
+        }
+        let volume = match framed? {
             Framed::In(volume) => Some(volume),
             Framed::Durable => None,
             Framed::Scattered(piece_max) => return self.cut(&body, piece_max),
         };
-        if let Some(large) = &mut self.large {
-            large.owned = true;
-        }
         add(&store.shared().counters.puts, 1);
         put::wait(volume.and_then(|volume| store.settle_put(volume, self.options.group)))
     }
@@ -211,7 +224,7 @@ impl PutStream {
         let most = self.piece_max.or_else(|| volume.as_ref()?.piece_of_long(len));
         let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
         let manifest = Manifest { id, total: 0, chunk };
-        self.large = Some(LargePut { manifest, written: 0, volume, owned: false });
+        self.large = Some(LargePut { manifest, written: 0, volume, owner: Owner::Nobody });
         Ok(())
     }
 
@@ -247,10 +260,14 @@ impl Drop for PutStream {
         if let Some(volume) = &large.volume {
             volume.streams_open.fetch_sub(1, Relaxed);
         }
-        if !large.owned {
-            let total = u64::from(large.written) * u64::from(large.manifest.chunk);
-            self.store.drop_chunks(self.hash, Manifest { total, ..large.manifest });
-        }
         self.store.tabled().iter().for_each(|tabled| tabled.end_large(large.manifest.id));
+        match large.owner {
+            Owner::Manifest => {}
+            Owner::Unknown => self.store.tabled().iter().for_each(|tabled| tabled.look_for_orphans()),
+            Owner::Nobody => {
+                let total = u64::from(large.written) * u64::from(large.manifest.chunk);
+                self.store.drop_chunks(self.hash, Manifest { total, ..large.manifest });
+            }
+        }
     }
 }

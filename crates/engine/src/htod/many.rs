@@ -133,7 +133,7 @@ impl Table {
                 added += usize::from(done.added);
                 see(named - 1, done.former.map(|former| former.into_value(fresh.key)));
             }
-            (0..added).try_for_each(|_| inner.grow(&entered, index))?;
+            (0..added).for_each(|_| inner.grow(&entered, index));
             inner.ease(&entered)
         });
         if outcome.is_err() {

@@ -99,7 +99,7 @@ impl Table {
         let done = inner.put(&entered, &self.index, key, value)?;
         inner.settle(&entered, done.number)?;
         if done.added {
-            inner.grow(&entered, &self.index)?;
+            inner.grow(&entered, &self.index);
         }
         Ok(done.former.map(|former| former.into_value(key)))
     }

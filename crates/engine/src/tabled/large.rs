@@ -13,7 +13,7 @@ use picaflor_format::{
 };
 
 use super::Tabled;
-use crate::{Result, hash::KeyHash};
+use crate::{Error, Result, hash::KeyHash};
 
 impl Tabled {
     /// Notes that chunks under this id are about to be put.
@@ -25,16 +25,33 @@ impl Tabled {
         self.large.put(&large_key(id), key).inspect_err(|_| self.end_large(id))
     }
 
-    /// The manifest is there, or the chunks are not any more.
+    /// The manifest is there, or the chunks are about to be dropped.
     pub(crate) fn end_large(&self, id: u64) {
         self.under_way.lock().remove(&id);
+    }
+
+    /// Whether nobody knows, after a verb failed like this, which version its key has.
+    pub(crate) fn doubts(&self, error: &Error) -> bool {
+        !matches!(error, Error::Full { .. })
+    }
+
+    /// The keeper is to look for chunks that nobody owns.
+    pub(crate) fn look_for_orphans(&self) {
+        self.may_have_orphans.store(true, Relaxed);
+    }
+
+    /// A verb failed that was to replace or delete: the chunks of the version before may be nobody's.
+    pub(super) fn note_failed(&self, error: &Error) {
+        if self.doubts(error) {
+            self.look_for_orphans();
+        }
     }
 
     /// Drops the chunks of a large object that is gone, by who holds its key's lock, or put them himself. What a
     /// failure leaves of them, the keeper finds.
     pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
         if self.drop_chunks_below(parent, manifest.id, manifest.chunks()).is_err() {
-            self.may_have_orphans.store(true, Relaxed);
+            self.look_for_orphans();
         }
     }
 

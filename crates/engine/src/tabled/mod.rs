@@ -57,7 +57,7 @@ pub(crate) struct Tabled {
     stamps: Box<[AtomicU64]>,
     /// Ids of large objects that are being put, and of those that are being dropped.
     under_way: Mutex<HashSet<u64>>,
-    /// A crash may have left pieces of large objects that nobody owns.
+    /// A crash, or a verb that failed, may have left pieces of large objects that nobody owns.
     may_have_orphans: AtomicBool,
     rest: Mutex<Rest>,
     stirred: Condvar,

@@ -78,7 +78,7 @@ impl Tabled {
         let table = self.table(header.kind == Kind::Chunk);
         let replaced = self.change(&[draft.hash], || table.replace(draft.key, &frame));
         buffers.fetch_sub(bytes, Relaxed);
-        let former = replaced?.map(|former| Former::of(&former));
+        let former = replaced.inspect_err(|error| self.note_failed(error))?.map(|former| Former::of(&former));
         if stays {
             self.shared.keep(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
         }
@@ -90,7 +90,8 @@ impl Tabled {
     /// # Errors
     /// As [`Tabled::put`].
     pub(crate) fn take(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Former>> {
-        let taken = self.change(&[hash.short()], || self.objects.take(key))?;
+        let taken = self.change(&[hash.short()], || self.objects.take(key));
+        let taken = taken.inspect_err(|error| self.note_failed(error))?;
         Ok(taken.map(|former| Former::of(&former)))
     }
 

@@ -14,4 +14,5 @@ mod pages;
 mod rotten;
 mod steps;
 mod tables;
+mod unlucky;
 mod verbs;
