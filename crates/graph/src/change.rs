@@ -1,9 +1,12 @@
 //! Changing the graph: many changes at once, all or none of each.
 //!
 //! Steps: the changes are made to copies of the records, and refused if one cannot be made; then sets of dependents
-//! are written with what was added, and synced; then the nodes, and synced: now they count; then what was removed
-//! leaves the sets, which is durable with the next call. Where a set moves to chunks, those are synced before it
-//! names them.
+//! are written with what was added, and synced; then groups that lost a node, without it and else as they were, and
+//! synced, if other groups change too; then the nodes, and synced: now they count; then what was removed leaves the
+//! sets, which is durable with the next call. Where a set moves to chunks, those are synced before it names them.
+//!
+//! Invariant: what a node is built from may be gone, where a crash came in between, and then it is as if the node were
+//! not built from it; so the id of one that is gone is given to nobody while somebody durably names it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map::Entry};
 
@@ -47,6 +50,8 @@ struct Draft {
     nodes: BTreeMap<u32, Vec<Option<Node>>>,
     /// Groups of which a node changed; others were looked at only.
     changed: BTreeSet<u32>,
+    /// Ids of nodes that were removed.
+    gone: BTreeSet<u32>,
     added: BTreeMap<u32, BTreeSet<u32>>,
     removed: Vec<(u32, u32)>,
     expires: Vec<(u64, u32)>,
@@ -55,7 +60,9 @@ struct Draft {
 
 impl Graph {
     /// Makes changes, in their order. They are durable when this returns; after a crash before, each has been made or
-    /// not. After an error of the kinds below the store's, none was.
+    /// not, and a later one may have been where an earlier one has not: what turns edges round between nodes that are
+    /// there needs a call for each step, or such a crash may leave a cycle. After an error of the kinds below the
+    /// store's, none was.
     ///
     /// # Errors
     /// [`GraphError::Cycle`] with the path, [`GraphError::Unknown`], [`GraphError::Full`]; those of the store.
@@ -122,6 +129,7 @@ impl Graph {
         }
         let old = self.draft_node(draft, id)?.cloned().unwrap_or_default();
         draft.forget(id, &old, &Node::default());
+        draft.gone.insert(id);
         self.draft_set(draft, id, None)
     }
 
@@ -146,15 +154,21 @@ impl Graph {
         nodes.iter().position(is_it).map(|place| self.groups.id(group, place)).transpose()
     }
 
-    /// A free place for a new node.
+    /// A free place for a new node, whose id no other node names.
     fn draft_place(&self, draft: &mut Draft, name: &str) -> Result<u32> {
         let group = self.groups.group_of_name(name.as_bytes());
         let nodes = self.draft_group(draft, group)?;
-        let place = nodes.iter().position(Option::is_none).unwrap_or_else(|| {
-            nodes.push(None);
-            nodes.len() - 1
-        });
-        self.groups.id(group, place)
+        let free: Vec<usize> = (0..nodes.len()).filter(|&place| nodes[place].is_none()).collect();
+        for place in free {
+            let id = self.groups.id(group, place)?;
+            // As the records are, not as they will be: a crash may keep this node and not that change.
+            if !draft.gone.contains(&id) && self.dependents_of(id, &mut HashMap::new())?.is_empty() {
+                return Ok(id);
+            }
+        }
+        let nodes = self.draft_group(draft, group)?;
+        nodes.push(None);
+        self.groups.id(group, nodes.len() - 1)
     }
 
     fn draft_node<'a>(&self, draft: &'a mut Draft, id: u32) -> Result<Option<&'a Node>> {
@@ -217,6 +231,7 @@ impl Graph {
         }
         let old_chunks = self.write_added(&draft.added)?;
         self.tables.commit()?;
+        self.write_gone(&draft.gone, &draft.changed)?;
         for (group, nodes) in draft.nodes.iter().filter(|(group, _)| draft.changed.contains(group)) {
             let items: Vec<Vec<u8>> =
                 nodes.iter().map(|node| node.as_ref().map_or_else(Vec::new, Node::encode)).collect();
@@ -241,6 +256,25 @@ impl Graph {
         Ok(())
     }
 
+    /// Makes durable that nodes are gone, before those who name them are written without them: a crash in between must
+    /// not leave a node that others have lost already.
+    fn write_gone(&self, gone: &BTreeSet<u32>, changed: &BTreeSet<u32>) -> Result<()> {
+        if gone.is_empty() || changed.len() < 2 {
+            return Ok(());
+        }
+        let groups: BTreeSet<u32> = gone.iter().map(|&id| self.groups.place(id).0).collect();
+        for group in groups {
+            let mut items = self.items(Key::Nodes(group))?;
+            for (place, item) in items.iter_mut().enumerate() {
+                if gone.contains(&self.groups.id(group, place)?) {
+                    item.clear();
+                }
+            }
+            self.groups.write(Key::Nodes(group), graph::encode_group(&items))?;
+        }
+        Ok(self.tables.commit()?)
+    }
+
     /// Writes sets with what was added; answers with the chunks that they no longer name.
     fn write_added(&self, added: &BTreeMap<u32, BTreeSet<u32>>) -> Result<Vec<Key>> {
         let mut groups: BTreeMap<u32, Vec<(usize, u32)>> = BTreeMap::new();
@@ -251,7 +285,7 @@ impl Graph {
         let mut old_chunks = Vec::new();
         let mut written = Vec::new();
         for (group, members) in groups {
-            let mut items = self.edge_items(group)?;
+            let mut items = self.items(Key::Edges(group))?;
             for (place, id) in members {
                 items.resize(items.len().max(place + 1), Vec::new());
                 let edges = Edges::decode(&items[place]).map_err(damaged(Key::Edges(group)))?;
@@ -266,8 +300,7 @@ impl Graph {
         Ok(old_chunks)
     }
 
-    fn edge_items(&self, group: u32) -> Result<Vec<Vec<u8>>> {
-        let key = Key::Edges(group);
+    fn items(&self, key: Key) -> Result<Vec<Vec<u8>>> {
         let bytes = self.groups.read(key)?;
         let count = if bytes.is_empty() { 0 } else { graph::items(&bytes).map_err(damaged(key))? };
         let items = (0..count).map(|place| graph::item(&bytes, place).map(<[u8]>::to_vec));
@@ -313,7 +346,7 @@ impl Graph {
         match self.groups.edges_record(id)? {
             Edges::Small(mut ids) => {
                 ids.retain(|&it| it != dependent);
-                let mut items = self.edge_items(group)?;
+                let mut items = self.items(Key::Edges(group))?;
                 if let Some(item) = items.get_mut(place) {
                     *item = Edges::Small(ids).encode();
                 }

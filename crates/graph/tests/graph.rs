@@ -109,23 +109,37 @@ fn thousands_of_dependents_lie_in_chunks_and_come_back() {
 /// What each name is built from.
 type Model = BTreeMap<String, BTreeSet<String>>;
 
-fn changes(step: u64) -> Vec<Change> {
+/// Some nodes are put, built from what is there, and one is removed every other time.
+fn changes(step: u64, known: &Model) -> Vec<Change> {
     let number = |salt: u64| (step.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(salt as u32 * 7) >> 20) % 60;
-    (0..3)
-        .map(|salt| {
-            let level = number(salt);
-            let dependencies: Vec<String> =
-                (1..4).map(|it| number(salt * 5 + it)).filter(|&it| it < level).map(|it| format!("n{it}")).collect();
+    let mut known = known.clone();
+    let mut changes = Vec::new();
+    for salt in 0..4 {
+        let level = number(salt);
+        let change = if salt == 1 && step.is_multiple_of(2) {
+            Change::Remove { name: format!("n{level}") }
+        } else {
+            let below = (1..4).map(|it| number(salt * 5 + it)).filter(|&it| it < level).map(|it| format!("n{it}"));
+            let dependencies: Vec<String> = below.filter(|name| known.contains_key(name)).collect();
             let dependencies: Vec<&str> = dependencies.iter().map(String::as_str).collect();
             put(&format!("n{level}"), &dependencies)
-        })
-        .collect()
+        };
+        model(&mut known, std::slice::from_ref(&change));
+        changes.push(change);
+    }
+    changes
 }
 
 fn model(model: &mut Model, changes: &[Change]) {
     for change in changes {
-        if let Change::Put { name, dependencies, .. } = change {
-            model.insert(name.clone(), dependencies.iter().cloned().collect());
+        match change {
+            Change::Put { name, dependencies, .. } => {
+                model.insert(name.clone(), dependencies.iter().cloned().collect());
+            }
+            Change::Remove { name } => {
+                model.remove(name);
+                model.values_mut().for_each(|of| of.retain(|it| it != name));
+            }
         }
     }
 }
@@ -159,6 +173,33 @@ fn check(graph: &Graph, model: &Model) -> Result<(), String> {
     Ok(())
 }
 
+/// What is there of the last call, of which a crash left each change made or not.
+fn found(graph: &Graph, (before, after): (&Model, &Model), last: &[Change]) -> Result<Model, String> {
+    let mut found = Model::new();
+    let put: BTreeSet<&String> =
+        last.iter().filter_map(|it| if let Change::Put { name, .. } = it { Some(name) } else { None }).collect();
+    for name in before.keys().chain(after.keys()) {
+        match graph.node(name).unwrap() {
+            Some(about) => drop(found.insert(name.clone(), about.dependencies.into_iter().collect::<BTreeSet<_>>())),
+            None if before.contains_key(name) && after.contains_key(name) && !put.contains(name) => {
+                return Err(format!("{name} is gone"));
+            }
+            None => {}
+        }
+    }
+    for (name, is) in &found {
+        // Without what is not there: removed, or not put.
+        let there = |of: &BTreeSet<String>| of.iter().filter(|it| found.contains_key(*it)).cloned().collect();
+        let states: Vec<BTreeSet<String>> = [before, after].iter().filter_map(|it| it.get(name)).map(there).collect();
+        // A removal takes a node from all at once.
+        let expected = if put.contains(name) { &states[..] } else { &states[..1] };
+        if !expected.contains(is) {
+            return Err(format!("{name} is built from {is:?}, expected one of {expected:?}"));
+        }
+    }
+    Ok(found)
+}
+
 #[test]
 fn a_crash_at_any_operation_leaves_each_change_made_or_not() {
     for point in (1..400).step_by(3) {
@@ -166,16 +207,17 @@ fn a_crash_at_any_operation_leaves_each_change_made_or_not() {
         let as_device: Arc<dyn Device> = Arc::new(device.clone());
         let mut before = Model::new();
         let mut after = Model::new();
+        let mut last = Vec::new();
         let graph = open(&as_device);
         let all: Vec<Change> = (0..60).map(|n| put(&format!("n{n}"), &[])).collect();
         graph.apply(&all).unwrap();
         model(&mut before, &all);
         device.add(Rule::nth(Fault::Crash(On::Any), point));
         for step in 0..20 {
-            let changes = changes(step + point);
+            last = changes(step + point, &before);
             after.clone_from(&before);
-            model(&mut after, &changes);
-            if graph.apply(&changes).is_err() {
+            model(&mut after, &last);
+            if graph.apply(&last).is_err() {
                 break;
             }
             before.clone_from(&after);
@@ -184,18 +226,48 @@ fn a_crash_at_any_operation_leaves_each_change_made_or_not() {
         device.clear_rules();
         device.revive().unwrap();
         let graph = open(&as_device);
-        // Each change of the last call was made or not.
-        let mut found = before.clone();
-        for (name, dependencies) in &mut found {
-            let about = graph.node(name).unwrap().unwrap_or_else(|| panic!("point {point}: {name} is gone"));
-            let is: BTreeSet<String> = about.dependencies.into_iter().collect();
-            assert!(is == before[name] || is == after[name], "point {point}: {name} is built from {is:?}");
-            *dependencies = is;
-        }
+        let found = found(&graph, (&before, &after), &last).unwrap_or_else(|what| panic!("point {point}: {what}"));
         check(&graph, &found).unwrap_or_else(|what| panic!("point {point}: {what}"));
         graph.mend().unwrap();
         check(&graph, &found).unwrap_or_else(|what| panic!("point {point}, mended: {what}"));
     }
+}
+
+#[test]
+fn a_crash_in_a_removal_makes_it_or_not_and_nobody_is_built_from_who_comes_next() {
+    let (mut gone, mut there) = (0, 0);
+    for (point, seed) in (1..16).flat_map(|point| (0..12).map(move |seed| (point, seed))) {
+        let what = format!("point {point}, seed {seed}");
+        let device = FaultyDevice::new(memory(), seed);
+        let as_device: Arc<dyn Device> = Arc::new(device.clone());
+        let graph = open(&as_device);
+        let pages: Vec<String> = (0..8).map(|n| format!("{n}.html")).collect();
+        let all: Vec<Change> =
+            std::iter::once(put("part", &[])).chain(pages.iter().map(|name| put(name, &["part"]))).collect();
+        graph.apply(&all).unwrap();
+        device.add(Rule::nth(Fault::Crash(On::Any), point));
+        drop((graph.apply(&[Change::Remove { name: "part".to_owned() }]), graph));
+        device.clear_rules();
+        device.revive().unwrap();
+        let graph = open(&as_device);
+        let parts = |graph: &Graph, name: &String| graph.node(name).unwrap().unwrap().dependencies;
+        let is_there = graph.node("part").unwrap().is_some();
+        for name in &pages {
+            assert_eq!(!parts(&graph, name).is_empty(), is_there, "{what}: {name}");
+        }
+        (gone, there) = (gone + u64::from(!is_there), there + u64::from(is_there));
+        // One of so many comes to where the part was.
+        let fresh: Vec<String> = (0..60).map(|n| format!("fresh {n}")).collect();
+        let names: Vec<&str> = pages.iter().map(String::as_str).collect();
+        for name in &fresh {
+            graph.apply(&[put(name, &names)]).unwrap_or_else(|error| panic!("{what}: {error}"));
+        }
+        for name in &fresh {
+            assert_eq!(graph.dependents(name).unwrap().unwrap(), Vec::<String>::new(), "{what}: {name}");
+        }
+        assert_eq!(graph.publish(&names[..1]).unwrap().len(), fresh.len(), "{what}");
+    }
+    assert!(gone > 20 && there > 20, "{gone} {there}");
 }
 
 #[test]
