@@ -48,7 +48,8 @@ pub struct Values(Pairs);
 
 impl Table {
     /// All keys with their values, in no order. Others may put and remove meanwhile: what they change is met or
-    /// not, what they do not change is met once. After an error the next call goes on behind it.
+    /// not, what they do not change is met once. After an error the next call goes on behind it; [`crate::Error::Closed`]
+    /// is the last.
     #[must_use]
     pub fn pairs(&self) -> Pairs {
         let known = self.index.pages.load(Acquire);
@@ -82,6 +83,8 @@ impl Iterator for Pairs {
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() && (self.slots.len() > 0 || self.next < self.known) {
             if let Err(error) = self.fill() {
+                // Nothing is read any more: the place was closed.
+                (self.next, self.slots) = (self.known, Vec::new().into_iter());
                 return Some(Err(error));
             }
         }

@@ -163,7 +163,10 @@ struct Inner {
     freed: AtomicU64,
     freed_now: AtomicU64,
     cache: Cache,
+    /// Taken under `gate`, and for a moment only.
     tables: Mutex<Tables>,
+    /// Held by who opens or makes a table, before `gate`.
+    opening: Mutex<()>,
     unreadable: AtomicU64,
     restored: AtomicU64,
     rebuilt: AtomicU64,

@@ -148,17 +148,21 @@ impl HashTables {
     /// As [`Table::put`].
     pub fn table(&self, name: &str) -> Result<Table> {
         let inner = &self.inner;
-        let mut tables = inner.tables.lock();
-        if let Some(index) = tables.open.get(name) {
-            return Ok(Table { inner: Arc::clone(inner), index: Arc::clone(index) });
+        let _turn = inner.opening.lock();
+        let (list, open) = {
+            let tables = inner.tables.lock();
+            (Arc::clone(&tables.list), tables.open.get(name).cloned())
+        };
+        if let Some(index) = open {
+            return Ok(Table { inner: Arc::clone(inner), index });
         }
-        let list = Table { inner: Arc::clone(inner), index: Arc::clone(&tables.list) };
+        let list = Table { inner: Arc::clone(inner), index: list };
         let index = match self.with_rebuilt(|| list.get(name.as_bytes()))? {
             Some(value) => {
                 let words = value.split_first_chunk::<4>().and_then(|(number, rest)| {
                     Some((u32::from_le_bytes(*number), u64::from_le_bytes(*rest.first_chunk::<8>()?)))
                 });
-                let (number, word) = words.ok_or_else(|| tables.list.damaged(0, "an entry is too short"))?;
+                let (number, word) = words.ok_or_else(|| list.index.damaged(0, "an entry is too short"))?;
                 let entered = inner.enter()?;
                 Index::open(entered.lists()?, number, word, inner.epoch)?
             }
@@ -166,7 +170,7 @@ impl HashTables {
                 let index = {
                     let entered = inner.enter()?;
                     let lists = entered.lists()?;
-                    let number = tables.list.take_number(lists, &inner.commits)?;
+                    let number = list.index.take_number(lists, &inner.commits)?;
                     let index = Index::create(lists, number, inner.epoch)?;
                     lists.sync().map_err(failed("sync"))?;
                     index
@@ -177,7 +181,7 @@ impl HashTables {
                 index
             }
         };
-        tables.open.insert(name.to_owned(), Arc::clone(&index));
+        inner.tables.lock().open.insert(name.to_owned(), Arc::clone(&index));
         Ok(Table { inner: Arc::clone(inner), index })
     }
 
@@ -316,6 +320,7 @@ impl Inner {
             freed_now: AtomicU64::new(0),
             cache: Cache::new((options.cache / BLOCK).max(LEAST_PAGES)),
             tables: Mutex::new(tables),
+            opening: Mutex::default(),
             unreadable: AtomicU64::new(0),
             restored: AtomicU64::new(0),
             rebuilt: AtomicU64::new(0),

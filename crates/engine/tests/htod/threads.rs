@@ -1,8 +1,14 @@
 //! Many threads at once.
 
-use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
 
 use picaflor::{
+    Error,
     blocks::BlockOptions,
     device::{Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice},
     htod::{Durable, HashTables, HtodOptions},
@@ -91,4 +97,55 @@ fn eight_writers_share_syncs() {
     });
     let syncs = (device.counts() - before).syncs;
     assert!(syncs < 400, "{syncs} syncs for 800 durable puts of eight writers");
+}
+
+/// Panics if `work` has not come to its end after a time that is long for it.
+fn in_time<T: Send + 'static>(what: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, end) = mpsc::channel();
+    thread::spawn(move || done.send(work()));
+    end.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| panic!("{what} hangs"))
+}
+
+#[test]
+fn tables_are_made_while_others_mend_and_close() {
+    let device = memory(64);
+    let (tables, _) = open(&device, Durable::AtCommit);
+    (0..200).for_each(|number| tables.table("t").unwrap().put(&key(number), b"one").unwrap());
+    tables.commit().unwrap();
+    drop(tables);
+    let (tables, receipt) = open(&device, Durable::AtCommit);
+    assert!(!receipt.clean && tables.wants_mending());
+    let maker = {
+        let tables = tables.clone();
+        thread::spawn(move || {
+            let make = |number: &u64| match tables.table(&format!("table {number}")) {
+                Ok(table) => table.put(b"a", b"b").is_ok(),
+                Err(error) => {
+                    assert!(matches!(error, Error::Closed), "{error}");
+                    false
+                }
+            };
+            (0..5000).take_while(make).count()
+        })
+    };
+    let (mends, closes) = (tables.clone(), tables);
+    in_time("mending", move || mends.mend().unwrap());
+    in_time("closing", move || while !maker.is_finished() && closes.close().is_err() {});
+    let (tables, receipt) = open(&device, Durable::AtCommit);
+    assert!(receipt.clean && tables.names().unwrap().len() > 1);
+    assert_eq!(tables.table("t").unwrap().len(), 200);
+}
+
+#[test]
+fn going_through_a_table_ends_when_it_is_closed() {
+    let device = memory(64);
+    let (tables, _) = open(&device, Durable::AtCommit);
+    let table = tables.table("t").unwrap();
+    (0..6000).for_each(|number| table.put(&key(number), b"one").unwrap());
+    let mut pairs = table.pairs();
+    assert!(pairs.by_ref().take(10).all(|pair| pair.is_ok()));
+    tables.close().unwrap();
+    let rest: Vec<_> = pairs.take(20_000).collect();
+    assert!(rest.len() < 6000 && matches!(rest.last(), Some(Err(Error::Closed))), "{} more", rest.len());
+    assert_eq!(rest.iter().filter(|pair| pair.is_err()).count(), 1);
 }
