@@ -48,8 +48,8 @@ pub struct Values(Pairs);
 
 impl Table {
     /// All keys with their values, in no order. Others may put and remove meanwhile: what they change is met or
-    /// not, what they do not change is met once. After an error the next call goes on behind it; [`crate::Error::Closed`]
-    /// is the last.
+    /// not, what they do not change is met once. After an error the next call goes on behind it, but
+    /// [`crate::Error::Closed`] is the last.
     #[must_use]
     pub fn pairs(&self) -> Pairs {
         let known = self.index.pages.load(Acquire);
