@@ -45,7 +45,7 @@ extern "C" {
 #endif
 
 /* Number of the interface that this header describes. */
-#define PICAFLOR_INTERFACE 2
+#define PICAFLOR_INTERFACE 3
 
 /* A store that is open. */
 typedef struct picaflor_store picaflor_store;
@@ -72,7 +72,8 @@ enum {
     PICAFLOR_VERSION = -14,        /* the store has another version of the format */
     PICAFLOR_CLOSED = -15,         /* the store was closed */
     PICAFLOR_DEFECT = -16,         /* a fault of this library: close the store, and report it */
-    PICAFLOR_OTHER = -17           /* a reason that is newer than this header; the text says it */
+    PICAFLOR_OTHER = -17,          /* a reason that is newer than this header; the text says it */
+    PICAFLOR_RECOVERING = -18      /* after a crash, where puts wait for all to be looked at: see reopening; try later */
 };
 
 /* picaflor_options.mode */
@@ -86,6 +87,13 @@ enum {
     PICAFLOR_BOUNDED = 0,          /* a crash costs at most bound_time and bound_puts */
     PICAFLOR_EVERY_PUT = 1,        /* a write returns when it is durable */
     PICAFLOR_NONE = 2              /* what the device happens to have */
+};
+
+/* picaflor_options.reopening: a cache after a crash */
+enum {
+    PICAFLOR_REOPEN_BY_PRESET = 0, /* as the preset has it: hummingbird in steps, others at once */
+    PICAFLOR_REOPEN_AT_ONCE = 1,   /* takes writes at once, and looks at everything behind */
+    PICAFLOR_REOPEN_IN_STEPS = 2   /* PICAFLOR_RECOVERING for writes until everything was looked at */
 };
 
 /* How to open a store. All zeros but `size` are the defaults: picaflor_options options = PICAFLOR_OPTIONS_INIT; */
@@ -106,6 +114,7 @@ typedef struct picaflor_options {
     uint32_t read_only;            /* not 0: not a byte is written */
     uint32_t more_count;           /* how many paths more_places has */
     const char *const *more_places; /* the other devices of a store on several */
+    uint32_t reopening;            /* PICAFLOR_REOPEN_BY_PRESET, PICAFLOR_REOPEN_AT_ONCE, PICAFLOR_REOPEN_IN_STEPS */
 } picaflor_options;
 
 #define PICAFLOR_OPTIONS_INIT { .size = sizeof(picaflor_options) }

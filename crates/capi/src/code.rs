@@ -69,6 +69,8 @@ codes! {
     Defect = -16, c"PICAFLOR_DEFECT";
     /// A reason that came after this header.
     Other = -17, c"PICAFLOR_OTHER";
+    /// A crash came, and not all that is on the device was looked at since.
+    Recovering = -18, c"PICAFLOR_RECOVERING";
 }
 
 /// Why a call did not do what it was asked for.
@@ -105,6 +107,7 @@ impl From<Error> for Failure {
                 Refusal::NoCleanSpace => Code::NoCleanSpace,
                 Refusal::IndexFull => Code::IndexFull,
                 Refusal::ReadOnly => Code::ReadOnly,
+                Refusal::Recovering => Code::Recovering,
                 _ => Code::Other,
             },
             _ => Code::Other,
@@ -184,6 +187,14 @@ mod tests {
         assert_eq!(guard(|| Ok(())), Code::Ok as c_int);
         std::thread::spawn(|| assert_eq!(text(), "")).join().unwrap();
         assert_eq!(text(), "ab");
+    }
+
+    #[test]
+    fn every_refusal_has_a_code_but_that_of_a_filter_which_c_cannot_set() {
+        for &why in Refusal::ALL {
+            let is_other = Failure::from(Error::Refused(why)).code == Code::Other;
+            assert_eq!(is_other, why == Refusal::NotAdmitted, "{why}");
+        }
     }
 
     #[test]

@@ -31,4 +31,4 @@ pub use store::{
 };
 
 /// Number of the interface: the header's `PICAFLOR_INTERFACE`. It grows when something is added.
-pub const INTERFACE: u32 = 2;
+pub const INTERFACE: u32 = 3;

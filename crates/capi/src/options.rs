@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use picaflor::{Daemons, Durability, Expiry, Mode, Options, Place, PutOptions};
+use picaflor::{Daemons, Durability, Expiry, Mode, Options, Place, PutOptions, Reopening};
 
 use crate::{
     code::Failure,
@@ -49,6 +49,8 @@ pub struct COptions {
     pub more_count: u32,
     /// The other devices of a store on several.
     pub more_places: *const *const c_char,
+    /// 0 as the preset has it, 1 at once, 2 in steps.
+    pub reopening: u32,
 }
 
 // SAFETY: numbers and pointers are values whatever their bits are, and `size` comes first.
@@ -70,6 +72,7 @@ unsafe impl Growing for COptions {
         read_only: 0,
         more_count: 0,
         more_places: std::ptr::null(),
+        reopening: 0,
     };
 }
 
@@ -158,6 +161,12 @@ fn fill(made: &mut Options, given: &COptions) -> Result<(), Failure> {
     made.delete_time = Duration::from_millis(or(given.delete_time, made.delete_time.as_millis() as u64));
     made.delete_count = or(given.delete_count, made.delete_count);
     made.default_ttl = (given.default_ttl != 0).then(|| Duration::from_millis(given.default_ttl));
+    made.reopening = match given.reopening {
+        0 => made.reopening,
+        1 => Reopening::AtOnce,
+        2 => Reopening::InSteps,
+        other => return Err(unknown("reopening", other)),
+    };
     if given.cluster != 0 {
         made.cluster = given.cluster;
     }

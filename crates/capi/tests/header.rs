@@ -131,7 +131,7 @@ fn numbers_and_layouts_are_the_librarys() {
         };
     }
     fields!("picaflor_options" COptions: size preset capacity memory mode durability bound_time bound_puts delete_time
-        delete_count default_ttl cluster open_buffers read_only more_count more_places);
+        delete_count default_ttl cluster open_buffers read_only more_count more_places reopening);
     fields!("picaflor_write_options" CWriteOptions: size group server ttl metadata metadata_len neighbour neighbour_len
         no_wait);
     line("PICAFLOR_INTERFACE", INTERFACE as c_int);

@@ -125,6 +125,11 @@ pub enum Miss {
 
 macro_rules! kebab_display {
     ($($name:ident { $($variant:ident => $text:literal),+ $(,)? })+) => {$(
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(match self { $(Self::$variant => $text),+ })

@@ -1,7 +1,8 @@
 //! The side of whoever wants the store and has it not: the store's verbs, from any thread.
 //!
 //! A call takes a connection that is idle, or opens one, and gives it back. If an idle one turns out to be dead, as all
-//! are after the server was started again, the call is asked once more on a new one: every verb may be done twice.
+//! are after the server was started again, the call is asked once more on a new one: every verb may be done twice. One
+//! that only does not answer is not dead: what it was asked may still be done, after a second asking and what follows.
 
 use std::{
     io::{self, Read},
@@ -70,7 +71,7 @@ impl Client {
         let is_old = idle.is_some();
         let mut connection = idle.map_or_else(|| self.open(), Ok)?;
         match exchange(&mut connection) {
-            Err(Error::Lost { .. }) if is_old => {
+            Err(error) if is_old && Connection::is_dead(&error) => {
                 // The others are from before, too.
                 self.inner.idle.lock().clear();
                 connection = self.open()?;

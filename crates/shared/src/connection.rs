@@ -92,6 +92,12 @@ impl Connection {
         }
     }
 
+    /// Whether nobody is at the other end any more.
+    pub(crate) fn is_dead(error: &Error) -> bool {
+        use io::ErrorKind::{TimedOut, WouldBlock};
+        matches!(error, Error::Lost { source, .. } if !matches!(source.kind(), TimedOut | WouldBlock))
+    }
+
     /// Whether another request may follow this error.
     pub(crate) fn survives(error: &Error) -> bool {
         matches!(error, Error::Store { kind, .. } if *kind != Kind::BadFrame)

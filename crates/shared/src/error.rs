@@ -19,7 +19,8 @@ pub enum Error {
         /// What connecting said.
         source: io::Error,
     },
-    /// The connection broke, or the server did not answer in time. What was asked for may have been done or not.
+    /// The connection broke, or the server did not answer in time. What was asked for may have been done or not; by a
+    /// server that did not answer in time, it may still be done after later calls.
     #[error("the server at {} went away: {source}", path.display())]
     Lost {
         /// The socket.
@@ -105,6 +106,8 @@ kinds! {
     Closed = 12,
     /// The client sent what does not fit; the server ends the connection.
     BadFrame = 13,
+    /// A crash came, and not all that is on the device was looked at since.
+    Recovering = 14,
 }
 
 impl From<&picaflor::Error> for Kind {
@@ -124,6 +127,7 @@ impl From<&picaflor::Error> for Kind {
                 Refusal::NoCleanSpace => Self::NoCleanSpace,
                 Refusal::IndexFull => Self::IndexFull,
                 Refusal::ReadOnly => Self::ReadOnly,
+                Refusal::Recovering => Self::Recovering,
                 _ => Self::Other,
             },
             _ => Self::Other,
@@ -141,5 +145,12 @@ mod tests {
             assert_eq!(Kind::of(*kind as u8), *kind);
         }
         assert_eq!(Kind::of(200), Kind::Other);
+    }
+
+    #[test]
+    fn every_refusal_has_a_kind() {
+        for &why in picaflor::Refusal::ALL {
+            assert_ne!(Kind::from(&picaflor::Error::Refused(why)), Kind::Other, "{why}");
+        }
     }
 }

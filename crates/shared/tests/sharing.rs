@@ -3,8 +3,15 @@
 
 use std::{
     io::{Read, Write},
-    os::unix::{fs::PermissionsExt, net::UnixStream},
+    os::unix::{
+        fs::PermissionsExt,
+        net::{UnixListener, UnixStream},
+    },
     path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -334,6 +341,34 @@ fn a_client_outlives_its_server_and_says_what_is_wrong_meanwhile() {
     let outgoing = client.put_stream(b"other", None, &plain()).unwrap();
     outgoing.finish().unwrap();
     assert!(client.contains(b"other").unwrap());
+}
+
+#[test]
+fn a_server_that_does_not_answer_in_time_is_asked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        // It says hello, takes what comes, and says nothing.
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            counted.fetch_add(1, Relaxed);
+            std::thread::spawn(move || {
+                stream.write_all(b"picaflor\x01\0\0\0\0").unwrap();
+                let _ = stream.read_to_end(&mut Vec::new());
+            });
+        }
+    });
+    let client = Client::connect_within(&path, Duration::from_millis(300)).unwrap();
+    match client.put(b"key", b"body", &plain()).unwrap_err() {
+        Error::Lost { source, .. } => assert_eq!(source.kind(), std::io::ErrorKind::TimedOut),
+        other => panic!("{other}"),
+    }
+    assert_eq!(connections.load(Relaxed), 1, "a put that may still be done is not done again behind it");
+    assert!(client.get(b"key").is_err());
+    assert_eq!(connections.load(Relaxed), 2, "nor is the connection used again");
 }
 
 #[test]

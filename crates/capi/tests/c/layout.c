@@ -26,6 +26,7 @@ int main(void)
     FIELD(picaflor_options, read_only);
     FIELD(picaflor_options, more_count);
     FIELD(picaflor_options, more_places);
+    FIELD(picaflor_options, reopening);
     SIZE(picaflor_write_options);
     FIELD(picaflor_write_options, size);
     FIELD(picaflor_write_options, group);
@@ -55,5 +56,6 @@ int main(void)
     NUMBER(PICAFLOR_CLOSED);
     NUMBER(PICAFLOR_DEFECT);
     NUMBER(PICAFLOR_OTHER);
+    NUMBER(PICAFLOR_RECOVERING);
     return 0;
 }
