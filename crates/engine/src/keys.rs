@@ -45,6 +45,7 @@ pub struct Keys {
     ready: vec::IntoIter<Entry>,
     /// Where the layout keeps its own index.
     pairs: Option<Pairs>,
+    unreadable: u64,
 }
 
 impl Store {
@@ -53,11 +54,17 @@ impl Store {
     /// device from end to end.
     pub fn keys(&self) -> Keys {
         let pairs = self.tabled().map(|tabled| tabled.pairs());
-        Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter(), pairs }
+        Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter(), pairs, unreadable: 0 }
     }
 }
 
 impl Keys {
+    /// Places met so far, clusters or objects, that could not be read, or whose bytes do not verify: what lies there is
+    /// not listed. Once the listing has come to its end, 0 says that it is whole.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
     /// Places looked at, and places in all, for a progress bar.
     pub fn progress(&self) -> (u64, u64) {
         if let Some(pairs) = &self.pairs {
@@ -79,10 +86,10 @@ impl Iterator for Keys {
                 return Some(entry);
             }
             if let (Some(pairs), Some(tabled)) = (&mut self.pairs, self.store.tabled()) {
-                // What cannot be read is the audit's to tell.
-                let (key, frame) = pairs.by_ref().find_map(Result::ok)?;
-                let found = tabled.header_of(&key, &frame).and_then(|header| entry(&header, &frame));
-                self.ready = Vec::from_iter(found).into_iter();
+                let header = pairs.next()?.ok().and_then(|(key, frame)| Some((tabled.header_of(&key, &frame)?, frame)));
+                let found = header.iter().flat_map(|(header, frame)| entry(header, frame));
+                self.ready = found.collect::<Vec<_>>().into_iter();
+                self.unreadable += u64::from(header.is_none());
                 continue;
             }
             let volume = Arc::clone(self.store.volumes().get(self.volume)?);
@@ -90,7 +97,7 @@ impl Iterator for Keys {
             let place = self.place;
             self.place += 1;
             let found = if place < clusters {
-                volume.entries_on_device(place)
+                volume.entries_on_device(place, &mut self.unreadable)
             } else if place < clusters + volume.buffers.count() {
                 volume.entries_in_buffer(place - clusters)
             } else if place == clusters + volume.buffers.count() {
@@ -127,30 +134,40 @@ impl Volume {
         self.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
     }
 
-    fn entries_in_place(&self, in_place: &InPlace, slice: u32) -> Vec<Entry> {
+    fn entries_in_place(&self, in_place: &InPlace, slice: u32, unreadable: &mut u64) -> Vec<Entry> {
         let mut places = in_place.extents.slice(slice);
         places.sort_unstable_by_key(|place| place.slot);
         let read = |place: &Place| {
-            self.index.find(place.hash as u64, InPlace::location(place.slot))?;
-            let (header, frame) = self.read_placed(place).ok()?;
+            let is_there = || self.index.find(place.hash as u64, InPlace::location(place.slot)).is_some();
+            let read = is_there().then(|| self.read_placed(place))?;
+            // Unless it left while it was read.
+            *unreadable += u64::from(read.is_err() && is_there());
+            let (header, frame) = read.ok()?;
             entry(&header, &frame)
         };
         places.iter().filter_map(read).collect()
     }
 
-    fn entries_on_device(&self, cluster: u32) -> Vec<Entry> {
+    fn entries_on_device(&self, cluster: u32, unreadable: &mut u64) -> Vec<Entry> {
         if let Some(in_place) = &self.in_place {
-            return self.entries_in_place(in_place, cluster);
+            return self.entries_in_place(in_place, cluster, unreadable);
         }
         if !self.space.state(cluster).is_read() {
             return Vec::new();
         }
         let mut live = self.entries_of(cluster, self.read_rows(cluster));
-        let Some(bytes) = self.read_cluster(cluster) else { return Vec::new() };
+        let Some(bytes) = self.read_cluster(cluster) else {
+            *unreadable += 1;
+            return Vec::new();
+        };
         self.add_unlisted(cluster, &bytes, &mut live);
         let read = |(row, _): &(Row, Word)| {
             let frame = bytes.get(row.offset as usize..)?;
-            entry(&Header::verify(frame).ok()?, frame)
+            let header = Header::verify(frame).ok();
+            // Unless it left while it was read.
+            let is_there = || !self.entries_of(cluster, vec![*row]).is_empty();
+            *unreadable += u64::from(header.is_none() && is_there());
+            entry(&header?, frame)
         };
         live.iter().filter_map(read).collect()
     }

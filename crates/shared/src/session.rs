@@ -222,7 +222,8 @@ impl Session<'_> {
     }
 
     fn keys(&mut self) -> io::Result<()> {
-        for entry in self.shared.store.keys() {
+        let mut keys = self.shared.store.keys();
+        for entry in keys.by_ref() {
             let entry = wire::Entry {
                 key: entry.key.to_vec(),
                 len: entry.len,
@@ -236,7 +237,10 @@ impl Session<'_> {
                 self.flush()?;
             }
         }
-        Frame::End.encode(&mut self.out);
+        match keys.unreadable() {
+            0 => Frame::End.encode(&mut self.out),
+            places => self.fail(Kind::Io, &unlisted(places)),
+        }
         Ok(())
     }
 
@@ -260,6 +264,11 @@ impl Session<'_> {
 fn write(mut stream: PutStream, data: &[u8]) -> picaflor::Result<PutStream> {
     stream.write(data)?;
     Ok(stream)
+}
+
+/// What a listing says that is not whole.
+fn unlisted(places: u64) -> String {
+    format!("of the listed store {places} places could not be read, and what lies there is not listed")
 }
 
 fn bad(why: impl ToString) -> io::Error {

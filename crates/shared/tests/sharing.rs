@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor::{Expiry, Mode, Options, PutOptions, Store};
+use picaflor::{
+    Expiry, Mode, Options, PutOptions, Store,
+    device::{Fault, FaultyDevice, MemoryDevice, Rule},
+};
 use picaflor_shared::{Client, Error, Kind, Limits, Server, serve};
 
 struct Place {
@@ -341,6 +344,26 @@ fn a_client_outlives_its_server_and_says_what_is_wrong_meanwhile() {
     let outgoing = client.put_stream(b"other", None, &plain()).unwrap();
     outgoing.finish().unwrap();
     assert!(client.contains(b"other").unwrap());
+}
+
+#[test]
+fn a_listing_that_is_not_whole_ends_with_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let device = FaultyDevice::new(Arc::new(MemoryDevice::new(64 << 20)), 1);
+    let options =
+        Options::on(Arc::new(device.clone())).memory(16 << 20).mode(Mode::Store).as_preset("pmflf-ts").unwrap();
+    let store = Store::open(options).unwrap();
+    (0..50).for_each(|i| store.put(format!("{i}").as_bytes(), &body(i, 4000), &plain()).unwrap());
+    let server = serve(store, folder.path().join("sock"), Limits::default()).unwrap();
+    let client = Client::connect(server.path()).unwrap();
+    device.add(Rule::since(Fault::ReadError, 1));
+    let mut entries: Vec<_> = client.keys().unwrap().collect();
+    match entries.pop() {
+        Some(Err(Error::Store { kind: Kind::Io, text })) => assert!(text.contains("could not be read"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    device.clear_rules();
+    assert_eq!(client.keys().unwrap().filter(|entry| entry.is_ok()).count(), 50);
 }
 
 #[test]

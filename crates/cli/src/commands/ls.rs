@@ -116,7 +116,14 @@ impl Ls {
         };
         let listed = self.list(std::iter::from_fn(next));
         bar.finish_and_clear();
-        listed
+        listed?;
+        match keys.unreadable() {
+            0 => Ok(()),
+            places => Err(Failure::Failed(format!(
+                "{places} places of the store could not be read, and what lies there is not listed; `picaflor check` \
+                 says more"
+            ))),
+        }
     }
 
     fn list(&self, entries: impl Iterator<Item = Result<Item, Failure>>) -> Result<(), Failure> {

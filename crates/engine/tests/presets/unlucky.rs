@@ -1,9 +1,9 @@
-//! Rows whose objects lie in tables, on a device that fails a read now and then: what a verb had done before stays.
+//! Rows on a device that fails reads: what a verb had done before stays, and a listing says what it lacks.
 
 use std::sync::Arc;
 
 use picaflor::{
-    Error, Put, Store,
+    Error, Options, Put, Store,
     device::{Fault, FaultyDevice, Rule},
 };
 
@@ -51,5 +51,38 @@ fn a_read_that_fails_behind_a_large_put_takes_nothing_of_it() {
         let report = store.check(|_, _| {});
         assert!(report.is_clean() && report.orphans == 0, "{preset}: {report:?}");
         store.close().unwrap();
+    }
+}
+
+#[test]
+fn a_listing_says_what_it_could_not_read() {
+    for preset in ["picaflor", "damelo", "hummingbird", "buddy", "stream", "pmflf-pfl", "oba"] {
+        let device = FaultyDevice::new(memory(32 * MIB, 512), 3);
+        let options = by_hand(preset, Arc::new(device.clone()));
+        let store = Store::open(options.clone()).unwrap();
+        (0..200).for_each(|i| store.put(&key(i), &body(i, 9000), &plain()).unwrap());
+        store.close().unwrap();
+        let list = |options: &Options| {
+            let store = Store::open(options.clone()).unwrap();
+            let mut keys = store.keys();
+            let all = keys.by_ref().count();
+            (all, keys.unreadable())
+        };
+        assert_eq!(list(&options), (200, 0), "{preset}");
+        let store = Store::open(options.clone()).unwrap();
+        device.add(Rule::since(Fault::ReadError, 1));
+        let mut keys = store.keys();
+        let all = keys.by_ref().count();
+        assert!(all < 200 && keys.unreadable() > 0, "{preset}: {all} listed, {} not", keys.unreadable());
+        device.clear_rules();
+        drop((keys, store));
+        assert_eq!(list(&options), (200, 0), "{preset}");
+        // One that is closed meanwhile ends, and says so where it has not got everything in memory.
+        let store = Store::open(options).unwrap();
+        let mut keys = store.keys();
+        keys.next().unwrap();
+        store.close().unwrap();
+        let rest = keys.by_ref().take(500).count();
+        assert!(rest == 199 || rest < 199 && keys.unreadable() > 0, "{preset}: {rest}");
     }
 }
