@@ -13,6 +13,7 @@ mod audit;
 mod keep;
 mod large;
 mod open;
+mod room;
 mod verbs;
 
 pub(crate) use open::Place;
@@ -53,6 +54,7 @@ pub(crate) struct Tabled {
     pub(crate) hasher: Hasher,
     /// Bytes of key, metadata and body of the longest object in one entry.
     pub(crate) payload_max: usize,
+    put_room: room::Room,
     /// Of each stripe of keys: changes when one of them is put or deleted, before and after.
     stamps: Box<[AtomicU64]>,
     /// Ids of large objects that are being put, and of those that are being dropped.

@@ -24,7 +24,7 @@ use picaflor_format::{
     zone::BLOCKS_START,
 };
 
-use super::{Rest, Tabled};
+use super::{Rest, Tabled, room::Room};
 use crate::{
     Error, Options, Result,
     blocks::{BlockOptions, Method},
@@ -97,6 +97,7 @@ impl Tabled {
             groups,
             hasher: Hasher::new(superblock.seed),
             payload_max: payload_max(options, room),
+            put_room: Room::new(options.memory),
             stamps: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
             under_way: Mutex::new(HashSet::new()),
             may_have_orphans: AtomicBool::new(!receipt.clean && !options.read_only),

@@ -70,14 +70,12 @@ impl Tabled {
     /// [`Error::Full`], and then the key is as it was; [`Error::Io`], and then nobody knows which of the two it is.
     pub(crate) fn put(&self, draft: &Draft<'_>, stays: bool) -> Result<Option<Former>> {
         let len = HEADER + draft.header.payload_len();
-        let bytes = COPIES * (len + draft.key.len()) as u64;
-        let buffers = &self.shared.buffer_bytes;
-        self.shared.take(bytes, || buffers.fetch_add(bytes, Relaxed));
+        let room = self.put_room.take(COPIES * (len + draft.key.len()) as u64, &self.shared);
         let mut frame = vec![0; len];
         let header = draft.lay(0, &mut frame);
         let table = self.table(header.kind == Kind::Chunk);
         let replaced = self.change(&[draft.hash], || table.replace(draft.key, &frame));
-        buffers.fetch_sub(bytes, Relaxed);
+        drop(room);
         let former = replaced.inspect_err(|error| self.note_failed(error))?.map(|former| Former::of(&former));
         if stays {
             self.shared.keep(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
@@ -116,8 +114,7 @@ impl Tabled {
     fn put_part(&self, part: &[(Draft<'_>, bool)], mut replaced: impl FnMut(usize, Former)) -> Result<()> {
         let len = |(draft, _): &(Draft<'_>, bool)| HEADER + draft.header.payload_len();
         let bytes = COPIES * part.iter().map(|it| (len(it) + it.0.key.len()) as u64).sum::<u64>();
-        let buffers = &self.shared.buffer_bytes;
-        self.shared.take(bytes, || buffers.fetch_add(bytes, Relaxed));
+        let room = self.put_room.take(bytes, &self.shared);
         let mut frames = Vec::with_capacity(part.len());
         for (draft, _) in part {
             let mut frame = vec![0; HEADER + draft.header.payload_len()];
@@ -130,7 +127,7 @@ impl Tabled {
             let see = |at, former: Option<Vec<u8>>| former.iter().for_each(|it| replaced(at, Former::of(it)));
             self.objects.replace_later(&entries, see)
         });
-        buffers.fetch_sub(bytes, Relaxed);
+        drop(room);
         outcome?;
         for ((draft, stays), (header, frame)) in part.iter().zip(frames) {
             if *stays {

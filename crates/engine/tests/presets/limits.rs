@@ -1,8 +1,15 @@
 //! A full device: who leaves a cache, when a store is full, and that caps hold.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
 
-use picaflor::{Departure, Error, Mode, Store};
+use picaflor::{
+    Departure, Error, Mode, Store,
+    device::{Clock, Fault, FaultyDevice, On, Rule},
+};
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
 
@@ -85,4 +92,30 @@ fn where_no_run_is_long_enough_an_object_is_cut() {
         assert!(store.delete(b"long").unwrap());
         assert_eq!(store.stats().objects, before, "{preset}: no piece stays behind");
     }
+}
+
+#[test]
+fn many_puts_at_once_stay_within_the_memory_of_a_store_in_tables() {
+    let device = FaultyDevice::with_clock(memory(256 * MIB, 512), 1, Clock::real());
+    device.add(Rule::since(Fault::Delay(On::Sync, Duration::from_millis(5)), 1));
+    let options = by_hand("pmflf-ts", Arc::new(device)).memory(32 * MIB);
+    let store = Store::open(options).unwrap();
+    let (most, limit) = thread::scope(|scope| {
+        let putters: Vec<_> = (0..48)
+            .map(|thread| {
+                let store = store.clone();
+                scope.spawn(move || {
+                    (0..4).for_each(|i| store.put(&key(thread * 10 + i), &body(i, 900_000), &plain()).unwrap());
+                })
+            })
+            .collect();
+        let mut most = 0;
+        while putters.iter().any(|putter| !putter.is_finished()) {
+            most = most.max(store.stats().memory_used);
+            thread::sleep(Duration::from_millis(1));
+        }
+        (most, store.stats().memory_limit)
+    });
+    assert!(most > 8 * MIB && most <= limit, "{most} bytes of {limit}");
+    (0..48).for_each(|thread| assert_eq!(read(&store, &key(thread * 10 + 3)).unwrap(), body(3, 900_000)));
 }
