@@ -248,6 +248,11 @@ fn open_with(found: &Found, memory: &Memory, writing: Option<Durability>, daemon
 
 fn look(path: &Path) -> Result<About, Failure> {
     let name = path.display();
+    if is_socket(path) {
+        return Err(Failure::Usage(format!(
+            "{name} is the socket of `picaflor share`: this command reads a store itself; stop that, and name the store"
+        )));
+    }
     match inspect(path) {
         Ok(Inspection::Store(about)) => Ok(about),
         Ok(Inspection::Blank) => {

@@ -126,6 +126,8 @@ fn the_tools_take_a_socket_where_they_take_a_store() {
     bad(at, &["put", "a.store.sock", "k", "meta", "--create"], 2, "--create is for a file");
     bad(at, &["share", "a.store.sock"], 2, "it is served already");
     bad(at, &["share", "b.store", "--socket", "a.store.sock", "--capacity", "16MiB"], 1, "another server listens");
+    assert!(!at.join("b.store").exists(), "a store that nobody is served is not made");
+    bad(at, &["stats", "a.store.sock"], 2, "is the socket of `picaflor share`");
     fs::write(at.join("huge"), vec![0; 70 << 20]).unwrap();
     bad(at, &["put", "a.store.sock", "huge", "huge"], 1, "too large");
     shared.terminate();

@@ -34,5 +34,5 @@ mod wire;
 
 pub use client::{Client, Incoming, Listing, Outgoing};
 pub use error::{Error, Kind, Result};
-pub use server::{Limits, Server, serve};
+pub use server::{Limits, Server, Socket, serve};
 pub use wire::{Entry, Head, VERSION};

@@ -1,7 +1,8 @@
 //! The side that has the store: a socket that only this user can reach, a thread that accepts, one for each connection.
 //!
 //! Steps of a start: a socket that a dead server left is removed, one that somebody listens on is not; the new one is
-//! bound and made the owner's alone. Whoever connects must be this user too, or root: the kernel says who it is.
+//! bound and made the owner's alone. That can be done before there is a store; who connects meanwhile waits. Whoever
+//! connects must be this user too, or root: the kernel says who it is.
 
 use std::{
     collections::HashMap,
@@ -79,23 +80,58 @@ pub(crate) struct Shared {
 /// Serves a store to other processes of this user at a socket.
 ///
 /// # Errors
-/// When the socket cannot be made: another server listens there, something that is no socket is there, the folder is
-/// not ours to write, the path is longer than the system's 107 bytes.
+/// As [`Socket::bind`].
 pub fn serve(store: Store, socket: impl AsRef<Path>, limits: Limits) -> io::Result<Server> {
-    let path = socket.as_ref().to_owned();
-    let listener = bind(&path)?;
-    let shared = Arc::new(Shared {
-        store,
-        limits,
-        listener,
-        stopping: AtomicBool::new(false),
-        sessions: Mutex::default(),
-        ended: Condvar::new(),
-        next: AtomicU64::new(0),
-    });
-    let accepting = Arc::clone(&shared);
-    let acceptor = thread::Builder::new().name("picaflor-share".into()).spawn(move || accept(&accepting))?;
-    Ok(Server { shared, path, acceptor: Some(acceptor) })
+    Socket::bind(socket)?.serve(store, limits)
+}
+
+/// A socket that is taken, and where nobody is served yet: for who wants to know that it can be before a store is
+/// made. Dropped, it is removed.
+pub struct Socket {
+    path: PathBuf,
+    listener: Option<UnixListener>,
+}
+
+impl Socket {
+    /// Takes the socket.
+    ///
+    /// # Errors
+    /// When it cannot be made: another server listens there, something that is no socket is there, the folder is not
+    /// ours to write, the path is longer than the system's 107 bytes.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref().to_owned();
+        let listener = Some(bind(&path)?);
+        Ok(Self { path, listener })
+    }
+
+    /// As [`serve`], at this socket.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn serve(mut self, store: Store, limits: Limits) -> io::Result<Server> {
+        let listener = self.listener.take().ok_or(io::ErrorKind::NotConnected)?;
+        let path = self.path.clone();
+        let shared = Arc::new(Shared {
+            store,
+            limits,
+            listener,
+            stopping: AtomicBool::new(false),
+            sessions: Mutex::default(),
+            ended: Condvar::new(),
+            next: AtomicU64::new(0),
+        });
+        let accepting = Arc::clone(&shared);
+        let acceptor = thread::Builder::new().name("picaflor-share".into()).spawn(move || accept(&accepting))?;
+        Ok(Server { shared, path, acceptor: Some(acceptor) })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.listener.take().is_some() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use picaflor::{Durability, Mode, Options};
 use picaflor_proxy::config::{Size, durability};
-use picaflor_shared::{Limits, serve};
+use picaflor_shared::{Limits, Socket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
@@ -63,6 +63,9 @@ fn bound(text: &str) -> Result<Durability, String> {
 impl Share {
     pub(crate) fn run(self) -> Result<(), Failure> {
         self.store.refuse_socket("it is served already")?;
+        let socket = self.socket.clone().unwrap_or_else(|| self.store.beside(".sock"));
+        // First: a store that nobody can be served is not made.
+        let socket = Socket::bind(socket).map_err(failure)?;
         let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
         let new = Options::new("").as_preset(self.preset.as_deref().unwrap_or("picaflor"))?;
         let new = new.mode(mode).capacity(self.capacity.map_or(0, |size| size.0));
@@ -70,7 +73,6 @@ impl Share {
         if let Some(found) = &found {
             found.compare(self.capacity, self.store_mode, self.preset.as_deref())?;
         }
-        let socket = self.socket.unwrap_or_else(|| self.store.beside(".sock"));
         let limits = Limits::default().connections(self.connections);
         // Before it serves: a signal that comes early is not to be lost.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
@@ -78,7 +80,7 @@ impl Share {
             let of = |kind| signal(kind).map_err(failure);
             Ok::<_, Failure>((of(SignalKind::terminate())?, of(SignalKind::interrupt())?))
         })?;
-        let server = serve(store.clone(), socket, limits).map_err(failure)?;
+        let server = socket.serve(store.clone(), limits).map_err(failure)?;
         say!("listen   {}", server.path().display());
         say!("receipt  {}", store.receipt());
         runtime.block_on(async {

@@ -185,8 +185,8 @@ fn held(stats: &Value) -> Rows {
         ),
     ];
     if stats.pointer("/counting").and_then(Value::as_bool) == Some(true) {
-        let why = "a crash took the count: entries and live bytes are those last noted, till the store that is open for \
-                   writing has gone through its tables";
+        let why = "the count was lost, by a crash or by a close of a full store that had no room left for it: entries and \
+                   live bytes are those last noted, till the store that is open for writing has gone through its tables";
         rows.push(("".into(), why.into()));
     }
     for volume in stats.get("volumes").and_then(Value::as_array).into_iter().flatten() {

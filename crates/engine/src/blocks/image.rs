@@ -1,5 +1,6 @@
-//! A clean shutdown: what is in memory is written behind the tail, in one piece, and the home says where. The next
-//! opening reads it instead of headers, and forgets it before anything is allocated over it.
+//! A clean shutdown: what is in memory is written behind the tail, in one piece, or where that has no room into a free
+//! block, past the grain that its header may be in; and the home says where. The next opening reads it instead of
+//! headers, and forgets it before anything is allocated over it.
 
 use picaflor_device::{AlignedBuf, Device};
 use picaflor_format::blocks::{Home, Image, ImageRef};
@@ -13,8 +14,9 @@ use super::{
 };
 
 impl FreeLists {
-    /// Syncs, and leaves an image of the free lists, so that the next opening need not look for blocks. Without room
-    /// behind the tail, or while discovery is under way, it leaves none, and the next opening is as after a crash.
+    /// Syncs, and leaves an image of the free lists, so that the next opening need not look for blocks. Where neither
+    /// the tail nor a free block has room for it, or while discovery is under way, it leaves none, and the next opening
+    /// is as after a crash.
     ///
     /// # Errors
     /// As [`FreeLists::sync`]; what was synced before is there all the same.
@@ -32,19 +34,28 @@ impl FreeLists {
             space.walk.is_none().then(|| encode(&space, home.home.generation + 1))
         };
         if let Some(bytes) = bytes {
-            let tail = self.space.lock().lists.tail;
-            let from = tail * self.shape.grain;
             let mut buf = AlignedBuf::zeroed(bytes.len().next_multiple_of(self.device.block_size()));
-            if from + buf.len() as u64 <= self.shape.end * self.shape.grain {
+            if let Some(at) = self.room_for_image(&self.space.lock(), buf.len() as u64) {
                 buf[..bytes.len()].copy_from_slice(&bytes);
-                self.write_at(from, &buf, "writing the image of a clean shutdown")?;
+                self.write_at(at * self.shape.grain, &buf, "writing the image of a clean shutdown")?;
                 // One sync orders the two: the image is durable before the home says that it is there.
                 self.device.sync().map_err(BlockError::io("syncing the device"))?;
-                home.home.image = Some(ImageRef { at: tail, bytes: bytes.len() as u64 });
+                home.home.image = Some(ImageRef { at, bytes: bytes.len() as u64 });
             }
         }
         self.write_home(&mut home)?;
         self.device.sync().map_err(BlockError::io("syncing the device"))
+    }
+}
+
+impl FreeLists {
+    /// Where so many bytes of an image can lie; nothing waits for a sync any more.
+    fn room_for_image(&self, space: &Space, len: u64) -> Option<u64> {
+        let grains = len.div_ceil(self.shape.grain);
+        if space.lists.tail + grains <= self.shape.end {
+            return Some(space.lists.tail);
+        }
+        space.lists.from(0).find(|(_, free)| u64::from(free.size) > grains).map(|(at, _)| at + 1)
     }
 }
 

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use picaflor::blocks::{Address, BlockError, BlockOptions, FreeLists};
 use picaflor_device::{Device, MemoryDevice};
 
+use crate::counts::METHODS;
+
 fn memory(bytes: u64) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::with_block_size(bytes, 512))
 }
@@ -121,6 +123,46 @@ fn freed_blocks_are_joined_when_nothing_else_serves_a_request() {
     assert_eq!(lists.read(large.address()).unwrap().1, vec![3; 100_000]);
     for block in keep {
         assert_eq!(lists.read(block.address()).unwrap().1, [1; 1900]);
+    }
+}
+
+#[test]
+fn a_full_allocator_is_closed_cleanly_as_long_as_a_free_block_has_room_for_the_image() {
+    for method in METHODS {
+        let device = memory(512 << 10);
+        let open = || {
+            let mut options = BlockOptions::default();
+            options.method = method;
+            FreeLists::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap()
+        };
+        let lists = open().0;
+        let bytes = |n: usize| vec![n as u8; 1000 + n * 37 % 3000];
+        let mut blocks: Vec<_> = (0..).map_while(|n| Some((n, lists.put(&bytes(n)).ok()?))).collect();
+        // To the last grain.
+        while lists.put(b"").is_ok() {}
+        for n in [90, 50, 10] {
+            lists.free(&blocks.remove(n).1).unwrap();
+        }
+        lists.sync().unwrap();
+        let before = lists.stats();
+        lists.close().unwrap();
+        let (lists, receipt) = open();
+        assert!(receipt.clean && receipt.undiscovered == 0, "{method:?} {receipt:?}");
+        let after = lists.stats();
+        assert_eq!((before.blocks, before.free, &before.lists), (after.blocks, after.free, &after.lists), "{method:?}");
+        // Where the image lay is room like any other, and after a crash it is nothing.
+        blocks.extend((200..).map_while(|n| Some((n, lists.put(&bytes(n)).ok()?))));
+        lists.sync().unwrap();
+        let known = lists.stats().blocks;
+        drop(lists);
+        let (lists, receipt) = open();
+        assert!(!receipt.clean, "{method:?} {receipt:?}");
+        while lists.step().unwrap() {}
+        assert_eq!(lists.stats().blocks, known, "{method:?}");
+        for (n, block) in &blocks {
+            assert_eq!(lists.read(block.address()).unwrap().1, bytes(*n), "{method:?} {n}");
+        }
+        assert_eq!(lists.blocks().filter(Result::is_ok).count() as u64, known, "{method:?}");
     }
 }
 
