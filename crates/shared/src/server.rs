@@ -30,8 +30,8 @@ use crate::{session, wire::welcome};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Most connections at one time; each has a thread and some 200 KiB, and while it puts a large object a cluster.
-    /// Default 256.
+    /// Most connections at one time; each has a thread and some 200 KiB, and while it puts, a part of the store's
+    /// memory: of a large object a cluster. Default 256.
     pub connections: usize,
     /// How long a client may take to send the rest of a frame or of an object, or to take what it asked for, without a
     /// byte moving. One that asks for nothing may be silent for ever. Default 30 s.
