@@ -21,7 +21,7 @@ pub(super) const DISK: &str = "barracuda4";
 pub(super) const FILE_SYSTEM: &str = "ufs";
 
 /// What the claims are taken from.
-const EXPERIMENTS: [&str; 5] = ["markatos-operations", FIG2, FIG4, FIG5, FIG6];
+pub(super) const EXPERIMENTS: [&str; 5] = ["markatos-operations", FIG2, FIG4, FIG5, FIG6];
 
 const FIG2: &str = "markatos-fig2";
 const FIG4: &str = "markatos-fig4";

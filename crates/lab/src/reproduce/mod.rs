@@ -43,17 +43,30 @@ pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'
         ("pmflf", None) => pmflf::reproduce(how, progress),
         ("hummingbird", spec) => hummingbird::reproduce(spec.unwrap_or(hummingbird::SPEC), how, progress),
         ("damelo", spec) => damelo::reproduce(spec.unwrap_or(damelo::SPEC), how, progress),
-        _ => Err(Error::experiment(paper, format!("no such paper with a file; there are: {}", PAPERS.join(", ")))),
+        (paper, Some(_)) if PAPERS.contains(&paper) => Err(without_file(paper)),
+        _ => Err(Error::experiment(paper, format!("no such paper; there are: {}", PAPERS.join(", ")))),
     }
 }
 
-/// The file of machines and systems that a paper's runs take, if it has one.
-pub fn spec(paper: &str) -> Option<&'static str> {
+/// The file of machines and systems that a paper's runs take; `None`, if this is not the name of a paper.
+///
+/// # Errors
+/// Of a paper that has no such file, with what it has instead.
+pub fn spec(paper: &str) -> Result<Option<&'static str>> {
     match paper {
-        "hummingbird" => Some(hummingbird::SPEC),
-        "damelo" => Some(damelo::SPEC),
-        _ => None,
+        "hummingbird" => Ok(Some(hummingbird::SPEC)),
+        "damelo" => Ok(Some(damelo::SPEC)),
+        _ if PAPERS.contains(&paper) => Err(without_file(paper)),
+        _ => Ok(None),
     }
+}
+
+fn without_file(paper: &str) -> Error {
+    let instead = match paper {
+        "markatos" => format!("it is run by the experiments {}", markatos::EXPERIMENTS.join(", ")),
+        _ => "its machines and sizes are part of the program".into(),
+    };
+    Error::experiment(paper, format!("this paper has no file of machines and systems: {instead}"))
 }
 
 /// A paper, judged.
@@ -143,7 +156,7 @@ impl Reproduction {
         };
         for results in &self.results {
             match results {
-                Results::Experiment(spec, rows) => experiment::write(spec, rows, &folder.join(&spec.name))?,
+                Results::Experiment(spec, rows) => experiment::write(spec, &[], rows, &folder.join(&spec.name))?,
                 Results::Lines(name, lines) => save(&format!("{name}.json"), format!("{lines:#}\n"))?,
             }
         }
