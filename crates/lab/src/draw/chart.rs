@@ -139,3 +139,39 @@ impl Chart {
         placed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Heights of all circles: points of series. A legend has none.
+    fn circles(svg: &str) -> Vec<i32> {
+        svg.split("<circle")
+            .skip(1)
+            .map(|rest| rest.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn the_legend_covers_no_point() {
+        let names =
+            ["buddy", "stream", "stream-pack", "lazy-reads", "lazy-reads-loc", "a much longer name of a preset"];
+        let series = names.iter().enumerate().map(|(number, name)| Series {
+            name: (*name).into(),
+            points: vec![(0.0, 0.0), (0.5, 10.0 + number as f64), (1.0, 0.0), (1.0, 20.0)],
+            mark: Mark::Both,
+        });
+        let chart = Chart { title: "Title".into(), series: series.collect(), ..Chart::default() };
+        let legend = chart.legend();
+        assert_eq!(legend.len(), names.len());
+        let rows = legend.windows(2).filter(|two| two[0].2.1 != two[1].2.1).count();
+        assert_eq!(rows, 1, "what has no room in one line goes on in the next: {legend:?}");
+        let svg = chart.svg().unwrap();
+        let lowest = legend.last().unwrap().2.1 + LINE;
+        let points = circles(&svg);
+        assert_eq!(points.len(), 4 * names.len());
+        assert!(points.iter().all(|y| *y > lowest), "{lowest}: {points:?}");
+        assert!(names.iter().all(|name| svg.contains(name)));
+    }
+}

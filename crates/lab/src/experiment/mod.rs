@@ -34,7 +34,9 @@ files!(
     "markatos-fig4",
     "markatos-fig5",
     "markatos-fig6",
+    "markatos-fig8",
     "markatos-operations",
+    "markatos-table1",
     "presets-on-devices",
     "quick"
 );

@@ -76,6 +76,9 @@ pub struct Spec {
     /// Whether longer ones have a file each on the file system beside the store, as in the paper of the threshold.
     #[serde(default)]
     pub files_above: bool,
+    /// Whether each get is waited for where a preset would gather several, as LAZY-READS does.
+    #[serde(default)]
+    pub wait: bool,
     /// KiB of a cluster; 0 is the engine's default.
     #[serde(default)]
     pub cluster_kib: u32,
@@ -351,6 +354,7 @@ impl Spec {
             buffers: (buffers != 0).then_some(buffers),
             threshold: (threshold != 0).then_some(threshold),
             files_above: self.files_above,
+            wait: self.wait,
             workload: workload.clone(),
             replay: match self.replay {
                 Kind::Cache => Replay::Cache,

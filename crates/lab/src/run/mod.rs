@@ -71,6 +71,8 @@ pub struct Setup {
     pub threshold: Option<u32>,
     /// Whether longer ones have a file each, beside the store's, instead of being alone in it.
     pub files_above: bool,
+    /// Whether each get is waited for where the preset would gather several.
+    pub wait: bool,
     /// What is replayed.
     pub workload: Workload,
     /// How.
@@ -181,7 +183,7 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
         setup,
         store: &store,
         bodies: Bodies::default(),
-        reads: Reads::new(setup.preset.starts_with("lazy-reads")),
+        reads: Reads::new(setup.preset.starts_with("lazy-reads") && !setup.wait),
         medium: &medium,
         above,
         outcome: Outcome::default(),

@@ -1,4 +1,4 @@
-//! What is replayed: made from a seed, one of the traces that come with the lab many times over, or a trace of the user's.
+//! What is replayed: made from a seed, a trace that comes with the lab many times over, or a trace of the user's.
 
 use std::{path::PathBuf, sync::Arc};
 

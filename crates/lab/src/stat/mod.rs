@@ -6,7 +6,7 @@
 mod locality;
 mod picture;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use serde::Serialize;
 
@@ -85,6 +85,10 @@ pub struct Curves {
     pub size_bytes: Vec<(f64, f64)>,
     /// Rank and count.
     pub popularity: Vec<(f64, f64)>,
+    /// The same of servers and of clients.
+    pub servers: Vec<(f64, f64)>,
+    /// The same.
+    pub clients: Vec<(f64, f64)>,
     /// Hours since the beginning, and requests a second.
     pub rate: Vec<(f64, f64)>,
     /// Requests since an object's last one, and share of all requests that came no later.
@@ -103,8 +107,9 @@ struct Seen {
 #[derive(Default)]
 pub struct Counting {
     objects: HashMap<u64, Seen>,
-    servers: HashSet<u64>,
-    clients: HashSet<u64>,
+    /// Requests of each.
+    servers: HashMap<u64, u64>,
+    clients: HashMap<u64, u64>,
     locality: LocalitySets,
     requests: u64,
     /// First and last time, in milliseconds.
@@ -167,10 +172,10 @@ impl Counting {
         seen.size = seen.size.max(size);
         seen.last = self.requests;
         if server != 0 {
-            self.servers.insert(server);
+            *self.servers.entry(server).or_default() += 1;
         }
         if client != 0 {
-            self.clients.insert(client);
+            *self.clients.entry(client).or_default() += 1;
         }
         self.locality.add(request);
     }
@@ -199,6 +204,8 @@ impl Counting {
             request_sizes: by_count(|o| o.1),
             size_bytes: by_count(|o| o.0.saturating_mul(o.1)),
             popularity: ranks(&counts),
+            servers: ranks(&most_first(&self.servers)),
+            clients: ranks(&most_first(&self.clients)),
             rate: self.rate.points(),
             reuse: reuse(&self.reuse, requests),
             sets,
@@ -268,6 +275,12 @@ fn distribution(sorted: impl Iterator<Item = (u64, u64)> + Clone) -> Vec<(f64, f
         step = here;
     }
     points
+}
+
+fn most_first(counts: &HashMap<u64, u64>) -> Vec<u64> {
+    let mut counts: Vec<_> = counts.values().copied().collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    counts
 }
 
 /// Counts by rank, thinned: all of the first ten, then ever fewer.

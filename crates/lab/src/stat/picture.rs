@@ -67,6 +67,15 @@ fn charts(stat: &Stat) -> Vec<Chart> {
             series: vec![line("", &curves.reuse)],
         },
     ];
+    if stat.servers + stat.clients > 0 {
+        let lines = [line("servers", &curves.servers), line("clients", &curves.clients)];
+        charts.push(Chart {
+            title: "Servers and clients".into(),
+            x: axis("rank", Scale::Log),
+            y: axis("requests of it", Scale::Log),
+            series: lines.into_iter().filter(|series| !series.points.is_empty()).collect(),
+        });
+    }
     if !curves.sets.is_empty() {
         charts.push(Chart {
             title: "Locality sets: a page and what its client asks for after it".into(),

@@ -126,7 +126,11 @@ fn line_of(row: &experiment::Row) -> String {
         true => &[("workload", 14), ("device", 16), ("preset", 14), ("hints", 10)],
         false => &[("preset", 14), ("device", 16), ("disk_mib", 6), ("target_utilisation", 5)],
     };
+    let timed = row.outcome.seconds > 0.0;
     let numbers: &[(&str, &str)] = match views {
+        false if !timed => {
+            &[("gets", "gets"), ("hits", "hits"), ("reads", "reads"), ("writes", "writes"), ("deletes", "deletes")]
+        }
         true => &[
             ("reads a view", "device_reads_per_view"),
             ("KiB a view", "kib_read_per_view"),
