@@ -25,15 +25,23 @@ fn error_of(curve: &SeekProfile, measured: &[Vec<f64>]) -> f64 {
     (squares.sum::<f64>() / measured.len() as f64).sqrt()
 }
 
+/// The curve of a profile as it was fitted to a relative of the drive, not yet stretched and scaled to this one.
+fn fitted(profile: &str) -> SeekProfile {
+    let seek = Profile::find(profile).unwrap().disk.unwrap().seek;
+    SeekProfile { stretch: 1.0, scale: 1.0, ..seek }
+}
+
 /// The fits in the profiles are by least squares. Over all distances they keep the error that they were published with;
 /// over the rows of the tables, most of which are short seeks where real curves are ragged, it is larger.
 #[test]
 fn two_part_fits_keep_within_their_stated_error_of_the_measured_curves() {
     let drives = [
-        ("barracuda4LP_ST32171W", fit(2.381, 0.17232, 6.017, 0.002_130_7, 848.0), 0.19, 0.30),
+        ("barracuda4LP_ST32171W", fitted("barracuda4"), 0.19, 0.30),
+        // The method on a drive that is in no profile.
         ("cheetah4LP_ST34501N", fit(1.277, 0.14684, 4.258, 0.001_793_4, 1612.0), 0.13, 0.18),
-        ("cheetah9LP_ST39102LW", fit(1.123, 0.09474, 3.110, 0.001_079_2, 1199.0), 0.045, 0.08),
-        ("atlas10k_tornado", fit(1.469, 0.07187, 3.362, 0.000_716_5, 1338.0), 0.27, 0.31),
+        ("cheetah9LP_ST39102LW", fitted("cheetah18"), 0.045, 0.08),
+        ("atlas10k_tornado", fitted("ultrastar9lzx"), 0.27, 0.31),
+        ("atlas10k_tornado", fitted("ultrastar18lzx"), 0.27, 0.31),
     ];
     for (name, curve, stated, by_row) in drives {
         let measured = table(&format!("{name}.seek.csv"));
@@ -254,6 +262,21 @@ fn every_built_in_profile_opens_repeats_itself_and_says_where_it_is_from() {
             (disk.clock().now_nanos(), disk.times())
         };
         assert_eq!(run(), run(), "{name}");
+    }
+}
+
+#[test]
+fn numbers_that_no_disk_has_are_refused() {
+    let text = include_str!("../profiles/barracuda4.toml");
+    for (from, to, said) in [
+        ("rpm = 7200", "rpm = 1e300", "rpm must be from"),
+        ("cylinders = 3710", "cylinders = 4000000000", "cylinders must be from"),
+        ("sectors = 120", "sectors = 4000000000", "sectors a track"),
+        ("bus_mb_s = 20", "bus_mb_s = 1e-300", "bus_mb_s must be from"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let refused = Profile::parse("mine", &text.replacen(from, to, 1)).unwrap_err().to_string();
+        assert!(refused.contains(said), "{refused}");
     }
 }
 

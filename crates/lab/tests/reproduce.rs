@@ -121,7 +121,7 @@ fn two_disks_share_the_work_of_four_threads() {
 #[test]
 fn every_row_of_the_tables_runs() {
     let quick = How { jobs: None, quick: true };
-    let text = reproduce::spec("hummingbird").unwrap();
+    let text = reproduce::spec("hummingbird").unwrap().unwrap();
     let done = reproduce::reproduce("hummingbird", None, quick, &|_, _, _| {}).unwrap();
     assert_eq!(done.grids.iter().map(|grid| grid.rows.len()).collect::<Vec<_>>(), [16, 16, 11, 8, 8]);
     assert!(done.grids.iter().flat_map(reproduce::Grid::verdicts).all(|verdict| verdict.ours.is_some()));

@@ -19,7 +19,7 @@ pub(crate) struct CheckConfig {
 
 impl CheckConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let config = Low::read(&self.file)?.resolve()?;
+        let config = Low::read(&self.file)?.resolve().map_err(|e| e.in_file(&self.file))?;
         let mut out = Output::new();
         out.bytes(config.to_toml().as_bytes())?;
         out.flush()

@@ -126,10 +126,9 @@ impl Serve {
     }
 
     fn resolve(self) -> Result<Config, Failure> {
-        let file = match &self.config {
-            Some(path) => Low::read(path)?,
-            None => Low::default(),
-        };
+        let path = self.config;
+        let file = path.as_ref().map_or_else(|| Ok(Low::default()), |path| Low::read(path))?;
+        let alone = file.clone();
         let mut flags = Low { workers: self.workers, origin: self.origin, ..Low::default() };
         flags.listen = (!self.listen.is_empty()).then_some(self.listen);
         flags.store.path = self.store;
@@ -142,7 +141,12 @@ impl Serve {
         flags.forward.enabled = self.no_forward.then_some(false);
         flags.log.to = self.log;
         flags.log.format = self.log_format;
-        Ok(file.under(flags).resolve()?)
+        let resolved = file.under(flags).resolve();
+        resolved.map_err(|error| match path {
+            // A flag may have said it instead.
+            Some(path) if alone.resolve().err().as_ref() == Some(&error) => error.in_file(&path).into(),
+            _ => error.into(),
+        })
     }
 }
 

@@ -241,16 +241,17 @@ impl Profile {
 impl DiskProfile {
     fn check(&self) -> Result<(), String> {
         self.seek.check()?;
+        // Beyond what any disk has: a revolution of no nanoseconds, or a table of seeks that fills the memory.
         let numbers = [
-            ("rpm", self.rpm),
-            ("bus_mb_s", self.bus_mb_s),
-            ("heads", f64::from(self.heads)),
-            ("cylinders", f64::from(self.cylinders)),
-            ("queue", f64::from(self.queue)),
+            ("rpm", self.rpm, 10.0, 1e6),
+            ("bus_mb_s", self.bus_mb_s, 1e-3, 1e6),
+            ("heads", f64::from(self.heads), 1.0, 1024.0),
+            ("cylinders", f64::from(self.cylinders), 1.0, 1e7),
+            ("queue", f64::from(self.queue), 1.0, 65_536.0),
         ];
-        for (name, number) in numbers {
-            if !(number.is_finite() && number > 0.0) {
-                return Err(format!("{name} must be more than 0"));
+        for (name, number, least, most) in numbers {
+            if !(least..=most).contains(&number) {
+                return Err(format!("{name} must be from {least} to {most}"));
             }
         }
         let times = [
@@ -269,8 +270,10 @@ impl DiskProfile {
         if !self.seek.millis(self.cylinders).is_finite() || self.seek.millis(self.cylinders) > 1000.0 {
             return Err("seek: more than a second across the disk".to_owned());
         }
-        if self.zones.first().is_none_or(|zone| zone.first != 0) || self.zones.iter().any(|zone| zone.sectors == 0) {
-            return Err("zones must begin at cylinder 0 and have sectors".to_owned());
+        if self.zones.first().is_none_or(|zone| zone.first != 0)
+            || self.zones.iter().any(|zone| !(1..=1 << 20).contains(&zone.sectors))
+        {
+            return Err("zones must begin at cylinder 0 and have from 1 to 1048576 sectors a track".to_owned());
         }
         for (index, zone) in self.zones.iter().enumerate() {
             let next = self.zones.get(index + 1).map_or(self.cylinders, |next| next.first);

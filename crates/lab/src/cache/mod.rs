@@ -92,19 +92,20 @@ pub fn replay(policy: Policy, capacity: u64, requests: &[Request]) -> Missed {
 /// As many ghosts as objects of mean size have room in main, nine tenths of the cache: so the paper has it.
 fn ghosts(capacity: u64, requests: &[Request]) -> u64 {
     let sizes: HashMap<u64, u64> = requests.iter().map(|request| (request.key, request.size)).collect();
-    let bytes: u64 = sizes.values().sum();
+    let bytes = sizes.values().fold(0_u64, |sum, size| sum.saturating_add(*size));
     let mean = bytes / (sizes.len() as u64).max(1);
-    capacity * 9 / 10 / mean.max(1)
+    (u128::from(capacity) * 9 / 10 / u128::from(mean.max(1))).try_into().unwrap_or(u64::MAX)
 }
 
 /// Counts what `get` does not have.
 fn count(requests: &[Request], mut get: impl FnMut(&Request) -> bool) -> Missed {
-    let (mut missed, mut missed_bytes, mut bytes) = (0_u64, 0_u64, 0_u64);
+    // As many bytes as two absurd sizes have are more than 64 bits hold.
+    let (mut missed, mut missed_bytes, mut bytes) = (0_u64, 0_u128, 0_u128);
     for request in requests {
-        bytes += request.size;
+        bytes += u128::from(request.size);
         if !get(request) {
             missed += 1;
-            missed_bytes += request.size;
+            missed_bytes += u128::from(request.size);
         }
     }
     Missed { requests: missed as f64 / requests.len().max(1) as f64, bytes: missed_bytes as f64 / bytes.max(1) as f64 }

@@ -19,12 +19,16 @@ pub struct Bars {
 }
 
 const BAR: usize = 16;
-const LEFT: usize = 170;
-const WIDE: usize = 480;
+/// Least room for names, and most, which is that of some 45 letters.
+const LEFT: (usize, usize) = (170, 340);
+/// From the left edge to the end of the longest bar.
+const END: usize = 650;
 
 impl Bars {
     /// The drawing, as SVG.
     pub fn svg(&self) -> String {
+        let longest = self.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+        let left = (longest * 15 / 2 + 12).clamp(LEFT.0, LEFT.1);
         let values = || self.rows.iter().flat_map(|(_, values)| values).copied().filter(|v| v.is_finite() && *v > 0.0);
         let most = values().fold(0.0, f64::max);
         let least = values().fold(f64::INFINITY, f64::min) / 10.0;
@@ -34,7 +38,7 @@ impl Bars {
                 true => (value / least).ln() / (most / least).ln(),
                 false => value / most,
             };
-            share * WIDE as f64
+            share * (END - left) as f64
         };
         let legend = if self.groups.len() > 1 { 24 } else { 0 };
         let row_height = |count: usize| count.max(1) * BAR + 10;
@@ -50,7 +54,7 @@ impl Bars {
              fill=\"white\"/>\n<text x=\"380\" y=\"22\" font-size=\"17\" text-anchor=\"middle\">{}</text>\n",
             escape(&self.title) + if self.log { ", logarithmic" } else { "" }
         );
-        let mut at = LEFT;
+        let mut at = left;
         for (number, group) in self.groups.iter().enumerate().filter(|_| legend > 0) {
             svg += &format!("<rect x=\"{at}\" y=\"36\" width=\"12\" height=\"12\" fill=\"{}\"/>", colour(number));
             svg += &format!("<text x=\"{}\" y=\"47\">{}</text>\n", at + 17, escape(group));
@@ -59,18 +63,18 @@ impl Bars {
         let mut y = 36 + legend;
         for (name, values) in &self.rows {
             let middle = y + (row_height(values.len()) - 10) / 2 + 4;
-            svg += &format!("<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\">{}</text>\n", LEFT - 8, escape(name));
+            svg += &format!("<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\">{}</text>\n", left - 8, escape(name));
             for (number, value) in values.iter().enumerate() {
                 let (long, top) = (length(*value), y + number * BAR);
                 let label = if value.is_finite() { format!("{} {}", short(*value), self.unit) } else { "none".into() };
                 svg += &format!(
-                    "<rect x=\"{LEFT}\" y=\"{top}\" width=\"{long:.1}\" height=\"{}\" fill=\"{}\"/>",
+                    "<rect x=\"{left}\" y=\"{top}\" width=\"{long:.1}\" height=\"{}\" fill=\"{}\"/>",
                     BAR - 3,
                     colour(number)
                 );
                 svg += &format!(
                     "<text x=\"{:.1}\" y=\"{}\" font-size=\"12\">{}</text>\n",
-                    LEFT as f64 + long + 5.0,
+                    left as f64 + long + 5.0,
                     top + 11,
                     escape(label.trim_end())
                 );

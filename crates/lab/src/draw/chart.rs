@@ -1,6 +1,10 @@
 //! Lines and points over two axes.
 
-use plotters::prelude::*;
+use plotters::{
+    coord::Shift,
+    prelude::*,
+    style::text_anchor::{HPos, Pos, VPos},
+};
 
 use super::{COLOURS, FAINT, INK, SIZE, Scale, axis::Axis};
 use crate::{Error, Result};
@@ -43,6 +47,11 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
+/// Where the legend begins, how high its lines are, and how wide a letter of it is, all in pixels and on average.
+const LEGEND: (i32, i32) = (74, 34);
+const LINE: i32 = 18;
+const LETTER: i32 = 7;
+
 impl Chart {
     /// The drawing, as SVG.
     ///
@@ -60,9 +69,12 @@ impl Chart {
         let x = Axis::over(self.x.1, points().map(|point| point.0), false);
         let y = Axis::over(self.y.1, points().map(|point| point.1), true);
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
-        let mut chart = ChartBuilder::on(&area)
-            .caption(&self.title, ("sans-serif", 17).into_font().color(&INK))
+        let below = self.legend().last().map_or(LEGEND.1, |(_, _, (_, y))| y + LINE);
+        let (head, body) = area.split_vertically(below);
+        self.head(&head)?;
+        let mut chart = ChartBuilder::on(&body)
             .margin(10)
+            .margin_top(6)
             .margin_right(24)
             .x_label_area_size(44)
             .y_label_area_size(64)
@@ -83,7 +95,7 @@ impl Chart {
             let colour = COLOURS[number % COLOURS.len()];
             let style = colour.stroke_width(2);
             let placed = || series.points.iter().filter_map(|(a, b)| Some((x.place(*a)?, y.place(*b)?)));
-            let drawn = match series.mark {
+            match series.mark {
                 Mark::Dashed => chart.draw_series(DashedLineSeries::new(placed(), 6, 4, style))?,
                 Mark::Points => chart.draw_series(placed().map(|at| Circle::new(at, 3, colour.filled())))?,
                 Mark::Both => {
@@ -92,43 +104,74 @@ impl Chart {
                 }
                 Mark::Line => chart.draw_series(LineSeries::new(placed(), style))?,
             };
-            if !series.name.is_empty() {
-                drawn
-                    .label(&series.name)
-                    .legend(move |(a, b)| Rectangle::new([(a, b - 2), (a + 18, b + 2)], colour.filled()));
-            }
-        }
-        if self.series.iter().any(|series| !series.name.is_empty()) {
-            chart
-                .configure_series_labels()
-                .position(self.emptiest(&x, &y))
-                .background_style(WHITE.mix(0.85))
-                .border_style(FAINT)
-                .label_font(("sans-serif", 13).into_font().color(&INK))
-                .draw()?;
         }
         drop(chart);
         area.present()?;
         Ok(())
     }
 
-    /// The corner in which the fewest points lie.
-    fn emptiest(&self, x: &Axis, y: &Axis) -> SeriesLabelPosition {
-        let mut counts = [0_u32; 4];
-        for (a, b) in self.series.iter().flat_map(|series| &series.points) {
-            let (Some(a), Some(b)) = (x.place(*a), y.place(*b)) else { continue };
-            let right = (a - x.from) / (x.to - x.from);
-            let up = (b - y.from) / (y.to - y.from);
-            let halves = (right > 0.5, up > 0.5);
-            counts[usize::from(halves.0) + 2 * usize::from(halves.1)] += 1;
+    /// Title and legend, over the plot: so it covers nothing.
+    fn head(&self, head: &DrawingArea<SVGBackend<'_>, Shift>) -> std::result::Result<(), Box<dyn std::error::Error>> {
+        let middle = i32::try_from(SIZE.0 / 2)?;
+        let centred = Pos::new(HPos::Center, VPos::Top);
+        let style = ("sans-serif", 17).into_font().color(&INK).pos(centred);
+        head.draw(&Text::new(self.title.as_str(), (middle, 10), style))?;
+        for (name, number, (x, y)) in self.legend() {
+            let colour = COLOURS[number % COLOURS.len()];
+            head.draw(&Rectangle::new([(x, y + 5), (x + 18, y + 9)], colour.filled()))?;
+            head.draw(&Text::new(name, (x + 24, y), ("sans-serif", 13).into_font().color(&INK)))?;
         }
-        // Of equals the last: people look for a legend at the upper right.
-        let least = counts.iter().enumerate().rev().min_by_key(|(_, count)| **count).map_or(3, |(at, _)| at);
-        match least {
-            0 => SeriesLabelPosition::LowerLeft,
-            1 => SeriesLabelPosition::LowerRight,
-            2 => SeriesLabelPosition::UpperLeft,
-            _ => SeriesLabelPosition::UpperRight,
+        Ok(())
+    }
+
+    /// Names, numbers and places of the series that have a name, line by line.
+    fn legend(&self) -> Vec<(&str, usize, (i32, i32))> {
+        let (mut x, mut y) = (LEGEND.0, LEGEND.1);
+        let mut placed = Vec::new();
+        for (number, series) in self.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()) {
+            let wide = i32::try_from(series.name.chars().count()).unwrap_or(0) * LETTER + 42;
+            if x > LEGEND.0 && x + wide > SIZE.0 as i32 {
+                (x, y) = (LEGEND.0, y + LINE);
+            }
+            placed.push((series.name.as_str(), number, (x, y)));
+            x += wide;
         }
+        placed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Heights of all circles: points of series. A legend has none.
+    fn circles(svg: &str) -> Vec<i32> {
+        svg.split("<circle")
+            .skip(1)
+            .map(|rest| rest.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn the_legend_covers_no_point() {
+        let names =
+            ["buddy", "stream", "stream-pack", "lazy-reads", "lazy-reads-loc", "a much longer name of a preset"];
+        let series = names.iter().enumerate().map(|(number, name)| Series {
+            name: (*name).into(),
+            points: vec![(0.0, 0.0), (0.5, 10.0 + number as f64), (1.0, 0.0), (1.0, 20.0)],
+            mark: Mark::Both,
+        });
+        let chart = Chart { title: "Title".into(), series: series.collect(), ..Chart::default() };
+        let legend = chart.legend();
+        assert_eq!(legend.len(), names.len());
+        let rows = legend.windows(2).filter(|two| two[0].2.1 != two[1].2.1).count();
+        assert_eq!(rows, 1, "what has no room in one line goes on in the next: {legend:?}");
+        let svg = chart.svg().unwrap();
+        let lowest = legend.last().unwrap().2.1 + LINE;
+        let points = circles(&svg);
+        assert_eq!(points.len(), 4 * names.len());
+        assert!(points.iter().all(|y| *y > lowest), "{lowest}: {points:?}");
+        assert!(names.iter().all(|name| svg.contains(name)));
     }
 }

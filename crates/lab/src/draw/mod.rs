@@ -17,6 +17,13 @@ pub use page::Page;
 
 use plotters::style::RGBColor;
 
+/// `1,234,567`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let threes: Vec<_> = digits.as_bytes().rchunks(3).rev().map(|three| String::from_utf8_lossy(three)).collect();
+    threes.join(",")
+}
+
 /// Colours that are told apart by those who see fewer of them (Okabe & Ito), the plainest first.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),

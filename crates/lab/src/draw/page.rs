@@ -7,7 +7,7 @@ body{font:15px/1.5 system-ui,sans-serif;color:#333;max-width:1580px;margin:2em a
 h1{font-size:1.5em;margin:0 0 .2em}h2{font-size:1.15em;margin:1.6em 0 .4em}p{max-width:50em;margin:.4em 0}\
 .drawings{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,560px),1fr));gap:1em}\
 svg{width:100%;height:auto;border:1px solid #e4e4e4;border-radius:4px;background:#fff}\
-table{border-collapse:collapse;margin:.6em 0}\
+.wide{overflow-x:auto}table{border-collapse:collapse;margin:.6em 0}\
 td,th{padding:.15em .9em .15em 0;text-align:right;border-bottom:1px solid #eee}\
 td:first-child,th:first-child{text-align:left}th{border-bottom:1px solid #999}.pass{color:#00734f}.miss{color:#b03a00}";
 
@@ -59,7 +59,8 @@ impl Page {
     /// A table. Cells that say `pass` or `miss` are coloured.
     pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
         self.leave_drawings();
-        self.html += "<table><tr>";
+        // A table that is wider than the page is moved by itself.
+        self.html += "<div class=\"wide\"><table><tr>";
         for cell in head {
             self.html += &format!("<th>{}</th>", escape(cell));
         }
@@ -76,7 +77,7 @@ impl Page {
             }
             self.html += "</tr>\n";
         }
-        self.html += "</table>\n";
+        self.html += "</table></div>\n";
     }
 
     /// The page.

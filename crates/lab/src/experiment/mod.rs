@@ -4,14 +4,16 @@
 //! that results do not depend on how many there are. The same experiment and seed give the same bytes of JSON, CSV and
 //! HTML.
 
+mod check;
 mod parallel;
+mod ready;
 mod report;
 mod spec;
 mod spread;
 
 use std::path::Path;
 
-pub use parallel::run;
+pub use ready::{Ready, run};
 pub use report::write;
 use serde::Serialize;
 pub use spec::{Plot, Spec};
@@ -32,7 +34,9 @@ files!(
     "markatos-fig4",
     "markatos-fig5",
     "markatos-fig6",
+    "markatos-fig8",
     "markatos-operations",
+    "markatos-table1",
     "presets-on-devices",
     "quick"
 );
@@ -55,7 +59,7 @@ pub fn text(name: &str) -> Result<&'static str> {
 
 fn unknown(name: &str) -> Error {
     let names: Vec<_> = FILES.iter().map(|(name, _)| *name).collect();
-    let why = format!("no such experiment, and no path of one; there are: {}", names.join(", "));
+    let why = format!("no such experiment, and no file of that name; there are: {}", names.join(", "));
     Error::Experiment { name: name.into(), why }
 }
 
@@ -68,7 +72,8 @@ pub fn find(name: &str) -> Result<Spec> {
         return Spec::parse(name, text);
     }
     let path = Path::new(name);
-    if path.extension().is_none() {
+    // A name with an ending or a folder was meant as a file's, and why that cannot be read says more.
+    if !path.exists() && path.extension().is_none() && path.components().count() == 1 {
         return Err(unknown(name));
     }
     let text = std::fs::read_to_string(path).map_err(Error::file("reading", path))?;
@@ -77,7 +82,7 @@ pub fn find(name: &str) -> Result<Spec> {
 }
 
 /// One combination of what varies, and what its run gave.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Row {
     /// What is replayed.
     pub workload: String,
@@ -114,6 +119,8 @@ impl Row {
     pub fn text(&self, field: &str) -> Option<String> {
         Some(match self.fields().get(field)? {
             serde_json::Value::String(text) => text.clone(),
+            // A rate where no time passed.
+            serde_json::Value::Null => String::new(),
             other => other.to_string(),
         })
     }

@@ -1,24 +1,33 @@
 //! The cases of an experiment, over threads.
 
-use std::num::NonZero;
+use std::{cell::Cell, num::NonZero};
 
-use super::{Row, Spec, spec::Case, spread};
+use super::{Row, spec::Case, spread};
 use crate::{
     Result,
     method::Method,
     run::{self, Outcome, Streams},
 };
 
-/// Runs all cases on so many threads, or as many as there are processors. `progress` is told how many requests more
-/// are done, of how many in all.
-///
-/// # Errors
-/// The first error of the first case, in their order, that failed.
-pub fn run(spec: &Spec, jobs: Option<NonZero<usize>>, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Vec<Row>> {
-    let cases = spec.cases();
+/// As [`super::Ready::run`].
+pub(super) fn run(
+    cases: &[Case],
+    jobs: Option<NonZero<usize>>,
+    progress: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Vec<Row>> {
     let total = cases.iter().map(|case| case.setup.gets).fold(0, u64::saturating_add);
     let streams = Streams::default();
-    spread(&cases, jobs, |case| one(case, &streams, &|more| progress(more, total)))
+    spread(cases, jobs, |case| {
+        let told = Cell::new(0);
+        let row = one(case, &streams, &|more| {
+            let more = more.min(case.setup.gets - told.get());
+            told.set(told.get() + more);
+            progress(more, total);
+        });
+        // One that ends at so many operations needs fewer requests; all the same it is done.
+        progress(case.setup.gets - told.get(), total);
+        row
+    })
 }
 
 fn one(case: &Case, streams: &Streams, progress: &dyn Fn(u64)) -> Result<Row> {
@@ -66,6 +75,9 @@ fn counts(case: &Case, progress: &dyn Fn(u64)) -> Result<Outcome> {
         hit_ratio: hits as f64 / counts.gets.max(1) as f64,
         stored_bytes: counts.written_bytes,
         objects: method.live() as u64,
+        gets_per_second: f64::NAN,
+        operations_per_second: f64::NAN,
+        hits_per_second: f64::NAN,
         ..Outcome::default()
     })
 }

@@ -7,28 +7,34 @@ use crate::{
     Error, Result,
     draw::{Bars, Board, BoardRow, Chart, Mark, Page, Scale, Series, short},
     run::Hints,
+    trace::Report,
 };
 
-/// Writes `results.json`, `results.csv` and `report.html` into a folder, which is made if missing.
+/// Writes `results.json`, `results.csv` and `report.html` into a folder, which is made if missing. `traces` is what the
+/// files were that were replayed.
 ///
 /// # Errors
 /// If one of them cannot be written or drawn.
-pub fn write(spec: &Spec, rows: &[Row], folder: &Path) -> Result<()> {
+pub fn write(spec: &Spec, traces: &[Report], rows: &[Row], folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).map_err(Error::file("making", folder))?;
     let save = |name: &str, text: String| {
         let path = folder.join(name);
         fs::write(&path, text).map_err(Error::file("writing", path))
     };
-    save("results.json", json(spec, rows)?)?;
+    save("results.json", json(spec, traces, rows)?)?;
     save("results.csv", csv(rows))?;
     if let Some(board) = &spec.board {
-        save(&format!("{}.svg", spec.name), board_of(board, rows).svg())?;
+        save(&format!("{}.svg", spec.name), board_of(spec, board, rows).svg())?;
     }
-    save("report.html", html(spec, rows)?)
+    save("report.html", html(spec, traces, rows)?)
 }
 
-fn json(spec: &Spec, rows: &[Row]) -> Result<String> {
-    let all = serde_json::json!({ "experiment": spec.name, "title": spec.title, "results": rows });
+fn json(spec: &Spec, traces: &[Report], rows: &[Row]) -> Result<String> {
+    let all = serde_json::json!({
+        "experiment": spec.name, "title": spec.title, "quick": spec.is_quick, "replay": spec.replay.name(),
+        "first_level_mib": spec.first_level_mib, "memory_mib": spec.memory_mib, "cluster_kib": spec.cluster_kib,
+        "traces": traces, "results": rows,
+    });
     let wrong = |error: serde_json::Error| Error::Experiment { name: spec.name.clone(), why: error.to_string() };
     Ok(serde_json::to_string_pretty(&all).map_err(wrong)? + "\n")
 }
@@ -38,29 +44,41 @@ fn csv(rows: &[Row]) -> String {
     let names: Vec<_> = first.fields().keys().cloned().collect();
     let mut text = names.join(",") + "\n";
     for row in rows {
-        let values: Vec<_> = names.iter().map(|name| row.text(name).unwrap_or_default()).collect();
+        let values: Vec<_> = names.iter().map(|name| quoted(row.text(name).unwrap_or_default())).collect();
         text += &(values.join(",") + "\n");
     }
     text
 }
 
-fn html(spec: &Spec, rows: &[Row]) -> Result<String> {
+/// As RFC 4180 has it: workloads and devices are paths of the user's.
+fn quoted(field: String) -> String {
+    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+}
+
+fn html(spec: &Spec, traces: &[Report], rows: &[Row]) -> Result<String> {
     let mut page = Page::new(&spec.title);
     page.text(&spec.question);
     let sizes: Vec<_> = spec.disk_mib.iter().map(|mib| format!("{mib} MiB")).collect();
     let requests = rows.first().map_or(0, |row| row.outcome.gets);
     let file_system = spec.file_system.as_deref().map_or_else(String::new, |name| format!(", file system {name}"));
+    if spec.is_quick {
+        page.text(&format!("{}; what is said above of numbers is of the whole.", quick_look(spec)));
+    }
     page.text(&format!(
-        "Workload {}, {requests} requests; disk {}{file_system}.",
+        "Workload {}, {requests} requests; disk {}{file_system}; {}.",
         spec.workload.join(", "),
-        sizes.join(", ")
+        sizes.join(", "),
+        machine(spec)
     ));
+    for line in traces.iter().flat_map(Report::told) {
+        page.text(&line);
+    }
     if !spec.file_systems.is_empty() {
         let on: Vec<_> = spec.file_systems.iter().map(|(device, name)| format!("{name} on {device}")).collect();
         page.text(&format!("File systems of the rows with a file for each object: {}.", on.join(", ")));
     }
     if let Some(board) = &spec.board {
-        page.drawing(&board_of(board, rows).svg());
+        page.drawing(&board_of(spec, board, rows).svg());
     }
     for plot in &spec.plot {
         for svg in drawings(plot, rows)? {
@@ -79,6 +97,25 @@ fn html(spec: &Spec, rows: &[Row]) -> Result<String> {
     let names: Vec<_> = head.iter().map(|(name, _)| *name).collect();
     page.table(&names, &rows.iter().map(cells).collect::<Vec<_>>());
     Ok(page.finish())
+}
+
+fn quick_look(spec: &Spec) -> String {
+    format!("A quick look: {} of all lengths and sizes", short(spec.quick))
+}
+
+/// How requests are replayed, and what the machine has.
+fn machine(spec: &Spec) -> String {
+    let mut parts = vec![format!("replay {}", spec.replay.name())];
+    if spec.first_level_mib > 0 {
+        parts.push(format!("first level {} MiB", spec.first_level_mib));
+    }
+    if !spec.presets.is_empty() {
+        parts.push(format!("memory {} MiB", spec.memory_mib));
+    }
+    if spec.cluster_kib > 0 {
+        parts.push(format!("clusters of {} KiB", spec.cluster_kib));
+    }
+    parts.join(", ")
 }
 
 /// What the table shows: of all columns those that tell rows apart, or matter always.
@@ -120,7 +157,7 @@ fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
 }
 
 /// The drawing that says it all; what was not run has no number in it.
-fn board_of(board: &BoardSpec, rows: &[Row]) -> Board {
+fn board_of(spec: &Spec, board: &BoardSpec, rows: &[Row]) -> Board {
     let number = |preset: &str, hints: Hints, device: &str, field: &str| {
         let is_it = |row: &&Row| {
             row.workload == board.workload && row.preset == preset && row.hints == hints.name() && row.device == device
@@ -135,7 +172,8 @@ fn board_of(board: &BoardSpec, rows: &[Row]) -> Board {
     });
     Board {
         title: board.title.clone(),
-        note: board.note.clone(),
+        // Else its note would tell of the whole.
+        note: if spec.is_quick { vec![quick_look(spec)] } else { board.note.clone() },
         bars: board.bars.1.clone(),
         numbers: board.numbers.1.clone(),
         columns: board.columns.iter().map(|(_, name)| name.clone()).collect(),
@@ -176,9 +214,41 @@ fn distinct<'a>(rows: impl IntoIterator<Item = &'a Row>, field: &str) -> Vec<Str
     values
 }
 
+/// What may vary from case to case, and what a label calls it.
+const VARIES: [(&str, &str); 9] = [
+    ("workload", ""),
+    ("preset", ""),
+    ("hints", ""),
+    ("device", ""),
+    ("disk_mib", "MiB "),
+    ("target_utilisation", "use "),
+    ("buffers", "buffers "),
+    ("threshold", "threshold "),
+    ("seed", "seed "),
+];
+
+/// The label of a row: the value of the plot's series, and of whatever else varies among these rows and has no place in
+/// the drawing.
+fn label(plot: &Plot, rows: &[&Row], row: &Row) -> String {
+    let shown = [Some(&plot.series), plot.x.as_ref(), plot.each.as_ref()];
+    let varies = |field: &str| {
+        !shown.iter().flatten().any(|known| *known == field)
+            && rows.windows(2).any(|two| two[0].text(field) != two[1].text(field))
+    };
+    let others = VARIES.iter().filter(|(field, _)| varies(field));
+    let others = others.filter_map(|(field, called)| Some(format!("{called}{}", row.text(field)?)));
+    row.text(&plot.series).into_iter().chain(others).collect::<Vec<_>>().join(", ")
+}
+
 fn lines(plot: &Plot, x: &str, title: String, rows: &[&Row]) -> Result<String> {
-    let series = distinct(rows.iter().copied(), &plot.series).into_iter().map(|name| {
-        let of_series = rows.iter().filter(|row| row.text(&plot.series).as_ref() == Some(&name));
+    let mut names: Vec<String> = Vec::new();
+    for name in rows.iter().map(|row| label(plot, rows, row)) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let series = names.into_iter().map(|name| {
+        let of_series = rows.iter().filter(|row| label(plot, rows, row) == name);
         let mut points: Vec<_> = of_series.filter_map(|row| Some((row.number(x)?, row.number(&plot.y)?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series { name, points, mark: Mark::Both }
@@ -190,7 +260,7 @@ fn lines(plot: &Plot, x: &str, title: String, rows: &[&Row]) -> Result<String> {
 }
 
 fn bars(plot: &Plot, title: String, rows: &[&Row]) -> String {
-    let row = |row: &&Row| (row.text(&plot.series).unwrap_or_default(), vec![row.number(&plot.y).unwrap_or(f64::NAN)]);
+    let row = |row: &&Row| (label(plot, rows, row), vec![row.number(&plot.y).unwrap_or(f64::NAN)]);
     let rows = rows.iter().map(row).collect();
     Bars { title, unit: plot.unit.clone(), rows, groups: Vec::new(), log: plot.log }.svg()
 }

@@ -1,13 +1,14 @@
 //! An experiment as its file has it, and the cases that follow from it.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Deserializer};
 
+use super::check;
 use crate::{
     Error,
     method::Levels,
-    run::{Hints, Replay, Setup, Workload},
+    run::{Hints, Loaded, Replay, Setup, Workload},
     synth::Synthetic,
     trace::Known,
 };
@@ -75,6 +76,9 @@ pub struct Spec {
     /// Whether longer ones have a file each on the file system beside the store, as in the paper of the threshold.
     #[serde(default)]
     pub files_above: bool,
+    /// Whether each get is waited for where a preset would gather several, as LAZY-READS does.
+    #[serde(default)]
+    pub wait: bool,
     /// KiB of a cluster; 0 is the engine's default.
     #[serde(default)]
     pub cluster_kib: u32,
@@ -84,6 +88,9 @@ pub struct Spec {
     /// What a quick run keeps of all sizes and lengths.
     #[serde(default = "hundredth")]
     pub quick: f64,
+    /// Whether this is such a run.
+    #[serde(skip)]
+    pub is_quick: bool,
     /// What is drawn.
     #[serde(default)]
     pub plot: Vec<Plot>,
@@ -103,6 +110,18 @@ pub enum Kind {
     Cache,
     /// The same, counted by page view.
     Pages,
+}
+
+impl Kind {
+    /// As a file has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Method => "method",
+            Self::Counts => "counts",
+            Self::Cache => "cache",
+            Self::Pages => "pages",
+        }
+    }
 }
 
 /// A drawing: fields of the results by name.
@@ -226,35 +245,25 @@ impl Spec {
         let wrong = |why: String| Error::Experiment { name: name.into(), why };
         let mut spec: Self = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
         spec.name = name.into();
-        if spec.replay != Kind::Counts && (spec.presets.is_empty() || spec.devices.is_empty()) {
-            return Err(wrong("presets and devices are needed, one at least of each".into()));
-        }
-        if spec.workload.is_empty() || !(0.0..1.0).contains(&spec.warm) {
-            return Err(wrong("a workload is needed, and warm is a share below 1".into()));
-        }
-        if spec.utilisation.iter().any(|share| !(0.01..=1.0).contains(share)) {
-            return Err(wrong("utilisation is a share, from 0.01 to 1".into()));
-        }
-        if spec.files_above && (spec.replay != Kind::Method || spec.threshold.contains(&0)) {
-            return Err(wrong("files_above is for replays by the method, with a threshold".into()));
-        }
-        for name in spec.presets.iter().chain(spec.hints_of.keys()) {
-            if !picaflor::Options::presets().any(|known| known == name) {
-                let names: Vec<_> = picaflor::Options::presets().collect();
-                return Err(wrong(format!("no preset {name:?}; there are: {}", names.join(", "))));
-            }
-        }
+        check::spec(&spec).map_err(wrong)?;
         Ok(spec)
     }
 
-    fn workload(&self, name: &str) -> Workload {
+    /// What a name of [`Spec::workload`] stands for; a file is read.
+    pub(super) fn workload_named(&self, name: &str) -> crate::Result<Workload> {
         if let Some(known) = Known::named(name) {
-            return Workload::Sites(known, self.sites.get(name).copied().unwrap_or(1));
+            return Ok(Workload::Sites(known, self.sites.get(name).copied().unwrap_or(1)));
         }
-        match name.parse::<Synthetic>() {
-            Ok(synthetic) => Workload::Synthetic(synthetic),
-            Err(_) => Workload::Files(vec![PathBuf::from(name)]),
+        if let Ok(synthetic) = name.parse::<Synthetic>() {
+            return Ok(Workload::Synthetic(synthetic));
         }
+        let path = Path::new(name);
+        if !path.exists() {
+            let known = Synthetic::ALL.iter().map(|row| row.0).chain(Known::ALL.iter().map(|row| row.0));
+            let known = known.collect::<Vec<_>>().join(", ");
+            return Err(Error::experiment(name, format!("no workload and no file; the workloads are: {known}")));
+        }
+        Ok(Workload::Loaded(Loaded::read(path.into())?))
     }
 
     /// Scales all sizes and lengths down, for a look that takes seconds.
@@ -262,30 +271,32 @@ impl Spec {
     pub fn quickly(mut self) -> Self {
         let share = self.quick;
         let less = |n: u64| ((n as f64 * share).ceil() as u64).max(1);
-        self.gets = Some(less(self.workload.iter().map(|name| self.requests(name)).max().unwrap_or(1)));
         self.operations = self.operations.map(less);
         self.first_level_mib = less(self.first_level_mib);
         self.disk_mib = self.disk_mib.into_iter().map(|mib| less(mib).max(32)).collect();
         self.memory_mib = less(self.memory_mib).max(16);
+        self.is_quick = true;
         self
     }
 
-    /// Requests of each case with this workload, at most.
-    pub fn requests(&self, workload: &str) -> u64 {
-        self.gets.unwrap_or_else(|| match self.workload(workload) {
-            Workload::Synthetic(synthetic) => synthetic.usual(),
+    /// Requests of a case with this workload, at most.
+    fn requests(&self, workload: &Workload) -> u64 {
+        let all = match workload {
+            Workload::Synthetic(synthetic) => self.gets.unwrap_or(synthetic.usual()),
             // Without an end.
-            Workload::Sites(..) => 1 << 20,
-            Workload::Files(_) => u64::MAX,
-        })
+            Workload::Sites(..) => self.gets.unwrap_or(1 << 20),
+            Workload::Loaded(trace) => self.gets.unwrap_or(u64::MAX).min(trace.len() as u64),
+        };
+        if self.is_quick { ((all as f64 * self.quick).ceil() as u64).max(1) } else { all }
     }
 
-    pub(super) fn cases(&self) -> Vec<Case> {
+    /// All combinations of what varies, with these workloads for the names of [`Spec::workload`].
+    pub(super) fn cases(&self, workloads: &[(String, Workload)]) -> Vec<Case> {
         let none = [String::new()];
         let or_none = |list: &'_ [String]| if list.is_empty() { none.to_vec() } else { list.to_vec() };
         let (devices, presets) = (or_none(&self.devices), or_none(&self.presets));
         let mut cases = Vec::new();
-        for workload in &self.workload {
+        for workload in workloads {
             for device in &devices {
                 for &disk_mib in &self.disk_mib {
                     for preset in &presets {
@@ -317,7 +328,7 @@ impl Spec {
 
     fn case(
         &self,
-        (workload, device, preset, hints): (&str, &str, &str, Hints),
+        ((name, workload), device, preset, hints): (&(String, Workload), &str, &str, Hints),
         (disk_mib, buffers, utilisation, seed): (u64, usize, f64, u64),
         threshold: u32,
     ) -> Case {
@@ -343,7 +354,8 @@ impl Spec {
             buffers: (buffers != 0).then_some(buffers),
             threshold: (threshold != 0).then_some(threshold),
             files_above: self.files_above,
-            workload: self.workload(workload),
+            wait: self.wait,
+            workload: workload.clone(),
             replay: match self.replay {
                 Kind::Cache => Replay::Cache,
                 Kind::Pages => Replay::Pages(self.warm),
@@ -353,7 +365,7 @@ impl Spec {
             operations: self.operations,
             seed,
         };
-        let workload = workload.into();
+        let workload = name.clone();
         Case { workload, disk_mib, utilisation, buffers, store: self.replay != Kind::Counts, levels, setup }
     }
 }

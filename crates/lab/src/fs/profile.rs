@@ -236,6 +236,26 @@ impl FsProfile {
         Ok(profile)
     }
 
+    /// Times and costs that a machine can have; others would stop the clock or turn it back.
+    fn check_times(&self) -> std::result::Result<(), String> {
+        let (daemon, processor) = (&self.daemon, &self.processor);
+        let day = 86_400.0;
+        let times = [
+            ("daemon.every_s", daemon.every_s, day),
+            ("daemon.data_age_s", daemon.data_age_s, day),
+            ("daemon.metadata_age_s", daemon.metadata_age_s, day),
+            ("journal.commit_s", self.journal.as_ref().map_or(0.0, |journal| journal.commit_s), day),
+            ("processor.call_us", processor.call_us, 1e6),
+            ("processor.change_us", processor.change_us, 1e6),
+            ("processor.entry_ns", processor.entry_ns, 1e6),
+            ("processor.copy_us_per_kb", processor.copy_us_per_kb, 1e6),
+        ];
+        match times.iter().find(|(_, time, most)| !(0.0..=*most).contains(time)) {
+            Some((name, time, most)) => Err(format!("{name} is {time}, and has to be from 0 to {most}")),
+            None => Ok(()),
+        }
+    }
+
     fn check(&self) -> std::result::Result<(), String> {
         let layout = &self.layout;
         let powers = [layout.block, layout.fragment, layout.inode];
@@ -256,6 +276,7 @@ impl FsProfile {
                     .to_owned(),
             );
         }
+        self.check_times()?;
         let daemon = &self.daemon;
         if daemon.every_s <= 0.0
             || daemon.cluster < layout.block

@@ -43,17 +43,30 @@ pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'
         ("pmflf", None) => pmflf::reproduce(how, progress),
         ("hummingbird", spec) => hummingbird::reproduce(spec.unwrap_or(hummingbird::SPEC), how, progress),
         ("damelo", spec) => damelo::reproduce(spec.unwrap_or(damelo::SPEC), how, progress),
-        _ => Err(Error::experiment(paper, format!("no such paper with a file; there are: {}", PAPERS.join(", ")))),
+        (paper, Some(_)) if PAPERS.contains(&paper) => Err(without_file(paper)),
+        _ => Err(Error::experiment(paper, format!("no such paper; there are: {}", PAPERS.join(", ")))),
     }
 }
 
-/// The file of machines and systems that a paper's runs take, if it has one.
-pub fn spec(paper: &str) -> Option<&'static str> {
+/// The file of machines and systems that a paper's runs take; `None`, if this is not the name of a paper.
+///
+/// # Errors
+/// Of a paper that has no such file, with what it has instead.
+pub fn spec(paper: &str) -> Result<Option<&'static str>> {
     match paper {
-        "hummingbird" => Some(hummingbird::SPEC),
-        "damelo" => Some(damelo::SPEC),
-        _ => None,
+        "hummingbird" => Ok(Some(hummingbird::SPEC)),
+        "damelo" => Ok(Some(damelo::SPEC)),
+        _ if PAPERS.contains(&paper) => Err(without_file(paper)),
+        _ => Ok(None),
     }
+}
+
+fn without_file(paper: &str) -> Error {
+    let instead = match paper {
+        "markatos" => format!("it is run by the experiments {}", markatos::EXPERIMENTS.join(", ")),
+        _ => "its machines and sizes are part of the program".into(),
+    };
+    Error::experiment(paper, format!("this paper has no file of machines and systems: {instead}"))
 }
 
 /// A paper, judged.
@@ -90,14 +103,15 @@ impl Reproduction {
         self.verdicts.iter().chain(self.grids.iter().flat_map(Grid::verdicts))
     }
 
-    /// How many claims there are, those of the tables included, and those that were not carried over left out.
+    /// How many claims there are, those of the tables included; left out are those that were not carried over, and the
+    /// second time of those that are judged twice.
     pub fn claims(&self) -> usize {
-        self.all().filter(|verdict| verdict.not_carried.is_none()).count()
+        self.all().filter(|verdict| verdict.counts()).count()
     }
 
     /// How many of the claims hold.
     pub fn passed(&self) -> usize {
-        self.all().filter(|verdict| verdict.pass).count()
+        self.all().filter(|verdict| verdict.counts() && verdict.pass).count()
     }
 
     /// As tables of Markdown.
@@ -112,11 +126,13 @@ impl Reproduction {
         for grid in &self.grids {
             text += &format!("{}\n\n{}", grid.title, table(&grid.head, &grid.cells()));
         }
-        let apart = match self.all().count() - self.claims() {
+        let count = |which: &dyn Fn(&Verdict) -> bool, what: &str| match self.all().filter(|one| which(one)).count() {
             0 => String::new(),
-            apart => format!("; {apart} are not carried over"),
+            number => format!("; {number} {what}"),
         };
-        format!("{text}{} of {} claims hold{apart}.\n", self.passed(), self.claims())
+        let apart = count(&|one| one.not_carried.is_some(), "are not carried over");
+        let twice = count(&|one| one.counted.is_some(), "are judged twice and counted once");
+        format!("{text}{} of {} claims hold{apart}{twice}.\n", self.passed(), self.claims())
     }
 
     /// As a page.
@@ -143,7 +159,7 @@ impl Reproduction {
         };
         for results in &self.results {
             match results {
-                Results::Experiment(spec, rows) => experiment::write(spec, rows, &folder.join(&spec.name))?,
+                Results::Experiment(spec, rows) => experiment::write(spec, &[], rows, &folder.join(&spec.name))?,
                 Results::Lines(name, lines) => save(&format!("{name}.json"), format!("{lines:#}\n"))?,
             }
         }
@@ -176,9 +192,38 @@ mod tests {
 
     #[test]
     fn every_claim_of_the_paper_is_there() {
-        for number in 1..=20 {
+        // How many of each id: a number that is left out is missed, not its id only.
+        let claims = [4, 3, 2, 2, 1, 1, 4, 3, 1, 2, 3, 1, 1, 1, 1, 4, 6, 5, 1, 3];
+        for (number, claims) in (1..).zip(claims) {
             let id = format!("M-{number}");
-            assert!(markatos::CLAIMS.iter().any(|claim| claim.id == id), "{id}");
+            assert_eq!(markatos::CLAIMS.iter().filter(|claim| claim.id == id).count(), claims, "{id}");
         }
+        for number in
+            ["2791", "2528", "2176", "2031", "28%", "37.5%", "14", "20", "23", "133", "295", "358", "396", "495"]
+        {
+            assert!(markatos::CLAIMS.iter().any(|claim| claim.published == number), "{number} of Tables 1 and 2");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_judged_twice_counts_once() {
+        let verdict = Verdict::of("M-8", "one", "10x", (5.0, 11.0), Some(10.0));
+        let twice = Verdict::of("M-20", "one again", "10x", (5.0, 11.0), Some(10.0)).counted_as("M-8");
+        let paper = Reproduction { verdicts: vec![verdict, twice], ..Reproduction::default() };
+        assert_eq!((paper.passed(), paper.claims()), (1, 1));
+        let text = paper.markdown();
+        assert!(text.contains("| pass, as M-8 |") && text.contains("1 of 1 claims hold; 1 are judged twice"), "{text}");
+        for (id, what, before) in markatos::JUDGED_BEFORE {
+            assert!(markatos::CLAIMS.iter().any(|claim| (claim.id, claim.what) == (id, what)), "{what}");
+            assert!(markatos::CLAIMS.iter().any(|claim| claim.id == before), "{before}");
+        }
+    }
+
+    #[test]
+    fn no_effect_is_no_gain() {
+        let gains = markatos::CLAIMS.iter().filter(|claim| claim.published.ends_with('%') && claim.id == "M-17");
+        let bands: Vec<_> = gains.map(|claim| claim.band).collect();
+        assert_eq!(bands.len(), 2);
+        assert!(bands.iter().all(|band| band.0 > 1.1), "{bands:?}");
     }
 }

@@ -22,6 +22,9 @@ pub struct Verdict {
     /// Why it was not carried over, if it was not: then it neither holds nor misses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_carried: Option<&'static str>,
+    /// Where the same number was judged before, if it was: it is shown here, and counts there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted: Option<&'static str>,
 }
 
 /// A statement that holds or does not.
@@ -30,6 +33,11 @@ pub(super) const YES: (f64, f64) = (1.0, 1.0);
 /// At least so much.
 pub(super) const fn least(value: f64) -> (f64, f64) {
     (value, f64::INFINITY)
+}
+
+/// At most so much.
+pub(super) const fn most(value: f64) -> (f64, f64) {
+    (f64::NEG_INFINITY, value)
 }
 
 /// A part of `share` either way of a published figure.
@@ -53,7 +61,7 @@ impl Verdict {
     ) -> Self {
         let ours = ours.filter(|value| value.is_finite());
         let pass = ours.is_some_and(|value| (band.0..=band.1).contains(&value));
-        Self { id, what: what.into(), published: published.into(), ours, band, pass, not_carried: None }
+        Self { id, what: what.into(), published: published.into(), ours, band, pass, not_carried: None, counted: None }
     }
 
     /// What cannot be held against anything here, and why.
@@ -64,6 +72,17 @@ impl Verdict {
         why: &'static str,
     ) -> Self {
         Self { not_carried: Some(why), ..Self::of(id, what, published, YES, None) }
+    }
+
+    /// The same number as under another id, which counts there.
+    #[must_use]
+    pub(super) fn counted_as(self, id: &'static str) -> Self {
+        Self { counted: Some(id), ..self }
+    }
+
+    /// Whether it is one of those that are counted.
+    pub fn counts(&self) -> bool {
+        self.not_carried.is_none() && self.counted.is_none()
     }
 
     /// Our value as text.
@@ -84,6 +103,7 @@ impl Verdict {
         match self.band {
             YES => "yes".into(),
             (low, f64::INFINITY) => format!("at least {}", short(low)),
+            (f64::NEG_INFINITY, high) => format!("at most {}", short(high)),
             (low, high) => format!("{} to {}", short(low), short(high)),
         }
     }
@@ -94,7 +114,8 @@ impl Verdict {
             None if self.pass => "pass",
             None => "miss",
         };
-        vec![self.id.into(), self.what.clone(), self.published.clone(), self.shown(), self.band_shown(), verdict.into()]
+        let verdict = self.counted.map_or_else(|| verdict.into(), |id| format!("{verdict}, as {id}"));
+        vec![self.id.into(), self.what.clone(), self.published.clone(), self.shown(), self.band_shown(), verdict]
     }
 }
 

@@ -1,8 +1,14 @@
 //! What is under the store: memory, a simulated device, a file or a folder of a modelled file system on one, or a place
 //! on this machine.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
+use parking_lot::Mutex;
 use picaflor::{Options, Place};
 use picaflor_device::{Clock, Device, Folder, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions};
 use tempfile::TempDir;
@@ -19,8 +25,44 @@ pub(super) struct Medium {
     system: Option<FileSystem>,
     place: Place,
     /// Of a place on this machine; what is in it goes when the run ends.
-    _folder: Option<TempDir>,
+    _folder: Option<Kept>,
 }
+
+/// Folders of this machine that runs have made and not yet removed.
+static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// A folder that is known to [`remove_folders`] as long as it is there.
+struct Kept(TempDir);
+
+impl Kept {
+    fn new(folder: TempDir) -> Self {
+        FOLDERS.lock().push(folder.path().into());
+        Self(folder)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        FOLDERS.lock().retain(|path| path != self.0.path());
+    }
+}
+
+/// Removes what runs have made in folders of this machine, for a process that is about to end in the middle of them.
+/// The stores in them fail from then on.
+pub fn remove_folders() {
+    for folder in FOLDERS.lock().drain(..) {
+        // A layout with a file for each object may make one while others are removed.
+        (0..100).find(|_| fs::remove_dir_all(&folder).is_ok() || !folder.exists());
+    }
+}
+
+/// What can be named as a device, but for folders of this machine.
+pub fn device_names() -> impl Iterator<Item = &'static str> {
+    Profile::names().chain([MEMORY])
+}
+
+/// The device that takes no time.
+const MEMORY: &str = "memory";
 
 /// Errors of a setup, which name its device.
 fn wrong(setup: &Setup, why: impl ToString) -> Error {
@@ -39,7 +81,7 @@ impl Medium {
         }
         let clock = Clock::virtual_at(1_700_000_000_000);
         let made = |disk, system, place| Self { clock: clock.clone(), disk, system, place, _folder: None };
-        if setup.device == "memory" {
+        if setup.device == MEMORY {
             let device = Arc::new(MemoryDevice::new(setup.capacity.next_multiple_of(1 << 20)));
             return Ok(made(None, None, Place::Device(device)));
         }
@@ -50,9 +92,13 @@ impl Medium {
                 Err(wrong(setup, format!("preset {preset} keeps files: name a file_system for this device")))
             }
             None => {
-                // A store takes all of its device.
+                // A store takes all of its device. One that is larger than the disk would be another experiment.
                 let whole = disk(setup, &profile, &clock, None)?.capacity();
-                let disk = disk(setup, &profile, &clock, Some(setup.capacity.min(whole)))?;
+                if setup.capacity > whole {
+                    let (asked, has) = (setup.capacity >> 20, whole >> 20);
+                    return Err(wrong(setup, format!("a store of {asked} MiB: the device has {has}; lower disk_mib")));
+                }
+                let disk = disk(setup, &profile, &clock, Some(setup.capacity))?;
                 Ok(made(Some(disk.clone()), None, Place::Device(Arc::new(disk))))
             }
             Some(name) => {
@@ -84,7 +130,7 @@ impl Medium {
         let folder = folder.map_err(Error::file("making a folder in", &setup.device))?;
         let name = if options.wants_folder() { "files" } else { "volume" };
         let place = Place::Path(folder.path().join(name));
-        Ok(Self { clock: Clock::real(), disk: None, system: None, place, _folder: Some(folder) })
+        Ok(Self { clock: Clock::real(), disk: None, system: None, place, _folder: Some(Kept::new(folder)) })
     }
 
     /// The file system on the device, if there is one.

@@ -17,53 +17,26 @@ mod pages;
 mod reads;
 mod stream;
 pub mod wg;
+mod workload;
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use above::Above;
 use bodies::Bodies;
 use medium::Medium;
+pub use medium::{device_names, remove_folders};
 pub use pages::Hints;
 use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Store};
 use reads::Reads;
 use serde::Serialize;
 pub use stream::{Stream, Streams};
+pub use workload::{Loaded, Workload};
 
 use crate::{
     Error, Result,
     method::{Levels, Operation},
-    synth::{Sites, Synthetic},
-    trace::{Known, Request, Trace},
+    trace::Request,
 };
-
-/// What is replayed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Workload {
-    /// One of the synthetic ones.
-    Synthetic(Synthetic),
-    /// So many sites side by side, each asked as this trace has it.
-    Sites(Known, u32),
-    /// A trace, from one or several files.
-    Files(Vec<PathBuf>),
-}
-
-impl Workload {
-    /// Its requests; those of a trace with settled sizes.
-    ///
-    /// # Errors
-    /// If a file cannot be read.
-    pub fn requests(&self, seed: u64) -> Result<Box<dyn Iterator<Item = Request> + Send>> {
-        Ok(match self {
-            Self::Synthetic(synthetic) => synthetic.requests(seed),
-            Self::Sites(known, sites) => Box::new(Sites::new(known.requests()?, *sites, seed)),
-            Self::Files(paths) => {
-                let mut trace = Trace::load(paths, None, |_| {})?;
-                trace.settle_sizes();
-                Box::new(trace.requests.into_iter())
-            }
-        })
-    }
-}
 
 /// How requests become operations of a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,6 +71,8 @@ pub struct Setup {
     pub threshold: Option<u32>,
     /// Whether longer ones have a file each, beside the store's, instead of being alone in it.
     pub files_above: bool,
+    /// Whether each get is waited for where the preset would gather several.
+    pub wait: bool,
     /// What is replayed.
     pub workload: Workload,
     /// How.
@@ -127,7 +102,7 @@ pub struct Outcome {
     pub deletes: u64,
     /// Seconds on the device.
     pub seconds: f64,
-    /// Requests a second.
+    /// Requests a second; this and the other rates are no number where no time passes.
     pub gets_per_second: f64,
     /// Reads, writes and deletes a second.
     pub operations_per_second: f64,
@@ -208,7 +183,7 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
         setup,
         store: &store,
         bodies: Bodies::default(),
-        reads: Reads::new(setup.preset.starts_with("lazy-reads")),
+        reads: Reads::new(setup.preset.starts_with("lazy-reads") && !setup.wait),
         medium: &medium,
         above,
         outcome: Outcome::default(),
@@ -227,6 +202,30 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
     medium.account(&mut outcome);
     tally(&mut outcome, &store, &counts, medium.below());
     Ok(outcome)
+}
+
+/// Whether a setup can be run, as far as that shows before: its preset and device exist, go together, and have the room
+/// and the buffers that are asked for.
+///
+/// # Errors
+/// With what does not.
+pub fn check(setup: &Setup) -> Result<()> {
+    let options = Options::preset(&setup.preset, "").map_err(failed(setup))?;
+    let medium = Medium::new(setup, &options)?;
+    Above::new(setup, medium.system())?;
+    let options = fill(options, setup, &medium);
+    let Some(asked) = setup.buffers else { return Ok(()) };
+    // The engine gives buffers a part of the memory and opens no more than fit in it: what a row says would not be what
+    // ran. Locality buffers have 64 KiB, other lanes a cluster.
+    let each = if setup.preset == "lazy-reads-loc" { 64 << 10 } else { u64::from(options.cluster) };
+    let most = (setup.memory / 8).min(options.capacity / 16) / each;
+    let why = || {
+        let kib = each >> 10;
+        format!(
+            "buffers = {asked}: of {kib} KiB each, {most} have room in an eighth of the memory; give more memory_mib"
+        )
+    };
+    if asked as u64 <= most { Ok(()) } else { Err(Error::experiment(name_of(setup), why())) }
 }
 
 /// An error of the store, with the name of the run.
@@ -437,11 +436,13 @@ fn tally(outcome: &mut Outcome, store: &Store, before: &picaflor::Counts, below:
     let counts = &stats.counts;
     let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
     let operations = (outcome.reads + outcome.writes + outcome.deletes) as f64;
-    outcome.gets_per_second = ratio(outcome.gets as f64, outcome.seconds);
-    outcome.operations_per_second = ratio(operations, outcome.seconds);
+    // Where no time passes, in memory, there are no rates.
+    let rate = |of: f64| if outcome.seconds > 0.0 { of / outcome.seconds } else { f64::NAN };
+    outcome.gets_per_second = rate(outcome.gets as f64);
+    outcome.operations_per_second = rate(operations);
+    outcome.hits_per_second = rate(outcome.hits as f64);
     outcome.ms_per_operation = ratio(outcome.seconds * 1e3, operations);
     outcome.hit_ratio = ratio(outcome.hits as f64, outcome.gets as f64);
-    outcome.hits_per_second = ratio(outcome.hits as f64, outcome.seconds);
     let device_hits = (counts.hits_device - before.hits_device) as f64;
     let own = (counts.device_reads, counts.device_read, counts.device_written);
     let reads;

@@ -65,7 +65,7 @@ impl LocalitySets {
             && set.members.insert(request.key)
         {
             set.order.push(request.key);
-            set.bytes += request.size;
+            set.bytes = set.bytes.saturating_add(request.size);
         }
     }
 

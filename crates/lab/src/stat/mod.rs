@@ -6,7 +6,7 @@
 mod locality;
 mod picture;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use serde::Serialize;
 
@@ -85,6 +85,10 @@ pub struct Curves {
     pub size_bytes: Vec<(f64, f64)>,
     /// Rank and count.
     pub popularity: Vec<(f64, f64)>,
+    /// The same of servers and of clients.
+    pub servers: Vec<(f64, f64)>,
+    /// The same.
+    pub clients: Vec<(f64, f64)>,
     /// Hours since the beginning, and requests a second.
     pub rate: Vec<(f64, f64)>,
     /// Requests since an object's last one, and share of all requests that came no later.
@@ -103,8 +107,9 @@ struct Seen {
 #[derive(Default)]
 pub struct Counting {
     objects: HashMap<u64, Seen>,
-    servers: HashSet<u64>,
-    clients: HashSet<u64>,
+    /// Requests of each.
+    servers: HashMap<u64, u64>,
+    clients: HashMap<u64, u64>,
     locality: LocalitySets,
     requests: u64,
     /// First and last time, in milliseconds.
@@ -167,10 +172,10 @@ impl Counting {
         seen.size = seen.size.max(size);
         seen.last = self.requests;
         if server != 0 {
-            self.servers.insert(server);
+            *self.servers.entry(server).or_default() += 1;
         }
         if client != 0 {
-            self.clients.insert(client);
+            *self.clients.entry(client).or_default() += 1;
         }
         self.locality.add(request);
     }
@@ -181,13 +186,15 @@ impl Counting {
         let mut objects: Vec<_> = self.objects.values().map(|seen| (seen.size, seen.count)).collect();
         objects.sort_unstable();
         let number = objects.len() as u64;
-        let unique_bytes: u64 = objects.iter().map(|(size, _)| size).sum();
-        let bytes: u64 = objects.iter().map(|(size, count)| size * count).sum();
+        let of = |(size, count): &(u64, u64)| size.saturating_mul(*count);
+        let unique_bytes = sum(objects.iter().map(|(size, _)| *size));
+        let bytes = sum(objects.iter().map(of));
         let mut counts: Vec<_> = objects.iter().map(|(_, count)| *count).collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let once = counts.iter().filter(|count| **count == 1).count() as f64;
         let large = objects.iter().filter(|(size, _)| *size > 1 << 20);
-        let (large, large_bytes) = large.fold((0, 0), |(n, b), (size, count)| (n + count, b + size * count));
+        let (large, large_bytes) =
+            large.fold((0, 0_u64), |(n, b), object| (n + object.1, b.saturating_add(of(object))));
         let zipf = fit(&counts);
         let seconds = self.times.map_or(0.0, |(first, last)| (last - first) as f64 / 1e3);
         let (locality, sets) = self.locality.finish();
@@ -195,8 +202,10 @@ impl Counting {
         let curves = Curves {
             sizes: by_count(|_| 1),
             request_sizes: by_count(|o| o.1),
-            size_bytes: by_count(|o| o.0 * o.1),
+            size_bytes: by_count(|o| o.0.saturating_mul(o.1)),
             popularity: ranks(&counts),
+            servers: ranks(&most_first(&self.servers)),
+            clients: ranks(&most_first(&self.clients)),
             rate: self.rate.points(),
             reuse: reuse(&self.reuse, requests),
             sets,
@@ -223,6 +232,11 @@ impl Counting {
     }
 }
 
+/// A sum that stops at the largest number, where a trace of absurd sizes would begin again at 0.
+fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
+}
+
 impl Rate {
     fn points(&self) -> Vec<(f64, f64)> {
         let seconds = self.span as f64 / 1e3;
@@ -247,11 +261,11 @@ fn quantiles(sorted: &[(u64, u64)], weight: fn(&(u64, u64)) -> u64) -> [u64; 7] 
 
 /// Cumulative shares over values that are sorted, thinned to steps of a twelfth of a power of two.
 fn distribution(sorted: impl Iterator<Item = (u64, u64)> + Clone) -> Vec<(f64, f64)> {
-    let all = sorted.clone().map(|(_, weight)| weight).sum::<u64>().max(1) as f64;
-    let (mut points, mut sum) = (Vec::<(f64, f64)>::new(), 0);
+    let all = sum(sorted.clone().map(|(_, weight)| weight)).max(1) as f64;
+    let (mut points, mut sum) = (Vec::<(f64, f64)>::new(), 0_u64);
     let mut step = f64::NEG_INFINITY;
     for (value, weight) in sorted {
-        sum += weight;
+        sum = sum.saturating_add(weight);
         let point = (value.max(1) as f64, sum as f64 / all);
         let here = (point.0.log2() * 12.0).floor();
         match points.last_mut() {
@@ -261,6 +275,12 @@ fn distribution(sorted: impl Iterator<Item = (u64, u64)> + Clone) -> Vec<(f64, f
         step = here;
     }
     points
+}
+
+fn most_first(counts: &HashMap<u64, u64>) -> Vec<u64> {
+    let mut counts: Vec<_> = counts.values().copied().collect();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    counts
 }
 
 /// Counts by rank, thinned: all of the first ten, then ever fewer.

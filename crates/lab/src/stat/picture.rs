@@ -3,15 +3,19 @@
 use super::Stat;
 use crate::{
     Result,
-    draw::{Chart, Mark, Page, Scale, Series, short},
+    draw::{Chart, Mark, Page, Scale, Series, short, thousands as count},
+    trace::Report,
 };
 
-/// The page of one trace; `name` is its title.
+/// The page of one trace; `name` is its title, `files` what it was read from.
 ///
 /// # Errors
 /// If a drawing cannot be made.
-pub fn page(name: &str, stat: &Stat) -> Result<String> {
+pub fn page(name: &str, files: &[Report], stat: &Stat) -> Result<String> {
     let mut page = Page::new(name);
+    for line in files.iter().flat_map(Report::told) {
+        page.text(&line);
+    }
     page.table(&["", ""], &stat.rows());
     for chart in charts(stat) {
         page.drawing(&chart.svg()?);
@@ -63,6 +67,15 @@ fn charts(stat: &Stat) -> Vec<Chart> {
             series: vec![line("", &curves.reuse)],
         },
     ];
+    if stat.servers + stat.clients > 0 {
+        let lines = [line("servers", &curves.servers), line("clients", &curves.clients)];
+        charts.push(Chart {
+            title: "Servers and clients".into(),
+            x: axis("rank", Scale::Log),
+            y: axis("requests of it", Scale::Log),
+            series: lines.into_iter().filter(|series| !series.points.is_empty()).collect(),
+        });
+    }
     if !curves.sets.is_empty() {
         charts.push(Chart {
             title: "Locality sets: a page and what its client asks for after it".into(),
@@ -77,12 +90,6 @@ fn charts(stat: &Stat) -> Vec<Chart> {
 impl Stat {
     /// Names and values, as people read them.
     pub fn rows(&self) -> Vec<Vec<String>> {
-        let count = |n: u64| {
-            let digits = n.to_string();
-            let thousands: Vec<_> =
-                digits.as_bytes().rchunks(3).rev().map(|three| String::from_utf8_lossy(three)).collect();
-            thousands.join(",")
-        };
         let bytes = |n: f64| format!("{}B", short(n));
         let percent = |share: f64| format!("{:.1}%", share * 100.0);
         let sizes = |of: &[u64; 7]| of.iter().map(|size| short(*size as f64)).collect::<Vec<_>>().join("  ");

@@ -1,4 +1,4 @@
-//! Which format a trace has: that under which most of its beginning makes sense.
+//! Which format a trace has: that under which most of its beginning makes sense, at least half of it.
 
 use super::{
     Format, Line, binary,
@@ -8,16 +8,26 @@ use super::{
 };
 
 /// Lines that are tried.
-const TRIED: usize = 200;
+const TRIED: usize = 2000;
 
-/// The format, or `None` if under each most lines are bad. `last_is_cut` says that the sample ends within a line.
-pub(super) fn format(sample: &[u8], last_is_cut: bool) -> Option<Format> {
+/// What the first lines are under some format.
+struct Tried {
+    format: Format,
+    good: usize,
+    bad: usize,
+    /// Its number, and what is wrong with it.
+    first_bad: Option<(usize, String)>,
+}
+
+/// The format; or, if under each most lines are bad, why none, with the one that comes nearest. `last_is_cut` says that
+/// the sample ends within a line.
+pub(super) fn format(sample: &[u8], last_is_cut: bool) -> Result<Format, String> {
     let text = sample.trim_ascii_start();
     if text.starts_with(b"{") {
-        return Some(Format::Har);
+        return Ok(Format::Har);
     }
     let lines = head(sample, last_is_cut);
-    let mut best = None;
+    let mut best: Option<Tried> = None;
     // Of equals the first wins: the most particular ones are asked first.
     let text_formats = [
         Format::Squid,
@@ -29,17 +39,32 @@ pub(super) fn format(sample: &[u8], last_is_cut: bool) -> Option<Format> {
         Format::LibcachesimCsv,
     ];
     for format in text_formats {
-        let good = good(format, &lines);
-        if good * 2 > lines.len() && best.is_none_or(|(most, _)| good > most) {
-            best = Some((good, format));
+        let tried = tried(format, &lines);
+        if tried.good > best.as_ref().map_or(0, |best| best.good) {
+            best = Some(tried);
         }
     }
-    let records = || binary::likely(sample).then_some(Format::OracleGeneral);
-    best.map(|(_, format)| format).or_else(records)
+    match best {
+        Some(Tried { format, bad, .. }) if bad * 2 <= lines.len() => Ok(format),
+        _ if binary::likely(sample) => Ok(Format::OracleGeneral),
+        nearest => Err(refusal(nearest, lines.len())),
+    }
 }
 
-/// The first lines of a sample.
-pub(super) fn head(sample: &[u8], last_is_cut: bool) -> Vec<Vec<u8>> {
+fn refusal(nearest: Option<Tried>, lines: usize) -> String {
+    let names: Vec<_> = Format::ALL.iter().map(|(name, _)| *name).collect();
+    let names = names.join(", ");
+    match nearest {
+        Some(Tried { format, bad, first_bad: Some((line, why)), .. }) => format!(
+            "is in no format known here ({names}); {format} comes nearest, but {bad} of its first {lines} lines are not in \
+             it; line {line}: {why}"
+        ),
+        _ => format!("is in no format known here ({names}); if it is, and only begins otherwise, name it with --from"),
+    }
+}
+
+/// The first lines of a sample that are not empty, with their numbers.
+pub(super) fn head(sample: &[u8], last_is_cut: bool) -> Vec<(usize, Vec<u8>)> {
     let whole = if last_is_cut {
         sample.iter().rposition(|b| *b == b'\n').map_or(sample.len(), |at| at + 1)
     } else {
@@ -47,27 +72,33 @@ pub(super) fn head(sample: &[u8], last_is_cut: bool) -> Vec<Vec<u8>> {
     };
     let mut lines = Lines::new(&sample[..whole]);
     let mut head = Vec::new();
+    let mut number = 0;
     while head.len() < TRIED
         && let Ok(Read::Line(line)) = lines.next()
     {
+        number += 1;
         if !line.trim_ascii().is_empty() {
-            head.push(line.to_vec());
+            head.push((number, line.to_vec()));
         }
     }
     head
 }
 
-fn good(format: Format, lines: &[Vec<u8>]) -> usize {
-    let site = log::site(lines.iter().map(|line| &line[..]));
-    let Some(mut parser) = Parser::new(format, site) else { return 0 };
-    let mut good = 0;
-    for line in lines {
+fn tried(format: Format, lines: &[(usize, Vec<u8>)]) -> Tried {
+    let mut tried = Tried { format, good: 0, bad: 0, first_bad: None };
+    let site = log::site(lines.iter().map(|(_, line)| &line[..]));
+    let Some(mut parser) = Parser::new(format, site) else { return tried };
+    for (number, line) in lines {
         match parser.line(line) {
-            Line::Request(_) | Line::Skipped(_) => good += 1,
+            Line::Request(_) | Line::Skipped(_) => tried.good += 1,
             // A header speaks for its format, a comment for none; both are one line of many.
-            Line::Header if matches!(format, Format::Csv | Format::Dec) && !line.starts_with(b"#") => good += 1,
-            Line::Header | Line::Bad(_) => {}
+            Line::Header if matches!(format, Format::Csv | Format::Dec) && !line.starts_with(b"#") => tried.good += 1,
+            Line::Header => {}
+            Line::Bad(why) => {
+                tried.bad += 1;
+                tried.first_bad.get_or_insert((*number, why));
+            }
         }
     }
-    good
+    tried
 }

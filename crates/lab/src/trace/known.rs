@@ -15,9 +15,11 @@ pub enum Known {
 }
 
 impl Known {
-    /// All of them, by name.
-    pub const ALL: [(&'static str, Self); 2] =
-        [("har-pageloads", Self::HarPageloads), ("semicomplete", Self::Semicomplete)];
+    /// All of them: name, and what it is.
+    pub const ALL: [(&'static str, Self, &'static str); 2] = [
+        ("har-pageloads", Self::HarPageloads, "17 page loads as browsers saved them, from 79 servers"),
+        ("semicomplete", Self::Semicomplete, "the log of one web site, May 2015"),
+    ];
 
     /// The trace of this name, if it is one of them.
     pub fn named(name: &str) -> Option<Self> {

@@ -68,6 +68,6 @@ impl Trace {
 
     /// Bytes of all objects, each counted once with its largest size.
     pub fn unique_bytes(&self) -> u64 {
-        self.largest().values().sum()
+        self.largest().values().fold(0, |sum, size| sum.saturating_add(*size))
     }
 }

@@ -10,8 +10,12 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::{Error, Result};
 
-/// How much of the beginning is looked at to find the format, in bytes.
-const SAMPLE: usize = 64 << 10;
+/// How much of the beginning is looked at to find the format, in bytes: a thousand lines and more, so that some at the
+/// beginning that make no sense do not decide.
+pub(super) const SAMPLE: usize = 256 << 10;
+
+/// What some programs put before a text in UTF-8. It is no part of it: HAR 1.2 asks its readers to pass over it.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A trace's bytes, and the first of them once more, to find out what they are.
 pub(super) struct Opened {
@@ -41,6 +45,10 @@ pub(super) fn bytes(name: String, input: Box<dyn Read + Send>) -> Result<Opened>
     };
     let mut sample = Vec::with_capacity(SAMPLE);
     plain.by_ref().take(SAMPLE as u64).read_to_end(&mut sample).map_err(|e| fail(&name, e))?;
+    // A text has no zeros; in binary records the three bytes are a number.
+    if sample.starts_with(BYTE_ORDER_MARK) && !sample.contains(&0) {
+        sample.drain(..BYTE_ORDER_MARK.len());
+    }
     let input = BufReader::with_capacity(256 << 10, Cursor::new(sample.clone()).chain(plain));
     Ok(Opened { name, sample, input: Box::new(input) })
 }

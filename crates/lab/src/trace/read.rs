@@ -18,12 +18,16 @@ use super::{
     open::{self, Opened},
     url,
 };
-use crate::{Error, Result};
+use crate::{Error, Result, draw::thousands};
 
 /// Bad lines of which the text is kept.
 const KEPT: usize = 5;
-/// Lines after which a file may be refused; one that is shorter is judged at its end.
-const PATIENCE: u64 = 100;
+/// Lines after which a file may be refused; one that is shorter is judged at its end. So a log is read that begins with
+/// the output of another program.
+const PATIENCE: u64 = 10_000;
+/// Most bytes of a body that a log can mean: 16 TiB, the largest file of ext4. With more the sums of a trace could
+/// overflow, and such lines come of programs that print -1 without its sign.
+const LARGEST: u64 = 1 << 44;
 
 /// What a reader has seen so far.
 #[derive(Debug, Clone, Serialize)]
@@ -42,6 +46,17 @@ pub struct Report {
     pub bad: u64,
     /// The first few bad ones.
     pub first_bad: Vec<Bad>,
+}
+
+impl Report {
+    /// What the file was, what was skipped and what was bad, in lines for people.
+    pub fn told(&self) -> Vec<String> {
+        let Self { name, format, .. } = self;
+        let mut told = vec![format!("{name}: {format}, {} lines, {} bad", thousands(self.lines), thousands(self.bad))];
+        told.extend(self.skipped.iter().map(|(why, count)| format!("  skipped {}: {why}", thousands(*count))));
+        told.extend(self.first_bad.iter().map(|bad| format!("  line {}: {}: {}", bad.line, bad.why, bad.text)));
+        told
+    }
 }
 
 /// A line that made no sense.
@@ -128,12 +143,12 @@ impl Reader {
         if sample.is_empty() {
             return Err(fail("is empty".into()));
         }
-        let cut = sample.len() >= 64 << 10;
-        let format = format.or_else(|| detect::format(&sample, cut)).ok_or_else(|| {
-            let names: Vec<_> = Format::ALL.iter().map(|(name, _)| *name).collect();
-            fail(format!("is in no format known here ({}); if it is, name it with --format", names.join(", ")))
-        })?;
-        let site = log::site(detect::head(&sample, cut).iter().map(|line| &line[..]));
+        let cut = sample.len() >= open::SAMPLE - 3;
+        let format = match format {
+            Some(format) => format,
+            None => detect::format(&sample, cut).map_err(fail)?,
+        };
+        let site = log::site(detect::head(&sample, cut).iter().map(|(_, line)| &line[..]));
         let input = match Parser::new(format, site) {
             Some(parser) => Input::Lines(Lines::new(input), parser),
             None if format == Format::Har => {
@@ -193,8 +208,8 @@ impl Reader {
             return None;
         }
         let first = first_bad.first().map_or_else(String::new, |bad| format!("; line {}: {}", bad.line, bad.why));
-        let likely = match detect::format(&self.sample, self.sample.len() >= 64 << 10) {
-            Some(likely) if likely != *format => format!("; it looks like {likely}"),
+        let likely = match detect::format(&self.sample, self.sample.len() >= open::SAMPLE - 3) {
+            Ok(likely) if likely != *format => format!("; it looks like {likely}"),
             _ => String::new(),
         };
         let why = format!("{bad} of {lines} lines are not in the format {format}{first}{likely}");
@@ -204,6 +219,12 @@ impl Reader {
 
 /// Counts what a line was.
 fn note(report: &mut Report, line: Line, text: &[u8]) -> Line {
+    let line = match line {
+        Line::Request(request) if request.size > LARGEST => {
+            Line::bad(format!("{} bytes are more than any object has", request.size))
+        }
+        line => line,
+    };
     report.lines += 1;
     match &line {
         Line::Request(_) => report.requests += 1,

@@ -152,13 +152,68 @@ fn bad_lines_are_counted_and_shown() {
 
 #[test]
 fn a_file_that_is_something_else_is_refused() {
-    let squid_as_common = read(SQUID.repeat(100), Some(Format::Common)).unwrap_err();
-    assert!(squid_as_common.contains("100 of 100 lines"), "{squid_as_common}");
+    let squid_as_common = read(SQUID.repeat(5000), Some(Format::Common)).unwrap_err();
+    assert!(squid_as_common.contains("10000 of 10000 lines"), "{squid_as_common}");
     assert!(squid_as_common.contains("it looks like squid"), "{squid_as_common}");
     let short = read(COMMON, Some(Format::Squid)).unwrap_err();
     assert!(short.contains("4 of 4") && short.contains("line 1") && short.contains("common"), "{short}");
     assert!(read("just some words\nand more\n", None).unwrap_err().contains("no format known here"));
     assert!(read("", None).unwrap_err().contains("empty"));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_text() {
+    let mark = |text: &str| format!("\u{feff}{text}");
+    let (all, report) = found(mark(CSV), Format::Csv, 2);
+    assert_eq!((all[0].size, report.bad), (100, 0));
+    assert!(all[0].client != 0 && all[0].kind == Kind::Page, "no column is lost: {:?}", all[0]);
+    found(mark(HAR), Format::Har, 2);
+    assert_eq!(found(mark(SQUID), Format::Squid, 2).1.bad, 0);
+    let zstd = zstd::encode_all(mark(CSV).as_bytes(), 3).unwrap();
+    found(zstd, Format::Csv, 2);
+}
+
+#[test]
+fn a_file_that_is_nearly_something_is_refused_with_what_is_wrong() {
+    let rows = "1,1,-100\n2,2,-5\n3,3,7\n4,4,-5\n";
+    let refused = read(format!("time,obj_id,size\n\n{rows}"), None).unwrap_err();
+    assert!(refused.contains("csv comes nearest") && refused.contains("3 of its first 5 lines"), "{refused}");
+    assert!(refused.contains("line 3: no number of bytes"), "numbers are those of an editor: {refused}");
+    let unknown = read("just some words\n", None).unwrap_err();
+    assert!(unknown.contains("--from") && !unknown.contains("--format"), "{unknown}");
+}
+
+#[test]
+fn half_of_the_lines_are_enough_wherever_they_are() {
+    let squid = |lines: usize| SQUID.repeat(lines.div_ceil(4)).lines().take(lines).collect::<Vec<_>>().join("\n");
+    let half = format!("{}\n{}", squid(4), "what is this?\n".repeat(4));
+    for format in [None, Some(Format::Squid)] {
+        let (_, report) = read(half.clone(), format).unwrap();
+        assert_eq!((report.format, report.lines, report.bad), (Format::Squid, 8, 4));
+    }
+    let late = format!("{}{}", "what is this?\n".repeat(120), squid(5000));
+    for format in [None, Some(Format::Squid)] {
+        let (_, report) = read(late.clone(), format).unwrap();
+        assert_eq!((report.lines, report.bad), (5120, 120));
+    }
+}
+
+#[test]
+fn sizes_that_nothing_has_are_bad_lines() {
+    let text =
+        "time,obj_id,size\n1,1,18446744073709551615\n2,2,100\n3,3,100\n4,4,9223372036854775808\n5,5,17592186044416\n";
+    let (all, report) = found(text, Format::Csv, 3);
+    assert_eq!((all[2].size, report.bad), (1 << 44, 2));
+    assert!(report.first_bad[0].why.contains("more than any object"), "{:?}", report.first_bad);
+    // Of what is left, sums may be large, but do not begin again at 0.
+    let huge = Request { time: 0, key: 1, size: u64::MAX, ..Request::default() };
+    let mut counting = picaflor_lab::stat::Counting::default();
+    (1..=3).for_each(|key| counting.add(&Request { key, ..huge }));
+    let stat = counting.finish();
+    assert_eq!((stat.bytes, stat.unique_bytes, stat.large.1), (u64::MAX, u64::MAX, 1.0));
+    let requests = [huge, Request { key: 2, ..huge }];
+    let missed = picaflor_lab::cache::replay(picaflor_lab::cache::Policy::Lru, 1 << 30, &requests);
+    assert_eq!((missed.requests, missed.bytes), (1.0, 1.0));
 }
 
 #[test]

@@ -1,9 +1,14 @@
 //! `picaflor lab list`, `run` and `reproduce`.
 
-use std::{num::NonZero, path::PathBuf, time::Instant};
+use std::{
+    io::ErrorKind,
+    num::NonZero,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use clap::Args;
-use picaflor_lab::{experiment, reproduce};
+use picaflor_lab::{experiment, reproduce, trace::Report};
 
 use super::super::{Failure, Format};
 use crate::{
@@ -11,7 +16,7 @@ use crate::{
     output::{self, Output},
 };
 
-/// Lists experiments, workloads, presets and papers
+/// Lists experiments, workloads, presets, devices, file systems and papers
 #[derive(Args)]
 pub(crate) struct List {
     /// Print the file of this experiment or paper
@@ -23,7 +28,7 @@ impl List {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut out = Output::new();
         if let Some(name) = self.show {
-            let text = reproduce::spec(&name).map_or_else(|| experiment::text(&name), Ok)?;
+            let text = reproduce::spec(&name)?.map_or_else(|| experiment::text(&name), Ok)?;
             out.bytes(text.as_bytes())?;
             return out.flush();
         }
@@ -34,8 +39,17 @@ impl List {
         out.line("\nSynthetic workloads:")?;
         let all = picaflor_lab::synth::Synthetic::ALL.iter();
         out.bytes(rows(all.map(|row| (row.0.into(), row.2.into())).collect()).as_bytes())?;
+        out.line("\nTraces that come with the lab, workloads of experiments:")?;
+        let all = picaflor_lab::trace::Known::ALL.iter();
+        out.bytes(rows(all.map(|row| (row.0.into(), row.2.into())).collect()).as_bytes())?;
         let join = |names: Vec<&str>| names.join(", ");
         out.line(format!("\nPresets: {}", join(picaflor::Options::presets().collect())))?;
+        let devices = join(picaflor_lab::run::device_names().collect());
+        out.line(format!(
+            "Devices: {devices}; a folder of this machine, with a slash in its name; or a profile's path"
+        ))?;
+        let systems = join(picaflor_lab::fs::FsProfile::names().collect());
+        out.line(format!("File systems: {systems}; or a profile's path"))?;
         out.line(format!("Papers: {}", join(reproduce::PAPERS.to_vec())))?;
         out.flush()
     }
@@ -78,20 +92,31 @@ impl Run {
             spec.seeds = vec![seed];
         }
         let begin = Instant::now();
+        make_folder(&self.out)?;
+        super::leave_no_folder()?;
+        let reading = output::waiting("looking at what it needs");
+        let ready = experiment::Ready::of(&spec)?;
+        reading.finish_and_clear();
         let bar = output::steps(spec.name.clone());
-        let rows = experiment::run(&spec, self.jobs, &|more, total| {
+        let rows = ready.run(self.jobs, &|more, total| {
             bar.set_length(total);
             bar.inc(more);
         })?;
         bar.finish_and_clear();
-        experiment::write(&spec, &rows, &self.out)?;
+        experiment::write(&spec, ready.traces(), &rows, &self.out)?;
         let mut out = Output::new();
+        ready.traces().iter().flat_map(Report::told).try_for_each(|line| out.line(line))?;
         for row in &rows {
             out.line(line_of(row))?;
         }
         out.line(format!("\n{}, in {:.1} s", self.out.join("report.html").display(), begin.elapsed().as_secs_f64()))?;
         out.flush()
     }
+}
+
+/// Made before anything is run: what cannot be kept need not be found out.
+fn make_folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|e| Failure::Failed(format!("making {}: {e}", path.display())))
 }
 
 /// A run in a line: what it was, and the numbers that its kind of replay is about.
@@ -101,7 +126,11 @@ fn line_of(row: &experiment::Row) -> String {
         true => &[("workload", 14), ("device", 16), ("preset", 14), ("hints", 10)],
         false => &[("preset", 14), ("device", 16), ("disk_mib", 6), ("target_utilisation", 5)],
     };
+    let timed = row.outcome.seconds > 0.0;
     let numbers: &[(&str, &str)] = match views {
+        false if !timed => {
+            &[("gets", "gets"), ("hits", "hits"), ("reads", "reads"), ("writes", "writes"), ("deletes", "deletes")]
+        }
         true => &[
             ("reads a view", "device_reads_per_view"),
             ("KiB a view", "kib_read_per_view"),
@@ -119,7 +148,8 @@ fn line_of(row: &experiment::Row) -> String {
     };
     let case: Vec<_> =
         what.iter().map(|(field, wide)| format!("{:<wide$}", row.text(field).unwrap_or_default())).collect();
-    let shown = |field| picaflor_lab::draw::short(row.number(field).unwrap_or(0.0));
+    // Where no time passes there is no rate.
+    let shown = |field| row.number(field).map_or("-".into(), picaflor_lab::draw::short);
     let numbers: Vec<_> = numbers.iter().map(|(name, field)| format!("{:>7} {name}", shown(field))).collect();
     format!("{} {}", case.join(" "), numbers.join("  "))
 }
@@ -134,7 +164,7 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write the table into this document, where the last one was
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "quick")]
     markdown: Option<PathBuf>,
     /// Runs at a time; as many as there are processors
     #[arg(long, value_name = "N")]
@@ -153,11 +183,14 @@ pub(crate) struct Reproduce {
 impl Reproduce {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let begin = Instant::now();
-        let bar = output::steps(self.paper.clone());
+        // What cannot be written is no reason to run for minutes first.
+        let document = self.markdown.as_deref().map(document).transpose()?;
+        self.out.as_deref().map_or(Ok(()), make_folder)?;
         let spec = self.spec.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("reading {}: {e}", path.display())))
         });
         let spec = spec.transpose()?;
+        let bar = output::steps(self.paper.clone());
         let how = reproduce::How { jobs: self.jobs, quick: self.quick };
         let done = reproduce::reproduce(&self.paper, spec.as_deref(), how, &|name, more, total| {
             if bar.message() != name {
@@ -168,15 +201,12 @@ impl Reproduce {
             bar.inc(more);
         })?;
         bar.finish_and_clear();
-        let write = |path: &std::path::Path, text: String| {
-            std::fs::write(path, text).map_err(|e| Failure::Failed(format!("writing {}: {e}", path.display())))
-        };
         if let Some(folder) = &self.out {
             done.write(folder)?;
         }
-        if let Some(path) = &self.markdown {
-            let document = std::fs::read_to_string(path).unwrap_or_default();
-            write(path, reproduce::replace_table(&document, &self.paper, &done.markdown()))?;
+        if let Some((path, document)) = self.markdown.as_ref().zip(document) {
+            let text = reproduce::replace_table(&document, &self.paper, &done.markdown());
+            std::fs::write(path, text).map_err(|e| Failure::Failed(format!("writing {}: {e}", path.display())))?;
         }
         let mut out = Output::new();
         if self.format == Format::Json {
@@ -196,5 +226,14 @@ impl Reproduce {
         let (passed, all) = (done.passed(), done.claims());
         out.line(format!("\n{passed} of {all} claims hold; {:.0} s", begin.elapsed().as_secs_f64()))?;
         out.flush()
+    }
+}
+
+/// The text of a document, empty if there is none yet. One that is no text is left alone: it would be lost.
+fn document(path: &Path) -> Result<String, Failure> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(String::new()),
+        Err(e) => Err(Failure::Failed(format!("reading {}: {e}; it is not written to", path.display()))),
     }
 }

@@ -4,6 +4,7 @@ mod experiments;
 mod traces;
 
 use clap::{Args, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 
@@ -15,7 +16,7 @@ Start here:
   How large a cache does it want?
       picaflor lab trace miss access.log.gz --cache 100M --cache 1G --cache 10G
 
-  Every storage manager of the literature on disks of 1996 and of today:
+  The storage managers of the literature on disks of 1996 and of today:
       picaflor lab list
       picaflor lab run presets-on-devices --out results
       picaflor lab reproduce markatos
@@ -52,6 +53,28 @@ impl Lab {
             Command::Trace(trace) => trace.run(),
         }
     }
+}
+
+/// Runs in folders of this machine lay stores there, which go when they end; so does who interrupts them. Removes them
+/// and ends the process when it is asked to.
+fn leave_no_folder() -> Result<(), Failure> {
+    let cannot = |e: std::io::Error| Failure::Failed(format!("waiting for signals: {e}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    let (mut interrupt, mut terminate) = {
+        let _context = runtime.enter();
+        (signal(SignalKind::interrupt()).map_err(cannot)?, signal(SignalKind::terminate()).map_err(cannot)?)
+    };
+    std::thread::spawn(move || {
+        let code = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+            }
+        });
+        picaflor_lab::run::remove_folders();
+        std::process::exit(code);
+    });
+    Ok(())
 }
 
 impl From<picaflor_lab::Error> for Failure {

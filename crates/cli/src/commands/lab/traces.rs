@@ -85,16 +85,14 @@ impl Stat {
         let stat = counting.finish();
         let names: Vec<_> = reports.iter().map(|report| title(&report.name)).collect();
         if let Some(path) = &self.html {
-            let page = stat::page(&names.join(", "), &stat)?;
+            let page = stat::page(&names.join(", "), &reports, &stat)?;
             std::fs::write(path, page).map_err(|e| Failure::Failed(format!("writing {}: {e}", path.display())))?;
         }
         let mut out = Output::new();
         match self.format {
             Format::Json => out.json(&json!({ "files": reports, "stat": stat }))?,
             Format::Text => {
-                for report in &reports {
-                    tell(report, &mut out)?;
-                }
+                reports.iter().flat_map(Report::told).try_for_each(|line| out.line(line))?;
                 let rows: Vec<_> =
                     stat.rows().into_iter().filter_map(|row| <[String; 2]>::try_from(row).ok()).collect();
                 let rows: Vec<_> = rows.into_iter().map(|[name, value]| (name, value)).collect();
@@ -107,19 +105,6 @@ impl Stat {
 
 fn title(name: &str) -> String {
     Path::new(name).file_name().map_or_else(|| name.into(), |name| name.to_string_lossy().into_owned())
-}
-
-/// What a file was, and what in it was bad.
-fn tell(report: &Report, out: &mut Output) -> Result<(), Failure> {
-    let lines = human::counted(report.lines, "line", "lines");
-    out.line(format!("{}: {}, {lines}, {} bad", report.name, report.format, human::count(report.bad)))?;
-    for (why, count) in &report.skipped {
-        out.line(format!("  skipped {}: {why}", human::count(*count)))?;
-    }
-    for bad in &report.first_bad {
-        out.line(format!("  line {}: {}: {}", bad.line, bad.why, bad.text))?;
-    }
-    Ok(())
 }
 
 /// Says which share of a trace caches of some sizes would miss
@@ -160,6 +145,10 @@ impl Miss {
         }
         bar.finish_and_clear();
         let mut out = Output::new();
+        match self.format {
+            Format::Json => out.json(&json!({ "files": trace.reports, "left_out": unweighed }))?,
+            Format::Text => trace.reports.iter().flat_map(Report::told).try_for_each(|line| out.line(line))?,
+        }
         for (policy, capacity, missed) in rows {
             match self.format {
                 Format::Json => out.json(&json!({ "policy": policy, "cache": capacity, "missed": missed }))?,
@@ -181,7 +170,7 @@ impl Miss {
 /// Writes a synthetic workload out as CSV
 #[derive(Args)]
 pub(crate) struct Make {
-    /// dec, isp, pareto or zipf; `picaflor lab list` says what they are
+    #[arg(help = workloads())]
     workload: Synthetic,
     /// The same seed gives the same trace
     #[arg(long, value_name = "S", default_value_t = 1)]
@@ -192,6 +181,12 @@ pub(crate) struct Make {
     /// Where to; a name that ends in .zst or .gz is compressed. Without it, standard output
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
+}
+
+fn workloads() -> String {
+    let names = Synthetic::ALL.map(|row| row.0);
+    let [all @ .., last] = &names;
+    format!("{} or {last}; `picaflor lab list` says what they are", all.join(", "))
 }
 
 impl Make {

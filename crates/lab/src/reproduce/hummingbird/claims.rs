@@ -1,5 +1,5 @@
 //! What is claimed, and the bands: hit ratios within 0.04, I/Os of an event within a quarter, times within 35%,
-//! ratios of run times within what the paper's own tables span.
+//! ratios of run times within what the paper's text says.
 
 use super::{OWN, Pairs, Published, SMALL, Spec};
 use crate::{
@@ -35,13 +35,13 @@ fn faster(pairs: &Pairs, row: &Published, measured: &Measured) -> (Option<f64>, 
 fn span(row: &Published) -> (&'static str, (f64, f64)) {
     match (row.table, row.system) {
         (2 | 3, "ufs-async") => ("H-1", (2.3, 4.0)),
-        // The paper says 5.6 to 8.4; its own Table 3 has 5.45 to 9.35.
+        // Its own Table 3 has 5.45 to 9.35.
+        (2 | 3, "ufs-soft") => ("H-1", (5.6, 8.4)),
         (2 | 3, _) => ("H-1", (5.4, 9.4)),
-        // It says 5.4 to 13, and leaves out the rows of 15 GB.
-        (4, "efs") => ("H-2", (5.4, 13.2)),
-        (4, _) => ("H-2", (4.6, 13.0)),
-        // It says 2 to 4; its own table has 4.14.
-        _ => ("H-3", (2.0, 4.2)),
+        // That leaves out its own rows of 15 GB, 4.6 and 4.8, and one of EFS, 13.1.
+        (4, _) => ("H-2", (5.4, 13.0)),
+        // Its own Table 5 has 4.14.
+        _ => ("H-3", (2.0, 4.0)),
     }
 }
 
@@ -171,7 +171,7 @@ fn irix(pairs: &Pairs) -> Vec<Verdict> {
     });
     vec![
         // Its own Table 4 has 2.8 and 3.5.
-        Verdict::of("H-6", "EFS's write time over XFS's", "> 3", least(2.8), table().filter_map(efs).reduce(f64::min)),
+        Verdict::of("H-6", "EFS's write time over XFS's", "> 3", least(3.0), table().filter_map(efs).reduce(f64::min)),
         Verdict::of("H-6", "a larger Squid cache beats a larger buffer cache on XFS", "yes", YES, holds(larger)),
     ]
 }
@@ -194,7 +194,8 @@ pub(super) fn recovery(ours: Option<&Recovered>) -> Vec<Verdict> {
             "H-8",
             "read time while it is rebuilding, over that without a crash",
             "1.23",
-            (1.0, 1.23 * 1.35),
+            // What has to be met is the rise: 35% either way of that.
+            (1.0 + 0.23 * 0.65, 1.0 + 0.23 * 1.35),
             ours.map(|ours| ours.read_ms / ours.read_ms_otherwise),
         ),
         Verdict::not_carried("H-8", "UFS's fsck of 18 GB", "> 20 min", "the modelled file systems have no fsck"),
@@ -214,7 +215,8 @@ pub(super) fn small_clusters(pairs: &Pairs) -> Grid {
     let rows = pairs.iter().map(|(row, measured)| {
         let (mut names, cells) = line(pairs, row, measured, true);
         names[0] = format!("Table {}", row.table);
-        (names, cells)
+        let counted = if row.table == 2 { "T-2" } else { "T-3" };
+        (names, cells.into_iter().map(|cell| cell.counted_as(counted)).collect())
     });
     let head = [
         "table",
@@ -227,7 +229,7 @@ pub(super) fn small_clusters(pairs: &Pairs) -> Grid {
     ];
     Grid {
         title: "Clusters of 32 KiB, in the rows of Tables 2 and 3. Published / ours; the paper does not say which of its two sizes \
-                a table has."
+                a table has. They are its numbers a second time, and not counted."
             .into(),
         head: head.map(String::from).into(),
         rows: rows.collect(),
