@@ -66,7 +66,7 @@ enum {
     PICAFLOR_BUSY = -8,            /* it would have had to wait, and was asked not to */
     PICAFLOR_NO_CLEAN_SPACE = -9,  /* room could not be made in time */
     PICAFLOR_INDEX_FULL = -10,     /* the index has used its share of the memory: give more */
-    PICAFLOR_READ_ONLY = -11,      /* opened for reading, or the device failed and writing has stopped */
+    PICAFLOR_READ_ONLY = -11,      /* opened for reading only */
     PICAFLOR_IO = -12,             /* the device, the file system, or another process that has the store */
     PICAFLOR_DAMAGED = -13,        /* bytes do not verify; in a cache that is PICAFLOR_ABSENT */
     PICAFLOR_VERSION = -14,        /* the store has another version of the format */

@@ -96,7 +96,7 @@ impl From<Error> for Failure {
             Error::Damaged { .. } => Code::Damaged,
             Error::Version { .. } => Code::Version,
             Error::Option { .. } => Code::Option,
-            Error::Limit { .. } => Code::Limit,
+            Error::Limit { .. } | Error::Length { .. } => Code::Limit,
             Error::Closed => Code::Closed,
             Error::Refused(why) => match why {
                 Refusal::TooLarge => Code::TooLarge,

@@ -171,8 +171,9 @@ pub unsafe extern "C" fn picaflor_read_at(
         let whole = room.left();
         for piece in object.object.chunks(offset..offset.saturating_add(whole as u64)) {
             room.put(&piece?);
+            // With an error after it, this is how far it came.
+            out.set(whole - room.left());
         }
-        out.set(whole - room.left());
         Ok(())
     })
 }

@@ -9,6 +9,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::commands::Failure;
 
+/// A line of a server, which goes on whether anybody reads it or not.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+pub(crate) use say;
+
 /// Standard output, buffered; a reader that goes away, as `head` does, ends the command in peace.
 pub(crate) struct Output(BufWriter<StdoutLock<'static>>);
 

@@ -81,7 +81,13 @@ impl RealFolder {
     /// Naming the folder: `ResourceBusy` if another holds it, or any error of the system.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let root = path.as_ref().to_owned();
-        fs::create_dir_all(&root).map_err(|error| named(&root, "make", None, error))?;
+        fs::create_dir_all(&root).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => io::Error::new(
+                io::ErrorKind::NotADirectory,
+                format!("{}: a file stands where a folder is wanted, one file for each object", root.display()),
+            ),
+            _ => named(&root, "make", None, error),
+        })?;
         let directory = File::open(&root).map_err(|error| named(&root, "open", None, error))?;
         if !directory.metadata().map_err(|error| named(&root, "stat", None, error))?.is_dir() {
             return Err(refused(&root, "not a folder"));
@@ -274,7 +280,8 @@ mod tests {
         RealFolder::open(dir.path()).unwrap();
         let file = dir.path().join("file");
         fs::write(&file, b"").unwrap();
-        RealFolder::open(&file).unwrap_err();
+        let error = RealFolder::open(&file).unwrap_err();
+        assert!(error.to_string().contains("a file stands where a folder is wanted"), "{error}");
     }
 
     #[test]

@@ -73,6 +73,14 @@ pub enum Error {
         /// The longest allowed.
         max: usize,
     },
+    /// The body that came in pieces is not as long as was announced.
+    #[error("the body has {came} bytes, {announced} were announced")]
+    Length {
+        /// What was said at the beginning.
+        announced: u64,
+        /// What came.
+        came: u64,
+    },
     /// The store was closed, or its device was dropped after a failure.
     #[error("the store is closed")]
     Closed,
@@ -98,7 +106,7 @@ pub enum Refusal {
     NoCleanSpace,
     /// The index has reached its share of the memory given.
     IndexFull,
-    /// The volume stopped writing after a device failure.
+    /// The store was opened for reading only.
     ReadOnly,
     /// A crash came, and not all that is on the device was looked at since: see [`crate::Reopening::InSteps`].
     Recovering,
@@ -141,7 +149,7 @@ kebab_display! {
         Busy => "the device cannot keep up",
         NoCleanSpace => "no clean space",
         IndexFull => "the index has used its memory",
-        ReadOnly => "the device failed, writing has stopped",
+        ReadOnly => "the store was opened for reading only",
         Recovering => "recovering from a crash",
     }
     Miss {

@@ -27,8 +27,8 @@ pub(crate) struct Fetches {
     running: Mutex<HashKeyed<Arc<Fetch>>>,
 }
 
-#[derive(Default)]
 struct Fetch {
+    key: Bytes,
     state: Mutex<FetchState>,
     done: Condvar,
 }
@@ -56,12 +56,16 @@ struct Leader<'a> {
     store: &'a Store,
     hash: u64,
     fetch: Arc<Fetch>,
+    /// Others can find it. Not so where a key of the same hash is being fetched.
+    listed: bool,
     outcome: Option<Result<Object>>,
 }
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        self.store.inner().fetches.running.lock().remove(&self.hash);
+        if self.listed {
+            self.store.inner().fetches.running.lock().remove(&self.hash);
+        }
         let gone = || Err(Error::Fetch("it was abandoned".into()));
         self.fetch.finish(self.outcome.take().unwrap_or_else(gone));
     }
@@ -83,8 +87,15 @@ impl Store {
         }
         match self.lead_fetch(key) {
             Ok(mut leader) => {
-                let outcome = fetch().map_err(|why| Error::Fetch(why.to_string()));
-                let outcome = outcome.and_then(|fetched| self.store_fetched(key, &fetched));
+                // Between our look and this another fetch may have ended.
+                let outcome = match self.get(key) {
+                    Ok(None) => match fetch() {
+                        Ok(fetched) => self.store_fetched(key, fetched),
+                        Err(why) => Err(Error::Fetch(why.to_string())),
+                    },
+                    Ok(Some(object)) => Ok(object),
+                    Err(error) => Err(error),
+                };
                 leader.outcome = Some(outcome.clone());
                 outcome
             }
@@ -100,7 +111,7 @@ impl Store {
         }
     }
 
-    /// As [`Store::get_or_fetch`] for tasks.
+    /// As [`Store::get_or_fetch`] for tasks. What is fetched is put as [`Store::put_async`] does it.
     ///
     /// # Errors
     /// As [`Store::get_or_fetch`].
@@ -114,8 +125,14 @@ impl Store {
         }
         match self.lead_fetch(key) {
             Ok(mut leader) => {
-                let outcome = fetch.await.map_err(|why| Error::Fetch(why.to_string()));
-                let outcome = outcome.and_then(|fetched| self.store_fetched(key, &fetched));
+                let outcome = match self.get_async(key).await {
+                    Ok(None) => match fetch.await {
+                        Ok(fetched) => self.store_fetched_async(key, fetched).await,
+                        Err(why) => Err(Error::Fetch(why.to_string())),
+                    },
+                    Ok(Some(object)) => Ok(object),
+                    Err(error) => Err(error),
+                };
                 leader.outcome = Some(outcome.clone());
                 outcome
             }
@@ -138,38 +155,53 @@ impl Store {
     fn lead_fetch(&self, key: &[u8]) -> Result<Leader<'_>, Arc<Fetch>> {
         let hash = self.hasher().key(key).short();
         let mut running = self.inner().fetches.running.lock();
-        if let Some(other) = running.get(&hash) {
+        let other = running.get(&hash);
+        if let Some(other) = other.filter(|other| other.key == key) {
             add(&self.shared().counters.fetches_shared, 1);
             return Err(Arc::clone(other));
         }
-        let fetch = Arc::new(Fetch::default());
-        running.insert(hash, Arc::clone(&fetch));
+        let listed = other.is_none();
+        let fetch =
+            Arc::new(Fetch { key: Bytes::copy_from_slice(key), state: Mutex::default(), done: Condvar::default() });
+        if listed {
+            running.insert(hash, Arc::clone(&fetch));
+        }
         add(&self.shared().counters.fetches, 1);
-        Ok(Leader { store: self, hash, fetch, outcome: None })
+        Ok(Leader { store: self, hash, fetch, listed, outcome: None })
     }
 
     /// Puts what was fetched and returns it, stored or not.
-    fn store_fetched(&self, key: &[u8], fetched: &Fetched) -> Result<Object> {
-        match self.put(key, &fetched.body, &fetched.options) {
-            Ok(()) => {
-                if let Some(object) = self.get(key)? {
-                    return Ok(object);
-                }
+    fn store_fetched(&self, key: &[u8], fetched: Fetched) -> Result<Object> {
+        let put = self.put(key, &fetched.body, &fetched.options);
+        let found = if put.is_ok() { self.get(key)? } else { None };
+        self.fetched(key, fetched, put, found)
+    }
+
+    /// The same for tasks.
+    async fn store_fetched_async(&self, key: &[u8], fetched: Fetched) -> Result<Object> {
+        let put = self.put_async(key, &fetched.body, &fetched.options).await;
+        let found = if put.is_ok() { self.get_async(key).await? } else { None };
+        self.fetched(key, fetched, put, found)
+    }
+
+    /// What was found after the put, or else what was fetched.
+    fn fetched(&self, key: &[u8], fetched: Fetched, put: Result<()>, found: Option<Object>) -> Result<Object> {
+        match put {
+            Ok(()) | Err(Error::Refused(_) | Error::Full { .. } | Error::Io { .. } | Error::Closed) => {
+                Ok(found.unwrap_or_else(|| self.detached(key, fetched)))
             }
-            Err(Error::Refused(_) | Error::Full { .. } | Error::Io { .. } | Error::Closed) => {}
-            Err(error) => return Err(error),
+            Err(error) => Err(error),
         }
-        Ok(self.detached(key, fetched))
     }
 
     /// An object that is not in the store.
-    fn detached(&self, key: &[u8], fetched: &Fetched) -> Object {
+    fn detached(&self, key: &[u8], fetched: Fetched) -> Object {
         let metadata = &fetched.options.metadata;
         let header = Header {
             mark: 0,
             generation: 0,
-            expires: 0,
-            body_len: fetched.body.len() as u32,
+            expires: self.expires(&fetched.options, self.shared().clock.now_millis()),
+            body_len: 0,
             meta_len: metadata.len() as u32,
             key_len: key.len() as u16,
             kind: Kind::Whole,
@@ -180,7 +212,6 @@ impl Store {
         let mut bytes = vec![0; frame::HEADER];
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(metadata);
-        bytes.extend_from_slice(&fetched.body);
-        Object::whole(Arc::new(Frame::new(self.hasher().key(key).short(), header, bytes.into())))
+        Object::detached(Frame::new(self.hasher().key(key).short(), header, bytes.into()), fetched.body)
     }
 }

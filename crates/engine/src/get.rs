@@ -6,26 +6,30 @@
 //! Invariants: only a verified frame becomes a handle; an entry that leads to bytes it does not describe
 //! is dropped; an entry that leads to another key's intact frame is that key's, and is passed by.
 
+mod plan;
+
 use std::{
     future::Future,
-    io,
     ops::Range,
     pin::Pin,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use picaflor_device::{Op, Request, thread_ring_number};
+use picaflor_device::thread_ring_number;
 use picaflor_format::frame::{self, GRAIN, Header, Kind};
 
+use self::plan::Plan;
 use crate::{
     Chunks, Departure, Error, Miss, Mode, Object, Result,
     hash::KeyHash,
     index::{Location, Word},
     object::Frame,
-    pages::PageRead,
-    reading::{Extent, InFlight, Outcome, Sought},
+    reading::{InFlight, Outcome},
     stats::add,
     store::Store,
     volume::Volume,
@@ -49,18 +53,6 @@ pub(crate) struct Query {
 
 /// Entries may move under a get's feet, by reclaim or a put; more often than this they do not.
 const TRIES: u32 = 16;
-
-/// A device read that a get needs.
-pub(crate) struct Plan {
-    volume: Arc<Volume>,
-    word: Word,
-    grain: u64,
-    extent: Extent,
-    start: u64,
-    len: usize,
-    /// What is read of a cluster for [`Extent::Cluster`].
-    page: Option<(u32, PageRead)>,
-}
 
 pub(crate) enum Next {
     Found(Arc<Frame>),
@@ -92,6 +84,11 @@ impl Query {
 
     fn new(hash: KeyHash, key: Bytes, chunk: bool) -> Self {
         Self { hash, key, chunk, passed: Vec::new(), dropped: false, why: Miss::Absent, tries: 0, doubted: None }
+    }
+
+    /// Counts an answer; a chunk is a part of one.
+    fn hit(&self, counter: &AtomicU64) {
+        add(counter, u64::from(!self.chunk));
     }
 
     fn accepts(&self, header: &Header, key: &[u8]) -> bool {
@@ -175,8 +172,12 @@ impl Store {
             return TryGet::Absent(Miss::Expired);
         }
         if frame.header.kind == Kind::Manifest {
-            let whole = Object::from_frame(frame, self).ok().filter(|object| self.has_chunks(object));
-            return whole.map_or(TryGet::OnDevice, TryGet::Hit);
+            let Some(whole) = Object::from_frame(frame, self).ok().filter(|object| self.has_chunks(object)) else {
+                return TryGet::OnDevice;
+            };
+            add(&shared.counters.gets, 1);
+            add(&shared.counters.hits_memory, 1);
+            return TryGet::Hit(whole);
         }
         frame.credit();
         add(&shared.counters.gets, 1);
@@ -241,7 +242,12 @@ impl Store {
             Ok(_) => None,
             Err(why) => Some(*why),
         };
-        self.count_get(missed);
+        // A chunk is a part of what was asked for.
+        match missed {
+            Some(why) if query.chunk => self.shared().counters.missed(why),
+            None if query.chunk => {}
+            missed => self.count_get(missed),
+        }
         match (missed, found) {
             (None, Ok(frame)) => Ok(Some(frame)),
             (Some(why @ (Miss::Checksum | Miss::KeyMismatch)), _) if self.mode() == Mode::Store => {
@@ -266,14 +272,14 @@ impl Store {
             && query.accepts(&frame.header, frame.key())
         {
             frame.credit();
-            add(&shared.counters.hits_memory, 1);
+            query.hit(&shared.counters.hits_memory);
             return Next::Found(frame);
         }
         if let Some(tabled) = self.tabled() {
             // The table looks at the device here and now, whoever asks.
             return match tabled.find(query.hash, &query.key, query.chunk) {
                 Ok(Some(frame)) => {
-                    add(&shared.counters.hits_device, 1);
+                    query.hit(&shared.counters.hits_device);
                     Next::Found(frame)
                 }
                 Ok(None) => Next::Absent(Miss::Absent),
@@ -295,7 +301,7 @@ impl Store {
                             let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
                             let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
                             if let Some(frame) = found {
-                                add(&shared.counters.hits_buffer, 1);
+                                query.hit(&shared.counters.hits_buffer);
                                 volume.note_served(slot);
                                 return Next::Found(self.keep(volume, word, frame));
                             }
@@ -335,7 +341,7 @@ impl Store {
             |header: &Header| volume.in_place.is_some() || plan.word.is_of_grains((header.frame_len() / GRAIN) as u32);
         let why = match Header::verify(frame) {
             Ok(header) if is_asked_for(&header) && is_entered(&header) => {
-                add(&self.shared().counters.hits_device, 1);
+                query.hit(&self.shared().counters.hits_device);
                 volume.note_use(plan.grain);
                 volume.learn_class(plan.grain, &header);
                 let adopted = match plan.page {
@@ -399,116 +405,6 @@ impl Store {
         self.record_delete(hash, generation);
         if !query.chunk {
             self.shared().note_departure(&query.key, Departure::Damaged);
-        }
-    }
-}
-
-impl Plan {
-    /// `neighbours`: whether more than the object may be read.
-    fn new(volume: &Arc<Volume>, word: Word, grain: u64, neighbours: bool) -> Self {
-        if let Some(in_place) = &volume.in_place {
-            let (start, end) = volume.blocks_of(in_place, word, grain);
-            let volume = Arc::clone(volume);
-            let (extent, len) = (Extent::Object, (end - start) as usize);
-            return Self { volume, word, grain, extent, start, len, page: None };
-        }
-        let offset = grain * GRAIN as u64;
-        let cluster = volume.cluster_of(grain).unwrap_or(0);
-        let class = volume.classes[cluster as usize].load(Relaxed);
-        let extent = match neighbours {
-            true => volume.reader.extent(class, volume.has_room_for_residents(volume.cluster_len())),
-            false => Extent::Object,
-        };
-        let cluster_start = volume.map.cluster_start(cluster);
-        let cluster_end = cluster_start + u64::from(volume.map.cluster);
-        let (start, len, page) = match extent {
-            Extent::Cluster => {
-                let read = volume.page_around(cluster, (offset - cluster_start) as usize, word.grains());
-                (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
-            }
-            Extent::Object => {
-                let end = offset + u64::from(word.grains()) * GRAIN as u64;
-                let unit = volume.device.read_unit() as u64;
-                let start = offset / unit * unit;
-                (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
-            }
-        };
-        Self { volume: Arc::clone(volume), word, grain, extent, start, len, page }
-    }
-
-    /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
-    fn sought(&self, ring: u64) -> Sought {
-        let place = match self.extent {
-            Extent::Object => self.grain << 1,
-            Extent::Cluster => self.start << 1 | 1,
-        };
-        Sought { place, ring }
-    }
-
-    fn count(&self) {
-        let shared = &self.volume.shared;
-        let kind = match self.extent {
-            Extent::Object => &shared.counters.object_reads,
-            Extent::Cluster => &shared.counters.cluster_reads,
-        };
-        add(kind, 1);
-        add(&shared.counters.device_reads, 1);
-        add(&shared.counters.device_read, self.len as u64);
-        shared.last_read.store(shared.clock.now_nanos(), Relaxed);
-        self.volume.note_access(self.grain);
-    }
-
-    fn read_here(&self) -> Outcome {
-        self.count();
-        let clock = &self.volume.shared.clock;
-        let began = clock.now_nanos();
-        if let Some(read) = self.volume.read_file(self.grain) {
-            return read.map(Bytes::from).map_err(Arc::new);
-        }
-        let mut buf = self.volume.shared.pool.take(self.len);
-        let pending = self.volume.pending(self.start, self.len);
-        self.volume.device.read(self.start, &mut buf).map_err(Arc::new)?;
-        pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
-        self.volume.reader.took(self.extent, clock.now_nanos() - began);
-        Ok(buf.into_bytes())
-    }
-
-    /// Starts the read; every get that joined the flight is told.
-    /// A folder knows no requests: a file is read here and now.
-    fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
-        self.count();
-        if let Some(read) = self.volume.read_file(self.grain) {
-            return self.volume.reader.land(place, flight, read.map(Bytes::from).map_err(Arc::new));
-        }
-        let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
-        let (extent, began) = (self.extent, self.volume.shared.clock.now_nanos());
-        let (start, pending) = (self.start, self.volume.pending(self.start, self.len));
-        let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
-            if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
-                pending.lay_over(start, read);
-            }
-            volume.reader.took(extent, volume.shared.clock.now_nanos() - began);
-            let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
-            volume.reader.land(place, &flight, outcome);
-        });
-        let buf = self.volume.shared.pool.take(self.len);
-        let request = Request { offset: self.start, op: Op::Read(buf), done };
-        if self.volume.reader.is_lazy() {
-            self.volume.hold_read(request);
-        } else if place.ring != 0 {
-            self.volume.device.submit_own(request);
-        } else {
-            self.volume.device.submit(vec![request]);
-        }
-    }
-
-    /// The frame's bytes: without a copy where that pins little more than the frame, or what memory holds anyway.
-    fn lift(&self, bytes: &Bytes, at: usize, header: &Header, held: bool) -> Bytes {
-        let len = frame::HEADER + header.payload_len();
-        if held || bytes.len() - len <= len / 8 {
-            bytes.slice(at..at + len)
-        } else {
-            Bytes::copy_from_slice(&bytes[at..at + len])
         }
     }
 }

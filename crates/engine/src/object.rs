@@ -128,17 +128,20 @@ impl Frame {
 #[derive(Clone)]
 pub struct Object {
     frame: Arc<Frame>,
-    large: Option<Arc<Large>>,
+    elsewhere: Option<Arc<Elsewhere>>,
 }
 
-struct Large {
-    manifest: Manifest,
-    store: Store,
+/// Where the body is, if not in the frame.
+enum Elsewhere {
+    /// In chunks.
+    Chunks { manifest: Manifest, store: Store },
+    /// In memory: it was fetched, and not stored.
+    Memory(Bytes),
 }
 
 impl Object {
     pub(crate) fn whole(frame: Arc<Frame>) -> Self {
-        Self { frame, large: None }
+        Self { frame, elsewhere: None }
     }
 
     /// The object that a verified frame stands for.
@@ -151,7 +154,13 @@ impl Object {
             why: why.to_string(),
             mend: "put the object again".into(),
         })?;
-        Ok(Self { frame, large: Some(Arc::new(Large { manifest, store: store.clone() })) })
+        let chunks = Elsewhere::Chunks { manifest, store: store.clone() };
+        Ok(Self { frame, elsewhere: Some(Arc::new(chunks)) })
+    }
+
+    /// One that is not in the store: a frame without a body, and the body.
+    pub(crate) fn detached(frame: Frame, body: Bytes) -> Self {
+        Self { frame: Arc::new(frame), elsewhere: Some(Arc::new(Elsewhere::Memory(body))) }
     }
 
     pub(crate) fn frame(&self) -> &Frame {
@@ -160,7 +169,10 @@ impl Object {
 
     /// How a large object is cut.
     pub(crate) fn manifest(&self) -> Option<Manifest> {
-        self.large.as_ref().map(|large| large.manifest)
+        match self.elsewhere.as_deref() {
+            Some(Elsewhere::Chunks { manifest, .. }) => Some(*manifest),
+            _ => None,
+        }
     }
 
     /// The key it was put under.
@@ -176,7 +188,11 @@ impl Object {
     /// Length of the body in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a length in bytes, not a collection")]
     pub fn len(&self) -> u64 {
-        self.large.as_ref().map_or(u64::from(self.frame.header.body_len), |large| large.manifest.total)
+        match self.elsewhere.as_deref() {
+            None => u64::from(self.frame.header.body_len),
+            Some(Elsewhere::Chunks { manifest, .. }) => manifest.total,
+            Some(Elsewhere::Memory(body)) => body.len() as u64,
+        }
     }
 
     /// The version: grows with every put of the store.
@@ -197,7 +213,11 @@ impl Object {
     /// The body without a copy, if the object is one frame, as all are that fit in a cluster. A larger
     /// one is read through [`Object::chunks`].
     pub fn body(&self) -> Option<Bytes> {
-        self.large.is_none().then(|| self.frame.body())
+        match self.elsewhere.as_deref() {
+            None => Some(self.frame.body()),
+            Some(Elsewhere::Chunks { .. }) => None,
+            Some(Elsewhere::Memory(body)) => Some(body.clone()),
+        }
     }
 
     /// The whole body in one piece; copies only if the object is larger than a cluster.
@@ -220,9 +240,10 @@ impl Object {
     /// The bytes of a range of the body, piece by piece, from memory or from the device. The range is
     /// cut to the body's length.
     pub fn chunks(&self, range: Range<u64>) -> Chunks {
-        match &self.large {
+        match self.elsewhere.as_deref() {
             None => Chunks::whole(self.frame.body(), range),
-            Some(large) => Chunks::large(&large.store, self.frame.clone(), large.manifest, range),
+            Some(Elsewhere::Chunks { manifest, store }) => Chunks::large(store, self.frame.clone(), *manifest, range),
+            Some(Elsewhere::Memory(body)) => Chunks::whole(body.clone(), range),
         }
     }
 

@@ -78,8 +78,10 @@ impl Store {
         wait(self.put_framed(key, body, options)?)
     }
 
-    /// As [`Store::put`] for tasks: framing is done before the future is returned, and only the wait for
-    /// durability, if it is asked for, is left to it.
+    /// As [`Store::put`] for tasks: framing is done before the future is returned, and only the wait for durability, if
+    /// it is asked for, is left to it. Framing waits for room where there is none, unless [`PutOptions::no_wait`] says
+    /// otherwise, and a body larger than a cluster for each of its pieces: such a one is better given to a
+    /// [`PutStream`](crate::PutStream), by [`write_async`](crate::PutStream::write_async).
     ///
     /// # Errors
     /// As [`Store::put`].
@@ -144,13 +146,7 @@ impl Store {
         if self.volumes().iter().any(|volume| volume.recovers_in_steps()) {
             return Err(self.refuse(Refusal::Recovering));
         }
-        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        let expires = match options.expiry {
-            Expiry::Never => 0,
-            Expiry::At(millis) => millis,
-            Expiry::After(time) => after(time),
-            Expiry::Default => shared.options.default_ttl.map_or(0, after),
-        };
+        let expires = self.expires(options, now);
         if options.expiry != Expiry::Never && expires != 0 && expires <= now || options.expiry == Expiry::At(0) {
             return Err(self.refuse(Refusal::Expired));
         }
@@ -167,6 +163,17 @@ impl Store {
             return Err(self.refuse(Refusal::IndexFull));
         }
         Ok(expires)
+    }
+
+    /// When it expires, in milliseconds since 1970; 0 is never.
+    pub(crate) fn expires(&self, options: &PutOptions, now: u64) -> u64 {
+        let after = |time: Duration| now.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        match options.expiry {
+            Expiry::Never => 0,
+            Expiry::At(millis) => millis,
+            Expiry::After(time) => after(time),
+            Expiry::Default => self.shared().options.default_ttl.map_or(0, after),
+        }
     }
 
     pub(crate) fn refuse(&self, why: Refusal) -> Error {

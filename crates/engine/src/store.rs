@@ -12,7 +12,7 @@ use parking_lot::MutexGuard;
 use picaflor_format::journal::Record;
 
 use crate::{
-    Error, Mode, Options, Result, Stats, Temper,
+    Error, Mode, Object, Options, Result, Stats, Temper,
     append::payload_max,
     daemons::Threads,
     get::Query,
@@ -137,7 +137,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.run(&mut Query::key(self, key))?.is_some())
+        Ok(self.whole(key)?.is_some())
     }
 
     /// The group that the object with this key was put into (Dámelo §3, `lookup`); 0 is none. `None` if a get would not
@@ -146,7 +146,12 @@ impl Store {
     /// # Errors
     /// As [`Store::get`].
     pub fn group_of(&self, key: &[u8]) -> Result<Option<u32>> {
-        Ok(self.run(&mut Query::key(self, key))?.map(|frame| frame.header.group))
+        Ok(self.whole(key)?.map(|object| object.group()))
+    }
+
+    /// The object if all of it is there, past what memory alone would answer.
+    fn whole(&self, key: &[u8]) -> Result<Option<Object>> {
+        self.run(&mut Query::key(self, key))?.map_or(Ok(None), |frame| self.whole_object(frame))
     }
 
     /// Asks that two objects lie side by side on the device. A hint: it is honoured when they are

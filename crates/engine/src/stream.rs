@@ -33,8 +33,12 @@ pub struct PutStream {
     /// Most bytes of body in one piece.
     piece_max: Option<usize>,
     buffer: Vec<u8>,
+    /// Bytes of it that the store's memory has been told of.
+    charged: u64,
     /// Set once the body outgrows one frame.
     large: Option<LargePut>,
+    /// Why it cannot be finished any more.
+    failed: Option<Error>,
 }
 
 struct LargePut {
@@ -85,7 +89,9 @@ impl Store {
             len,
             piece_max: None,
             buffer: Vec::new(),
+            charged: 0,
             large: None,
+            failed: None,
         })
     }
 }
@@ -96,7 +102,27 @@ impl PutStream {
     /// # Errors
     /// As [`Store::put`]; [`Refusal::TooLarge`] once the body outgrows what the device can hold. After an
     /// error the object cannot be finished.
-    pub fn write(&mut self, mut data: &[u8]) -> Result<()> {
+    pub fn write(&mut self, data: &[u8]) -> Result<()> {
+        if self.failed.is_none() {
+            self.failed = self.add(data).err();
+            self.charge(self.buffer.capacity() as u64);
+        }
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The buffer is memory that the store was given: what is in the tier makes room for it.
+    fn charge(&mut self, bytes: u64) {
+        let shared = self.store.shared();
+        if bytes > self.charged {
+            let more = bytes - self.charged;
+            shared.take(more, || shared.buffer_bytes.fetch_add(more, Relaxed));
+        } else {
+            shared.buffer_bytes.fetch_sub(self.charged - bytes, Relaxed);
+        }
+        self.charged = bytes;
+    }
+
+    fn add(&mut self, mut data: &[u8]) -> Result<()> {
         let now = self.buffer.len() + data.len() + self.large.as_ref().map_or(0, LargePut::bytes);
         if now as u64 > self.store.object_max() {
             return Err(self.store.refuse(Refusal::TooLarge));
@@ -143,11 +169,15 @@ impl PutStream {
     /// Completes the object: from here on gets find it.
     ///
     /// # Errors
-    /// As [`Store::put`]; [`Error::Limit`] if the body is not as long as was announced.
+    /// As [`Store::put`]; [`Error::Length`] if the body is not as long as was announced; the error of a
+    /// [`write`](PutStream::write) that failed before.
     pub fn finish(mut self) -> Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
         let total = self.large.as_ref().map_or(0, LargePut::bytes) + self.buffer.len();
         if self.len.is_some_and(|len| len != total as u64) {
-            return Err(Error::Limit { what: "body", len: total, max: self.len.unwrap_or(0) as usize });
+            return Err(Error::Length { announced: self.len.unwrap_or(0), came: total as u64 });
         }
         let rest = std::mem::take(&mut self.buffer);
         let store = self.store.clone();
@@ -243,6 +273,7 @@ impl LargePut {
 
 impl Drop for PutStream {
     fn drop(&mut self) {
+        self.charge(0);
         let Some(large) = &self.large else { return };
         if let Some(volume) = &large.volume {
             volume.streams_open.fetch_sub(1, Relaxed);

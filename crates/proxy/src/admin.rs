@@ -136,7 +136,7 @@ fn plain(status: StatusCode, text: &str) -> Reply {
 
 async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Reply {
     let uri = request.uri();
-    if request.method() == Method::GET && uri.path() == "/health" && uri.authority().is_none() {
+    if matches!(*request.method(), Method::GET | Method::HEAD) && uri.path() == "/health" && uri.authority().is_none() {
         return plain(StatusCode::OK, "ok");
     }
     if !authorized(proxy, &request) {
@@ -231,7 +231,10 @@ fn url_of(query: &str) -> Option<String> {
 /// Compares in a time that does not tell how much was right.
 fn authorized(proxy: &Proxy, request: &Request<Incoming>) -> bool {
     let given = request.headers().get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
-    let Some(given) = given.strip_prefix(b"Bearer ").or_else(|| given.strip_prefix(b"bearer ")) else { return false };
+    let Some((scheme, given)) = given.split_at_checked(b"Bearer ".len()) else { return false };
+    if !scheme.eq_ignore_ascii_case(b"Bearer ") {
+        return false;
+    }
     let token = proxy.token.as_bytes();
     let differences = token.iter().zip(given).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == token.len() && differences == 0

@@ -21,6 +21,7 @@ use crate::{
     conn::Conn,
     fill::Reader,
     log::Line,
+    origin,
     reason::{Broken, OriginFailure, Outcome},
     server::Worker,
 };
@@ -192,8 +193,8 @@ impl Passed {
                         return Poll::Ready(Some(Ok(bytes)));
                     }
                 }
-                Poll::Ready(Some(Err(_))) => {
-                    worker.counters.failures.one(OriginFailure::Protocol);
+                Poll::Ready(Some(Err(error))) => {
+                    worker.counters.failures.one(origin::failure(&error));
                     return Poll::Ready(Some(Err(Broken::Origin)));
                 }
                 Poll::Ready(None) => return Poll::Ready(None),
@@ -216,6 +217,7 @@ pub(crate) struct Record {
     pub(crate) start: Instant,
     pub(crate) method: String,
     pub(crate) target: String,
+    pub(crate) version: http::Version,
     pub(crate) url: String,
     pub(crate) referer: String,
     pub(crate) agent: String,
@@ -234,6 +236,11 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
+    /// Counts bytes that went to the client past a [`Body`].
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        self.sent += bytes;
+    }
+
     pub(crate) fn new(worker: Arc<Worker>, conn: Arc<Conn>, record: Option<Box<Record>>) -> Self {
         Self { worker, conn, record, sent: 0 }
     }
@@ -250,6 +257,7 @@ impl Drop for Guard {
                 took: u64::try_from(record.start.elapsed().as_millis()).unwrap_or(u64::MAX),
                 method: &record.method,
                 target: &record.target,
+                protocol: if record.version == http::Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" },
                 url: &record.url,
                 status: record.status,
                 bytes: self.sent,

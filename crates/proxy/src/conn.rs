@@ -32,7 +32,6 @@ pub(crate) struct Conn {
     since: AtomicU32,
     response_done: AtomicBool,
     hyper_for_good: AtomicBool,
-    ambiguous: AtomicBool,
 }
 
 impl Conn {
@@ -44,7 +43,6 @@ impl Conn {
             since: AtomicU32::new(tick),
             response_done: AtomicBool::new(true),
             hyper_for_good: AtomicBool::new(false),
-            ambiguous: AtomicBool::new(false),
         }
     }
 
@@ -96,14 +94,5 @@ impl Conn {
     /// Whether the connection should end with this response, so that every head is looked at.
     pub(crate) fn is_last(&self) -> bool {
         self.hyper_for_good.load(Relaxed)
-    }
-
-    /// The request has two lengths, of which hyper shows one.
-    pub(crate) fn mark_ambiguous(&self) {
-        self.ambiguous.store(true, Relaxed);
-    }
-
-    pub(crate) fn is_ambiguous(&self) -> bool {
-        self.ambiguous.load(Relaxed)
     }
 }

@@ -12,12 +12,13 @@
 //! * `Turn::Hyper` ends when its response body is gone, hyper has flushed, and hyper took all that was granted.
 //! * Nothing of hyper's is written while `out` is not empty, and nothing of ours while it is hyper's turn.
 //! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, HTTP/1.0,
-//!   anything that does not parse) makes it hyper's for good.
+//!   is refused) makes it hyper's for good. What does not parse is answered here and ends the connection.
 //!
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 
 use picaflor::{Object, TryGet};
 mod hit;
+mod refuse;
 mod seen;
 
 use std::{
@@ -44,7 +45,7 @@ use crate::{
     head::{Head, Stored, decode},
     key::{self, Side},
     log::Line,
-    reason::Outcome,
+    reason::{Denied, Outcome},
     rules::vary,
     server::{Worker, unix_millis},
 };
@@ -77,6 +78,8 @@ enum Step {
     ForHyper(u64),
     /// hyper is to have everything from here on.
     ForHyperForGood,
+    /// What hyper would refuse without a word is refused here, with a reason; the connection ends.
+    Refused(Denied),
 }
 
 #[derive(Default)]
@@ -211,26 +214,26 @@ impl FastIo {
         let len = match request.parse_with_uninit_headers(bytes, &mut fields) {
             Ok(httparse::Status::Complete(len)) => len,
             Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Step::Partial,
-            Ok(httparse::Status::Partial) | Err(_) => return Step::ForHyperForGood,
-        };
-        let (Some(method), Some(path), Some(1)) = (request.method, request.path, request.version) else {
-            return Step::ForHyperForGood;
-        };
-        let seen = match Seen::of(request.headers) {
-            Ok(seen) => seen,
-            Err(NotPlain { ambiguous }) => {
-                if ambiguous {
-                    self.conn.mark_ambiguous();
-                }
-                return Step::ForHyperForGood;
+            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+                return Step::Refused(Denied::HeadTooLarge);
             }
+            Err(_) => return Step::Refused(Denied::Malformed),
+        };
+        let (Some(method), Some(path), Some(version)) = (request.method, request.path, request.version) else {
+            return Step::Refused(Denied::Malformed);
+        };
+        let for_hyper = |step| if path.parse::<http::Uri>().is_ok() { step } else { Step::Refused(Denied::BadTarget) };
+        let seen = match Seen::of(request.headers, version) {
+            Ok(seen) => seen,
+            Err(NotPlain::Framing) => return for_hyper(Step::ForHyperForGood),
+            Err(NotPlain::Refused(why)) => return Step::Refused(why),
         };
         let (get, head) = (method == "GET", method == "HEAD");
         if method == "CONNECT" {
-            return Step::ForHyperForGood;
+            return for_hyper(Step::ForHyperForGood);
         }
-        let for_hyper = Step::ForHyper(len as u64 + seen.content_length);
-        let Some(host) = seen.host.filter(|_| seen.plain && (get || head)) else { return for_hyper };
+        let one = Step::ForHyper(len as u64 + seen.content_length);
+        let Some(host) = seen.host.filter(|_| seen.plain && (get || head)) else { return for_hyper(one) };
         match self.find(path, host, request.headers) {
             Found::Hit(hit) => {
                 self.answer(&hit, head, Outcome::HitFast, &bytes[..len]);
@@ -241,7 +244,7 @@ impl FastIo {
                 self.reading = Some(Reading { object, len, head_only: head });
                 Step::Reading
             }
-            Found::Nothing => for_hyper,
+            Found::Nothing => for_hyper(one),
         }
     }
 
@@ -289,7 +292,15 @@ impl FastIo {
                 (&rest[..at], &rest[at..], true)
             }
         };
-        let side = if absolute { Side::Forward } else { Side::Reverse };
+        let side = match absolute {
+            false => Side::Reverse,
+            true if self.conn.client.is_loopback() => Side::Forward,
+            true => Side::Remote,
+        };
+        // With two names for the host, or one that is none, the slow path says what is wrong.
+        if absolute && !host.eq_ignore_ascii_case(authority) {
+            return None;
+        }
         let at = key::url(&mut self.key, side, authority, path).ok()?;
         let named = &self.key[at];
         if absolute {
@@ -368,6 +379,7 @@ impl FastIo {
             took: 0,
             method,
             target: path,
+            protocol: "HTTP/1.1",
             url: &url,
             status: hit.status,
             bytes: if method == "HEAD" { 0 } else { hit.body.len() as u64 },
@@ -400,6 +412,7 @@ impl FastIo {
                 return false;
             }
             Step::Reading => self.conn.enter(Phase::Busy, self.tick()),
+            Step::Refused(why) => self.refuse(why),
             Step::ForHyper(n) => self.hand_over(n, Turn::Hyper),
             Step::ForHyperForGood => {
                 self.conn.leave_to_hyper();

@@ -35,8 +35,10 @@ use crate::{
 pub(crate) struct Job {
     pub(crate) worker: Arc<Worker>,
     pub(crate) target: Arc<Target>,
-    /// The first request's end-to-end fields, without its conditions and ranges.
+    /// The first request's end-to-end fields, without its conditions and ranges, with what we add.
     pub(crate) request: HeaderMap,
+    /// Its fields as they came: `Vary` selects by these, for these are what later requests are compared by.
+    pub(crate) client: HeaderMap,
     /// What is stored and needs confirmation.
     pub(crate) stale: Option<Hit>,
     pub(crate) fill: Arc<Fill>,
@@ -95,9 +97,9 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
     }
     let response = match result {
         Ok(response) => response,
-        Err(failure) => {
-            worker.counters.failures.one(failure);
-            return job.fill.decide(Verdict::Failed(failure));
+        Err(why) => {
+            worker.counters.no_answer(why);
+            return job.fill.decide(Verdict::Failed(why));
         }
     };
     if job.stale.is_some() && rules::is_server_error(response.status()) {
@@ -113,14 +115,21 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
         }
         Err(why) => {
             worker.counters.not_stored.one(why);
-            if let Some(stale) = &job.stale {
-                // What was stored has been replaced by something that must not be.
-                let _ = worker.proxy.store.delete(&stale.key);
-            }
+            drop_stale(&job, why);
             worker.proxy.remember_private(&job.fill.key, why);
             job.fill.decide(Verdict::Alone(why));
             let _ = alone.send(response);
         }
+    }
+}
+
+/// What was stored has been replaced by something that must not be. An answer to one client's credentials replaces
+/// nothing.
+fn drop_stale(job: &Job, why: NotStored) {
+    if let Some(stale) = &job.stale
+        && why != NotStored::Authorization
+    {
+        let _ = job.worker.proxy.store.delete(&stale.key);
     }
 }
 
@@ -142,23 +151,28 @@ fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64, sent:
         received,
         for_origin: job.target.side == key::Side::Reverse,
     };
-    let policy = match admit::admit(&exchange, &proxy.config.cache) {
-        Ok(policy) => policy,
+    let admitted = admit::admit(&exchange, &proxy.config.cache);
+    let policy = match admitted {
+        Ok(policy) => {
+            // One that is to be confirmed each time as it is need not be written each time.
+            if policy.lifetime > 0 || !policy.no_cache {
+                let new = Fresh { fields: &fields, policy, received };
+                keep::freshen(proxy, &job.target.key, epoch, stale, &new, &job.hints);
+            }
+            policy
+        }
         Err(why) => {
-            // The 304 forbids what was allowed: this answer is the last from it.
+            // The 304 forbids what was allowed: this answer is the last from it, and its fields are one client's.
             job.worker.counters.not_stored.one(why);
-            let _ = proxy.store.delete(&stale.key);
+            drop_stale(job, why);
+            proxy.remember_private(&job.fill.key, why);
             Policy { birth: received, lifetime: 0, no_cache: true, must_revalidate: true, ..stale.head.policy }
         }
     };
-    if policy.lifetime > 0 || !policy.no_cache {
-        let new = Fresh { fields: &fields, policy, received };
-        keep::freshen(proxy, &job.target.key, epoch, stale, &new, &job.hints);
-    }
     let mut hit = stale.clone();
     hit.head.policy = policy;
     hit.head.received = received;
-    job.fill.decide(Verdict::Confirmed(hit, Arc::new(fields)));
+    job.fill.decide(Verdict::Confirmed(hit, Arc::new(fields), admitted.err()));
 }
 
 /// Whether and how the response is stored.
@@ -181,8 +195,8 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
     if len.is_some_and(|len| len > largest.0.min(proxy.config.cache.max_object.0)) {
         return Err(NotStored::TooLarge);
     }
-    let names = vary::names(&fields).ok_or(NotStored::VaryStar)?;
-    let values = vary::values(&names, &job.request);
+    let names = vary::names(&fields, exchange.for_origin).ok_or(NotStored::VaryStar)?;
+    let values = vary::values(&names, &job.client);
     let (key, variant) = if names.is_empty() {
         (job.target.key.clone(), None)
     } else {

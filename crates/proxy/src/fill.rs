@@ -31,7 +31,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     body::Pieces,
     lookup::Hit,
-    reason::{Broken, NotStored, OriginFailure},
+    reason::{Broken, NoAnswer, NotStored, OriginFailure},
     rules::Policy,
 };
 
@@ -57,8 +57,9 @@ pub(crate) enum Verdict {
     Waiting,
     /// A storable response, its body arriving.
     Streaming(Arc<FillHead>),
-    /// The stored response is confirmed; its fields with those of the 304 in place.
-    Confirmed(Hit, Arc<HeaderMap>),
+    /// The stored response is confirmed; its fields with those of the 304 in place. With a reason, the 304 is for the
+    /// first request alone.
+    Confirmed(Hit, Arc<HeaderMap>, Option<NotStored>),
     /// It was stored while this began: look again.
     Stored,
     /// A response for the first request alone.
@@ -66,7 +67,7 @@ pub(crate) enum Verdict {
     /// 500, 502, 503 or 504, for the first request alone if nothing stale may be served.
     ServerError,
     /// No response.
-    Failed(OriginFailure),
+    Failed(NoAnswer),
 }
 
 struct Place {
@@ -149,7 +150,7 @@ impl Fill {
         let mut receiver = self.verdict.subscribe();
         match receiver.wait_for(|verdict| !matches!(verdict, Verdict::Waiting)).await {
             Ok(verdict) => verdict.clone(),
-            Err(_) => Verdict::Failed(OriginFailure::Protocol),
+            Err(_) => Verdict::Failed(OriginFailure::Closed.into()),
         }
     }
 
@@ -279,7 +280,7 @@ impl Fill {
         self.verdict.send_if_modified(|verdict| {
             let waiting = matches!(verdict, Verdict::Waiting);
             if waiting {
-                *verdict = Verdict::Failed(OriginFailure::Protocol);
+                *verdict = Verdict::Failed(OriginFailure::Closed.into());
             }
             waiting
         });

@@ -1,6 +1,7 @@
 //! The key of a response in the store: the effective request URL, as text that `ls` can show.
 //!
-//! * forward: `http://host/path?query`
+//! * forward: `http://host/path?query` for clients on this machine, `remote://host/path?query` for others: these may
+//!   reach less, so they must not read what was fetched for those
 //! * reverse: `origin://host/path?query`, where `host` is what the client asked for; a client that can choose any
 //!   `Host` in front of a catch-all origin can therefore never fill what forward clients will read.
 //! * a variant (`Vary`): the key of the URL, a line feed, and a hash of the selecting fields (see `variant`)
@@ -17,8 +18,10 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 /// How the client addressed the resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// Absolute-form: the client knows it talks to a proxy.
+    /// Absolute-form: the client knows it talks to a proxy, and is on this machine.
     Forward,
+    /// The same from another machine.
+    Remote,
     /// Origin-form: for the client we are the server.
     Reverse,
 }
@@ -81,6 +84,7 @@ pub(crate) fn url(
     out.clear();
     out.extend_from_slice(match side {
         Side::Forward => b"http://",
+        Side::Remote => b"remote://",
         Side::Reverse => b"origin://",
     });
     let start = out.len();
@@ -99,14 +103,18 @@ pub(crate) fn url(
 }
 
 /// The keys that `text`, an `http://` URL, may be stored under.
-pub(crate) fn of_url(text: &str) -> Result<[Vec<u8>; 2], BadKey> {
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("origin://")).ok_or(BadKey)?;
+pub(crate) fn of_url(text: &str) -> Result<[Vec<u8>; 3], BadKey> {
+    let (scheme, rest) = text.split_once("://").ok_or(BadKey)?;
+    if !matches!(scheme, "http" | "remote" | "origin") {
+        return Err(BadKey);
+    }
     let rest = rest.split('#').next().unwrap_or(rest);
     let at = rest.find(['/', '?']).unwrap_or(rest.len());
-    let (mut forward, mut reverse) = (Vec::new(), Vec::new());
-    url(&mut forward, Side::Forward, &rest.as_bytes()[..at], &rest.as_bytes()[at..])?;
-    url(&mut reverse, Side::Reverse, &rest.as_bytes()[..at], &rest.as_bytes()[at..])?;
-    Ok([forward, reverse])
+    let mut keys = [const { Vec::new() }; 3];
+    for (key, side) in keys.iter_mut().zip([Side::Forward, Side::Remote, Side::Reverse]) {
+        url(key, side, &rest.as_bytes()[..at], &rest.as_bytes()[at..])?;
+    }
+    Ok(keys)
 }
 
 /// Which variant `values` select. `nonce` belongs to one index of variants, so that variants whose index was
@@ -163,7 +171,8 @@ mod tests {
         let keys: Vec<_> = forms.iter().map(|form| of_url(form).unwrap()).collect();
         assert!(keys.iter().all(|key| *key == keys[0]));
         assert_eq!(keys[0][0], b"http://a.example/x?y");
-        assert_eq!(keys[0][1], b"origin://a.example/x?y");
+        assert_eq!(keys[0][1], b"remote://a.example/x?y");
+        assert_eq!(keys[0][2], b"origin://a.example/x?y");
         assert_eq!(built(Side::Forward, "a", "?q"), Ok("http://a/?q".into()));
         assert_eq!(built(Side::Forward, "[::1]:8080", ""), Ok("http://[::1]:8080/".into()));
     }

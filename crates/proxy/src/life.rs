@@ -17,13 +17,14 @@ use hyper::body::Incoming;
 
 use crate::{
     body::{Body, Guard, Record},
-    conn::Conn,
+    conn::{Conn, Phase},
     keep::Hints,
     key::{self, Side},
+    listen::Left,
     lookup::{self, Found, Hit},
     origin,
     reason::{Bypass, Denied, Outcome},
-    respond::{Answer, Source, denied, respond},
+    respond::{Answer, Source, denied, options, respond},
     rules::{Asked, Reuse, validate},
     server::{Worker, unix_millis},
     target::{self, Target},
@@ -42,13 +43,18 @@ pub(crate) struct Ask {
 }
 
 /// Answers one request.
-pub(crate) async fn serve(worker: Arc<Worker>, conn: Arc<Conn>, request: Request<Incoming>) -> Response<Body> {
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    conn: Arc<Conn>,
+    left: Arc<Left>,
+    request: Request<Incoming>,
+) -> Response<Body> {
     let start = Instant::now();
     let record = worker.proxy.log.on().then(|| record(&request, start));
     let answer = answer(&worker, &conn, request).await;
     worker.counters.head_after(start.elapsed());
     worker.counters.outcomes.one(answer.outcome);
-    let record = record.map(|mut record| {
+    let mut record = record.map(|mut record| {
         let kind = answer.parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         record.content_type = kind.unwrap_or_default().to_owned();
         record.status = answer.parts.status.as_u16();
@@ -59,6 +65,11 @@ pub(crate) async fn serve(worker: Arc<Worker>, conn: Arc<Conn>, request: Request
     let mut parts = answer.parts;
     if conn.is_last() && answer.outcome != Outcome::Tunnel {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    if let Some(tunnel) = answer.tunnel {
+        conn.enter(Phase::Busy, worker.clock.tick());
+        let silence = worker.proxy.config.limits.tunnel_timeout.0;
+        tunnel.begin(Guard::new(worker.clone(), conn.clone(), record.take()), left, silence);
     }
     let guard = Guard::new(worker, conn, record);
     Response::from_parts(parts, Body::new(answer.kind, guard))
@@ -75,6 +86,7 @@ fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
         began: unix_millis(),
         start,
         method: request.method().to_string(),
+        version: request.version(),
         target,
         url,
         referer: field(header::REFERER),
@@ -87,6 +99,9 @@ fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
 }
 
 async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incoming>) -> Answer {
+    if request.method() == Method::OPTIONS && request.uri() == "*" {
+        return options();
+    }
     match check(worker, conn, &request) {
         Err(why) => {
             worker.counters.denials.one(why);
@@ -105,7 +120,13 @@ async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incomin
                 headers: parts.headers,
                 asked,
             };
+            if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
+                return options();
+            }
             match bypass(&ask, &body) {
+                Some(_) if ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD) => {
+                    ask.only_if_cached()
+                }
                 Some(why) => ask.pass(body, why).await,
                 None => ask.cached().await,
             }
@@ -117,9 +138,6 @@ async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incomin
 fn check(worker: &Worker, conn: &Conn, request: &Request<Incoming>) -> Result<Option<Target>, Denied> {
     let proxy = &worker.proxy;
     target::method(request.method())?;
-    if conn.is_ambiguous() {
-        return Err(Denied::AmbiguousLength);
-    }
     if came_through(request.headers(), &proxy.pseudonym) {
         return Err(Denied::Loop);
     }
@@ -172,10 +190,14 @@ impl Ask {
         }
     }
 
+    fn only_if_cached(&self) -> Answer {
+        self.worker.counters.denials.one(Denied::OnlyIfCached);
+        denied(Denied::OnlyIfCached)
+    }
+
     async fn forward(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         if self.asked.directives.only_if_cached {
-            self.worker.counters.denials.one(Denied::OnlyIfCached);
-            return denied(Denied::OnlyIfCached);
+            return self.only_if_cached();
         }
         if self.asked.directives.no_store {
             return self.pass_empty(Bypass::RequestNoStore).await;
@@ -210,6 +232,11 @@ impl Ask {
         headers.remove(header::EXPECT);
         headers.insert(header::HOST, self.target.host_field.clone());
         origin::add_via(&mut headers, &self.worker.proxy.via);
+        // RFC 9110 7.6.2; for other methods it means nothing.
+        let forwards = headers.get(header::MAX_FORWARDS).and_then(|n| n.to_str().ok()?.parse::<u32>().ok());
+        if let (Some(n), &Method::OPTIONS) = (forwards, &self.method) {
+            headers.insert(header::MAX_FORWARDS, HeaderValue::from(n.saturating_sub(1)));
+        }
         if self.target.side == Side::Reverse {
             let earlier = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
             let chain = match earlier {

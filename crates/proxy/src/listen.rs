@@ -34,8 +34,25 @@ use crate::{
     server::{Clock, Proxy, StartError, Worker},
 };
 
+/// An address that is ours, at which nobody is answered yet.
+pub(crate) struct Bound(Socket, SocketAddr);
+
+impl Bound {
+    /// Lets clients connect.
+    pub(crate) fn listen(self) -> Result<TcpListener, StartError> {
+        self.0.listen(4096).map_err(|e| StartError::Listen(self.1, e))?;
+        Ok(self.0.into())
+    }
+
+    fn address(&self) -> Result<SocketAddr, StartError> {
+        let missing = || io::ErrorKind::AddrNotAvailable.into();
+        let address = self.0.local_addr().and_then(|address| address.as_socket().ok_or_else(missing));
+        address.map_err(|e| StartError::Listen(self.1, e))
+    }
+}
+
 /// Binds one address.
-pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<TcpListener, StartError> {
+pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<Bound, StartError> {
     let attempt = || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -47,15 +64,14 @@ pub(crate) fn bind(address: SocketAddr, shared: bool) -> Result<TcpListener, Sta
         }
         socket.set_nonblocking(true)?;
         socket.bind(&SockAddr::from(address))?;
-        socket.listen(4096)?;
-        Ok(socket.into())
+        Ok(Bound(socket, address))
     };
     attempt().map_err(|e| StartError::Listen(address, e))
 }
 
 /// Binds every address once for each worker; port 0 becomes one and the same port.
-pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Vec<TcpListener>>, StartError> {
-    let mut all: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<Vec<Bound>>, StartError> {
+    let mut all: Vec<Vec<Bound>> = (0..workers).map(|_| Vec::new()).collect();
     for &address in addresses {
         let mut actual = address;
         for (n, sockets) in all.iter_mut().enumerate() {
@@ -64,7 +80,7 @@ pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<V
                 drop(bind(address, false)?);
             }
             let socket = bind(actual, true)?;
-            actual = socket.local_addr().map_err(|e| StartError::Listen(address, e))?;
+            actual = socket.address()?;
             sockets.push(socket);
         }
     }
@@ -171,15 +187,15 @@ fn begin(
         open.by_number.insert(number, (conn.clone(), None));
         number
     };
-    let left = Left { worker: worker.clone(), connections: connections.clone(), number };
+    let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number });
     let task = tokio::spawn(serve(worker.clone(), conn, stream, left, stopped));
     if let Some((_, abort)) = connections.lock().by_number.get_mut(&number) {
         *abort = Some(task.abort_handle());
     }
 }
 
-/// Takes the connection off the list when its task ends, however it ends.
-struct Left {
+/// Takes the connection off the list when its task ends, however it ends, and the tunnel that it may have become.
+pub(crate) struct Left {
     worker: Arc<Worker>,
     connections: Connections,
     number: u64,
@@ -195,6 +211,7 @@ impl Drop for Left {
 struct Serve {
     worker: Arc<Worker>,
     conn: Arc<Conn>,
+    left: Arc<Left>,
 }
 
 impl Service<http::Request<Incoming>> for Serve {
@@ -203,7 +220,7 @@ impl Service<http::Request<Incoming>> for Serve {
     type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let answer = life::serve(self.worker.clone(), self.conn.clone(), request);
+        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), request);
         Box::pin(async move { Ok(answer.await) })
     }
 }
@@ -212,14 +229,14 @@ async fn serve(
     worker: Arc<Worker>,
     conn: Arc<Conn>,
     stream: TcpStream,
-    left: Left,
+    left: Arc<Left>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let io = FastIo::new(stream, worker.clone(), conn.clone());
     let connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(64 << 10)
-        .serve_connection(io, Serve { worker, conn })
+        .serve_connection(io, Serve { worker, conn, left })
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let stop = async {
@@ -233,7 +250,6 @@ async fn serve(
             let _ = connection.await;
         }
     }
-    drop(left);
 }
 
 /// The clock, the log, and the time limits.

@@ -7,7 +7,11 @@ use std::{
     io::{self, Write},
     net::IpAddr,
     path::PathBuf,
-    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
     thread::JoinHandle,
 };
 
@@ -29,6 +33,8 @@ pub(crate) struct Line<'a> {
     pub(crate) method: &'a str,
     /// What the request line said.
     pub(crate) target: &'a str,
+    /// `HTTP/1.1`, mostly.
+    pub(crate) protocol: &'a str,
     /// The whole URL.
     pub(crate) url: &'a str,
     pub(crate) status: u16,
@@ -42,7 +48,8 @@ pub(crate) struct Line<'a> {
 }
 
 enum Message {
-    Block(Vec<u8>),
+    /// Text, and how many lines that is.
+    Block(Vec<u8>, u64),
     Reopen,
     End,
 }
@@ -51,6 +58,8 @@ enum Message {
 pub(crate) struct Log {
     format: LogFormat,
     to: Option<SyncSender<Message>>,
+    /// Lines that the writer could not write, until a worker counts them.
+    lost: Arc<AtomicU64>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -70,15 +79,19 @@ impl Log {
     /// Opens the file; `off` opens nothing.
     pub(crate) fn open(config: &LogConfig) -> io::Result<Self> {
         let path = match config.to.as_str() {
-            "off" | "" => return Ok(Self { format: config.format, to: None, thread: Mutex::new(None) }),
+            "off" | "" => {
+                return Ok(Self { format: config.format, to: None, lost: Arc::default(), thread: Mutex::new(None) });
+            }
             "stdout" => None,
             path => Some(PathBuf::from(path)),
         };
         let first = Sink::open(path.as_ref())?;
         let (to, from) = sync_channel(64);
-        let thread =
-            std::thread::Builder::new().name("picaflor-log".into()).spawn(move || write_all(&from, path, first))?;
-        Ok(Self { format: config.format, to: Some(to), thread: Mutex::new(Some(thread)) })
+        let lost = Arc::<AtomicU64>::default();
+        let losing = lost.clone();
+        let write = move || write_all(&from, path, first, &losing);
+        let thread = std::thread::Builder::new().name("picaflor-log".into()).spawn(write)?;
+        Ok(Self { format: config.format, to: Some(to), lost, thread: Mutex::new(Some(thread)) })
     }
 
     /// Whether lines are wanted at all.
@@ -87,7 +100,7 @@ impl Log {
         self.to.is_some()
     }
 
-    /// Formats a line; returns how many lines were lost, which is 0 but when the writer is far behind.
+    /// Formats a line; returns how many lines were lost, which is 0 but when the writer is far behind or fails.
     pub(crate) fn line(&self, buffer: &Buffer, line: &Line<'_>) -> u64 {
         let mut pending = buffer.0.lock();
         match self.format {
@@ -102,16 +115,17 @@ impl Log {
     /// Hands over what a worker has gathered.
     pub(crate) fn flush(&self, buffer: &Buffer) -> u64 {
         let mut pending = buffer.0.lock();
-        if pending.text.is_empty() { 0 } else { self.hand_over(&mut pending) }
+        if pending.text.is_empty() { self.lost.swap(0, Relaxed) } else { self.hand_over(&mut pending) }
     }
 
     fn hand_over(&self, pending: &mut Pending) -> u64 {
         let Some(to) = &self.to else { return 0 };
         let lines = std::mem::take(&mut pending.lines);
         let text = std::mem::replace(&mut pending.text, Vec::with_capacity(BLOCK + 4096));
-        match to.try_send(Message::Block(text)) {
-            Ok(()) => 0,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => lines,
+        let unwritten = self.lost.swap(0, Relaxed);
+        match to.try_send(Message::Block(text, lines)) {
+            Ok(()) => unwritten,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => unwritten + lines,
         }
     }
 
@@ -154,15 +168,16 @@ impl Sink {
     }
 }
 
-fn write_all(from: &Receiver<Message>, path: Option<PathBuf>, mut sink: Sink) {
+fn write_all(from: &Receiver<Message>, path: Option<PathBuf>, mut sink: Sink, lost: &AtomicU64) {
     let mut complained = false;
     for message in from {
         match message {
-            Message::Block(block) => {
-                if let Err(e) = sink.write(&block)
-                    && !std::mem::replace(&mut complained, true)
-                {
-                    eprintln!("picaflor: access log: {e}; lines are being lost");
+            Message::Block(block, lines) => {
+                if let Err(e) = sink.write(&block) {
+                    lost.fetch_add(lines, Relaxed);
+                    if !std::mem::replace(&mut complained, true) {
+                        eprintln!("picaflor: access log: {e}; lines are being lost");
+                    }
                 }
             }
             Message::Reopen => match Sink::open(path.as_ref()) {
@@ -194,7 +209,9 @@ fn or_dash(text: &str) -> &str {
 fn combined(out: &mut Vec<u8>, line: &Line<'_>) {
     let _ = write!(out, "{} - - [{}] \"{} ", line.client, day(line.began), line.method);
     escaped(out, line.target);
-    let _ = write!(out, " HTTP/1.1\" {} {} \"", line.status, line.bytes);
+    out.push(b' ');
+    escaped(out, line.protocol);
+    let _ = write!(out, "\" {} {} \"", line.status, line.bytes);
     escaped(out, or_dash(line.referer));
     out.extend_from_slice(b"\" \"");
     escaped(out, or_dash(line.agent));
@@ -278,6 +295,7 @@ mod tests {
             took: 7,
             method: "GET",
             target: "/a\"b\n",
+            protocol: "HTTP/1.0",
             url: "http://h/a b",
             status: 200,
             bytes: 2326,
@@ -300,7 +318,7 @@ mod tests {
         let combined = text(combined);
         assert_eq!(
             combined,
-            "127.0.0.1 - - [10/Oct/2000:13:55:36 +0000] \"GET /a\\\"b\\x0a HTTP/1.1\" 200 2326 \"-\" \"x \\\\ y\" miss\n"
+            "127.0.0.1 - - [10/Oct/2000:13:55:36 +0000] \"GET /a\\\"b\\x0a HTTP/1.0\" 200 2326 \"-\" \"x \\\\ y\" miss\n"
         );
         assert_eq!(
             text(squid),

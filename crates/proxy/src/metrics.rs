@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use crate::reason::{Bypass, Denied, NotStored, OriginFailure, Outcome};
+use crate::reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome};
 
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
@@ -95,6 +95,14 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Counts why there is no response: the origin's fault, or not.
+    pub(crate) fn no_answer(&self, why: NoAnswer) {
+        match why {
+            NoAnswer::Failed(failure) => self.failures.one(failure),
+            NoAnswer::Denied(denied) => self.denials.one(denied),
+        }
+    }
+
     /// Counts the time from request to response head of a request that was not a fast hit.
     pub(crate) fn head_after(&self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);

@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::{
@@ -26,8 +26,8 @@ use tokio::net::TcpStream;
 
 use crate::{
     config::Config,
-    reason::OriginFailure,
-    target::{Target, Trust},
+    reason::{Denied, NoAnswer, OriginFailure},
+    target::{self, Target, Trust},
 };
 
 /// A request body: none, or a client's, passed on. Each piece counts, so that a long upload is not taken for an
@@ -78,8 +78,10 @@ pub(crate) struct Guard {
 /// A destination that must not be reached.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DialError {
-    #[error("the destination is this proxy or, for this client, out of bounds")]
-    Forbidden,
+    #[error("the destination is this proxy")]
+    Own,
+    #[error("the destination is this machine or its link, and the client is not")]
+    Near,
     #[error("cannot resolve: {0}")]
     Resolve(std::io::Error),
     #[error("cannot connect: {0}")]
@@ -88,15 +90,31 @@ pub(crate) enum DialError {
     Timeout,
 }
 
+impl From<&DialError> for NoAnswer {
+    fn from(error: &DialError) -> Self {
+        match error {
+            DialError::Own => Self::Denied(Denied::SelfDestination),
+            DialError::Near => Self::Denied(Denied::LocalDestination),
+            DialError::Resolve(_) => Self::Failed(OriginFailure::Resolve),
+            DialError::Connect(_) => Self::Failed(OriginFailure::Connect),
+            DialError::Timeout => Self::Failed(OriginFailure::ConnectTimeout),
+        }
+    }
+}
+
 impl Guard {
-    fn allows(&self, to: SocketAddr) -> bool {
+    fn check(&self, to: SocketAddr) -> Result<(), DialError> {
         let ip = to.ip().to_canonical();
         let to_us = self.own.iter().any(|own| {
             own.port() == to.port()
                 && (own.ip().to_canonical() == ip || ip.is_unspecified() || ip.is_loopback() || is_this_machine(ip))
         });
         let near = || ip.is_loopback() || ip.is_unspecified() || is_link_local(ip) || is_this_machine(ip);
-        !to_us && (self.trust != Trust::RemoteClient || !near())
+        match self.trust {
+            _ if to_us => Err(DialError::Own),
+            Trust::RemoteClient if near() => Err(DialError::Near),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -121,8 +139,8 @@ pub(crate) async fn dial(host: &str, port: u16, guard: &Guard, limit: Duration) 
         };
         let mut last = DialError::Resolve(std::io::ErrorKind::NotFound.into());
         for (n, address) in addresses.iter().enumerate() {
-            if !guard.allows(*address) {
-                last = DialError::Forbidden;
+            if let Err(why) = guard.check(*address) {
+                last = why;
                 continue;
             }
             // A dead first address must not use up the time of those after it.
@@ -202,7 +220,7 @@ impl Pools {
         &self,
         target: &Target,
         request: Request<Payload>,
-    ) -> Result<Response<Incoming>, OriginFailure> {
+    ) -> Result<Response<Incoming>, NoAnswer> {
         let pool = match target.upstream.trust {
             Trust::Configured => &self.configured,
             Trust::LocalClient => &self.local_client,
@@ -217,9 +235,9 @@ impl Pools {
         loop {
             let before = sent();
             match tokio::time::timeout(self.limit, response.as_mut()).await {
-                Ok(Ok(response)) => return Ok(response),
-                Ok(Err(e)) => return Err(failure(&e)),
-                Err(_) if sent() == before => return Err(OriginFailure::ResponseTimeout),
+                Ok(Ok(response)) => return framed(response),
+                Ok(Err(e)) => return Err(no_answer(&e)),
+                Err(_) if sent() == before => return Err(OriginFailure::ResponseTimeout.into()),
                 Err(_) => {}
             }
         }
@@ -231,10 +249,10 @@ impl Pools {
         target: &Target,
         method: &http::Method,
         headers: &HeaderMap,
-    ) -> Result<Response<Incoming>, OriginFailure> {
+    ) -> Result<Response<Incoming>, NoAnswer> {
         let first = self.send(target, request(target, method, headers.clone(), Payload::None)?).await;
         match first {
-            Err(OriginFailure::Protocol) => {
+            Err(NoAnswer::Failed(OriginFailure::Closed)) => {
                 self.send(target, request(target, method, headers.clone(), Payload::None)?).await
             }
             first => first,
@@ -257,18 +275,42 @@ pub(crate) fn request(
     Ok(request)
 }
 
-fn failure(error: &hyper_util::client::legacy::Error) -> OriginFailure {
+/// One meaning of where the body ends (RFC 9112 6.3), and no protocol that nobody asked for.
+fn framed(mut response: Response<Incoming>) -> Result<Response<Incoming>, NoAnswer> {
+    let headers = response.headers_mut();
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        if !target::is_chunked(headers) {
+            return Err(OriginFailure::Protocol.into());
+        }
+        // The coding has it; the length may be an attempt to have the next hop see another end.
+        headers.remove(header::CONTENT_LENGTH);
+    }
+    // `Upgrade` is never passed on.
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        Err(OriginFailure::Protocol.into())
+    } else {
+        Ok(response)
+    }
+}
+
+/// What the origin did wrong.
+pub(crate) fn failure(error: &hyper::Error) -> OriginFailure {
+    if error.is_parse() { OriginFailure::Protocol } else { OriginFailure::Closed }
+}
+
+fn no_answer(error: &hyper_util::client::legacy::Error) -> NoAnswer {
     let mut source = error.source();
     while let Some(cause) = source {
-        match cause.downcast_ref::<DialError>() {
-            Some(DialError::Forbidden) => return OriginFailure::Forbidden,
-            Some(DialError::Resolve(_)) => return OriginFailure::Resolve,
-            Some(DialError::Connect(_)) => return OriginFailure::Connect,
-            Some(DialError::Timeout) => return OriginFailure::ConnectTimeout,
-            None => source = cause.source(),
+        if let Some(error) = cause.downcast_ref::<DialError>() {
+            return error.into();
         }
+        if let Some(error) = cause.downcast_ref::<hyper::Error>() {
+            // `is_user`: what we were to send could not be read.
+            return if error.is_user() { NoAnswer::Denied(Denied::BrokenBody) } else { failure(error).into() };
+        }
+        source = cause.source();
     }
-    OriginFailure::Protocol
+    OriginFailure::Closed.into()
 }
 
 static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");

@@ -66,7 +66,7 @@ reasons! {
         Private => "private",
         /// The request carried `Authorization` and the response does not allow sharing.
         Authorization => "authorization",
-        /// `Vary: *`.
+        /// `Vary: *`, or by the client's address.
         VaryStar => "vary-star",
         /// `Set-Cookie` without `public` or `s-maxage`.
         SetCookie => "set-cookie",
@@ -110,6 +110,8 @@ reasons! {
         Precondition => "precondition",
         /// A protocol upgrade was asked for.
         Upgrade => "upgrade",
+        /// A range or a condition of a request with `Authorization`, whose answer is seldom shared.
+        Authorization => "authorization",
     }
 
     /// Why a request was refused.
@@ -120,8 +122,16 @@ reasons! {
         BadTarget => "bad-target",
         /// The URL is longer than 8,000 bytes.
         UrlTooLong => "url-too-long",
-        /// Both `Content-Length` and `Transfer-Encoding`, or several lengths.
+        /// Both `Content-Length` and `Transfer-Encoding`, several lengths, or one that is no number.
         AmbiguousLength => "ambiguous-length",
+        /// The head is not HTTP/1.
+        Malformed => "malformed",
+        /// More fields than a head may have, or longer ones.
+        HeadTooLarge => "head-too-large",
+        /// A transfer coding other than `chunked`.
+        TransferCoding => "transfer-coding",
+        /// The request's body is not HTTP, or it broke off.
+        BrokenBody => "broken-body",
         /// This client may not use the proxy to go elsewhere.
         ForwardClient => "forward-client",
         /// Forwarding is off.
@@ -156,10 +166,25 @@ reasons! {
         ResponseTimeout => "response-timeout",
         /// `limits.body_timeout` passed between two pieces of the body.
         BodyTimeout => "body-timeout",
-        /// What came is not HTTP, or the connection broke.
+        /// What came is not HTTP/1.
         Protocol => "protocol",
-        /// The destination is one that must not be reached.
-        Forbidden => "forbidden",
+        /// The connection ended before the answer.
+        Closed => "closed",
+    }
+}
+
+/// Why there is no response to pass on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The origin failed.
+    Failed(OriginFailure),
+    /// It must not be asked, or the client broke off what was to be sent.
+    Denied(Denied),
+}
+
+impl From<OriginFailure> for NoAnswer {
+    fn from(failure: OriginFailure) -> Self {
+        Self::Failed(failure)
     }
 }
 

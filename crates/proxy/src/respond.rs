@@ -14,8 +14,9 @@ use crate::{
     fill::{FillHead, Reader},
     lookup::Hit,
     range::{self, Plan},
-    reason::{Denied, OriginFailure, Outcome},
+    reason::{Denied, NoAnswer, OriginFailure, Outcome},
     rules::validate,
+    tunnel::Tunnel,
 };
 
 /// RFC 9211.
@@ -27,11 +28,13 @@ pub(crate) struct Answer {
     pub(crate) kind: Kind,
     pub(crate) outcome: Outcome,
     pub(crate) detail: &'static str,
+    /// What the connection becomes after it.
+    pub(crate) tunnel: Option<Tunnel>,
 }
 
 impl Answer {
     pub(crate) fn new(parts: Parts, kind: Kind, outcome: Outcome) -> Self {
-        Self { parts, kind, outcome, detail: "" }
+        Self { parts, kind, outcome, detail: "", tunnel: None }
     }
 
     pub(crate) fn because(mut self, detail: &'static str) -> Self {
@@ -162,7 +165,14 @@ fn part(body: SourceBody, range: std::ops::Range<u64>) -> Kind {
 /// A refusal, with its name and the mend.
 pub(crate) fn denied(why: Denied) -> Answer {
     let (status, mend) = match why {
-        Denied::BadHost | Denied::AmbiguousLength => (StatusCode::BAD_REQUEST, "the request is malformed"),
+        Denied::BadHost | Denied::AmbiguousLength | Denied::Malformed => {
+            (StatusCode::BAD_REQUEST, "the request is malformed")
+        }
+        Denied::HeadTooLarge => {
+            (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the limits are 100 fields and 64 KiB of them")
+        }
+        Denied::TransferCoding => (StatusCode::NOT_IMPLEMENTED, "the only transfer coding known here is chunked"),
+        Denied::BrokenBody => (StatusCode::BAD_REQUEST, "the request's body is not HTTP, or it broke off"),
         Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
         Denied::UrlTooLong => (StatusCode::URI_TOO_LONG, "the limit is 8,000 bytes"),
         Denied::ForwardClient => (StatusCode::FORBIDDEN, "the operator can add your network to forward.clients"),
@@ -179,16 +189,31 @@ pub(crate) fn denied(why: Denied) -> Answer {
     message(status, why.name(), mend, Outcome::Denied)
 }
 
-/// The origin failed and nothing stored may be served.
-pub(crate) fn failed(why: OriginFailure) -> Answer {
+const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT");
+
+/// OPTIONS that is for us: of the whole server, or `Max-Forwards: 0`.
+pub(crate) fn options() -> Answer {
+    let mut parts = Response::new(()).into_parts().0;
+    parts.headers.insert(header::ALLOW, METHODS);
+    parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+    parts.headers.insert(&CACHE_STATUS, HeaderValue::from_static("picaflor; detail=options"));
+    Answer::new(parts, Kind::Empty, Outcome::Bypass).because("options")
+}
+
+/// There is no response, and nothing stored may be served.
+pub(crate) fn failed(why: NoAnswer) -> Answer {
+    let why = match why {
+        NoAnswer::Failed(why) => why,
+        NoAnswer::Denied(why) => return denied(why),
+    };
     let (status, mend) = match why {
         OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout | OriginFailure::BodyTimeout => {
             (StatusCode::GATEWAY_TIMEOUT, "the origin did not answer in time")
         }
-        OriginFailure::Forbidden => return denied(Denied::SelfDestination),
         OriginFailure::Resolve => (StatusCode::BAD_GATEWAY, "the origin's name does not resolve"),
         OriginFailure::Connect => (StatusCode::BAD_GATEWAY, "the origin does not accept connections"),
-        OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP, or it broke off"),
+        OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP that is understood here"),
+        OriginFailure::Closed => (StatusCode::BAD_GATEWAY, "the origin closed the connection without an answer"),
     };
     message(status, why.name(), mend, Outcome::Failed)
 }
@@ -203,8 +228,7 @@ fn message(status: StatusCode, name: &'static str, mend: &str, outcome: Outcome)
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(&CACHE_STATUS, validate::text(format!("picaflor; detail={name}")));
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        headers
-            .insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS, CONNECT"));
+        headers.insert(header::ALLOW, METHODS);
     }
     Answer::new(parts, Kind::Full(text), outcome).because(name)
 }

@@ -1,8 +1,9 @@
 //! The proxy as a whole: what all workers share, what each has of its own, starting and stopping.
 //!
-//! Starting: open the store, bind every address, then start the workers, so that a client that can connect is
-//! served. Stopping: no new connections; those that are idle close, those that are answering finish, at most for
-//! `limits.drain`; then the log is flushed and the store closed, which writes its checkpoint.
+//! Starting: take every address, open the store, listen, then start the workers, so that no store is made for a proxy
+//! that cannot be, and a client that can connect is served. Stopping: no new connections; those that are idle close,
+//! those that are answering finish, at most for `limits.drain`; then the log is flushed and the store closed, which
+//! writes its checkpoint.
 
 use picaflor::Store;
 use std::{
@@ -45,6 +46,9 @@ pub enum StartError {
     /// The store does not open.
     #[error("{0}")]
     Store(String),
+    /// The store does not take a setting of the configuration.
+    #[error("{0}")]
+    Setting(String),
     /// The store does not open because what it holds is damaged.
     #[error("{0}")]
     Damaged(String),
@@ -201,11 +205,16 @@ impl Server {
     /// Opens the store, listens, and serves.
     pub fn start(config: Config) -> Result<Self, StartError> {
         raise_descriptors();
-        let store = open_store(&config)?;
-        let log = Log::open(&config.log).map_err(|e| StartError::File(config.log.to.clone(), e))?;
-        let (token, token_file) = admin::token(&config.admin)?;
         let sockets = listen::bind_all(&config.listen, config.workers)?;
         let admin_socket = listen::bind(config.admin.listen, false)?;
+        let log = Log::open(&config.log).map_err(|e| StartError::File(config.log.to.clone(), e))?;
+        let store = open_store(&config)?;
+        let (token, token_file) = admin::token(&config.admin)?;
+        let admin_socket = admin_socket.listen()?;
+        let sockets: Vec<Vec<_>> = sockets
+            .into_iter()
+            .map(|of_worker| of_worker.into_iter().map(listen::Bound::listen).collect())
+            .collect::<Result<_, _>>()?;
         let address = |socket: &std::net::TcpListener| {
             socket.local_addr().map_err(|e| StartError::Listen(config.admin.listen, e))
         };
@@ -295,10 +304,11 @@ fn raise_descriptors() {
 
 fn open_store(config: &Config) -> Result<Store, StartError> {
     let options = config.store.options();
-    let options = options.map_err(|e| StartError::Store(format!("store {}: {e}", config.store.path.display())))?;
+    let options = options.map_err(|e| StartError::Setting(format!("store {}: {e}", config.store.path.display())))?;
     let path = config.store.path.display();
     Store::open(options).map_err(|e| match &e {
         picaflor::Error::Damaged { .. } => StartError::Damaged(e.to_string()),
+        picaflor::Error::Option { .. } => StartError::Setting(format!("store {path}: {e}")),
         // The device names the file itself.
         picaflor::Error::Io { source, .. } => StartError::Store(match source.kind() {
             io::ErrorKind::ResourceBusy => format!("{source}; stop that first, or take another store (store.path)"),

@@ -114,9 +114,12 @@ impl Target {
             if !may_forward {
                 return Err(Denied::ForwardClient);
             }
-            let trust = if client_is_local { Trust::LocalClient } else { Trust::RemoteClient };
             let authority = uri.authority().cloned().ok_or(Denied::BadTarget)?;
-            (Side::Forward, Upstream { authority, trust })
+            if client_is_local {
+                (Side::Forward, Upstream { authority, trust: Trust::LocalClient })
+            } else {
+                (Side::Remote, Upstream { authority, trust: Trust::RemoteClient })
+            }
         } else {
             (Side::Reverse, origins.of(&key).ok_or(Denied::NoOrigin)?.clone())
         };
@@ -185,7 +188,16 @@ pub(crate) fn sound(headers: &HeaderMap, version: Version) -> Result<Option<&Hea
     if lengths > 1 || (lengths == 1 && coded) || (coded && version != Version::HTTP_11) {
         return Err(Denied::AmbiguousLength);
     }
+    if coded && !is_chunked(headers) {
+        return Err(Denied::TransferCoding);
+    }
     Ok(host)
+}
+
+/// Whether the one transfer coding is `chunked`; hyper undoes that one and no other.
+pub(crate) fn is_chunked(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    codings.next().is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked")) && codings.next().is_none()
 }
 
 /// `host:port` of CONNECT.

@@ -1,7 +1,10 @@
 //! CONNECT: bytes both ways, nothing looked at. Who may, and to which ports, is configuration; where to is guarded
 //! by the connector's rules. A tunnel that is silent in both directions for `limits.tunnel_timeout` is closed.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use http::{Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -12,10 +15,11 @@ use tokio::{
 };
 
 use crate::{
-    body::Kind,
+    body::{Guard, Kind},
     conn::Conn,
-    origin::{DialError, Guard, dial},
-    reason::{Denied, OriginFailure, Outcome},
+    listen::Left,
+    origin::{self, dial},
+    reason::{Denied, NoAnswer, Outcome},
     respond::{Answer, denied, failed},
     server::Worker,
     target::{self, Trust},
@@ -42,35 +46,44 @@ pub(crate) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Req
         return refuse(Denied::ConnectPort);
     }
     let trust = if conn.client.is_loopback() { Trust::LocalClient } else { Trust::RemoteClient };
-    let guard = Guard { own: worker.proxy.own.clone(), trust };
+    let guard = origin::Guard { own: worker.proxy.own.clone(), trust };
     let server = match dial(&host, port, &guard, config.limits.connect_timeout.0).await {
         Ok(server) => server,
-        Err(DialError::Forbidden) => return refuse(Denied::LocalDestination),
         Err(e) => {
-            let failure = match e {
-                DialError::Resolve(_) => OriginFailure::Resolve,
-                DialError::Timeout => OriginFailure::ConnectTimeout,
-                _ => OriginFailure::Connect,
-            };
-            worker.counters.failures.one(failure);
-            return failed(failure);
+            let why = NoAnswer::from(&e);
+            worker.counters.no_answer(why);
+            return failed(why);
         }
     };
-    let silence = config.limits.tunnel_timeout.0;
-    tokio::spawn(async move {
-        if let Ok(client) = hyper::upgrade::on(request).await {
-            both_ways(TokioIo::new(client), server, silence).await;
-        }
-    });
     let mut parts = Response::new(()).into_parts().0;
     parts.status = StatusCode::OK;
-    Answer::new(parts, Kind::Empty, Outcome::Tunnel)
+    let mut answer = Answer::new(parts, Kind::Empty, Outcome::Tunnel);
+    answer.tunnel = Some(Tunnel { request, server });
+    answer
 }
 
-async fn both_ways(client: impl AsyncRead + AsyncWrite, server: TcpStream, silence: Duration) {
+/// A tunnel whose client has yet to be told.
+pub(crate) struct Tunnel {
+    request: Request<Incoming>,
+    server: TcpStream,
+}
+
+impl Tunnel {
+    /// Runs it until one side or the limits end it: in the log it is one request, in the limits one connection.
+    pub(crate) fn begin(self, mut guard: Guard, left: Arc<Left>, silence: Duration) {
+        tokio::spawn(async move {
+            if let Ok(client) = hyper::upgrade::on(self.request).await {
+                both_ways(TokioIo::new(client), self.server, silence, &mut guard).await;
+            }
+            drop(left);
+        });
+    }
+}
+
+async fn both_ways(client: impl AsyncRead + AsyncWrite, server: TcpStream, silence: Duration, guard: &mut Guard) {
     let (mut from_client, mut to_client) = tokio::io::split(client);
     let (mut from_server, mut to_server) = server.into_split();
-    let last = std::sync::Mutex::new(tokio::time::Instant::now());
+    let last = Mutex::new(tokio::time::Instant::now());
     let touch = || {
         if let Ok(mut last) = last.lock() {
             *last = tokio::time::Instant::now();
@@ -86,8 +99,8 @@ async fn both_ways(client: impl AsyncRead + AsyncWrite, server: TcpStream, silen
         }
     };
     let copies = async {
-        let up = copy(&mut from_client, &mut to_server, &touch);
-        let down = copy(&mut from_server, &mut to_client, &touch);
+        let up = copy(&mut from_client, &mut to_server, &touch, |_| {});
+        let down = copy(&mut from_server, &mut to_client, &touch, |n| guard.sent(n as u64));
         tokio::join!(up, down);
     };
     tokio::select! {
@@ -97,13 +110,19 @@ async fn both_ways(client: impl AsyncRead + AsyncWrite, server: TcpStream, silen
 }
 
 /// One direction; its end is passed on, so that the other may still finish.
-async fn copy(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin), touch: &impl Fn()) {
+async fn copy(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    touch: &impl Fn(),
+    mut count: impl FnMut(usize),
+) {
     let mut buffer = vec![0; 16 << 10];
     while let Ok(n @ 1..) = from.read(&mut buffer).await {
         touch();
         if to.write_all(&buffer[..n]).await.is_err() {
             break;
         }
+        count(n);
         touch();
     }
     let _ = to.shutdown().await;

@@ -93,7 +93,7 @@ kinds! {
     NoCleanSpace = 6,
     /// The index has used its memory.
     IndexFull = 7,
-    /// Opened for reading, or writing has stopped after a failure.
+    /// Opened for reading only.
     ReadOnly = 8,
     /// The device failed.
     Io = 9,
@@ -114,7 +114,7 @@ impl From<&picaflor::Error> for Kind {
             Error::Io { .. } => Self::Io,
             Error::Full { .. } => Self::Full,
             Error::Damaged { .. } => Self::Damaged,
-            Error::Limit { .. } => Self::Limit,
+            Error::Limit { .. } | Error::Length { .. } => Self::Limit,
             Error::Closed => Self::Closed,
             Error::Refused(why) => match why {
                 Refusal::NotAdmitted => Self::NotAdmitted,

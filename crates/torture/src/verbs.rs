@@ -311,7 +311,7 @@ impl Run<'_> {
         let result = stream.put.finish();
         if stream.announced && stream.written != stream.draft.len {
             return match result {
-                Err(Error::Limit { .. }) => Ok(()),
+                Err(Error::Length { .. }) => Ok(()),
                 other => Err(self.violation("a body shorter than announced is refused", format!("{other:?}"))),
             };
         }

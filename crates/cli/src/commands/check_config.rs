@@ -6,6 +6,7 @@ use clap::Args;
 use picaflor_proxy::Low;
 
 use super::Failure;
+use crate::output::Output;
 
 /// Checks a configuration file and prints it with every default and every size filled in
 ///
@@ -18,8 +19,9 @@ pub(crate) struct CheckConfig {
 
 impl CheckConfig {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let config = Low::read(&self.file)?.resolve()?;
-        print!("{}", config.to_toml());
-        Ok(())
+        let config = Low::read(&self.file)?.resolve().map_err(|e| e.in_file(&self.file))?;
+        let mut out = Output::new();
+        out.bytes(config.to_toml().as_bytes())?;
+        out.flush()
     }
 }

@@ -74,6 +74,7 @@ impl From<StartError> for Failure {
     fn from(e: StartError) -> Self {
         match e {
             StartError::Damaged(..) => Self::Damaged(e.to_string()),
+            StartError::Setting(..) => Self::Usage(e.to_string()),
             _ => Self::Failed(e.to_string()),
         }
     }

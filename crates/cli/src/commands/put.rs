@@ -116,7 +116,8 @@ impl Put {
         if found.is_dir() {
             return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
         }
-        Ok((Box::new(file), found.is_file().then_some(found.len())))
+        // A file of the kernel's has no length before it is read.
+        Ok((Box::new(file), Some(found.len()).filter(|len| found.is_file() && *len > 0)))
     }
 
     fn open(&self) -> Result<Store, Failure> {

@@ -14,6 +14,7 @@ use picaflor_proxy::{
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
+use crate::output::say;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -125,10 +126,9 @@ impl Serve {
     }
 
     fn resolve(self) -> Result<Config, Failure> {
-        let file = match &self.config {
-            Some(path) => Low::read(path)?,
-            None => Low::default(),
-        };
+        let path = self.config;
+        let file = path.as_ref().map_or_else(|| Ok(Low::default()), |path| Low::read(path))?;
+        let alone = file.clone();
         let mut flags = Low { workers: self.workers, origin: self.origin, ..Low::default() };
         flags.listen = (!self.listen.is_empty()).then_some(self.listen);
         flags.store.path = self.store;
@@ -141,53 +141,58 @@ impl Serve {
         flags.forward.enabled = self.no_forward.then_some(false);
         flags.log.to = self.log;
         flags.log.format = self.log_format;
-        Ok(file.under(flags).resolve()?)
+        let resolved = file.under(flags).resolve();
+        resolved.map_err(|error| match path {
+            // A flag may have said it instead.
+            Some(path) if alone.resolve().err().as_ref() == Some(&error) => error.in_file(&path).into(),
+            _ => error.into(),
+        })
     }
 }
 
 fn print_choices(config: &Config) {
     let store = &config.store;
-    println!("store    {}, {}, memory {}", store.path.display(), store.capacity, store.memory);
+    say!("store    {}, {}, memory {}", store.path.display(), store.capacity, store.memory);
     // A row that there is not is told by who opens the store.
     match store.options().map(|options| options.crash_cost()) {
-        Ok(Durability::None) => println!("         a crash may cost whatever was put since the last checkpoint"),
-        Ok(Durability::Bounded { .. }) => println!("         a crash costs at most the last {}", store.durability),
-        Ok(Durability::EveryPut) => println!("         a crash costs nothing: every put is durable"),
+        Ok(Durability::None) => say!("         a crash may cost whatever was put since the last checkpoint"),
+        Ok(Durability::Bounded { .. }) => say!("         a crash costs at most the last {}", store.durability),
+        Ok(Durability::EveryPut) => say!("         a crash costs nothing: every put is durable"),
         Err(_) => {}
     }
-    println!("workers  {}", config.workers);
+    say!("workers  {}", config.workers);
 }
 
 fn print_ready(config: &Config, server: &Server) {
     for address in server.addresses() {
-        println!("listen   {address}");
+        say!("listen   {address}");
     }
     if config.forward.enabled {
         let clients: Vec<_> = config.forward.clients.iter().map(ToString::to_string).collect();
-        println!("forward  for {}; CONNECT to {:?}", clients.join(", "), config.forward.connect_ports);
+        say!("forward  for {}; CONNECT to {:?}", clients.join(", "), config.forward.connect_ports);
     }
     for origin in &config.origin {
-        println!("origin   {} <- {}", origin.url, origin.host.as_deref().unwrap_or("every host"));
+        say!("origin   {} <- {}", origin.url, origin.host.as_deref().unwrap_or("every host"));
     }
     let admin = server.admin_address();
     match server.token_file().map(Path::display) {
-        Some(file) => println!("admin    {admin}, token in {file}"),
-        None => println!("admin    {admin}"),
+        Some(file) => say!("admin    {admin}, token in {file}"),
+        None => say!("admin    {admin}"),
     }
     // After a crash both wait for the opening's end, and clients are answered before it.
-    println!("receipt  {}", server.receipt());
+    say!("receipt  {}", server.receipt());
     if let Some(backend) = server.backend() {
-        println!("device   {backend}");
+        say!("device   {backend}");
     }
     if let Some(first) = server.addresses().first() {
-        println!();
-        println!("Try it twice, and look at Cache-Status:");
+        say!();
+        say!("Try it twice, and look at Cache-Status:");
         match config.origin.first() {
             Some(origin) => {
                 let host = origin.host.as_ref().map(|host| format!("-H 'Host: {host}' ")).unwrap_or_default();
-                println!("  curl -sD- -o /dev/null {host}http://{first}/");
+                say!("  curl -sD- -o /dev/null {host}http://{first}/");
             }
-            None => println!("  curl -sD- -o /dev/null -x http://{first} http://example.com/"),
+            None => say!("  curl -sD- -o /dev/null -x http://{first} http://example.com/"),
         }
     }
 }

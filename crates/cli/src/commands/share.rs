@@ -9,7 +9,7 @@ use picaflor_shared::{Limits, serve};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
-use crate::open::OneStore;
+use crate::{open::OneStore, output::say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,8 +79,8 @@ impl Share {
             Ok::<_, Failure>((of(SignalKind::terminate())?, of(SignalKind::interrupt())?))
         })?;
         let server = serve(store.clone(), socket, limits).map_err(failure)?;
-        println!("listen   {}", server.path().display());
-        println!("receipt  {}", store.receipt());
+        say!("listen   {}", server.path().display());
+        say!("receipt  {}", store.receipt());
         runtime.block_on(async {
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         });

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Daemons, Error, Fetched, Object, PutOptions, Store};
+use picaflor::{Daemons, Error, Expiry, Fetched, Object, PutOptions, Store};
 
 use crate::common::{MIB, body, by_hand, counted, plain, read};
 
@@ -210,4 +210,43 @@ fn every_put_can_be_awaited() {
         let store = Store::open(by_hand(Arc::new(device))).unwrap();
         assert!((0..30u64).all(|i| read(&store, &i.to_le_bytes()) == Some(body(i, 3000))));
     }
+}
+
+#[test]
+fn what_was_fetched_and_not_stored_is_whole_and_expires() {
+    let store = store();
+    let options = PutOptions { expiry: Expiry::After(Duration::from_secs(5)), ..plain() };
+    let len = 20 * MIB as usize;
+    let fetch = || Ok::<_, String>(Fetched { body: body(1, len).into(), options: options.clone() });
+    let object = store.get_or_fetch(b"too large for the device", fetch).unwrap();
+    assert_eq!(object.len(), len as u64);
+    assert!(object.expires().is_some());
+    assert!(object.body().unwrap() == body(1, len) && object.bytes().unwrap() == body(1, len));
+    let part: Vec<u8> = object.chunks(7..9).flat_map(|piece| piece.unwrap().to_vec()).collect();
+    assert_eq!(part, body(1, len)[7..9]);
+    assert_eq!(object.metadata(), b"");
+}
+
+#[test]
+fn who_comes_as_a_fetch_ends_does_not_fetch_again() {
+    // The second caller misses, and before it can lead the first one has put.
+    let store = store();
+    let fetches = AtomicUsize::new(0);
+    let fetch = || {
+        fetches.fetch_add(1, Relaxed);
+        Ok::<_, String>(fetched(100))
+    };
+    for round in 0..200 {
+        let key = format!("{round}");
+        let start = Barrier::new(8);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    start.wait();
+                    store.get_or_fetch(key.as_bytes(), fetch).unwrap();
+                });
+            }
+        });
+    }
+    assert_eq!(fetches.load(Relaxed), 200);
 }

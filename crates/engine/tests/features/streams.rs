@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use picaflor::{Daemons, Error, Mode, Options, PutOptions, Store, device::FileDevice};
+use picaflor::{Daemons, Error, Mode, Options, PutOptions, Refusal, Store, device::FileDevice};
 
 use crate::common::{KIB, MIB, body, bypass, counted, key, plain, read};
 
@@ -71,7 +71,8 @@ fn a_wrong_length_is_refused_and_the_object_before_stays() {
         let entries = store.stats().objects;
         for (told, len) in [(999, 1000), (1001, 1000), (0, 1), (500_000, 499_999), (400_000, 500_000)] {
             let result = stream(&store, b"a", &body(1, len), Some(told), 7000);
-            assert!(matches!(result, Err(Error::Limit { what: "body", .. })), "{told} {len} {result:?}");
+            let Err(Error::Length { announced, came }) = result else { panic!("{told} {len} {result:?}") };
+            assert_eq!((announced, came), (told, len as u64));
             assert_eq!(read(&store, b"a").unwrap(), b"before");
         }
         for pieces in [0, 1, 100] {
@@ -81,6 +82,72 @@ fn a_wrong_length_is_refused_and_the_object_before_stays() {
             assert_eq!(read(&store, b"a").unwrap(), b"before");
         }
         assert_eq!(store.stats().objects, entries, "no chunk is left behind");
+    }
+}
+
+#[test]
+fn after_an_error_a_stream_cannot_be_finished() {
+    let (_, options) = counted(16 * MIB);
+    let store = Store::open(options).unwrap();
+    store.put(b"a", b"before", &plain()).unwrap();
+    let mut stream = store.put_stream(b"a", None, plain()).unwrap();
+    let piece = vec![1; MIB as usize];
+    let error = (0..16).find_map(|_| stream.write(&piece).err()).expect("a quarter of the device is the most");
+    assert!(matches!(error, Error::Refused(Refusal::TooLarge)), "{error}");
+    assert!(matches!(stream.write(b"more"), Err(Error::Refused(Refusal::TooLarge))));
+    assert!(matches!(stream.finish(), Err(Error::Refused(Refusal::TooLarge))), "what is missing is not left out");
+    assert_eq!(read(&store, b"a").unwrap(), b"before");
+}
+
+#[test]
+fn what_streams_hold_is_memory_of_the_store() {
+    let (_, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    for i in 0..200 {
+        store.put(&key(i), &body(i, 40_000), &plain()).unwrap();
+        read(&store, &key(i)).unwrap();
+    }
+    let before = store.stats().memory_used;
+    let open = |i| {
+        let mut stream = store.put_stream(&key(1000 + i), None, plain()).unwrap();
+        stream.write(&body(i, 50_000)).unwrap();
+        stream
+    };
+    let streams: Vec<_> = (0..60).map(open).collect();
+    let with = store.stats().memory_used;
+    assert!(with <= 8 * MIB, "{with}");
+    assert!(store.stats().memory_used >= 60 * 50_000, "{with} after {before}");
+    drop(streams);
+    assert!(store.stats().memory_used <= with - 60 * 50_000);
+}
+
+#[test]
+fn gets_are_counted_by_object_not_by_chunk() {
+    let (_, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    let whole = body(1, 1_000_000);
+    store.put(b"large", &whole, &plain()).unwrap();
+    for _ in 0..10 {
+        assert!(read(&store, b"large").unwrap() == whole);
+    }
+    let counts = store.stats().counts;
+    let hits = counts.hits_memory + counts.hits_buffer + counts.hits_device;
+    assert_eq!((counts.gets, hits), (10, 10), "{counts:?}");
+}
+
+#[test]
+fn a_large_object_without_one_of_its_chunks_is_not_there_for_anybody() {
+    let (_, options) = counted(4 * MIB);
+    let store = Store::open(options).unwrap();
+    store.put(b"large", &body(1, 900_000), &plain()).unwrap();
+    for i in 0.. {
+        store.put(&key(i), &body(i, 30_000), &plain()).unwrap();
+        let there = store.contains(b"large").unwrap();
+        assert_eq!(store.group_of(b"large").unwrap().is_some(), there);
+        assert_eq!(read(&store, b"large").is_some(), there, "after {i} others");
+        if !there {
+            break;
+        }
     }
 }
 

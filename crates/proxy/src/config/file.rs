@@ -2,12 +2,14 @@
 
 use std::{fmt, fs, path::Path};
 
+use toml::de::{DeTable, DeValue};
+
 use super::Low;
 
 /// What is wrong with a configuration, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// `file:line`, or the dotted key when the value came from a flag or is a matter of several keys.
+    /// `file:line`, or the dotted key; with the line before it where [`ConfigError::in_file`] found one.
     pub place: String,
     /// What is wrong, and the mend where there is one.
     pub why: String,
@@ -17,6 +19,38 @@ impl ConfigError {
     pub(crate) fn value(key: &str, why: String) -> Self {
         Self { place: key.to_owned(), why }
     }
+
+    /// The same with the file and the line that say so, where the file has the key: for an error of what the file alone
+    /// comes to.
+    #[must_use]
+    pub fn in_file(self, path: &Path) -> Self {
+        let Ok(text) = fs::read_to_string(path) else { return self };
+        let Some(at) = DeTable::parse(&text).ok().and_then(|table| find(table.get_ref(), &self.place, &self.why))
+        else {
+            return self;
+        };
+        Self { place: format!("{}:{}: {}", path.display(), line(&text, at), self.place), why: self.why }
+    }
+}
+
+/// Where a dotted key stands. Of several tables of one name, the one whose value `why` is about.
+fn find(table: &DeTable<'_>, key: &str, why: &str) -> Option<usize> {
+    let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+    let (name, value) = table.get_key_value(first)?;
+    let inside = match (value.get_ref(), rest) {
+        (DeValue::Table(inner), Some(rest)) => find(inner, rest, why),
+        (DeValue::Array(tables), Some(rest)) => tables
+            .iter()
+            .filter_map(|table| table.get_ref().as_table())
+            .filter(|table| table.get(rest).and_then(|value| value.get_ref().as_str()).is_some_and(|v| why.contains(v)))
+            .find_map(|table| find(table, rest, why)),
+        _ => None,
+    };
+    Some(inside.unwrap_or(name.span().start))
+}
+
+fn line(text: &str, at: usize) -> usize {
+    1 + text[..at.min(text.len())].matches('\n').count()
 }
 
 impl fmt::Display for ConfigError {
@@ -38,7 +72,7 @@ impl Low {
     /// Parses the text of the file called `name`.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         toml::from_str(text).map_err(|e| {
-            let line = e.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+            let line = e.span().map_or(1, |span| line(text, span.start));
             ConfigError { place: format!("{name}:{line}"), why: explain(e.message()) }
         })
     }

@@ -48,6 +48,25 @@ fn a_wrong_value_is_named_with_its_line() {
 }
 
 #[test]
+fn a_value_that_cannot_be_is_named_with_file_line_and_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.toml");
+    let origins = "[[origin]]\nurl = \"http://a\"\n\n[[origin]]\nhost = \"b\"\nurl = \"ftp://b\"\n";
+    for (text, line, key) in [
+        ("\nworkers = 0\n", 2, "workers"),
+        ("[store]\npath = \"a\"\ndurability = \"soon\"\n", 3, "store.durability"),
+        ("[admin]\ntoken = \"short\"\n", 2, "admin.token"),
+        (origins, 6, "origin.url"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let e = Low::read(&path).unwrap().resolve().unwrap_err().in_file(&path);
+        assert_eq!(e.place, format!("{}:{line}: {key}", path.display()), "{e}");
+    }
+    let e = ConfigError::value("cache.negative", "of a flag".into());
+    assert_eq!(e.clone().in_file(&path), e);
+}
+
+#[test]
 fn the_defaults_are_safe() {
     let config = parse("").unwrap();
     assert!(config.listen.iter().all(|a| a.ip().is_loopback()) && config.admin.listen.ip().is_loopback());

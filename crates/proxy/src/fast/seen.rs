@@ -3,6 +3,8 @@
 
 use httparse::Header;
 
+use crate::reason::Denied;
+
 /// What the fields say that matters here.
 pub(super) struct Seen<'a> {
     pub(super) host: Option<&'a [u8]>,
@@ -11,17 +13,19 @@ pub(super) struct Seen<'a> {
     pub(super) plain: bool,
 }
 
-/// The framing of the connection might change.
-pub(super) struct NotPlain {
-    /// Two lengths, or a length and a coding. hyper would take the coding and forget the length; we refuse.
-    pub(super) ambiguous: bool,
+/// Why the fast path does not look further.
+pub(super) enum NotPlain {
+    /// The framing of the connection might change: hyper's for good.
+    Framing,
+    /// Nobody answers this.
+    Refused(Denied),
 }
 
 impl<'a> Seen<'a> {
     #[inline]
-    pub(super) fn of(fields: &[Header<'a>]) -> Result<Self, NotPlain> {
+    pub(super) fn of(fields: &[Header<'a>], version: u8) -> Result<Self, NotPlain> {
         let mut seen = Self { host: None, content_length: 0, plain: true };
-        let (mut lengths, mut codings, mut special) = (0, 0, false);
+        let (mut lengths, mut codings, mut known, mut special) = (0, 0, true, version == 0);
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             match field.name.len() {
@@ -38,19 +42,26 @@ impl<'a> Seen<'a> {
                 13 if is("cache-control") || is("if-none-match") => seen.plain = false,
                 14 if is("content-length") => {
                     lengths += 1;
-                    seen.content_length = length(field.value).ok_or(NotPlain { ambiguous: false })?;
+                    seen.content_length = length(field.value).ok_or(NotPlain::Refused(Denied::AmbiguousLength))?;
                     seen.plain = false;
                 }
-                17 if is("transfer-encoding") => codings += 1,
+                17 if is("transfer-encoding") => {
+                    codings += 1;
+                    known &= field.value.eq_ignore_ascii_case(b"chunked");
+                }
                 17 if is("if-modified-since") => seen.plain = false,
                 19 if is("if-unmodified-since") => seen.plain = false,
                 _ => {}
             }
         }
-        if lengths + codings > 1 {
-            return Err(NotPlain { ambiguous: true });
+        // Two lengths, or a length and a coding: hyper would take the coding and forget the length.
+        if lengths + codings > 1 || (codings > 0 && version == 0) {
+            return Err(NotPlain::Refused(Denied::AmbiguousLength));
         }
-        if codings > 0 || special { Err(NotPlain { ambiguous: false }) } else { Ok(seen) }
+        if !known {
+            return Err(NotPlain::Refused(Denied::TransferCoding));
+        }
+        if codings > 0 || special { Err(NotPlain::Framing) } else { Ok(seen) }
     }
 }
 

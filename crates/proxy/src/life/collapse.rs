@@ -10,9 +10,9 @@ use crate::{
     fetch::{self, Alone, Job},
     fill::{Fill, FillHead, Reader, Role, Verdict},
     lookup::{self, Found, Hit},
-    reason::{Bypass, NotStored, OriginFailure, Outcome},
+    reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
-    rules::{Failure, Reuse, vary},
+    rules::{Failure, Reuse, validate, vary},
     server::unix_millis,
 };
 
@@ -21,11 +21,11 @@ impl Ask {
     pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let proxy = &self.worker.proxy;
         let private = proxy.is_recently_private(&key);
-        let particular = crate::rules::validate::CONDITIONS.iter().any(|name| self.headers.contains_key(name));
-        if private && particular && stale.is_none() {
-            return self.pass_empty(Bypass::RecentlyPrivate).await;
+        let authorized = self.headers.contains_key(header::AUTHORIZATION);
+        if (private || authorized) && self.is_particular() && stale.is_none() {
+            return self.pass_empty(if private { Bypass::RecentlyPrivate } else { Bypass::Authorization }).await;
         }
-        let alone = private || self.headers.contains_key(header::AUTHORIZATION) || self.asked.directives.no_cache;
+        let alone = private || authorized || self.asked.directives.no_cache;
         if !alone {
             match proxy.fills.enter(&self.target.key, &key) {
                 Role::First(fill) => {
@@ -53,6 +53,11 @@ impl Ask {
         self.first(fill, stale, fwd).await
     }
 
+    /// Whether it asks for less than the whole response.
+    fn is_particular(&self) -> bool {
+        validate::CONDITIONS.iter().any(|name| self.headers.contains_key(name))
+    }
+
     /// The beginning has gone by: the store will have it soon, or only the origin has it.
     async fn late(self, fill: &Fill) -> Answer {
         if fill.is_nearly_over() {
@@ -77,6 +82,7 @@ impl Ask {
             worker: self.worker.clone(),
             target: self.target.clone(),
             request: self.outgoing_for_all(),
+            client: self.headers.clone(),
             stale,
             fill: fill.clone(),
             hints: self.hints(),
@@ -84,26 +90,35 @@ impl Ask {
         }
     }
 
-    /// `stale-while-revalidate`: unless somebody is at it already.
+    /// `stale-while-revalidate`: unless somebody is at it already. What it brings is for everybody, so it is not asked
+    /// for in this client's name.
     pub(crate) fn revalidate_behind(&self, hit: &Hit) {
         if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key) {
-            drop(fetch::spawn(self.job(&fill, Some(hit.clone()))));
+            let mut job = self.job(&fill, Some(hit.clone()));
+            job.request.remove(header::AUTHORIZATION);
+            drop(fetch::spawn(job));
         }
     }
 
     /// Runs the fetch and answers from it.
     async fn first(self, fill: Arc<Fill>, stale: Option<Hit>, fwd: &'static str) -> Answer {
-        let Some(reader) = fill.join(&self.worker.proxy.store) else { return failed(OriginFailure::Protocol) };
+        let Some(reader) = fill.join(&self.worker.proxy.store) else { return failed(OriginFailure::Closed.into()) };
         let response = fetch::spawn(self.job(&fill, stale.clone()));
         match fill.verdict().await {
             Verdict::Streaming(head) => {
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}; stored", head.status.as_u16());
                 self.arriving(&head, reader, false, &status, Outcome::Miss)
             }
-            Verdict::Confirmed(hit, fields) => self.revalidated(&hit, &fields, fwd),
-            Verdict::Alone(NotStored::TooLarge) if self.headers.contains_key(header::RANGE) => {
+            Verdict::Confirmed(hit, fields, _) => self.revalidated(&hit, &fields, fwd),
+            Verdict::Alone(why) if self.is_particular() => {
+                // It was asked for whole, to be stored; as it is not, this client's own words count.
                 drop(response);
-                self.pass_empty(Bypass::RangeTooLarge).await
+                let why = match why {
+                    NotStored::TooLarge if self.headers.contains_key(header::RANGE) => Bypass::RangeTooLarge,
+                    NotStored::Authorization => Bypass::Authorization,
+                    _ => Bypass::RecentlyPrivate,
+                };
+                self.pass_empty(why).await
             }
             Verdict::Alone(why) => self.alone(response, fwd, why.name()).await,
             Verdict::ServerError => match &stale {
@@ -111,7 +126,7 @@ impl Ask {
                 _ => self.alone(response, fwd, "status").await,
             },
             Verdict::Failed(failure) => self.without_origin(stale.as_ref(), failure),
-            Verdict::Waiting | Verdict::Stored => failed(OriginFailure::Protocol),
+            Verdict::Waiting | Verdict::Stored => failed(OriginFailure::Closed.into()),
         }
     }
 
@@ -123,21 +138,15 @@ impl Ask {
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}; collapsed", head.status.as_u16());
                 fits.then(|| self.arriving(&head, reader, true, &status, Outcome::Collapsed))
             }
-            Verdict::Confirmed(hit, fields) => Some(self.revalidated(&hit, &fields, fwd)),
+            Verdict::Confirmed(hit, fields, None) => Some(self.revalidated(&hit, &fields, fwd)),
             Verdict::ServerError => {
                 let hit = stale.filter(|hit| self.survives(hit, Failure::ServerError))?;
                 Some(self.stale(hit, "stale-if-error"))
             }
             // Asking again at once would end the same way.
-            Verdict::Failed(
-                failure @ (OriginFailure::Resolve
-                | OriginFailure::Connect
-                | OriginFailure::ConnectTimeout
-                | OriginFailure::ResponseTimeout
-                | OriginFailure::Forbidden),
-            ) => Some(self.without_origin(stale, failure)),
+            Verdict::Failed(why) => Some(self.without_origin(stale, why)),
             Verdict::Stored => self.look_again(stale).await.map(|hit| self.fresh(&hit)),
-            Verdict::Failed(_) | Verdict::Alone(_) | Verdict::Waiting => None,
+            Verdict::Confirmed(_, _, Some(_)) | Verdict::Alone(_) | Verdict::Waiting => None,
         }
     }
 
@@ -169,16 +178,21 @@ impl Ask {
                 answer.outcome = Outcome::Miss;
                 answer
             }
-            Err(_) => failed(OriginFailure::Protocol),
+            Err(_) => failed(OriginFailure::Closed.into()),
         }
     }
 
-    fn without_origin(&self, stale: Option<&Hit>, failure: OriginFailure) -> Answer {
-        match stale {
-            Some(hit) if failure != OriginFailure::Forbidden && self.survives(hit, Failure::Disconnected) => {
-                self.stale(hit, failure.name())
-            }
-            _ => failed(failure),
+    /// Something stale where it may be served; where it must not be, that the origin could not be asked is what counts
+    /// (RFC 9111 5.2.2.2).
+    pub(crate) fn without_origin(&self, stale: Option<&Hit>, why: NoAnswer) -> Answer {
+        let (Some(hit), NoAnswer::Failed(failure)) = (stale, why) else { return failed(why) };
+        if self.survives(hit, Failure::Disconnected) {
+            return self.stale(hit, failure.name());
         }
+        let mut answer = failed(why);
+        if hit.head.policy.must_revalidate {
+            answer.parts.status = StatusCode::GATEWAY_TIMEOUT;
+        }
+        answer
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     keep,
     lookup::Hit,
     origin::{self, Payload},
-    reason::{Bypass, Outcome},
+    reason::{Bypass, NotStored, Outcome},
     respond::{Answer, CACHE_STATUS, failed},
     rules::{
         self, Failure,
@@ -29,7 +29,7 @@ impl Ask {
         let payload = Payload::Client { body, pieces: Arc::default() };
         let request = match origin::request(&self.target, &self.method, self.outgoing(), payload) {
             Ok(request) => request,
-            Err(failure) => return failed(failure),
+            Err(failure) => return failed(failure.into()),
         };
         let result = self.worker.pools.send(&self.target, request).await;
         let fwd = if why == Bypass::Method { "method" } else { "bypass" };
@@ -40,9 +40,9 @@ impl Ask {
                 }
                 self.passed(response, fwd, why.name())
             }
-            Err(failure) => {
-                self.worker.counters.failures.one(failure);
-                failed(failure)
+            Err(why) => {
+                self.worker.counters.no_answer(why);
+                failed(why)
             }
         }
     }
@@ -52,9 +52,9 @@ impl Ask {
         self.worker.counters.bypasses.one(why);
         match self.worker.pools.get(&self.target, &self.method, &self.outgoing()).await {
             Ok(response) => self.passed(response, "bypass", why.name()),
-            Err(failure) => {
-                self.worker.counters.failures.one(failure);
-                failed(failure)
+            Err(why) => {
+                self.worker.counters.no_answer(why);
+                failed(why)
             }
         }
     }
@@ -64,21 +64,21 @@ impl Ask {
         let sent = unix_millis();
         match self.worker.pools.get(&self.target, &self.method, &self.outgoing()).await {
             Ok(response) => {
-                if let Some(hit) = &stale
-                    && response.status() == http::StatusCode::OK
-                {
-                    self.update_from_head(hit, &response, sent);
+                if let Some(hit) = &stale {
+                    if rules::is_server_error(response.status()) && self.survives(hit, Failure::ServerError) {
+                        return self.stale(hit, "stale-if-error");
+                    }
+                    if response.status() == http::StatusCode::OK {
+                        self.update_from_head(hit, &response, sent);
+                    }
                 }
                 let mut answer = self.passed(response, fwd, "");
                 answer.outcome = Outcome::Miss;
                 answer
             }
-            Err(failure) => {
-                self.worker.counters.failures.one(failure);
-                match &stale {
-                    Some(hit) if self.survives(hit, Failure::Disconnected) => self.stale(hit, failure.name()),
-                    _ => failed(failure),
-                }
+            Err(why) => {
+                self.worker.counters.no_answer(why);
+                self.without_origin(stale.as_ref(), why)
             }
         }
     }
@@ -121,6 +121,8 @@ impl Ask {
                 let new = keep::Fresh { fields: &fields, policy, received };
                 keep::freshen(proxy, &self.target.key, epoch, hit, &new, &self.hints());
             }
+            // An answer to one client's credentials says nothing of what everybody gets.
+            Err(NotStored::Authorization) => {}
             Err(why) => {
                 self.worker.counters.not_stored.one(why);
                 let _ = proxy.store.delete(&hit.key);

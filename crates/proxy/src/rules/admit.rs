@@ -49,7 +49,7 @@ pub(crate) fn admit(exchange: &Exchange<'_>, config: &CacheConfig) -> Result<Pol
     if request.contains_key(header::AUTHORIZATION) && !shared {
         return Err(NotStored::Authorization);
     }
-    if vary::names(response).is_none() {
+    if vary::names(response, exchange.for_origin).is_none() {
         return Err(NotStored::VaryStar);
     }
     let explicit_share = directives.public || directives.s_maxage.is_some() || directives.targeted;

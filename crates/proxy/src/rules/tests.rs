@@ -267,9 +267,13 @@ fn a_304_must_speak_of_what_is_stored() {
 
 #[test]
 fn vary_names_and_values() {
-    assert_eq!(vary::names(&head(&["vary: B, a", "vary: b"])), Some(vec!["a".into(), "b".into()]));
-    assert_eq!(vary::names(&head(&["vary: a, *"])), None);
-    assert_eq!(vary::names(&head(&[])), Some(vec![]));
+    assert_eq!(vary::names(&head(&["vary: B, a", "vary: b, Host"]), false), Some(vec!["a".into(), "b".into()]));
+    assert_eq!(vary::names(&head(&["vary: a, *"]), false), None);
+    assert_eq!(vary::names(&head(&[]), false), Some(vec![]));
+    let ours = head(&["vary: X-Forwarded-Proto, a, x-forwarded-host"]);
+    assert_eq!(vary::names(&ours, true), Some(vec!["a".into()]));
+    assert_eq!(vary::names(&ours, false).map(|names| names.len()), Some(3), "a forward client's own");
+    assert_eq!(vary::names(&head(&["vary: x-forwarded-for"]), true), None);
     let value = |lines: &[&str]| vary::values(&["accept-encoding".into()], &head(lines));
     assert_eq!(value(&["accept-encoding: gzip,  BR"]), value(&["accept-encoding: gzip", "accept-encoding: br"]));
     assert_ne!(value(&["accept-encoding: gzip"]), value(&[]));

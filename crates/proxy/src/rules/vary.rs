@@ -3,7 +3,10 @@
 use http::{HeaderMap, header};
 
 /// The names in `Vary`, lower case, sorted, each once. `None` is `Vary: *`.
-pub(crate) fn names(response: &HeaderMap) -> Option<Vec<String>> {
+///
+/// What we set ourselves for an origin behind us is not what the client said: scheme and host are in the key, and a
+/// response for one client's address is for nobody else.
+pub(crate) fn names(response: &HeaderMap, for_origin: bool) -> Option<Vec<String>> {
     let mut names = Vec::new();
     for line in response.get_all(header::VARY) {
         // A line that is not text names fields we cannot compare.
@@ -12,7 +15,12 @@ pub(crate) fn names(response: &HeaderMap) -> Option<Vec<String>> {
             if name == "*" {
                 return None;
             }
-            names.push(name.to_ascii_lowercase());
+            match name.to_ascii_lowercase() {
+                name if name == "host" => {}
+                name if for_origin && matches!(name.as_str(), "x-forwarded-host" | "x-forwarded-proto") => {}
+                name if for_origin && name == "x-forwarded-for" => return None,
+                name => names.push(name),
+            }
         }
     }
     names.sort_unstable();

@@ -129,7 +129,7 @@ fn a_fetch_that_breaks_off_breaks_its_readers_and_stores_nothing() {
 }
 
 #[test]
-fn a_fetch_that_fails_before_its_head_is_tried_by_each_waiter() {
+fn a_fetch_that_fails_before_its_head_fails_all_who_wait_and_no_later_one() {
     let count = Arc::new(AtomicUsize::new(0));
     let seen = count.clone();
     // The first connection, and the retry that every GET has, break off; later ones answer.
@@ -138,15 +138,25 @@ fn a_fetch_that_fails_before_its_head_is_tried_by_each_waiter() {
         seen.fetch_add(1, SeqCst) >= 2 && ok(stream, "cache-control: max-age=60", b"late")
     });
     let proxy = Proxy::before(&origin.url(), "");
-    let mut first = proxy.client();
-    first.write("GET", "/", &[], b"");
-    sleep(50);
-    let mut waiters: Vec<_> = (0..3).map(|_| proxy.client()).collect();
-    waiters.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
-    assert_eq!(first.read("GET").unwrap().status(), 502);
-    for waiter in &mut waiters {
-        assert_eq!(waiter.read("GET").unwrap().text(), "late");
+    let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
+    clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
+    for client in &mut clients {
+        let reply = client.read("GET").unwrap();
+        assert_eq!((reply.status(), reply.cache()), (502, "picaflor; detail=closed"));
     }
+    assert_eq!(origin.count(), 2, "an origin in trouble is not asked by each of them");
+    assert_eq!(proxy.get("/").text(), "late");
+}
+
+#[test]
+fn what_is_no_http_is_asked_for_once() {
+    let origin = Origin::start(|_, stream| {
+        let _ = stream.write_all(b"hello\r\n\r\n");
+        false
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    assert_eq!(proxy.get("/").cache(), "picaflor; detail=protocol");
+    assert_eq!(origin.count(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::kit::{Client, Message, Origin, Proxy, ok};
+use crate::kit::{Client, Message, Origin, Proxy, eventually, ok, sleep};
 
 fn refused(reply: &Message, status: u16, reason: &str) {
     assert_eq!((reply.status(), reply.cache()), (status, format!("picaflor; detail={reason}").as_str()), "{reply:?}");
@@ -133,7 +133,11 @@ fn malformed_requests_are_refused() {
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx", 400),
         ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\nx", 400),
-        ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\nx", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n", 501),
+        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 501),
+        ("GET /<x> HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET / HTTP/9.1\r\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         ("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
@@ -144,8 +148,15 @@ fn malformed_requests_are_refused() {
         client.stream.write_all(text.as_bytes()).unwrap();
         let reply = client.read_head().unwrap_or_default();
         assert_eq!(reply.status(), *status, "{text:?}: {reply:?}");
+        assert!(reply.cache().starts_with("picaflor; detail="), "a reason: {text:?}: {reply:?}");
     }
+    let mut many = proxy.client();
+    let fields: Vec<_> = (0..101).map(|n| format!("x-{n}: x")).collect();
+    let fields: Vec<_> = fields.iter().map(String::as_str).collect();
+    refused(&many.send("GET", "/", &fields, b""), 431, "head-too-large");
     assert_eq!(origin.count(), 0);
+    let denied = proxy.stats()["proxy"]["requests"]["denied"].as_u64();
+    assert_eq!(denied, Some(rows.len() as u64 + 1), "each is counted");
 }
 
 #[test]
@@ -156,6 +167,9 @@ fn the_admin_listener_wants_its_token() {
     let without =
         |method: &str, target: &str, fields: &[&str]| Client::new(proxy.admin).send(method, target, fields, b"");
     assert_eq!(without("GET", "/health", &[]).text(), "ok\n");
+    assert_eq!(without("HEAD", "/health", &[]).status(), 200);
+    let shouting = format!("authorization: BEARER {}", proxy.token);
+    assert_eq!(without("GET", "/stats", &[&shouting]).status(), 200);
     for (method, target) in
         [("GET", "/stats"), ("GET", "/metrics"), ("POST", "/purge?url=http://test.example/a"), ("GET", "/")]
     {
@@ -176,6 +190,109 @@ fn the_admin_listener_wants_its_token() {
     ] {
         assert!(metrics.contains(line), "{line} in\n{metrics}");
     }
+}
+
+#[test]
+fn an_upload_that_breaks_off_is_the_clients_fault() {
+    let origin = Origin::start(|_, stream| {
+        sleep(300);
+        ok(stream, "", b"")
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut client = proxy.client();
+    let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n";
+    client.stream.write_all(head).unwrap();
+    refused(&client.read("POST").unwrap(), 400, "broken-body");
+    let stats = proxy.stats();
+    assert_eq!(
+        (&stats["proxy"]["origin_failures"]["closed"], &stats["proxy"]["origin_failures"]["protocol"]),
+        (&0.into(), &0.into())
+    );
+}
+
+#[test]
+fn a_host_that_is_none_is_refused_on_a_hit_too() {
+    let origin = Origin::constant("cache-control: max-age=60", "x");
+    let proxy = Proxy::start("");
+    let url = format!("{}/a", origin.url());
+    eventually("it is a hit", || proxy.client().send("GET", &url, &[], b"").is_hit());
+    let mut client = proxy.client();
+    client.stream.write_all(format!("GET {url} HTTP/1.1\r\nHost: a b\r\n\r\n").as_bytes()).unwrap();
+    refused(&client.read("GET").unwrap(), 400, "bad-host");
+}
+
+#[test]
+fn an_origins_length_does_not_cut_its_chunks() {
+    let origin = Origin::start(|request, stream| {
+        let coding = if request.path() == "/gzip" { "gzip, chunked" } else { "chunked" };
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: {coding}\r\n");
+        stream
+            .write_all(
+                format!("{head}cache-control: no-store\r\n\r\n14\r\nBBBBBBBBBBBBBBBBBBBB\r\n0\r\n\r\n").as_bytes(),
+            )
+            .is_ok()
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    assert_eq!(proxy.get("/").text(), "B".repeat(20), "RFC 9112 6.3");
+    refused(&proxy.get("/gzip"), 502, "protocol");
+}
+
+#[test]
+fn tunnels_count_as_connections_and_are_in_the_log() {
+    let echo = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = echo.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for mut stream in echo.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut bytes = [0; 5];
+                let _ = stream.read_exact(&mut bytes);
+                let _ = stream.write_all(&bytes);
+            });
+        }
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut proxy = Proxy::start(&format!(
+        "workers = 1\n[limits]\nconnections = 2\n[forward]\nconnect_ports = [{port}]\n[log]\nto = \"{}\"\n",
+        log.display()
+    ));
+    let target = format!("127.0.0.1:{port}");
+    let mut tunnels: Vec<_> = (0..2).map(|_| proxy.client()).collect();
+    for client in &mut tunnels {
+        client.write("CONNECT", &target, &[], b"");
+        assert_eq!(client.read_head().unwrap().status(), 200);
+    }
+    assert_eq!(proxy.stats()["proxy"]["connections_closed"], 0);
+    let mut third = proxy.client();
+    third.stream.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+    third.write("GET", "/", &[], b"");
+    assert!(third.read_head().is_none(), "no room beside two tunnels");
+    for client in &mut tunnels {
+        client.stream.write_all(b"hello").unwrap();
+        assert_eq!(client.read_bytes(5).unwrap(), b"hello");
+    }
+    drop(tunnels);
+    eventually("there is room again", || {
+        let mut next = proxy.client();
+        next.write("GET", "/", &[], b"");
+        next.read_head().is_some()
+    });
+    proxy.stop().unwrap();
+    let text = std::fs::read_to_string(log).unwrap();
+    assert_eq!(text.matches("HTTP/1.1\" 200 5 ").count(), 2, "with their bytes, at their end: {text}");
+}
+
+#[test]
+fn options_for_the_server_itself_are_answered_here() {
+    let origin = Origin::start(|request, stream| ok(stream, "", request.field("max-forwards").as_bytes()));
+    let proxy = Proxy::before(&origin.url(), "");
+    for (target, forwards) in [("*", "5"), ("/a", "0")] {
+        let reply = proxy.client().send("OPTIONS", target, &[&format!("max-forwards: {forwards}")], b"");
+        assert!(reply.status() == 200 && reply.field("allow").contains("GET"), "{reply:?}");
+    }
+    assert_eq!(proxy.client().send("OPTIONS", "/a", &["max-forwards: 5"], b"").text(), "4");
+    assert_eq!(proxy.client().send("POST", "/a", &["max-forwards: 5"], b"").text(), "5", "of OPTIONS and TRACE only");
+    assert_eq!(origin.count(), 2);
 }
 
 #[test]

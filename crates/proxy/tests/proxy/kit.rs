@@ -142,9 +142,14 @@ pub(crate) struct Proxy {
 impl Proxy {
     /// With `config`, a file's text, and small sizes.
     pub(crate) fn start(config: &str) -> Self {
+        Self::start_at("127.0.0.1:0", config)
+    }
+
+    /// The same, listening elsewhere.
+    pub(crate) fn start_at(listen: &str, config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut low = Low::parse("test.toml", config).unwrap();
-        low.listen = Some(vec![([127, 0, 0, 1], 0).into()]);
+        low.listen = Some(vec![listen.parse().unwrap()]);
         low.admin.listen = Some(([127, 0, 0, 1], 0).into());
         low.workers = low.workers.or(Some(2));
         low.store.path = Some(folder.path().join("store"));

@@ -9,3 +9,4 @@ mod forward;
 mod kit;
 mod nginx;
 mod ranges;
+mod trust;

@@ -206,7 +206,7 @@ impl Make {
                 let bar = output::waiting("writing");
                 let written = trace::save_csv(requests, path)?;
                 bar.finish_and_clear();
-                println!("{}: {}", path.display(), human::counted(written, "request", "requests"));
+                output::say!("{}: {}", path.display(), human::counted(written, "request", "requests"));
                 Ok(())
             }
         }

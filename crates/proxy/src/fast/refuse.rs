@@ -1,0 +1,74 @@
+//! Heads that nobody answers: hyper would close the connection on them without a reason, a counter or a line in the log.
+
+use std::io::Write;
+
+use bytes::Bytes;
+
+use super::FastIo;
+use crate::{
+    body::Kind,
+    conn::Phase,
+    fetch::date,
+    log::Line,
+    reason::{Denied, Outcome},
+    respond::denied,
+    server::unix_millis,
+};
+
+impl FastIo {
+    /// Answers what is in the buffer with a refusal and reads no further.
+    pub(super) fn refuse(&mut self, why: Denied) {
+        let answer = denied(why);
+        let status = answer.parts.status;
+        let out = &mut self.out;
+        out.at = 0;
+        out.head.clear();
+        // Writing to memory does not fail.
+        let _ = write!(out.head, "HTTP/1.1 {status}\r\n");
+        for (name, value) in &answer.parts.headers {
+            out.head.extend_from_slice(name.as_str().as_bytes());
+            out.head.extend_from_slice(b": ");
+            out.head.extend_from_slice(value.as_bytes());
+            out.head.extend_from_slice(b"\r\n");
+        }
+        out.head.extend_from_slice(b"date: ");
+        out.head.extend_from_slice(date(unix_millis()).as_bytes());
+        out.head.extend_from_slice(b"\r\nconnection: close\r\n\r\n");
+        out.body = if let Kind::Full(text) = answer.kind { text } else { Bytes::new() };
+        let counters = &self.worker.counters;
+        counters.outcomes.one(Outcome::Denied);
+        counters.denials.one(why);
+        counters.sent_bytes.add(self.out.body.len() as u64);
+        if self.worker.proxy.log.on() {
+            self.log_refusal(why, status.as_u16());
+        }
+        self.start = self.end;
+        self.eof = true;
+        self.conn.enter(Phase::Sending, self.tick());
+    }
+
+    /// The first line as far as it is text; more is not known.
+    fn log_refusal(&self, why: Denied, status: u16) {
+        let bytes = &self.buffer[self.start..self.end];
+        let line = String::from_utf8_lossy(bytes.split(|b| matches!(b, b'\r' | b'\n')).next().unwrap_or_default());
+        let mut words = line.split(' ');
+        let method = words.next().filter(|word| word.bytes().all(|b| b.is_ascii_alphabetic())).unwrap_or("-");
+        let target = words.next().unwrap_or("-");
+        self.worker.log(&Line {
+            client: self.conn.client,
+            began: unix_millis(),
+            took: 0,
+            method,
+            target,
+            protocol: words.next().unwrap_or("-"),
+            url: target,
+            status,
+            bytes: self.out.body.len() as u64,
+            referer: "",
+            agent: "",
+            content_type: "",
+            outcome: Outcome::Denied,
+            detail: why.name(),
+        });
+    }
+}

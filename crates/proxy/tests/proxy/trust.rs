@@ -1,0 +1,134 @@
+//! One client's answers stay one client's: credentials, private fields, variants by what the proxy adds, and what only
+//! clients on this machine may reach.
+
+use std::{
+    io::Write,
+    net::{IpAddr, SocketAddr, UdpSocket},
+    thread,
+};
+
+use crate::kit::{Client, Origin, Proxy, eventually, ok, sleep};
+
+/// Fresh for a second; a 304 to every condition, with the fields that `confirm` makes of the request's cookie.
+fn confirming(stored: &'static str, confirm: fn(&str) -> String) -> Origin {
+    Origin::start(move |request, stream| {
+        if request.field("if-none-match").is_empty() {
+            return ok(stream, stored, b"body");
+        }
+        sleep(200);
+        let fields = confirm(request.field("cookie"));
+        stream.write_all(format!("HTTP/1.1 304 Not Modified\r\netag: \"a\"\r\n{fields}\r\n\r\n").as_bytes()).is_ok()
+    })
+}
+
+#[test]
+fn a_304_for_one_client_is_for_no_other() {
+    for confirm in [(|cookie: &str| format!("set-cookie: session={cookie}")) as fn(&str) -> String, |cookie| {
+        format!("cache-control: private\r\nx-for: {cookie}")
+    }] {
+        let origin = confirming("cache-control: max-age=1\netag: \"a\"", confirm);
+        let proxy = Proxy::before(&origin.url(), "");
+        proxy.get("/");
+        sleep(1100);
+        thread::scope(|scope| {
+            for user in ["ada", "bob", "eve"] {
+                let proxy = &proxy;
+                scope.spawn(move || {
+                    let reply = proxy.get_with("/", &[&format!("cookie: {user}")]);
+                    let mine = [reply.field("set-cookie"), reply.field("x-for")].concat();
+                    assert!(mine.is_empty() || mine.ends_with(user), "{user}: {reply:?}");
+                    assert_eq!(reply.text(), "body");
+                });
+            }
+        });
+        assert!(origin.count() > 3, "each asked for itself");
+    }
+}
+
+#[test]
+fn credentials_leave_what_everybody_gets_alone() {
+    let fields = "cache-control: max-age=1, stale-while-revalidate=60\netag: \"a\"";
+    let origin = confirming(fields, |_| "cache-control: max-age=1, stale-while-revalidate=60".into());
+    let proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/");
+    sleep(1100);
+    // Behind the stale answer it is confirmed, in nobody's name.
+    assert!(proxy.get_with("/", &["authorization: Basic x"]).is_hit());
+    eventually("it is fresh again", || proxy.get("/").cache().contains("hit; ttl=0"));
+    sleep(1100);
+    let own = proxy.get_with("/", &["authorization: Basic x", "cache-control: no-cache"]);
+    assert!(own.cache().contains("fwd=request; fwd-status=304"), "{}", own.cache());
+    assert!(proxy.get("/").is_hit(), "stale, and still there");
+}
+
+#[test]
+fn ranges_and_conditions_reach_the_origin_where_nothing_is_shared() {
+    let origin = Origin::start(|request, stream| {
+        let body = format!("{}|{}", request.field("range"), request.field("if-none-match"));
+        ok(
+            stream,
+            if request.path() == "/auth" { "cache-control: max-age=60" } else { "cache-control: private" },
+            body.as_bytes(),
+        )
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for (path, more) in [("/auth", "authorization: Basic x"), ("/private", "x-nothing: x")] {
+        for _ in 0..2 {
+            assert_eq!(proxy.get_with(path, &["range: bytes=1-2", more]).text(), "bytes=1-2|");
+            assert_eq!(proxy.get_with(path, &["if-none-match: \"v\"", more]).text(), "|\"v\"");
+        }
+    }
+}
+
+#[test]
+fn what_the_proxy_adds_does_not_tell_clients_apart() {
+    let origin = Origin::start(|request, stream| {
+        let by = request.path().trim_start_matches('/');
+        ok(stream, &format!("cache-control: max-age=60\nvary: {by}"), request.field(by).as_bytes())
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for by in ["x-forwarded-proto", "x-forwarded-host", "host"] {
+        let first = proxy.get(&format!("/{by}")).text();
+        let again = proxy.get_with(&format!("/{by}"), &["x-forwarded-proto: gopher"]);
+        assert!(again.is_hit() && again.text() == first, "{by}: {again:?}");
+    }
+    for _ in 0..2 {
+        let reply = proxy.get_with("/x-forwarded-for", &["x-forwarded-for: 10.0.0.1"]);
+        assert!(reply.cache().ends_with("detail=vary-star"), "an address chooses for one client: {reply:?}");
+        assert_eq!(reply.text(), "10.0.0.1, 127.0.0.1");
+    }
+    assert!(!proxy.get_with("/x-forwarded-for", &["x-forwarded-for: 10.0.0.1, 127.0.0.1"]).is_hit());
+}
+
+/// An address of this machine other than loopback, if it has one; nothing is sent.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_loopback())
+}
+
+#[test]
+fn a_remote_client_does_not_read_what_only_a_local_one_may_fetch() {
+    let Some(own) = own_address() else {
+        return eprintln!("this machine has no address but loopback: only the keys were compared (target.rs)");
+    };
+    let origin = Origin::constant("cache-control: max-age=60", "of this machine");
+    let proxy = Proxy::start_at("0.0.0.0:0", &format!("[forward]\nclients = [\"127.0.0.0/8\", \"{own}/32\"]\n"));
+    let url = format!("{}/", origin.url());
+    let ask = |ip: IpAddr| Client::new(SocketAddr::new(ip, proxy.address.port())).send("GET", &url, &[], b"");
+    let loopback = IpAddr::from([127, 0, 0, 1]);
+    assert_eq!(ask(loopback).status(), 200);
+    eventually("it is a hit", || ask(loopback).is_hit());
+    let remote = ask(own);
+    assert_eq!((remote.status(), remote.cache()), (403, "picaflor; detail=local-destination"), "{remote:?}");
+    let remote = Client::new(SocketAddr::new(own, proxy.address.port())).send(
+        "GET",
+        &format!("http://127.0.0.1:{}/stats", proxy.admin.port()),
+        &[],
+        b"",
+    );
+    assert_eq!(remote.cache(), "picaflor; detail=self-destination");
+    assert_eq!(origin.count(), 1);
+    let purged = proxy.purge(&url).text();
+    assert!(purged.contains("\"purged\":1"), "{purged}");
+}
