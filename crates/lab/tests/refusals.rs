@@ -81,6 +81,14 @@ fn the_experiments_that_come_with_the_lab_are_ready() {
 }
 
 #[test]
+fn all_presets_are_all_that_the_engine_has() {
+    let spec = experiment::find("presets-on-devices").unwrap();
+    let missing: Vec<_> =
+        picaflor::Options::presets().filter(|name| !spec.presets.iter().any(|own| own == name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn a_file_system_whose_costs_no_machine_has_is_refused() {
     for (from, to) in [("call_us = ", "call_us = -5 # "), ("change_us = ", "change_us = 1e300 # ")] {
         let text = include_str!("../filesystems/ufs.toml");
@@ -133,6 +141,7 @@ fn a_trace_of_ones_own_is_read_once_and_told_of() {
     }
     let report = read("report.html");
     assert!(report.contains("303 lines, 2 bad") && report.contains("memory 16 MiB") && report.contains("replay cache"));
+    assert!(report.contains("Not its own: seek curve: of ST32171W"), "what of the disk is another's");
     assert!(report.contains(">picaflor, seed 1<") && report.contains(">picaflor, seed 2<"), "labels tell bars apart");
     assert!(read("results.json").contains("\"memory_mib\": 16") && read("results.json").contains("\"bad\": 2"));
 }

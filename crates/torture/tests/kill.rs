@@ -127,8 +127,8 @@ fn promise_of(preset: &str, durability: Durability) -> Promise {
     }
 }
 
-/// Whether a version must be there though the cache may drop things and the bound may cost some: it was put 60 steps before
-/// the last one, three times what a bound of 20 puts may cost, and not so long ago that its place was needed.
+/// Whether a version must be there though the cache may drop things and the bound may cost some: it was put 60 steps
+/// before the last one, three times what a bound of 20 puts may cost, and not so long ago that its place was needed.
 fn is_due(newest: u64, last: u64, durability: Durability) -> bool {
     let bounded = matches!(durability, Durability::EveryPut | Durability::Bounded { puts: 20, .. });
     bounded && newest != 0 && (newest + 60..newest + 300).contains(&last)
@@ -189,8 +189,8 @@ fn no_preset_loses_anything_durable_when_it_is_killed() {
     }
 }
 
-/// Kills so many processes that write to stores of a preset, one after the other. Returns how much they did, and how many
-/// versions had to be there whatever the mode.
+/// Kills so many processes that write to stores of a preset, one after the other. Returns how much they did, and how
+/// many versions had to be there whatever the mode.
 fn killed(preset: &str, rounds: u64) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
     let (mut ids, mut due) = (1, 0);

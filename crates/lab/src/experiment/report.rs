@@ -2,6 +2,8 @@
 
 use std::{fs, path::Path};
 
+use picaflor_device::Profile;
+
 use super::{Plot, Row, Spec, spec::Board as BoardSpec};
 use crate::{
     Error, Result,
@@ -76,6 +78,12 @@ fn html(spec: &Spec, traces: &[Report], rows: &[Row]) -> Result<String> {
     if !spec.file_systems.is_empty() {
         let on: Vec<_> = spec.file_systems.iter().map(|(device, name)| format!("{name} on {device}")).collect();
         page.text(&format!("File systems of the rows with a file for each object: {}.", on.join(", ")));
+    }
+    for device in &spec.devices {
+        // Who quotes a number has to know what of the device is another's.
+        if let Ok(profile) = Profile::find(device) {
+            page.text(&format!("{device}: {}. Not its own: {}.", profile.title, profile.proxies.join("; ")));
+        }
     }
     if let Some(board) = &spec.board {
         page.drawing(&board_of(spec, board, rows).svg());

@@ -1,4 +1,4 @@
-//! Heads that nobody answers: hyper would close the connection on them without a reason, a counter or a line in the log.
+//! Heads that nobody answers: hyper would close the connection on them without a reason, a count or a line in the log.
 
 use std::io::Write;
 
