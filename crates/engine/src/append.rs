@@ -3,7 +3,10 @@
 //! Steps: the lane of its class, or of its neighbour → room in the lane's open buffer, else that one is
 //! sealed and a new one opened → frame → the index says *buffered*.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use picaflor_format::{
     cluster::{Trailer, table_len},
@@ -19,6 +22,9 @@ use crate::{
     stats::add,
     volume::Volume,
 };
+
+/// Longest that a put waits for a buffer or for clean space before it gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why an object cannot be framed at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use picaflor_format::frame::{Header, Kind};
 
-use crate::{index::Location, place::InPlace, store::Store, volume::Volume};
+use crate::{place::InPlace, store::Store, volume::Volume};
 
 /// What an audit found.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -80,20 +80,17 @@ impl Volume {
         if let Some(in_place) = &self.in_place {
             return self.check_slice(in_place, cluster, report);
         }
-        if !self.space.state(cluster).is_read() {
+        if !self.space.state(cluster).is_read() || self.space.live(cluster) == 0 {
             return;
         }
-        let rows = self.read_rows(cluster);
-        let bytes = self.read_cluster(cluster);
-        let (false, Some(bytes)) = (rows.is_empty(), bytes) else {
+        let (rows, bytes) = (self.read_rows(cluster), self.read_cluster(cluster));
+        if rows.is_empty() || bytes.is_none() {
             report.unreadable_clusters.push(cluster);
-            return;
-        };
-        for row in rows {
-            let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
-            if self.index.find(row.hash, location).is_none() {
-                continue;
-            }
+        }
+        let Some(bytes) = bytes else { return };
+        let mut live = self.entries_of(cluster, rows);
+        self.add_unlisted(cluster, &bytes, &mut live);
+        for (row, _) in live {
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             match Header::verify(frame) {
                 Ok(header) => {

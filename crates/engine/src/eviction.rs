@@ -68,7 +68,7 @@ const REINSERT_SHARE: i64 = 20;
 const BUDGET_MAX: i64 = 4 << 20;
 
 /// What reclaim knows of an object in its victim.
-pub(crate) struct Resident {
+pub(crate) struct Occupant {
     pub(crate) len: u64,
     /// Asked for since it was placed, or hot in memory.
     pub(crate) used: bool,
@@ -114,7 +114,7 @@ impl Eviction {
     }
 
     /// Whether a live object of the victim is put again. Loved objects come before the budget asks.
-    pub(crate) fn deserves(self, object: &Resident, budget: &Budget) -> bool {
+    pub(crate) fn deserves(self, object: &Occupant, budget: &Budget) -> bool {
         match self {
             _ if object.expired => false,
             Self::Never | Self::NeverAhead => true,
@@ -132,28 +132,28 @@ impl Eviction {
 mod tests {
     use super::*;
 
-    fn resident(used: bool, temper: Temper) -> Resident {
-        Resident { len: 1000, used, temper, expired: false }
+    fn occupant(used: bool, temper: Temper) -> Occupant {
+        Occupant { len: 1000, used, temper, expired: false }
     }
 
     #[test]
     fn the_budget_bounds_reinsertion() {
         let budget = Budget::default();
         budget.earn(10_000);
-        let go = |used| Eviction::RingReinsert.deserves(&resident(used, Temper::Neither), &budget);
+        let go = |used| Eviction::RingReinsert.deserves(&occupant(used, Temper::Neither), &budget);
         assert!(!go(false));
         assert!(go(true) && go(true));
         assert!(!go(true), "two thousand bytes were earned");
-        assert!(Eviction::Never.deserves(&resident(false, Temper::Neither), &budget));
+        assert!(Eviction::Never.deserves(&occupant(false, Temper::Neither), &budget));
     }
 
     #[test]
     fn expired_and_hated_leave() {
         let budget = Budget::default();
         budget.earn(1 << 20);
-        let expired = Resident { expired: true, ..resident(true, Temper::Loved) };
+        let expired = Occupant { expired: true, ..occupant(true, Temper::Loved) };
         assert!(!Eviction::Never.deserves(&expired, &budget));
-        assert!(!Eviction::RingReinsert.deserves(&resident(true, Temper::Hated), &budget));
-        assert!(Eviction::RingReinsert.deserves(&resident(false, Temper::Loved), &budget));
+        assert!(!Eviction::RingReinsert.deserves(&occupant(true, Temper::Hated), &budget));
+        assert!(Eviction::RingReinsert.deserves(&occupant(false, Temper::Loved), &budget));
     }
 }

@@ -12,7 +12,7 @@ use picaflor_format::{
 };
 use serde::Serialize;
 
-use crate::{buffers::Slot, htod::Pairs, index::Location, place::InPlace, space::Place, store::Store, volume::Volume};
+use crate::{buffers::Slot, htod::Pairs, index::Word, place::InPlace, space::Place, store::Store, volume::Volume};
 
 /// One object, as a listing shows it.
 #[derive(Debug, Clone, Serialize)]
@@ -145,17 +145,14 @@ impl Volume {
         if !self.space.state(cluster).is_read() {
             return Vec::new();
         }
-        let rows = self.read_rows(cluster);
+        let mut live = self.entries_of(cluster, self.read_rows(cluster));
         let Some(bytes) = self.read_cluster(cluster) else { return Vec::new() };
-        let current = |row: &&Row| {
-            let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
-            self.index.find(row.hash, location).is_some()
-        };
-        let read = |row: &Row| {
+        self.add_unlisted(cluster, &bytes, &mut live);
+        let read = |(row, _): &(Row, Word)| {
             let frame = bytes.get(row.offset as usize..)?;
             entry(&Header::verify(frame).ok()?, frame)
         };
-        rows.iter().filter(current).filter_map(read).collect()
+        live.iter().filter_map(read).collect()
     }
 
     fn entries_in_buffer(&self, slot: u32) -> Vec<Entry> {

@@ -155,7 +155,7 @@ impl Volume {
         }
         // There is no table in a page: frames follow each other.
         let first = if read.offset == 0 { cluster::HEADER } else { 0 };
-        let rows = self.frames_in(bytes, first..len.min(bytes.len()), read.offset, mark);
+        let rows = self.frames_in(bytes, first..len.min(bytes.len()), read.offset, Some(mark));
         let group = rows.first().and_then(|row| Header::decode(&bytes[row.offset as usize - read.offset..]).ok());
         let class = self.classes[cluster as usize].load(Relaxed);
         let filled = Filled::read_in(bytes, rows, (cluster, class), Some((page, read.offset)));

@@ -13,7 +13,7 @@ use picaflor_format::frame::{self, Header, KEY_MAX, Kind, META_MAX, Manifest};
 
 use crate::{
     Daemons, Durability, Error, Expiry, Mode, PutOptions, Refusal, Result,
-    append::{Blocked, Purpose},
+    append::{Blocked, PATIENCE, Purpose},
     buffers::Draft,
     hash::KeyHash,
     many::Put,
@@ -23,9 +23,6 @@ use crate::{
     tabled::Tabled,
     volume::Volume,
 };
-
-/// Longest that a put waits for a buffer or for clean space before it gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A frame's fields that a put decides.
 pub(crate) struct Parts<'a> {

@@ -25,10 +25,10 @@ use picaflor_format::{
 
 use crate::{
     Departure, Error, Mode, Result,
-    append::{Blocked, Purpose},
+    append::{Blocked, PATIENCE, Purpose},
     buffers::Draft,
-    eviction::{Eviction, Resident},
-    index::{Location, Word},
+    eviction::{Eviction, Occupant},
+    index::Word,
     space::{SPARE, State, Victim},
     stats::add,
     volume::Volume,
@@ -61,6 +61,14 @@ impl Reclaimer {
         }
         *rung = false;
     }
+}
+
+/// What became of a victim.
+enum Emptied {
+    /// So many of its objects moved. Where nobody leaves, some may still be in it, that were not found.
+    Moved(usize),
+    /// Nothing: it cannot be read, and nobody is to leave. The read may succeed the next time.
+    Unread(Error),
 }
 
 /// What became of one reclaim.
@@ -235,11 +243,22 @@ impl Volume {
 
     fn reclaim_this(self: &Arc<Self>, which: Victim) -> Result<Reclaimed> {
         let eviction = self.eviction();
-        let Some(victim) = self.space.victim(which) else { return Ok(Reclaimed::Nothing) };
-        let survivors = match self.empty(victim, eviction, matches!(which, Victim::Aged(_))) {
-            Ok(survivors) => survivors,
-            Err(error) => {
+        let began = self.shared.clock.now_nanos();
+        let (victim, survivors) = loop {
+            let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
+            let emptied = self.empty(victim, eviction, matches!(which, Victim::Aged(_))).inspect_err(|_| {
                 self.space.set(victim, State::Sealed);
+            })?;
+            let error = match emptied {
+                Emptied::Moved(survivors) if !eviction.keeps_all() || self.space.live(victim) == 0 => {
+                    break (victim, survivors);
+                }
+                Emptied::Moved(_) => None,
+                Emptied::Unread(error) => Some(error),
+            };
+            self.space.set_aside(victim, self.shared.second());
+            let is_late = u128::from(self.shared.clock.now_nanos() - began) > PATIENCE.as_nanos();
+            if let Some(error) = error.filter(|_| is_late) {
                 return Err(error);
             }
         };
@@ -254,6 +273,12 @@ impl Volume {
         self.space.set(victim, next);
         self.writer.wake();
         Ok(Reclaimed::One)
+    }
+
+    /// Where no other is left, those that were set aside are tried again after a while.
+    fn next_victim(&self, which: Victim) -> Option<u32> {
+        let recalled = || self.space.recall(self.shared.second()).then(|| self.space.victim(which));
+        self.space.victim(which).or_else(|| recalled().flatten())
     }
 
     /// Makes the clusters free that wait for a commit.
@@ -274,42 +299,47 @@ impl Volume {
         }
     }
 
-    fn home_of(&self, cluster: u32, row: &Row) -> Location {
-        Location::OnDisk { grain: self.grain(cluster, row.offset) }
-    }
-
-    /// Moves or evicts what is live in the victim, all of it if that is too old; returns how many moved.
-    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction, aged: bool) -> Result<usize> {
+    /// Moves or evicts what is live in the victim, all of it if that is too old.
+    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
+        let keeps_all = eviction.keeps_all();
+        // There every entry is accounted for.
+        if keeps_all && self.space.live(victim) == 0 {
+            return Ok(Emptied::Moved(0));
+        }
         let rows = match self.contents(victim) {
-            // A store loses nothing because of a read that may succeed the next time.
-            Err(error) if eviction.keeps_all() => return Err(error),
+            Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
             rows => rows.unwrap_or_default(),
         };
-        let live: Vec<(Row, Word)> = rows
-            .into_iter()
-            .filter_map(|row| Some((row, self.index.find(row.hash, self.home_of(victim, &row))?)))
-            .collect();
+        let mut live = self.entries_of(victim, rows);
         let used = |row: &Row, word: &Word| word.uses() > 0 || self.shared.memory.is_hot(row.hash);
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
-        let bytes = (eviction.keeps_all()
+        let bytes = (keeps_all
             || self.shared.options.eviction_listener.is_some()
             || self.has_others()
             || eviction.may_reinsert()
                 && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| used(row, word))))
         .then(|| self.read_at(victim, 0, self.cluster_len()));
         let bytes = match bytes {
-            Some(Err(error)) if eviction.keeps_all() => return Err(error),
+            Some(Err(error)) if keeps_all => return Ok(Emptied::Unread(error)),
             bytes => bytes.and_then(Result::ok),
         };
+        if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
+            self.add_unlisted(victim, bytes, &mut live);
+        }
         let mut survivors = 0;
         for (row, word) in &live {
             let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
+            // What cannot be read stays, and the cluster with it.
+            let again = keeps_all.then(|| self.look_again(victim, row, *word, frame)).transpose();
+            let Ok(again) = again else { continue };
+            let again = again.flatten();
+            let frame = again.as_deref().unwrap_or(frame);
             match Header::verify(frame) {
                 Ok(header) if header.generation == row.generation => {
                     // What was asked for of late is in memory, though its cluster was not read for it.
                     let aged = aged && !(used(row, word) && self.shared.options.cluster_age.is_by_use());
                     let expired = aged || header.expires != 0 && header.expires <= self.shared.clock.now_millis();
-                    let object = Resident {
+                    let object = Occupant {
                         len: header.payload_len() as u64,
                         used: used(row, word),
                         temper: self.shared.groups.temper(header.group),
@@ -328,7 +358,20 @@ impl Volume {
                 _ => self.evict(row, *word, None, Departure::Evicted),
             }
         }
-        Ok(survivors)
+        Ok(Emptied::Moved(survivors))
+    }
+
+    /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
+    /// damaged indeed, or was not.
+    fn look_again(&self, victim: u32, row: &Row, word: Word, frame: &[u8]) -> Result<Option<Vec<u8>>> {
+        if Header::verify(frame).is_ok() {
+            return Ok(None);
+        }
+        match self.read_frame(self.grain(victim, row.offset), word.grains()) {
+            Ok((_, again)) => Ok(Some(again)),
+            Err(Error::Damaged { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether the large object that this chunk belongs to is gone. Not while one is being put: its

@@ -9,7 +9,12 @@ use picaflor_format::{
     frame::{GRAIN, Header},
 };
 
-use crate::{Error, Result, stats::add, volume::Volume};
+use crate::{
+    Error, Result,
+    index::{Location, Word},
+    stats::add,
+    volume::Volume,
+};
 
 /// What one use of a cluster is.
 pub(crate) enum Use {
@@ -65,6 +70,24 @@ impl Volume {
         }
     }
 
+    /// The rows that entries of the index lead to, with these.
+    pub(crate) fn entries_of(&self, cluster: u32, rows: Vec<Row>) -> Vec<(Row, Word)> {
+        let entry = |row: &Row| self.index.find(row.hash, Location::OnDisk { grain: self.grain(cluster, row.offset) });
+        rows.into_iter().filter_map(|row| entry(&row).map(|word| (row, word))).collect()
+    }
+
+    /// Where the rows do not account for all that is live in a cluster of these bytes, adds the frames that other
+    /// entries lead to, whatever use they seem to be of: header and table may be damaged around them, and a get takes
+    /// them as they are.
+    pub(crate) fn add_unlisted(&self, cluster: u32, bytes: &[u8], listed: &mut Vec<(Row, Word)>) {
+        let known: u32 = listed.iter().map(|(_, word)| word.grains()).sum();
+        if known < self.space.live(cluster) {
+            let mut all = self.entries_of(cluster, self.frames_in(bytes, 0..bytes.len(), 0, None));
+            all.retain(|(row, _)| listed.iter().all(|(other, _)| other.offset != row.offset));
+            listed.append(&mut all);
+        }
+    }
+
     /// The last use of a cluster. With `seq`, only that use counts: a write that a crash kept from the device leaves
     /// the use before. One read if the use is as expected and its table no longer than `guess` bytes.
     ///
@@ -115,16 +138,17 @@ impl Volume {
     /// [`Error::Io`] with the place.
     pub(crate) fn frames(&self, cluster: u32, seq: u64) -> Result<Vec<Row>> {
         let bytes = self.read_at(cluster, 0, self.cluster_len())?;
-        Ok(self.frames_in(&bytes, cluster::HEADER..bytes.len(), 0, self.hasher.mark(seq)))
+        Ok(self.frames_in(&bytes, cluster::HEADER..bytes.len(), 0, Some(self.hasher.mark(seq))))
     }
 
-    /// The intact frames with this mark that begin in a range of these bytes, which begin at `base` in their cluster.
-    pub(crate) fn frames_in(&self, bytes: &[u8], range: Range<usize>, base: usize, mark: u64) -> Vec<Row> {
+    /// The intact frames, with this mark if one is given, that begin in a range of these bytes; they begin at `base` in
+    /// their cluster.
+    pub(crate) fn frames_in(&self, bytes: &[u8], range: Range<usize>, base: usize, mark: Option<u64>) -> Vec<Row> {
         let mut rows = Vec::new();
         let mut at = range.start;
         while at < range.end {
             match Header::verify(&bytes[at..]) {
-                Ok(header) if header.mark == mark => {
+                Ok(header) if mark.is_none_or(|mark| header.mark == mark) => {
                     let len = header.frame_len();
                     rows.push(Row {
                         hash: self.hasher.frame(header.kind, header.key(&bytes[at..])).short(),

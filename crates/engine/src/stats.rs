@@ -192,6 +192,8 @@ pub struct VolumeStats {
     pub clusters: u32,
     /// Clusters that can be granted.
     pub clusters_free: u32,
+    /// Clusters that a store's compaction passes by, for it could not read them, or not find all that is live in them.
+    pub clusters_aside: u32,
     /// Bytes of live objects on the device, to within an eighth.
     pub live_bytes: u64,
     /// Bytes of the device that objects can take; in the ring checkpoints take theirs from the same clusters.

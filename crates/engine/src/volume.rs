@@ -461,6 +461,7 @@ impl Volume {
             backend: self.device.backend(),
             clusters: self.space.count(),
             clusters_free: self.space.available(),
+            clusters_aside: self.space.aside(),
             live_bytes: live * GRAIN as u64,
             room_bytes: room,
             journal_pages: self.journal.lock().pages(),

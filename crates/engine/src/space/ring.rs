@@ -11,7 +11,7 @@
 //! (`docs/FORMAT.md`, "Reclaim and the scan").
 
 use std::{
-    collections::BinaryHeap,
+    collections::{BTreeSet, BinaryHeap},
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
@@ -54,6 +54,10 @@ pub(crate) enum Victim {
 /// Clusters kept back for survivors of reclaim and for checkpoints, so that making room never needs
 /// room that only it can make.
 pub(crate) const SPARE: u32 = 3;
+
+/// Seconds until a cluster that could not be emptied is tried again, where no other can be: on a disk that fails, each
+/// try may take seconds.
+const ASIDE: u32 = 60;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -110,6 +114,9 @@ struct Clusters {
     regions: Regions,
     /// Which pages of each cluster are in memory, a bit for each; none before one is.
     resident: Vec<u64>,
+    /// No victims as long as something in them is live, and the second from which they are again.
+    aside: BTreeSet<u32>,
+    recall: u32,
     free: u32,
     leaving: u32,
     reserved: u32,
@@ -137,6 +144,8 @@ impl Space {
             idle: Vec::new(),
             regions: Regions::new(count, groups),
             resident: Vec::new(),
+            aside: BTreeSet::new(),
+            recall: 0,
             free: count,
             leaving: 0,
             reserved: 0,
@@ -204,6 +213,7 @@ impl Space {
         self.note_access(found);
         clusters.states[found as usize] = state;
         clusters.pages[found as usize] = u64::MAX;
+        clusters.aside.remove(&found);
         clusters.cursor = (found + 1) % count;
         clusters.written = found;
         clusters.free -= 1;
@@ -285,12 +295,15 @@ impl Space {
     }
 
     /// Picks a cluster to empty and marks it as leaving. Never one that a recovery may scan: what reclaim
-    /// drops from it must not bring back an older version (`docs/FORMAT.md`, "Reclaim and the scan").
+    /// drops from it must not bring back an older version (`docs/FORMAT.md`, "Reclaim and the scan"). Nor one that
+    /// was [set aside](Space::set_aside).
     pub(crate) fn victim(&self, which: Victim) -> Option<u32> {
         let mut clusters = self.clusters.lock();
         let count = self.count();
         let old = |clusters: &Clusters, id: u32| {
-            clusters.states[id as usize] == State::Sealed && clusters.pages[id as usize] < clusters.floor
+            clusters.states[id as usize] == State::Sealed
+                && clusters.pages[id as usize] < clusters.floor
+                && (!clusters.aside.contains(&id) || self.live(id) == 0)
         };
         let found = match which {
             Victim::Oldest => {
@@ -309,6 +322,29 @@ impl Space {
         clusters.hand = (found + 1) % count;
         clusters.set(found, State::Leaving(u64::MAX));
         Some(found)
+    }
+
+    /// A victim could not be emptied: it is as it was, and others come before it.
+    pub(crate) fn set_aside(&self, id: u32, second: u32) {
+        let mut clusters = self.clusters.lock();
+        clusters.set(id, State::Sealed);
+        clusters.aside.insert(id);
+        clusters.recall = second.saturating_add(ASIDE);
+    }
+
+    /// Makes victims again of those that were set aside, if that was long enough ago. Returns whether there are any.
+    pub(crate) fn recall(&self, second: u32) -> bool {
+        let mut clusters = self.clusters.lock();
+        let recalls = !clusters.aside.is_empty() && second >= clusters.recall;
+        if recalls {
+            clusters.aside.clear();
+        }
+        recalls
+    }
+
+    /// Clusters that are set aside.
+    pub(crate) fn aside(&self) -> u32 {
+        self.clusters.lock().aside.len() as u32
     }
 
     /// The one with the least in it, if that is less than so many grains.
@@ -537,6 +573,28 @@ mod tests {
         assert_eq!((space.pages_held(), space.victim(Victim::Oldest)), ((1, 1), None));
         space.release_page(id, 63);
         assert_eq!((space.pages_held(), space.victim(Victim::Oldest)), ((0, 0), Some(id)));
+    }
+
+    #[test]
+    fn who_is_set_aside_is_a_victim_when_it_is_empty_or_after_a_while() {
+        let space = ring();
+        for _ in 0..3 {
+            let id = granted(&space);
+            space.told(id, 1);
+            space.set(id, State::Sealed);
+            space.add_live(id, 100 + id);
+        }
+        space.set_floor(8);
+        assert_eq!(space.victim(Victim::Emptiest), Some(0));
+        space.set_aside(0, 1000);
+        assert_eq!((space.aside(), space.leaving()), (1, 0));
+        assert_eq!(space.victim(Victim::Emptiest), Some(1));
+        space.set_aside(1, 1001);
+        space.sub_live(1, 101);
+        assert_eq!(space.victim(Victim::Emptiest), Some(1), "nothing is live in it");
+        assert_eq!([space.victim(Victim::Emptiest), space.victim(Victim::Oldest)], [Some(2), None]);
+        assert!(!space.recall(1001 + ASIDE - 1) && space.recall(1001 + ASIDE) && !space.recall(u32::MAX));
+        assert_eq!((space.victim(Victim::Emptiest), space.aside()), (Some(0), 0));
     }
 
     #[test]

@@ -124,6 +124,7 @@ impl Tabled {
             backend: self.device.backend(),
             clusters: 0,
             clusters_free: 0,
+            clusters_aside: 0,
             live_bytes: space.map_or(0, |space| space.allocated),
             room_bytes: self.room,
             journal_pages: (0, 0),
