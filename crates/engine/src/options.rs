@@ -99,12 +99,13 @@ pub struct Options {
     /// One place, or several devices as one: a group then lives on one of them.
     pub places: Vec<Place>,
     /// Hard cap of device bytes, divided evenly among the places; 0 takes each existing file's or
-    /// device's own size. Default 1 GiB for a new file.
+    /// device's own size. Default 1 GiB for a new file. A store keeps the size that it was made with: to open one that
+    /// has more than this is an error, and one that has less stays so ([`crate::Stats::capacity`]).
     pub capacity: u64,
     /// Hard cap of memory in bytes: index, buffers and memory tier together, at every moment. An object that has
     /// left the tier while a handle is held counts as the holder's, for nothing here could free it. Default 256 MiB.
     pub memory: u64,
-    /// Default [`Mode::Cache`].
+    /// Fixed when the store is made. Default [`Mode::Cache`].
     pub mode: Mode,
     /// Default: at most one second.
     pub durability: Durability,

@@ -177,9 +177,10 @@ impl Store {
             return Ok(());
         }
         self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
-        self.working().try_for_each(|volume| {
+        // One that failed keeps nothing on the others from being durable.
+        self.working().fold(Ok(()), |result, volume| {
             volume.promise_waiting();
-            volume.commit_now()
+            result.and(volume.commit_now())
         })
     }
 
@@ -195,11 +196,13 @@ impl Store {
     pub async fn flush_async(&self) -> Result<()> {
         if !self.shared().options.read_only {
             self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
+            let mut result = Ok(());
             for volume in self.working() {
                 volume.promise_waiting();
                 let number = volume.commits.next();
-                Arc::clone(volume).commit_async(number).await?;
+                result = result.and(Arc::clone(volume).commit_async(number).await);
             }
+            return result;
         }
         Ok(())
     }
@@ -219,11 +222,11 @@ impl Store {
     /// # Errors
     /// The failure that stopped a volume.
     pub fn step(&self) -> Result<bool> {
-        let mut any = self.tabled().map_or(Ok(false), |tabled| tabled.step())?;
-        for volume in self.working() {
-            any |= volume.step_all()?;
-        }
-        Ok(any)
+        let tabled = self.tabled().map_or(Ok(false), |tabled| tabled.step());
+        self.working().fold(tabled, |any, volume| {
+            let more = volume.step_all();
+            Ok(any? | more?)
+        })
     }
 
     /// Returns when the device has taken everything that is sealed, hot objects are warm again after an
@@ -252,7 +255,7 @@ impl Store {
         }
         let index_bytes = shared.index_bytes.load(Relaxed);
         let objects: u64 = self.volumes().iter().map(|volume| volume.index.objects()).sum();
-        let capacity: u64 = self.volumes().iter().map(|volume| volume.device.capacity()).sum();
+        let capacity: u64 = self.volumes().iter().map(|volume| volume.superblock.lock().capacity).sum();
         Stats {
             objects: objects + self.tabled().map_or(0, |tabled| tabled.objects()),
             counting: self.tabled().is_some_and(|tabled| tabled.is_counting()),

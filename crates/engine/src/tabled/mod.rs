@@ -28,6 +28,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 use picaflor_device::{CountedDevice, Device};
+use picaflor_format::zone::BLOCKS_START;
 
 use crate::{
     Result,
@@ -77,7 +78,7 @@ impl Tabled {
     }
 
     pub(crate) fn capacity(&self) -> u64 {
-        self.device.capacity()
+        BLOCKS_START + self.room
     }
 
     /// Entries: objects, and chunks of large ones.

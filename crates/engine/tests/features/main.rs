@@ -7,6 +7,7 @@ mod counts;
 mod fetch;
 mod groups;
 mod limits;
+mod made;
 mod memory;
 mod opening;
 mod packing;
