@@ -178,10 +178,12 @@ impl Store {
         }
         self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
         // One that failed keeps nothing on the others from being durable.
-        self.working().fold(Ok(()), |result, volume| {
+        let mut result = Ok(());
+        for volume in self.working() {
             volume.promise_waiting();
-            result.and(volume.commit_now())
-        })
+            result = result.and(volume.commit_now());
+        }
+        result
     }
 
     /// The volumes but for those that a cache has given up.
@@ -222,11 +224,12 @@ impl Store {
     /// # Errors
     /// The failure that stopped a volume.
     pub fn step(&self) -> Result<bool> {
-        let tabled = self.tabled().map_or(Ok(false), |tabled| tabled.step());
-        self.working().fold(tabled, |any, volume| {
+        let mut any = self.tabled().map_or(Ok(false), |tabled| tabled.step());
+        for volume in self.working() {
             let more = volume.step_all();
-            Ok(any? | more?)
-        })
+            any = any.and_then(|any| Ok(any | more?));
+        }
+        any
     }
 
     /// Returns when the device has taken everything that is sealed, hot objects are warm again after an
