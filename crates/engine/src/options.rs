@@ -39,7 +39,7 @@ pub enum Durability {
     Bounded {
         /// Longest time an acknowledged put may stay volatile.
         time: Duration,
-        /// Most puts that may be volatile at once.
+        /// Most puts that may be volatile at once, on each of several devices.
         puts: u64,
     },
     /// A put returns when it is durable; concurrent puts share one sync (group commit).
@@ -118,7 +118,8 @@ pub struct Options {
     /// Default: everything is admitted.
     pub admission: Option<Admission>,
     /// Told of each object that leaves, but for those replaced or deleted. Called with locks held: it must not
-    /// call the store. With a listener a put that replaces an object reads it first. Default: nobody is told.
+    /// call the store. A panic in it is counted (`Counts::listener_panics`). With a listener a put that replaces an
+    /// object reads it first. Default: nobody is told.
     pub eviction_listener: Option<EvictionListener>,
     /// Opens without writing a byte; puts are refused. Default false.
     pub read_only: bool,

@@ -44,7 +44,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Option`] for options that cannot work, [`Error::Version`] and [`Error::Damaged`] for a place that
-    /// holds something else, [`Error::Io`] for what the device says.
+    /// holds something else, [`Error::Io`] for what the device says, and where the system gives no threads.
     ///
     /// [`Error::Option`]: crate::Error::Option
     /// [`Error::Version`]: crate::Error::Version
@@ -60,7 +60,7 @@ impl Store {
                 }
             }
         }
-        let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.late);
+        let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.late)?;
         let inner = Inner {
             shared: opened.shared,
             volumes: opened.volumes,
@@ -326,11 +326,15 @@ impl Group {
         self.set(Temper::Hated);
     }
 
-    /// Treats the group's objects as any.
+    /// Treats the group's objects as any, loved or hated ones, those that are in memory already too: a change goes over
+    /// all of these.
     pub fn set(&self, temper: Temper) {
         let shared = self.store.shared();
+        let before = shared.groups.temper(self.id);
         self.record(shared.groups.set_temper(self.id, temper));
-        shared.memory.set_temper(self.id, temper);
+        if self.id != 0 && temper != before {
+            shared.memory.set_temper(self.id, temper);
+        }
     }
 
     /// How long the group's puts may stay volatile, whatever the store's own bound, from the next one on; `None`, or a

@@ -1,13 +1,11 @@
 //! Every feature of the engine, shown to work: one module per theme.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod aside;
 mod common;
 mod counts;
 mod fetch;
 mod groups;
 mod limits;
-mod made;
 mod memory;
 mod opening;
 mod packing;

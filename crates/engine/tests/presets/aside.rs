@@ -4,23 +4,27 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use picaflor::{
-    Error, Mode, Options, Store,
+    Error, Options, PutOptions, Store,
     device::{Device, Fault, FaultyDevice, MemoryDevice, Rule},
 };
 use picaflor_format::{BLOCK, zone::Map};
 
-use crate::common::{MIB, body, by_hand, bypass, key, read};
+use crate::common::{MIB, body, by_hand, key, read};
 
 const CAPACITY: u64 = 16 * MIB;
 const CLUSTER: u32 = 64 << 10;
 const LEN: usize = 6000;
+
+fn bypass() -> PutOptions {
+    PutOptions { bypass_memory: true, ..PutOptions::default() }
+}
 
 /// A device, and the options of a store on it that nobody else steps.
 fn store_on(seed: u64) -> (Arc<FaultyDevice>, impl Fn() -> Options) {
     let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(CAPACITY)), seed));
     let options = {
         let device = Arc::clone(&device);
-        move || by_hand(device.clone()).mode(Mode::Store).with(|options| options.cluster = CLUSTER)
+        move || by_hand("picaflor", device.clone())
     };
     (device, options)
 }
