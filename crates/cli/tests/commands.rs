@@ -64,7 +64,11 @@ fn serve(folder: &Path) -> Serve {
 }
 
 fn serve_with(folder: &Path, more: &[&str]) -> Serve {
-    let sizes = ["--capacity", "256MiB", "--memory", "64MiB", "--workers", "1"];
+    serve_as(folder, &[&["--capacity", "256MiB"], more].concat())
+}
+
+fn serve_as(folder: &Path, more: &[&str]) -> Serve {
+    let sizes = ["--memory", "64MiB", "--workers", "1"];
     let arguments = [&["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0"], &sizes[..], more].concat();
     let mut child = picaflor(folder, &arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -132,6 +136,28 @@ fn serve_says_what_it_chose_and_stops_on_term() {
     assert!(again.printed.contains("closed cleanly"), "{}", again.printed);
     signal(&again.child, "TERM");
     again.child.wait().unwrap();
+}
+
+#[test]
+fn serve_keeps_a_store_as_large_as_it_was_made() {
+    let folder = tempfile::tempdir().unwrap();
+    for capacity in [&["--capacity", "64MiB"][..], &[], &["--capacity", "1GiB"]] {
+        let mut serve = serve_as(folder.path(), capacity);
+        assert!(serve.printed.contains("picaflor.store, 64MiB, memory"), "{capacity:?}\n{}", serve.printed);
+        signal(&serve.child, "TERM");
+        assert_eq!(serve.child.wait().unwrap().code(), Some(0));
+    }
+    let refused =
+        output(folder.path(), &["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--capacity", "32MiB"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && said.contains("67108864 bytes, and 33554432 are given"), "{said}");
+    // It says so that it is no larger: seen where the opening fails for another reason.
+    let taken = ["serve", "-l", "127.0.0.1:1", "--admin", "192.0.2.1:1", "--capacity", "1GiB"];
+    let said = String::from_utf8(output(folder.path(), &taken).stderr).unwrap();
+    assert!(
+        said.contains("picaflor.store is there already, with 64MiB; a capacity of 1GiB is for a new one"),
+        "{said}"
+    );
 }
 
 #[test]

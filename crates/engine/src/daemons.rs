@@ -4,6 +4,7 @@
 //! the torture harness call [`Volume::step_all`] instead, on one thread.
 
 use std::{
+    io,
     sync::{Arc, atomic::Ordering::Relaxed},
     thread::JoinHandle,
     time::Duration,
@@ -12,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Daemons, Result,
+    Daemons, Error, Result,
     flush::Woken,
     recovery::Late,
     tabled::Tabled,
@@ -34,13 +35,34 @@ const POLITENESS: Duration = Duration::from_millis(20);
 impl Threads {
     /// Starts the daemons of every volume, or the keeper of the tables, unless the caller is to step them. Those of
     /// volumes begin by ending the opening.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if one of them cannot be had: puts would wait for it.
     pub(crate) fn start(
         shared: &Shared,
         volumes: &[Arc<Volume>],
         tabled: Option<&Arc<Tabled>>,
         late: &Arc<Late>,
-    ) -> Self {
+    ) -> Result<Self> {
+        let threads = Self { volumes: volumes.to_vec(), tabled: tabled.cloned(), handles: Mutex::default() };
         let mut handles = Vec::new();
+        let begun = Self::spawn(shared, volumes, tabled, late, &mut handles);
+        *threads.handles.lock() = Some(handles);
+        if let Err(error) = begun {
+            threads.stop();
+            let error = Error::io("starting the store's threads, or open it with Daemons::Manual", error);
+            return Err(error);
+        }
+        Ok(threads)
+    }
+
+    fn spawn(
+        shared: &Shared,
+        volumes: &[Arc<Volume>],
+        tabled: Option<&Arc<Tabled>>,
+        late: &Arc<Late>,
+        handles: &mut Vec<JoinHandle<()>>,
+    ) -> io::Result<()> {
         if shared.options.daemons == Daemons::Threads {
             let all: [(&str, Daemon); 3] = [("keeper", keeper), ("flusher", flusher), ("reclaimer", reclaimer)];
             // Who may not write needs only the one that reads.
@@ -49,20 +71,19 @@ impl Threads {
                 for (name, run) in daemons {
                     let (volume, late, run) = (Arc::clone(volume), Arc::clone(late), *run);
                     let thread = std::thread::Builder::new().name(format!("picaflor-{name}"));
-                    // Without threads the store still works: puts do the daemons' work themselves.
-                    handles.extend(thread.spawn(move || {
+                    handles.push(thread.spawn(move || {
                         late.end();
                         run(&volume);
-                    }));
+                    })?);
                 }
             }
             if let Some(tabled) = tabled.filter(|_| !shared.options.read_only) {
                 let tabled = Arc::clone(tabled);
                 let thread = std::thread::Builder::new().name("picaflor-keeper".into());
-                handles.extend(thread.spawn(move || tabled.run_keeper()));
+                handles.push(thread.spawn(move || tabled.run_keeper())?);
             }
         }
-        Self { volumes: volumes.to_vec(), tabled: tabled.cloned(), handles: Mutex::new(Some(handles)) }
+        Ok(())
     }
 
     /// Stops and joins the threads. False if that was done before.

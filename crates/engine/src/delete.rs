@@ -79,7 +79,7 @@ impl Store {
             if let Some(failure) = volume.commits.failure() {
                 return Err(failure);
             }
-            if volume.journal.lock().deletes >= shared.options.delete_count {
+            if volume.journal.lock().volatile_deletes() >= shared.options.delete_count {
                 volume.commit_now()?;
             } else {
                 volume.due_within(shared.options.delete_time);

@@ -47,7 +47,7 @@ pub(crate) struct Writer {
     unwritten: AtomicU64,
     /// Clock nanoseconds by which the next commit is due; `u64::MAX` when nothing is volatile.
     deadline: AtomicU64,
-    /// Puts since the last commit began.
+    /// Puts that no commit has made durable yet.
     pub(crate) volatile_puts: AtomicU64,
 }
 
@@ -314,10 +314,13 @@ impl Volume {
                 Turn::Durable => return Ok(()),
                 Turn::Lead(number) => {
                     let began = self.shared.clock.now_nanos();
-                    let result = self.commit(number);
+                    let volatile = self.writer.volatile_puts.load(Relaxed);
+                    let result = self.commit();
                     let failed = result.is_err();
                     if !failed {
                         self.space.settle(number);
+                        self.writer.volatile_puts.fetch_sub(volatile, Relaxed);
+                        self.journal.lock().settle();
                     }
                     let took = Duration::from_nanos(self.shared.clock.now_nanos().saturating_sub(began));
                     self.commits.complete(number, result, took);
@@ -363,10 +366,9 @@ impl Volume {
         self.writer.due(self.shared.clock.now_nanos().saturating_add(nanos));
     }
 
-    fn commit(self: &Arc<Self>, _number: u64) -> Result<()> {
+    fn commit(self: &Arc<Self>) -> Result<()> {
         let turn = self.writer.turn.lock();
         self.writer.deadline.store(u64::MAX, Relaxed);
-        self.writer.volatile_puts.store(0, Relaxed);
         let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
         if let Some(in_place) = self.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
             return self.commit_untold(in_place);

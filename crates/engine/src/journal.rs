@@ -18,8 +18,9 @@ pub(crate) struct Journal {
     map: Map,
     store: u64,
     pending: Vec<Record>,
-    /// Deletes among `pending`.
-    pub(crate) deletes: u64,
+    /// Deletes among `pending`, and those that a commit has taken and not made durable yet.
+    deletes: u64,
+    taken: u64,
     next_page: u64,
     /// First page that the newest checkpoint needs.
     current_start: u64,
@@ -32,12 +33,22 @@ pub(crate) type Pages = Vec<(u64, AlignedBuf)>;
 
 impl Journal {
     pub(crate) fn new(map: Map, store: u64, next_page: u64, current_start: u64, previous_start: u64) -> Self {
-        Self { map, store, pending: Vec::new(), deletes: 0, next_page, current_start, previous_start }
+        Self { map, store, pending: Vec::new(), deletes: 0, taken: 0, next_page, current_start, previous_start }
     }
 
     pub(crate) fn push(&mut self, record: Record) {
         self.deletes += u64::from(matches!(record, Record::Delete { .. }));
         self.pending.push(record);
+    }
+
+    /// Deletes that a crash may cost.
+    pub(crate) fn volatile_deletes(&self) -> u64 {
+        self.deletes + self.taken
+    }
+
+    /// The commit that took records is complete.
+    pub(crate) fn settle(&mut self) {
+        self.taken = 0;
     }
 
     /// The page, or a later one, that will tell of the last record pushed.
@@ -83,7 +94,9 @@ impl Journal {
             batch = batch.saturating_add(1);
         }
         self.pending = later;
-        self.deletes = self.pending.len() as u64;
+        let left = self.pending.len() as u64;
+        self.taken += self.deletes - left;
+        self.deletes = left;
         pages
     }
 

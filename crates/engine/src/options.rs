@@ -39,7 +39,7 @@ pub enum Durability {
     Bounded {
         /// Longest time an acknowledged put may stay volatile.
         time: Duration,
-        /// Most puts that may be volatile at once.
+        /// Most puts that may be volatile at once, on each of several devices.
         puts: u64,
     },
     /// A put returns when it is durable; concurrent puts share one sync (group commit).
@@ -99,12 +99,13 @@ pub struct Options {
     /// One place, or several devices as one: a group then lives on one of them.
     pub places: Vec<Place>,
     /// Hard cap of device bytes, divided evenly among the places; 0 takes each existing file's or
-    /// device's own size. Default 1 GiB for a new file.
+    /// device's own size. Default 1 GiB for a new file. A store keeps the size that it was made with: to open one that
+    /// has more than this is an error, and one that has less stays so ([`crate::Stats::capacity`]).
     pub capacity: u64,
     /// Hard cap of memory in bytes: index, buffers and memory tier together, at every moment. An object that has
     /// left the tier while a handle is held counts as the holder's, for nothing here could free it. Default 256 MiB.
     pub memory: u64,
-    /// Default [`Mode::Cache`].
+    /// Fixed when the store is made. Default [`Mode::Cache`].
     pub mode: Mode,
     /// Default: at most one second.
     pub durability: Durability,
@@ -117,7 +118,8 @@ pub struct Options {
     /// Default: everything is admitted.
     pub admission: Option<Admission>,
     /// Told of each object that leaves, but for those replaced or deleted. Called with locks held: it must not
-    /// call the store. With a listener a put that replaces an object reads it first. Default: nobody is told.
+    /// call the store. A panic in it is counted (`Counts::listener_panics`). With a listener a put that replaces an
+    /// object reads it first. Default: nobody is told.
     pub eviction_listener: Option<EvictionListener>,
     /// Opens without writing a byte; puts are refused. Default false.
     pub read_only: bool,

@@ -245,7 +245,7 @@ impl Hash for Sought {
     }
 }
 
-/// The bytes read and the device offset they start at.
+/// The bytes read.
 pub(crate) type Outcome = Result<Bytes, Arc<io::Error>>;
 
 /// One device read that any number of gets wait for.

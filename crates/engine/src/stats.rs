@@ -100,6 +100,8 @@ counters! {
     fetches,
     /// Calls that waited for another's fetch.
     fetches_shared,
+    /// Calls of the eviction listener that panicked.
+    listener_panics,
     /// Clusters that the scrubber verified.
     clusters_scrubbed,
     /// Index pages of tables that were damaged, and were made anew from the entries.

@@ -44,7 +44,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Option`] for options that cannot work, [`Error::Version`] and [`Error::Damaged`] for a place that
-    /// holds something else, [`Error::Io`] for what the device says.
+    /// holds something else, [`Error::Io`] for what the device says, and where the system gives no threads.
     ///
     /// [`Error::Option`]: crate::Error::Option
     /// [`Error::Version`]: crate::Error::Version
@@ -60,7 +60,7 @@ impl Store {
                 }
             }
         }
-        let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.late);
+        let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.late)?;
         let inner = Inner {
             shared: opened.shared,
             volumes: opened.volumes,
@@ -177,10 +177,13 @@ impl Store {
             return Ok(());
         }
         self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
-        self.working().try_for_each(|volume| {
+        // One that failed keeps nothing on the others from being durable.
+        let mut result = Ok(());
+        for volume in self.working() {
             volume.promise_waiting();
-            volume.commit_now()
-        })
+            result = result.and(volume.commit_now());
+        }
+        result
     }
 
     /// The volumes but for those that a cache has given up.
@@ -195,11 +198,13 @@ impl Store {
     pub async fn flush_async(&self) -> Result<()> {
         if !self.shared().options.read_only {
             self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
+            let mut result = Ok(());
             for volume in self.working() {
                 volume.promise_waiting();
                 let number = volume.commits.next();
-                Arc::clone(volume).commit_async(number).await?;
+                result = result.and(Arc::clone(volume).commit_async(number).await);
             }
+            return result;
         }
         Ok(())
     }
@@ -219,11 +224,12 @@ impl Store {
     /// # Errors
     /// The failure that stopped a volume.
     pub fn step(&self) -> Result<bool> {
-        let mut any = self.tabled().map_or(Ok(false), |tabled| tabled.step())?;
+        let mut any = self.tabled().map_or(Ok(false), |tabled| tabled.step());
         for volume in self.working() {
-            any |= volume.step_all()?;
+            let more = volume.step_all();
+            any = any.and_then(|any| Ok(any | more?));
         }
-        Ok(any)
+        any
     }
 
     /// Returns when the device has taken everything that is sealed, hot objects are warm again after an
@@ -252,7 +258,7 @@ impl Store {
         }
         let index_bytes = shared.index_bytes.load(Relaxed);
         let objects: u64 = self.volumes().iter().map(|volume| volume.index.objects()).sum();
-        let capacity: u64 = self.volumes().iter().map(|volume| volume.device.capacity()).sum();
+        let capacity: u64 = self.volumes().iter().map(|volume| volume.superblock.lock().capacity).sum();
         Stats {
             objects: objects + self.tabled().map_or(0, |tabled| tabled.objects()),
             counting: self.tabled().is_some_and(|tabled| tabled.is_counting()),
@@ -320,11 +326,15 @@ impl Group {
         self.set(Temper::Hated);
     }
 
-    /// Treats the group's objects as any.
+    /// Treats the group's objects as any, loved or hated ones, those that are in memory already too: a change goes over
+    /// all of these.
     pub fn set(&self, temper: Temper) {
         let shared = self.store.shared();
+        let before = shared.groups.temper(self.id);
         self.record(shared.groups.set_temper(self.id, temper));
-        shared.memory.set_temper(self.id, temper);
+        if self.id != 0 && temper != before {
+            shared.memory.set_temper(self.id, temper);
+        }
     }
 
     /// How long the group's puts may stay volatile, whatever the store's own bound, from the next one on; `None`, or a

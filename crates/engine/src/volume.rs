@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -166,10 +167,12 @@ impl Shared {
         self.generation.fetch_add(1, Relaxed) + 1
     }
 
-    /// Tells the listener, if there is one.
+    /// Tells the listener, if there is one. If that panics, the daemon that called it goes on: puts wait for it.
     pub(crate) fn note_departure(&self, key: &[u8], why: Departure) {
-        if let Some(listener) = &self.options.eviction_listener {
-            listener(key, why);
+        if let Some(listener) = &self.options.eviction_listener
+            && catch_unwind(AssertUnwindSafe(|| listener(key, why))).is_err()
+        {
+            add(&self.counters.listener_panics, 1);
         }
     }
 

@@ -353,9 +353,11 @@ impl Low {
 
 fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
     let path = low.path.unwrap_or_else(|| PathBuf::from("picaflor.store"));
-    let capacity = match low.capacity {
-        Some(size) => size,
-        None => machine::store_capacity(&path)?,
+    let capacity = match (low.capacity, machine::made_capacity(&path)) {
+        // It stays as it was made. One with more than was asked for is for the engine to refuse.
+        (asked, Some(made)) if asked.is_none_or(|asked| asked.0 > made.0) => made,
+        (Some(asked), _) => asked,
+        (None, _) => machine::store_capacity(&path)?,
     };
     let memory = low.memory.unwrap_or_else(machine::store_memory);
     let bound = low.durability.unwrap_or_else(|| "1s".into());

@@ -11,7 +11,10 @@ use picaflor_proxy::{
     Config, Low, Server,
     config::{LogFormat, LowOrigin, Size},
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
 
 use super::Failure;
 use crate::output::say;
@@ -121,8 +124,10 @@ impl Serve {
         let config = self.resolve()?;
         print_choices(&config);
         let server = Server::start(config.clone())?;
+        // Who reads that it is ready may end it.
+        let signals = Signals::listen()?;
         print_ready(&config, &server);
-        wait(server)
+        signals.wait(server)
     }
 
     fn resolve(self) -> Result<Config, Failure> {
@@ -141,12 +146,23 @@ impl Serve {
         flags.forward.enabled = self.no_forward.then_some(false);
         flags.log.to = self.log;
         flags.log.format = self.log_format;
-        let resolved = file.under(flags).resolve();
-        resolved.map_err(|error| match path {
+        let low = file.under(flags);
+        let asked = low.store.capacity;
+        let config = low.resolve().map_err(|error| match path {
             // A flag may have said it instead.
             Some(path) if alone.resolve().err().as_ref() == Some(&error) => error.in_file(&path).into(),
-            _ => error.into(),
-        })
+            _ => Failure::from(error),
+        })?;
+        let store = &config.store;
+        // The engine rounds down to its blocks.
+        if let Some(asked) = asked.filter(|asked| asked.0.saturating_sub(store.capacity.0) > 1 << 20) {
+            eprintln!(
+                "picaflor: {} is there already, with {}; a capacity of {asked} is for a new one",
+                store.path.display(),
+                store.capacity
+            );
+        }
+        Ok(config)
     }
 }
 
@@ -197,33 +213,49 @@ fn print_ready(config: &Config, server: &Server) {
     }
 }
 
-/// Waits for signals; the first TERM or INT drains, the second exits.
-fn wait(server: Server) -> Result<(), Failure> {
-    let fail = |e: std::io::Error| Failure::Failed(format!("signals: {e}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
-    runtime.block_on(async {
-        let mut term = signal(SignalKind::terminate()).map_err(fail)?;
-        let mut int = signal(SignalKind::interrupt()).map_err(fail)?;
-        let mut reopen = signal(SignalKind::user_defined1()).map_err(fail)?;
-        let mut hang_up = signal(SignalKind::hangup()).map_err(fail)?;
-        loop {
-            tokio::select! {
-                _ = term.recv() => break,
-                _ = int.recv() => break,
-                _ = reopen.recv() => server.reopen_log(),
-                _ = hang_up.recv() => eprintln!("picaflor: HUP: restart to take a new configuration"),
+struct Signals {
+    runtime: Runtime,
+    term: Signal,
+    int: Signal,
+    reopen: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, Failure> {
+        let fail = |e: std::io::Error| Failure::Failed(format!("signals: {e}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fail)?;
+        let inside = runtime.enter();
+        let of = |kind| signal(kind).map_err(fail);
+        let (term, int) = (of(SignalKind::terminate())?, of(SignalKind::interrupt())?);
+        let (reopen, hang_up) = (of(SignalKind::user_defined1())?, of(SignalKind::hangup())?);
+        drop(inside);
+        Ok(Self { runtime, term, int, reopen, hang_up })
+    }
+
+    /// Waits for signals; the first TERM or INT drains, the second exits.
+    fn wait(self, server: Server) -> Result<(), Failure> {
+        let Self { runtime, mut term, mut int, mut reopen, mut hang_up } = self;
+        runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = term.recv() => break,
+                    _ = int.recv() => break,
+                    _ = reopen.recv() => server.reopen_log(),
+                    _ = hang_up.recv() => eprintln!("picaflor: HUP: restart to take a new configuration"),
+                }
             }
-        }
-        eprintln!("picaflor: stopping; once more to exit at once");
-        let stopping = tokio::task::spawn_blocking(move || server.stop());
-        tokio::select! {
-            stopped = stopping => match stopped {
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(e)) => Err(Failure::Failed(format!("closing the store: {e}"))),
-                Err(e) => Err(Failure::Failed(e.to_string())),
-            },
-            _ = term.recv() => std::process::exit(1),
-            _ = int.recv() => std::process::exit(1),
-        }
-    })
+            eprintln!("picaflor: stopping; once more to exit at once");
+            let stopping = tokio::task::spawn_blocking(move || server.stop());
+            tokio::select! {
+                stopped = stopping => match stopped {
+                    Ok(Ok(())) => Ok(()),
+                    Ok(Err(e)) => Err(Failure::Failed(format!("closing the store: {e}"))),
+                    Err(e) => Err(Failure::Failed(e.to_string())),
+                },
+                _ = term.recv() => std::process::exit(1),
+                _ = int.recv() => std::process::exit(1),
+            }
+        })
+    }
 }

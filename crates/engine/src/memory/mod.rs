@@ -111,6 +111,27 @@ impl Queues {
         taken
     }
 
+    /// Takes out all objects that are `sought`, of each queue those first that would leave first.
+    fn take_objects(&mut self, sought: impl Fn(&Frame) -> bool) -> Vec<Arc<Frame>> {
+        let mut taken = Vec::new();
+        let mut stays = |weak: &Weak<Frame>| match weak.upgrade() {
+            Some(frame) if sought(&frame) => {
+                taken.push(frame);
+                false
+            }
+            frame => frame.is_some(),
+        };
+        self.hated.retain(&mut stays);
+        let mut unit_stays = |unit: &Unit| match unit {
+            Unit::Object(weak) => stays(weak),
+            Unit::Cluster(_) => true,
+        };
+        self.fifo.sweep(&mut unit_stays);
+        self.order.retain(|_, unit| unit_stays(unit));
+        self.loved.retain(stays);
+        taken
+    }
+
     /// Takes out the cluster of a hated group that was used last.
     fn pop_hated(&mut self, sought: impl Fn(&Resident) -> bool) -> Option<Resident> {
         let hated = self.hated_clusters.iter().enumerate().filter(|(_, resident)| sought(resident));
@@ -263,9 +284,13 @@ impl Memory {
             }
             self.bytes.fetch_add(frame.charge(), Relaxed);
         }
-        let weak = Arc::downgrade(frame);
         let mut queues = self.queues.lock();
         queues.sweep();
+        self.enqueue(&mut queues, frame, temper);
+    }
+
+    fn enqueue(&self, queues: &mut Queues, frame: &Arc<Frame>, temper: Temper) {
+        let weak = Arc::downgrade(frame);
         match temper {
             Temper::Loved => queues.loved.push_back(weak),
             Temper::Hated => queues.hated.push(weak),
@@ -294,9 +319,11 @@ impl Memory {
         }
     }
 
-    /// A group has another temper: its clusters change places.
+    /// A group has another temper: its clusters and objects change places. Goes over all that is held.
     pub(crate) fn set_temper(&self, group: u32, temper: Temper) {
         let mut queues = self.queues.lock();
+        let objects = queues.take_objects(|frame| frame.header.group == group);
+        objects.iter().for_each(|frame| self.enqueue(&mut queues, frame, temper));
         let moved = queues.take_clusters(|resident| resident.group == group);
         moved.into_iter().for_each(|resident| queues.hold(resident, temper));
     }

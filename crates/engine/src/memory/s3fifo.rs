@@ -104,8 +104,8 @@ impl<T> S3Fifo<T> {
     }
 
     /// Drops what is not `alive`.
-    pub(super) fn sweep(&mut self, alive: impl Fn(&T) -> bool) {
-        self.retain_small(&alive);
+    pub(super) fn sweep(&mut self, mut alive: impl FnMut(&T) -> bool) {
+        self.retain_small(&mut alive);
         self.main.retain(alive);
     }
 

@@ -188,26 +188,44 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         }
     }
     found.sort_by_key(|found| found.superblock.map(|block| block.volume.0));
+    as_it_was_made(found, &first, options)?;
+    // A superblock that cannot be read is one ahead at most.
+    let doubtful = found.iter().any(|found| found.doubtful);
+    let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1 + u64::from(doubtful);
+    let lost = known.iter().fold(0, |lost, block| lost | block.lost);
+    Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, doubtful, epoch, count, lost })
+}
+
+/// What is fixed when a store is made is not asked for otherwise.
+fn as_it_was_made(found: &[Found], first: &Superblock, options: &Options) -> Result<()> {
+    let wrong = |name, why: String| Err(Error::Option { name, why });
     if first.layout != options.preset.on_device() {
         let fitting = Preset::of_layout(first.layout).map_or("of a later build", |preset| preset.name);
         let why = format!(
             "this place was made with another layout than that of {}; open it with preset {fitting}",
             options.preset.name
         );
-        return Err(Error::Option { name: "preset", why });
+        return wrong("preset", why);
     }
-    let mode = options.mode as u32;
-    if first.mode != mode && options.mode == Mode::Cache {
-        return Err(Error::Option {
-            name: "mode",
-            why: "this place was made as a store, whose objects a cache would evict; open it in store mode".into(),
-        });
+    if first.mode != options.mode as u32 {
+        let why = match options.mode {
+            Mode::Cache => "this place was made as a store, whose objects a cache would evict; open it in store mode",
+            Mode::Store => {
+                "this place was made as a cache, and may have evicted what it was given; open it in cache mode"
+            }
+        };
+        return wrong("mode", why.into());
     }
-    // A superblock that cannot be read is one ahead at most.
-    let doubtful = found.iter().any(|found| found.doubtful);
-    let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1 + u64::from(doubtful);
-    let lost = known.iter().fold(0, |lost, block| lost | block.lost);
-    Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, doubtful, epoch, count, lost })
+    let most = options.capacity / found.len() as u64;
+    let larger = |place: &&Found| most != 0 && place.superblock.is_some_and(|block| block.capacity > most);
+    if let Some(Found { place, superblock: Some(block), .. }) = found.iter().find(larger) {
+        let why = format!(
+            "{place} was made with {} bytes, and {most} are given for it; give as many or none, or make a new store",
+            block.capacity
+        );
+        return wrong("capacity", why);
+    }
+    Ok(())
 }
 
 fn check(options: &Options) -> Result<()> {
@@ -240,11 +258,16 @@ fn check(options: &Options) -> Result<()> {
         return wrong("cluster_age", why);
     }
     let each = options.capacity / options.places.len() as u64;
-    let least = Map::least_capacity(options.cluster);
-    if options.capacity != 0 && each < least {
-        return wrong("capacity", format!("{each} bytes a place; the least for this cluster size is {least}"));
+    if options.capacity != 0 && each < Map::least_capacity(CLUSTER_MIN) {
+        return too_small(&format!("{each} bytes a place are given"), CLUSTER_MIN);
     }
     Ok(())
+}
+
+/// What has so few bytes is too small for these clusters.
+fn too_small<T>(what: &str, cluster: u32) -> Result<T> {
+    let why = format!("{what}; {} are the least for clusters of {cluster}", Map::least_capacity(cluster));
+    Err(Error::Option { name: "capacity", why })
 }
 
 fn check_memory(options: &Options) -> Result<()> {
@@ -277,6 +300,10 @@ fn open_place(place: &Place, options: &Options) -> Result<Opening> {
         (Place::Device(device), _) => Ok((device.backend(), Arc::clone(device), None)),
         (Place::Path(path), _) => {
             let name = path.display().to_string();
+            let each = options.capacity / options.places.len() as u64;
+            if !is_there(path) && each != 0 && each < Map::least_capacity(options.cluster) {
+                return too_small(&format!("{each} bytes are given for {name}"), options.cluster);
+            }
             let device = open_file(path, options).map_err(|error| Error::io(format!("opening {name}"), error))?;
             Ok((name, Arc::new(device), None))
         }
@@ -298,8 +325,13 @@ fn open_folder(name: String, folder: Arc<dyn Folder>, options: &Options) -> Resu
     Ok((name, Arc::new(device), Some(folder)))
 }
 
+/// Whether there is a file with something in it, or a device.
+fn is_there(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.len() > 0 || !meta.is_file())
+}
+
 fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {
-    let exists = path.metadata().is_ok_and(|meta| meta.len() > 0 || !meta.is_file());
+    let exists = is_there(path);
     let each = options.capacity / options.places.len() as u64;
     let capacity = match (exists, each) {
         (true, _) => None,

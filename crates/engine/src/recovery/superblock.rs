@@ -8,9 +8,10 @@ use picaflor_device::{AlignedBuf, Device};
 use picaflor_format::{
     BLOCK, Corrupt, has_remains,
     superblock::Superblock,
-    zone::{BEGINNING, Map},
+    zone::{BEGINNING, CLUSTER_MIN, Map},
 };
 
+use super::too_small;
 use crate::{Error, Options, Result};
 
 /// Reads the newer intact superblock, and whether the other one is intact too; `None` if the place is blank and was no
@@ -25,10 +26,9 @@ pub(super) fn read_superblock(
         let why = format!("{place} has blocks of {} bytes, more than {BLOCK}", device.block_size());
         return Err(Error::Option { name: "places", why });
     }
-    if device.capacity() < Map::least_capacity(options.cluster) {
-        let why =
-            format!("{place} has {} bytes; {} are the least", device.capacity(), Map::least_capacity(options.cluster));
-        return Err(Error::Option { name: "capacity", why });
+    let has = || format!("{place} has {} bytes", device.capacity());
+    if device.capacity() < Map::least_capacity(CLUSTER_MIN) {
+        return too_small(&has(), CLUSTER_MIN);
     }
     let mut newest: Option<Superblock> = None;
     let mut intact = 0;
@@ -69,6 +69,8 @@ pub(super) fn read_superblock(
                 .map_err(|error| Error::io(format!("{place}: reading its beginning"), error))?;
             if has_remains(&beginning) {
                 Err(lost_superblocks(place))
+            } else if device.capacity() < Map::least_capacity(options.cluster) {
+                too_small(&has(), options.cluster)
             } else if options.read_only {
                 Err(damaged("there is no store here".into(), "open it for writing once to make one"))
             } else {

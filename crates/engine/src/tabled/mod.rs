@@ -29,6 +29,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 use picaflor_device::{CountedDevice, Device};
+use picaflor_format::zone::BLOCKS_START;
 
 use crate::{
     Result,
@@ -79,7 +80,7 @@ impl Tabled {
     }
 
     pub(crate) fn capacity(&self) -> u64 {
-        self.device.capacity()
+        BLOCKS_START + self.room
     }
 
     /// Entries: objects, and chunks of large ones.

@@ -57,6 +57,37 @@ fn love_beyond_the_memory_keeps_the_cap() {
     }
 }
 
+#[test]
+fn what_is_loved_or_hated_when_it_is_in_memory_already_stays_longest_or_leaves_first() {
+    for last in [Temper::Loved, Temper::Hated] {
+        let (device, options) = counted(128 * MIB);
+        let store = Store::open(options).unwrap();
+        let (changed, others) = (0..400, 1000..1400);
+        // What it was before: loved, then hated, is hated.
+        store.group(1).set(if last == Temper::Hated { Temper::Loved } else { Temper::Neither });
+        for i in changed.clone().chain(others.clone()) {
+            let group = if i < 1000 { 1 } else { 2 };
+            store.put(&key(i), &body(i, 2000), &in_group(group)).unwrap();
+        }
+        store.flush().unwrap();
+        // Both are asked for, so that they are in memory one by one.
+        assert_eq!(reads(&store, &device, changed.clone().chain(others.clone()), 2000), 0);
+        store.group(1).set(last);
+        // More than there is room for.
+        let flood = if last == Temper::Loved { 10_000..18_000 } else { 10_000..11_200 };
+        for i in flood.clone() {
+            store.put(&key(i), &body(i, 4000), &plain()).unwrap();
+        }
+        store.flush().unwrap();
+        reads(&store, &device, flood, 4000);
+        let (others, changed) = (reads(&store, &device, others, 2000), reads(&store, &device, changed, 2000));
+        match last {
+            Temper::Loved => assert!(changed == 0 && others > 100, "loved: {changed} of 400 left, others: {others}"),
+            _ => assert!(changed > 300 && others < changed, "hated: {changed} of 400 left, others: {others}"),
+        }
+    }
+}
+
 /// Objects of a working set that a scan of another group pushed out of memory.
 fn pushed_out(hate: bool) -> (u64, u64) {
     let (device, options) = counted(128 * MIB);

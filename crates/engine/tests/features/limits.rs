@@ -311,7 +311,7 @@ fn options_that_cannot_work_are_named_with_the_mend() {
         (|o| o.cluster = 100_000, "cluster", "power of two from 16 KiB to 4 MiB"),
         (|o| o.cluster = 8 << 20, "cluster", "power of two from 16 KiB to 4 MiB"),
         (|o| o.open_buffers = 0, "open_buffers", "at least one"),
-        (|o| o.capacity = 100_000, "capacity", "the least for this cluster size is"),
+        (|o| o.capacity = 100_000, "capacity", "are the least for clusters of"),
         (|o| o.memory = 1 << 19, "memory", "the least for clusters of 65536 bytes"),
         (
             |o| o.places = vec![picaflor::Place::Device(Arc::new(MemoryDevice::new(1 << 20)))],

@@ -9,7 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor::{Durability, Error, Mode, Options, PutOptions, Refusal, Store};
+use picaflor::{
+    Durability, Error, Mode, Options, PutOptions, Refusal, Store,
+    device::{Clock, Fault, FaultyDevice, MemoryDevice, On, Rule},
+};
 use rand::Rng;
 
 use crate::common::{MIB, body, plain, rng};
@@ -200,4 +203,63 @@ fn opening_and_closing_under_load_ends() {
         Store::clone(&store).close().unwrap();
         writers.into_iter().for_each(|writer| writer.join().unwrap());
     }
+}
+
+#[test]
+fn what_a_commit_is_making_durable_is_volatile_until_it_is() {
+    let device = FaultyDevice::with_clock(Arc::new(MemoryDevice::new(16 * MIB)), 1, Clock::real());
+    let hour = Duration::from_secs(3600);
+    let bound = Durability::Bounded { time: hour, puts: 5 };
+    let options = Options::on(Arc::new(device.clone())).memory(4 * MIB).durability(bound);
+    let store = Store::open(options.with(|o| (o.delete_time, o.delete_count) = (hour, 5))).unwrap();
+    device.add(Rule::rate(Fault::Delay(On::Sync, Duration::from_millis(300)), 1.0));
+    let put = |i| store.put(&key(0, i), b"x", &plain()).unwrap();
+    let delete = |i| assert!(store.delete(&key(0, i)).unwrap());
+    let all: [(&str, &(dyn Fn(u64) + Sync)); 2] = [("put", &put), ("delete", &delete)];
+    for (what, verb) in all {
+        (0..4).for_each(verb);
+        let before = store.stats().counts;
+        thread::scope(|scope| {
+            scope.spawn(|| verb(4));
+            while store.stats().counts.device_syncs == before.device_syncs {
+                thread::yield_now();
+            }
+            verb(5);
+            let commits = store.stats().counts.commits - before.commits;
+            assert_eq!(commits, 2, "five are about to be durable: the sixth {what} has to wait for the next commit");
+        });
+    }
+    device.clear_rules();
+    store.close().unwrap();
+}
+
+#[test]
+fn a_listener_that_panics_stops_no_daemon() {
+    let mut options = Options::on(Arc::new(MemoryDevice::new(8 * MIB))).memory(4 * MIB);
+    // Without a word from the panic's hook.
+    options.eviction_listener = Some(Arc::new(|_: &[u8], _| std::panic::resume_unwind(Box::new("a listener's fault"))));
+    let store = Store::open(options.with(|options| options.cluster = 64 << 10)).unwrap();
+    (0..4000).for_each(|i| store.put(&key(0, i), &body(i, 8000), &plain()).unwrap());
+    let counts = store.stats().counts;
+    assert!(counts.listener_panics > 2000 && counts.listener_panics <= counts.evicted, "{counts:?}");
+    store.close().unwrap();
+}
+
+#[test]
+fn without_threads_a_store_does_not_open() {
+    const INNER: &str = "PICAFLOR_TEST_WITHOUT_THREADS";
+    if std::env::var_os(INNER).is_some() {
+        let options = Options::on(Arc::new(MemoryDevice::new(8 * MIB))).memory(8 * MIB);
+        let error = Store::open(options.clone()).err().unwrap().to_string();
+        assert!(error.contains("starting the store's threads"), "{error}");
+        let by_hand = options.with(|options| options.daemons = picaflor::Daemons::Manual);
+        Store::open(by_hand).unwrap().close().unwrap();
+        return;
+    }
+    // Stacks larger than what can be addressed.
+    let mut inner = std::process::Command::new(std::env::current_exe().unwrap());
+    inner.args(["--exact", "threads::without_threads_a_store_does_not_open", "--test-threads=1"]);
+    let done = inner.env(INNER, "1").env("RUST_MIN_STACK", (1_u64 << 50).to_string()).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&done.stderr));
 }

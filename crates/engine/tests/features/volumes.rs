@@ -238,6 +238,35 @@ fn a_cache_goes_on_without_a_device_that_cannot_be_written() {
 }
 
 #[test]
+fn a_flush_of_a_store_makes_durable_what_healthy_devices_have() {
+    let devices = devices(2);
+    let options = || places(&devices).mode(Mode::Store);
+    let store = Store::open(options()).unwrap();
+    store.put(b"first", b"x", &plain()).unwrap();
+    store.flush().unwrap();
+    devices[0].add(Rule::rate(Fault::WriteError, 1.0));
+    let mut taken = Vec::new();
+    for i in 0..300 {
+        taken.extend(store.put(&key(i), &body(i, 2000), &plain()).is_ok().then_some(i));
+    }
+    assert!(store.flush().is_err() && store.step().is_err(), "who asked for durability is told");
+    let failed: Vec<_> = store.stats().volumes.iter().map(|volume| volume.failed.is_some()).collect();
+    assert_eq!(failed, [true, false]);
+    // The power fails.
+    for device in &devices {
+        device.crash().unwrap();
+    }
+    std::mem::forget(store);
+    for device in &devices {
+        device.clear_rules();
+        device.revive().unwrap();
+    }
+    let store = Store::open(options()).unwrap();
+    let found = taken.iter().filter(|i| read(&store, &key(**i)).is_some()).count();
+    assert!(found > taken.len() / 3, "{found} of {} are there", taken.len());
+}
+
+#[test]
 fn a_device_that_failed_and_is_back_brings_no_old_version() {
     let devices = devices(2);
     let (store, first) = filled(&devices, Mode::Cache);

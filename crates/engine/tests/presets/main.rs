@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod ages;
+mod aside;
 mod common;
 mod crash;
 mod damelo;
@@ -9,6 +10,7 @@ mod files;
 mod grouped;
 mod lazy;
 mod limits;
+mod made;
 mod many;
 mod pages;
 mod rotten;

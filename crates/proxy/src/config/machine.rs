@@ -1,7 +1,12 @@
 //! Sizes chosen from the machine when none were given: half of the free disk up to 16 GiB, a quarter of the
 //! available memory up to 2 GiB, one worker a core.
 
-use std::{fs, num::NonZero, path::Path};
+use std::{
+    fs,
+    io::{Seek, SeekFrom},
+    num::NonZero,
+    path::Path,
+};
 
 use super::{ConfigError, Size};
 
@@ -10,13 +15,22 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Of an existing store its own size, else chosen from what is free.
+/// What the store was made with, if there is one that can be looked at.
+pub(super) fn made_capacity(path: &Path) -> Option<Size> {
+    match picaflor::inspect(path) {
+        Ok(picaflor::Inspection::Store(about)) => Some(Size(about.capacity)),
+        _ => None,
+    }
+}
+
+/// Of an existing file or device its own size, else chosen from what is free.
 pub(super) fn store_capacity(path: &Path) -> Result<Size, ConfigError> {
     if let Ok(meta) = fs::metadata(path)
-        && meta.is_file()
-        && meta.len() > 0
+        && !meta.is_dir()
+        && let Ok(len) = fs::File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)))
+        && len > 0
     {
-        return Ok(Size(meta.len()));
+        return Ok(Size(len));
     }
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,0 +1,104 @@
+//! What is fixed when a store is made: asking for something else later is told, not quietly passed over.
+
+use std::{path::Path, sync::Arc};
+
+use picaflor::{Error, Mode, Options, Store, device::MemoryDevice};
+
+use crate::common::{MIB, body, key, plain, read};
+
+/// Why it does not open with these options.
+fn refused(options: Options, name: &str) -> String {
+    match Store::open(options) {
+        Err(Error::Option { name: what, why }) if what == name => why,
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{name}: it opened"),
+    }
+}
+
+fn made(path: &Path, mode: Mode, capacity: u64) -> u64 {
+    let store = Store::open(Options::new(path).mode(mode).capacity(capacity).memory(8 * MIB)).unwrap();
+    store.put(b"key", b"value", &plain()).unwrap();
+    let capacity = store.stats().capacity;
+    store.close().unwrap();
+    capacity
+}
+
+#[test]
+fn a_store_that_has_more_bytes_than_are_given_is_not_opened() {
+    for preset in ["picaflor", "stream", "pmflf-pfl", "squid"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        if preset == "squid" {
+            std::fs::create_dir(&path).unwrap();
+        }
+        let options = |capacity| Options::preset(preset, &path).unwrap().capacity(capacity).memory(8 * MIB);
+        let store = Store::open(options(32 * MIB)).unwrap();
+        store.put(b"key", b"value", &plain()).unwrap();
+        assert_eq!(store.stats().capacity, 32 * MIB, "{preset}");
+        store.close().unwrap();
+        let why = refused(options(16 * MIB), "capacity");
+        assert!(why.contains("33554432 bytes") && why.contains("16777216 are given"), "{preset}: {why}");
+        assert!(why.contains("give as many or none"), "the mend: {why}");
+        // With what it has, with none, and with more than it has: it stays as it was made.
+        for capacity in [32 * MIB, 0, 64 * MIB] {
+            let store = Store::open(options(capacity)).unwrap();
+            assert_eq!((store.stats().capacity, read(&store, b"key").is_some()), (32 * MIB, true), "{preset}");
+            store.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_device_is_used_as_far_as_the_store_was_made() {
+    let device = Arc::new(MemoryDevice::new(32 * MIB));
+    let store = Store::open(Options::on(device.clone()).capacity(16 * MIB).memory(8 * MIB)).unwrap();
+    store.close().unwrap();
+    refused(Options::on(device.clone()).capacity(16 * MIB - 4096), "capacity");
+    let store = Store::open(Options::on(device).memory(8 * MIB)).unwrap();
+    assert_eq!(store.stats().capacity, 16 * MIB);
+    (0..4000).for_each(|i| store.put(&key(i), &body(i, 10_000), &plain()).unwrap());
+    assert!(store.stats().volumes[0].live_bytes < 16 * MIB);
+}
+
+#[test]
+fn a_mode_is_kept() {
+    for (made_as, opened_as, why) in
+        [(Mode::Cache, Mode::Store, "made as a cache"), (Mode::Store, Mode::Cache, "made as a store")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        made(&path, made_as, 16 * MIB);
+        for read_only in [false, true] {
+            let options = Options::new(&path).mode(opened_as).with(|options| options.read_only = read_only);
+            let told = refused(options, "mode");
+            assert!(told.contains(why), "{told}");
+        }
+        let store = Store::open(Options::new(&path).mode(made_as).memory(8 * MIB)).unwrap();
+        assert!(read(&store, b"key").is_some());
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn small_clusters_are_read_off_the_store_that_has_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let small = || Options::new(&path).capacity(MIB).memory(8 * MIB).with(|options| options.cluster = 16 << 10);
+    let store = Store::open(small()).unwrap();
+    store.put(b"key", b"value", &plain()).unwrap();
+    store.close().unwrap();
+    for capacity in [0, MIB] {
+        let store = Store::open(Options::new(&path).capacity(capacity).memory(8 * MIB)).unwrap();
+        assert!(read(&store, b"key").is_some());
+        store.close().unwrap();
+    }
+    // What is to be made is too small, and nothing is made.
+    let other = folder.path().join("b");
+    let why = refused(Options::new(&other).capacity(MIB), "capacity");
+    assert!(why.contains("1048576 bytes are given") && why.contains("are the least for clusters of 262144"), "{why}");
+    assert!(!other.exists());
+    let why = refused(Options::on(Arc::new(MemoryDevice::new(MIB))), "capacity");
+    assert!(why.contains("has 1048576 bytes"), "{why}");
+    let why = refused(Options::on(Arc::new(MemoryDevice::new(8 * MIB))).capacity(MIB), "capacity");
+    assert!(why.contains("1048576 bytes"), "{why}");
+}
