@@ -253,11 +253,19 @@ impl Volume {
         }
     }
 
-    /// Reads and verifies the frame at a grain.
+    /// Reads and verifies the frame at a grain: twice before it is damaged, for its bytes may have been bad on their way
+    /// only, and an entry is dropped for it.
     ///
     /// # Errors
     /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
     pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+        match self.read_frame_once(grain, grains) {
+            Err(Error::Damaged { .. }) => self.read_frame_once(grain, grains),
+            read => read,
+        }
+    }
+
+    fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
         if let Some(read) = self.read_file(grain) {
             return self.verified_file(grain, read);
         }

@@ -1,6 +1,6 @@
-//! Memory as the system counts it. Alone in its process, for the count is the process's.
+//! Memory as the system counts it. Alone in their process, and one after the other, for the count is the process's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use picaflor::{Daemons, Durability, Options, PutOptions, Store, device::MemoryDevice};
 
@@ -10,8 +10,32 @@ fn resident() -> u64 {
     pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number of pages") * 4096
 }
 
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn sixty_megabytes_pass_through_eight_of_memory() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let before = resident();
+    let options = Options::new(folder.path().join("store")).capacity(300 << 20).memory(8 << 20);
+    let store = Store::open(options.with(|options| options.cluster = 256 << 10)).unwrap();
+    let piece = vec![7; 500_000];
+    let mut stream = store.put_stream(b"big", None, PutOptions::default()).unwrap();
+    (0..120).for_each(|_| stream.write(&piece).unwrap());
+    stream.finish().unwrap();
+    let object = store.get(b"big").unwrap().unwrap();
+    assert_eq!(object.chunks(0..u64::MAX).map(|piece| piece.unwrap().len()).sum::<usize>(), 60_000_000);
+    let more = resident().saturating_sub(before);
+    // Beside what the store was given: stacks of its threads, what the allocator keeps, buffers of the ring.
+    assert!(more < 24 << 20, "{more} bytes more");
+}
+
 #[test]
 fn replacing_one_object_for_ever_takes_no_memory() {
+    let _turn = alone();
     let options = Options::on(Arc::new(MemoryDevice::new(8 << 20))).memory(32 << 20).durability(Durability::None);
     let options = options.with(|options| (options.cluster, options.daemons) = (64 << 10, Daemons::Manual));
     let store = Store::open(options).unwrap();

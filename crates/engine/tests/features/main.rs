@@ -1,7 +1,6 @@
 //! Every feature of the engine, shown to work: one module per theme.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-mod aside;
 mod common;
 mod counts;
 mod fetch;

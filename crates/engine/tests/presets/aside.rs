@@ -9,7 +9,7 @@ use picaflor::{
 };
 use picaflor_format::{BLOCK, zone::Map};
 
-use crate::common::{MIB, body, by_hand, read};
+use crate::common::{self, MIB, body, by_hand, read};
 
 const CAPACITY: u64 = 16 * MIB;
 const CLUSTER: u32 = 64 << 10;
@@ -169,4 +169,24 @@ fn compaction_reads_again_what_was_bad_on_its_way() {
     all_there(&store, &left, "after compaction");
     assert_eq!(read(&store, &key(all)), Some(body(all, LEN)));
     store.close().unwrap();
+}
+
+#[test]
+fn a_put_reads_again_before_it_takes_the_place_of_another_key() {
+    const COUNT: u64 = 40_000;
+    let (device, options) = store_on(6);
+    let store = Store::open(options()).unwrap();
+    let mut reads = 0;
+    for i in 0..COUNT {
+        device.clear_rules();
+        device.add(Rule::nth(Fault::Flicker, 1).within(map().cluster_start(0)..map().clusters.end()));
+        let before = store.stats().counts.device_reads;
+        store.put(&common::key(i), &body(i, 100), &bypass()).unwrap();
+        reads += store.stats().counts.device_reads - before;
+    }
+    device.clear_rules();
+    assert!(reads > 0, "no two of these keys have one place in the index");
+    for i in 0..COUNT {
+        assert!(read(&store, &common::key(i)).is_some_and(|found| found == body(i, 100)), "object {i} is lost");
+    }
 }
