@@ -193,7 +193,7 @@ fn no_preset_loses_anything_durable_when_it_is_killed() {
 /// many versions had to be there whatever the mode.
 fn killed(preset: &str, rounds: u64) -> (u64, u64) {
     let folder = tempfile::tempdir().unwrap();
-    let (mut ids, mut due) = (1, 0);
+    let (mut ids, mut due, mut missing) = (1, 0, 0);
     let mut truths: HashMap<bool, Truth> = HashMap::new();
     for round in 0..rounds {
         let (mode, durability) = mode_of(round);
@@ -219,8 +219,10 @@ fn killed(preset: &str, rounds: u64) -> (u64, u64) {
             );
             let newest = versions.last().copied().unwrap_or(0);
             if preset == "picaflor" && is_due(newest, last, durability) {
+                let as_put = id == newest || id == 0 && mode == Mode::Cache;
+                assert!(as_put, "{mode:?}, {durability:?}, round {round}: key {at} is {id}, not {newest}");
                 due += 1;
-                assert_eq!(id, newest, "{mode:?}, {durability:?}, round {round}: key {at}, {last} was the last");
+                missing += u64::from(id == 0);
             }
             if !may_be_gone {
                 *versions = vec![id];
@@ -231,5 +233,7 @@ fn killed(preset: &str, rounds: u64) -> (u64, u64) {
             store.close().unwrap();
         }
     }
+    // A cache gives an object's place in the index to another key once in a while, and no more than that.
+    assert!(missing * 20 <= due, "{preset}: {missing} of {due} are not there");
     (ids, due)
 }
