@@ -253,8 +253,8 @@ impl Volume {
         }
     }
 
-    /// Reads and verifies the frame at a grain: twice before it is damaged, for its bytes may have been bad on their way
-    /// only, and an entry is dropped for it.
+    /// Reads and verifies the frame at a grain: twice before it is damaged, for its bytes may have been bad on their
+    /// way only, and an entry is dropped for it.
     ///
     /// # Errors
     /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
