@@ -50,8 +50,7 @@ impl Threads {
         *threads.handles.lock() = Some(handles);
         if let Err(error) = begun {
             threads.stop();
-            let error = Error::io("starting the store's threads, or open it with Daemons::Manual", error);
-            return Err(error);
+            return Err(Error::io("starting the store's threads, or open it with Daemons::Manual", error));
         }
         Ok(threads)
     }

@@ -87,15 +87,7 @@ impl Store {
         }
         match self.lead_fetch(key) {
             Ok(mut leader) => {
-                // Between our look and this another fetch may have ended.
-                let outcome = match self.get(key) {
-                    Ok(None) => match fetch() {
-                        Ok(fetched) => self.store_fetched(key, fetched),
-                        Err(why) => Err(Error::Fetch(why.to_string())),
-                    },
-                    Ok(Some(object)) => Ok(object),
-                    Err(error) => Err(error),
-                };
+                let outcome = self.fetch_now(key, fetch);
                 leader.outcome = Some(outcome.clone());
                 outcome
             }
@@ -125,14 +117,7 @@ impl Store {
         }
         match self.lead_fetch(key) {
             Ok(mut leader) => {
-                let outcome = match self.get_async(key).await {
-                    Ok(None) => match fetch.await {
-                        Ok(fetched) => self.store_fetched_async(key, fetched).await,
-                        Err(why) => Err(Error::Fetch(why.to_string())),
-                    },
-                    Ok(Some(object)) => Ok(object),
-                    Err(error) => Err(error),
-                };
+                let outcome = self.fetch_now_async(key, fetch).await;
                 leader.outcome = Some(outcome.clone());
                 outcome
             }
@@ -170,15 +155,32 @@ impl Store {
         Ok(Leader { store: self, hash, fetch, listed, outcome: None })
     }
 
-    /// Puts what was fetched and returns it, stored or not.
-    fn store_fetched(&self, key: &[u8], fetched: Fetched) -> Result<Object> {
+    /// By who leads: puts what the fetch brings and returns it, stored or not. Between the look before and this,
+    /// another fetch may have ended.
+    fn fetch_now<E: std::fmt::Display>(
+        &self,
+        key: &[u8],
+        fetch: impl FnOnce() -> Result<Fetched, E>,
+    ) -> Result<Object> {
+        if let Some(object) = self.get(key)? {
+            return Ok(object);
+        }
+        let fetched = fetch().map_err(|why| Error::Fetch(why.to_string()))?;
         let put = self.put(key, &fetched.body, &fetched.options);
         let found = if put.is_ok() { self.get(key)? } else { None };
         self.fetched(key, fetched, put, found)
     }
 
     /// The same for tasks.
-    async fn store_fetched_async(&self, key: &[u8], fetched: Fetched) -> Result<Object> {
+    async fn fetch_now_async<E: std::fmt::Display>(
+        &self,
+        key: &[u8],
+        fetch: impl Future<Output = Result<Fetched, E>>,
+    ) -> Result<Object> {
+        if let Some(object) = self.get_async(key).await? {
+            return Ok(object);
+        }
+        let fetched = fetch.await.map_err(|why| Error::Fetch(why.to_string()))?;
         let put = self.put_async(key, &fetched.body, &fetched.options).await;
         let found = if put.is_ok() { self.get_async(key).await? } else { None };
         self.fetched(key, fetched, put, found)

@@ -171,18 +171,17 @@ impl Store {
             self.count_get(Some(Miss::Expired));
             return TryGet::Absent(Miss::Expired);
         }
-        if frame.header.kind == Kind::Manifest {
-            let Some(whole) = Object::from_frame(frame, self).ok().filter(|object| self.has_chunks(object)) else {
-                return TryGet::OnDevice;
-            };
-            add(&shared.counters.gets, 1);
-            add(&shared.counters.hits_memory, 1);
-            return TryGet::Hit(whole);
-        }
-        frame.credit();
+        let object = if frame.header.kind == Kind::Manifest {
+            let whole = Object::from_frame(frame, self).ok().filter(|object| self.has_chunks(object));
+            let Some(whole) = whole else { return TryGet::OnDevice };
+            whole
+        } else {
+            frame.credit();
+            Object::whole(frame)
+        };
         add(&shared.counters.gets, 1);
         add(&shared.counters.hits_memory, 1);
-        TryGet::Hit(Object::whole(frame))
+        TryGet::Hit(object)
     }
 
     /// Whether a volume failed among others: a cache goes on without it and its objects. One that is alone,

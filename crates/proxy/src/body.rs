@@ -236,13 +236,13 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
+    pub(crate) fn new(worker: Arc<Worker>, conn: Arc<Conn>, record: Option<Box<Record>>) -> Self {
+        Self { worker, conn, record, sent: 0 }
+    }
+
     /// Counts bytes that went to the client past a [`Body`].
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.sent += bytes;
-    }
-
-    pub(crate) fn new(worker: Arc<Worker>, conn: Arc<Conn>, record: Option<Box<Record>>) -> Self {
-        Self { worker, conn, record, sent: 0 }
     }
 }
 

@@ -44,7 +44,8 @@ impl Bound {
         Ok(self.0.into())
     }
 
-    fn address(&self) -> Result<SocketAddr, StartError> {
+    /// Which one it is, a port that the system chose included.
+    pub(crate) fn address(&self) -> Result<SocketAddr, StartError> {
         let missing = || io::ErrorKind::AddrNotAvailable.into();
         let address = self.0.local_addr().and_then(|address| address.as_socket().ok_or_else(missing));
         address.map_err(|e| StartError::Listen(self.1, e))

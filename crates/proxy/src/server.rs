@@ -27,7 +27,7 @@ use crate::{
     config::Config,
     fill::Fills,
     keep::Epochs,
-    listen,
+    listen::{self, Bound},
     log::{Buffer, Line, Log},
     metrics::Counters,
     origin::Pools,
@@ -210,16 +210,13 @@ impl Server {
         let log = Log::open(&config.log).map_err(|e| StartError::File(config.log.to.clone(), e))?;
         let store = open_store(&config)?;
         let (token, token_file) = admin::token(&config.admin)?;
+        let admin = admin_socket.address()?;
+        let listen = sockets[0].iter().map(Bound::address).collect::<Result<Vec<_>, _>>()?;
         let admin_socket = admin_socket.listen()?;
         let sockets: Vec<Vec<_>> = sockets
             .into_iter()
-            .map(|of_worker| of_worker.into_iter().map(listen::Bound::listen).collect())
+            .map(|of_worker| of_worker.into_iter().map(Bound::listen).collect())
             .collect::<Result<_, _>>()?;
-        let address = |socket: &std::net::TcpListener| {
-            socket.local_addr().map_err(|e| StartError::Listen(config.admin.listen, e))
-        };
-        let admin = address(&admin_socket)?;
-        let listen = sockets[0].iter().map(address).collect::<Result<Vec<_>, _>>()?;
         let own: Arc<[SocketAddr]> = listen.iter().copied().chain([admin]).collect();
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {

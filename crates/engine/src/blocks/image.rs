@@ -46,9 +46,7 @@ impl FreeLists {
         self.write_home(&mut home)?;
         self.device.sync().map_err(BlockError::io("syncing the device"))
     }
-}
 
-impl FreeLists {
     /// Where so many bytes of an image can lie; nothing waits for a sync any more.
     fn room_for_image(&self, space: &Space, len: u64) -> Option<u64> {
         let grains = len.div_ceil(self.shape.grain);
