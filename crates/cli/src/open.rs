@@ -172,14 +172,28 @@ pub(crate) fn shared(paths: &[PathBuf]) -> Result<Option<Client>, Failure> {
     }
 }
 
-/// Looks at the places and puts those of one store together.
-pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
+/// A place, or some of those of one store, that cannot be opened; and why.
+pub(crate) struct Unopened {
+    pub(crate) names: Vec<String>,
+    pub(crate) why: Failure,
+}
+
+/// Looks at the places and puts those of one store together, whatever becomes of the others.
+pub(crate) fn find_each(paths: &[PathBuf]) -> (Vec<Found>, Vec<Unopened>) {
     let mut all: Vec<Found> = Vec::new();
+    let mut unopened = Vec::new();
     for path in paths {
-        let about = look(path)?;
+        let mut refuse = |why| unopened.push(Unopened { names: vec![path.display().to_string()], why });
+        let about = match look(path) {
+            Ok(about) => about,
+            Err(why) => {
+                refuse(why);
+                continue;
+            }
+        };
         match all.iter_mut().find(|found| found.places[0].store == about.store) {
             Some(found) if found.places.iter().any(|known| known.number == about.number) => {
-                return Err(Failure::Usage(format!("{} is given twice, or is a copy of another", path.display())));
+                refuse(Failure::Usage(format!("{} is given twice, or is a copy of another", path.display())));
             }
             Some(found) => {
                 found.places.push(about);
@@ -188,19 +202,22 @@ pub(crate) fn find(paths: &[PathBuf]) -> Result<Vec<Found>, Failure> {
             None => all.push(Found { places: vec![about], paths: vec![path.clone()] }),
         }
     }
-    for Found { places, .. } in &all {
+    let (whole, parts) = all.into_iter().partition(|Found { places, .. }| places.len() == places[0].number.1 as usize);
+    unopened.extend(Vec::into_iter(parts).map(|Found { places, .. }| {
         let (first, of) = (&places[0], places[0].number.1);
-        if places.len() != of as usize {
-            let (place, number) = (&first.place, first.number.0 + 1);
-            return Err(Failure::Usage(format!("{place} is place {number} of the {of} of its store; give them all")));
-        }
-    }
-    Ok(all)
+        let (place, number) = (&first.place, first.number.0 + 1);
+        let why = Failure::Usage(format!("{place} is place {number} of the {of} of its store; give them all"));
+        Unopened { names: places.iter().map(|about| about.place.clone()).collect(), why }
+    }));
+    (whole, unopened)
 }
 
-/// As [`find`], when all the places have to be of one store.
+/// As [`find_each`], when all the places have to be of one store.
 pub(crate) fn one(paths: &[PathBuf]) -> Result<Found, Failure> {
-    let mut all = find(paths)?;
+    let (mut all, unopened) = find_each(paths);
+    if let Some(Unopened { why, .. }) = unopened.into_iter().next() {
+        return Err(why);
+    }
     match (all.pop(), all.pop()) {
         (Some(found), None) => Ok(found),
         (last, before) => {

@@ -247,6 +247,30 @@ fn damage_has_its_own_exit_code() {
 }
 
 #[test]
+fn one_store_that_cannot_be_checked_keeps_no_other_from_it() {
+    let folder = Folder::new();
+    folder.put("a", b"body of a");
+    fs::write(folder.path("letter"), b"dear store").unwrap();
+    let paths = ["missing.store", "letter", "a.store", "other/missing.store"];
+    let run = |more: &[&str]| folder.run(&[&["check"], more, &paths].concat());
+    let done = run(&[]);
+    bad(&done, 1, &["missing.store: no such file", "letter is not a picaflor store", "other/missing.store: no such"]);
+    assert!(text(&done.stdout).contains("verdict   sound"), "{}", text(&done.stdout));
+    let rows = |output: &Output| -> Vec<serde_json::Value> {
+        text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let found = rows(&run(&["--format", "json"]));
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert_eq!((&found[0]["places"][0]["place"], &found[0]["sound"]), (&"a.store".into(), &true.into()));
+    assert_eq!((&found[1]["places"][0]["place"], &found[1]["sound"]), (&paths[0].into(), &serde_json::Value::Null));
+    assert!(found[2]["error"].as_str().unwrap().contains("letter is not"), "{found:?}");
+    flip(&folder.path("a.store"), b"body of a");
+    let done = run(&["--format", "json"]);
+    bad(&done, 3, &["damaged: a.store", "missing.store: no such file"]);
+    assert_eq!(rows(&done)[0]["sound"], false);
+}
+
+#[test]
 fn an_index_that_rots_is_mended_when_that_is_asked_for() {
     let folder = Folder::new();
     let make = ["--create", "--store-mode", "--preset", "pmflf-pfl", "--capacity", "32MiB"];

@@ -90,6 +90,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
                     .timer(TokioTimer::new())
                     .header_read_timeout(Duration::from_secs(10))
                     .max_buf_size(64 << 10)
+                    .half_close(true)
                     .serve_connection(TokioIo::new(stream), service)
                     .await;
             });

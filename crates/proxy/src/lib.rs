@@ -31,6 +31,7 @@ mod metrics;
 mod origin;
 mod range;
 mod reason;
+mod reference;
 mod respond;
 mod rules;
 mod server;

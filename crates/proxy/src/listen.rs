@@ -237,6 +237,8 @@ async fn serve(
     let connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(64 << 10)
+        // A client that says that it will ask no more is still to be answered.
+        .half_close(true)
         .serve_connection(io, Serve { worker, conn, left })
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);

@@ -9,6 +9,7 @@ use crate::{
     config::{Config, LowOrigin},
     key::{self, Side},
     reason::Denied,
+    reference::Reference,
 };
 
 /// Where requests are fetched: a server, and who chose it.
@@ -140,32 +141,27 @@ impl Target {
             .build()
     }
 
-    /// The key of another URL that the origin named in a field, if it is on the same host (RFC 9111 4.4).
-    pub(crate) fn sibling(&self, value: &HeaderValue) -> Option<Vec<u8>> {
-        let text = value.to_str().ok()?;
-        let mut key = Vec::new();
-        if text.starts_with('/') && !text.starts_with("//") {
-            key::url(&mut key, self.side, self.host(), text.split('#').next()?.as_bytes()).ok()?;
-            return Some(key);
-        }
-        let rest = match text.split_once("://") {
-            Some(("http" | "https", rest)) => rest,
+    /// The key of another URL that the origin named in a field, if it is of the same origin (RFC 9111 4.4).
+    pub(crate) fn sibling(&self, reference: &HeaderValue) -> Option<Vec<u8>> {
+        let base = (self.path.path().as_bytes(), self.path.query().map(str::as_bytes));
+        let named = Reference::parse(reference.as_bytes())?;
+        let encrypted = match named.scheme {
+            None => false,
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => false,
+            // In front of a server somebody else may have taken the encryption off.
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") && self.side == Side::Reverse => true,
             Some(_) => return None,
-            None => return self.relative(text),
         };
-        let rest = rest.split('#').next()?;
-        let at = rest.find(['/', '?']).unwrap_or(rest.len());
-        let host = key::url(&mut key, self.side, &rest.as_bytes()[..at], &rest.as_bytes()[at..]).ok()?;
-        (&key[host] == self.host()).then_some(key)
-    }
-
-    fn relative(&self, text: &str) -> Option<Vec<u8>> {
-        let own = self.path.path();
-        let folder = &own[..own.rfind('/')? + 1];
+        let authority = match named.authority {
+            Some(authority) if encrypted => authority.strip_suffix(b":443").unwrap_or(authority),
+            Some(authority) => authority,
+            // `http:` and a path names no host.
+            None if named.scheme.is_some() => return None,
+            None => self.host(),
+        };
         let mut key = Vec::new();
-        let path = format!("{folder}{}", text.split('#').next()?);
-        key::url(&mut key, self.side, self.host(), path.as_bytes()).ok()?;
-        Some(key)
+        let host = key::url(&mut key, self.side, authority, &named.against(base)).ok()?;
+        (&key[host] == self.host()).then_some(key)
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Failure, Format};
 use crate::{
     human, key,
-    open::{self, Found, Memory},
+    open::{self, Found, Memory, Unopened},
     output::{self, Output},
 };
 
@@ -30,7 +30,8 @@ Examples:
       [ $? -ne 3 ] || mail -s 'damaged store' ops < report.json
 
 Without --mend nothing is written: what recovery would do is worked out in memory and printed. Objects that a crash took, within the \
-bound that the store was asked for, are no damage. Exit codes: 0 sound, 3 damaged, 1 it could not be checked.";
+bound that the store was asked for, are no damage. Of several stores every one that can be checked is, whatever becomes of the \
+others. Exit codes: 0 all sound, 3 one is damaged, 1 one could not be checked, 2 the command line is wrong.";
 
 /// Verifies stores from end to end, without writing to them
 ///
@@ -63,19 +64,47 @@ struct Verdict<'a> {
     report: &'a CheckReport,
 }
 
+/// A store that could not be checked: whether it is sound is not known.
+#[derive(Serialize)]
+struct Unchecked<'a> {
+    places: Vec<Place<'a>>,
+    sound: Option<bool>,
+    error: String,
+}
+
+#[derive(Serialize)]
+struct Place<'a> {
+    place: &'a str,
+}
+
 impl Check {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let mut out = Output::new();
+        let (stores, mut unchecked) = open::find_each(&self.store);
         let mut damaged = Vec::new();
-        for found in open::find(&self.store)? {
-            if !self.one(&found, &mut out)? {
-                damaged.push(found.name());
+        for found in stores {
+            match self.one(&found, &mut out) {
+                Ok(true) => {}
+                Ok(false) => damaged.push(found.name()),
+                Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
+                Err(why) => {
+                    let names = found.places.into_iter().map(|about| about.place).collect();
+                    unchecked.push(Unopened { names, why });
+                }
             }
         }
-        match damaged.as_slice() {
-            [] => Ok(()),
-            names => Err(Failure::Damaged(format!("damaged: {}", names.join(", ")))),
+        if self.format == Format::Json {
+            for Unopened { names, why } in &unchecked {
+                let places = names.iter().map(|place| Place { place }).collect();
+                out.json(&Unchecked { places, sound: None, error: why.to_string() })?;
+            }
+            out.flush()?;
         }
+        let mut failures: Vec<_> = unchecked.into_iter().map(|unopened| unopened.why).collect();
+        if !damaged.is_empty() {
+            failures.push(Failure::Damaged(format!("damaged: {}", damaged.join(", "))));
+        }
+        Failure::worst(failures)
     }
 
     /// Whether the store is sound.

@@ -41,6 +41,20 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Of several the worst gives the exit code: what is damaged before what could not be done, and that before what
+    /// was not asked for rightly. The others are said here.
+    pub(crate) fn worst(mut all: Vec<Self>) -> Result<(), Self> {
+        all.sort_by_key(|failure| match failure {
+            Self::ReaderGone => 0,
+            Self::Usage(_) => 1,
+            Self::Failed(_) => 2,
+            Self::Damaged(_) => 3,
+        });
+        let worst = all.pop();
+        all.iter().for_each(|failure| eprintln!("picaflor: {failure}"));
+        worst.map_or(Ok(()), Err)
+    }
+
     /// Says it on standard error and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         if !matches!(self, Self::ReaderGone) {

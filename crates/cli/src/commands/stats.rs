@@ -75,15 +75,25 @@ impl Stats {
             }
             return out.flush();
         }
-        for found in open::find(&self.store)? {
-            let store = open::read(&found, &self.memory)?;
-            let (stats, receipt) = (value(&store.stats())?, value(store.receipt())?);
-            match self.format {
-                Format::Json => out.json(&json!({"places": found.places, "store": stats, "receipt": receipt}))?,
-                Format::Text => out.bytes(of_store(&found, &stats, store.receipt()).as_bytes())?,
+        let (stores, unopened) = open::find_each(&self.store);
+        let mut failures: Vec<_> = unopened.into_iter().map(|unopened| unopened.why).collect();
+        for found in stores {
+            match self.of_store(&found, &mut out) {
+                Err(Failure::ReaderGone) => return Err(Failure::ReaderGone),
+                done => failures.extend(done.err()),
             }
         }
-        out.flush()
+        out.flush()?;
+        Failure::worst(failures)
+    }
+
+    fn of_store(&self, found: &Found, out: &mut Output) -> Result<(), Failure> {
+        let store = open::read(found, &self.memory)?;
+        let (stats, receipt) = (value(&store.stats())?, value(store.receipt())?);
+        match self.format {
+            Format::Json => out.json(&json!({"places": found.places, "store": stats, "receipt": receipt})),
+            Format::Text => out.bytes(of_store(found, &stats, store.receipt()).as_bytes()),
+        }
     }
 
     fn token(&self) -> Result<String, Failure> {

@@ -152,8 +152,9 @@ impl Ask {
         let proxy = &self.worker.proxy;
         let mut keys = vec![self.target.key.clone()];
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
-            keys.extend(response.headers().get(name).and_then(|value| self.target.sibling(value)));
+            keys.extend(response.headers().get_all(name).iter().filter_map(|value| self.target.sibling(value)));
         }
+        keys.sort_unstable();
         keys.dedup();
         for key in keys {
             // A store that cannot delete has stopped: it will not bring the response back either.

@@ -162,6 +162,41 @@ fn an_unsafe_request_makes_what_is_stored_invalid() {
 }
 
 #[test]
+fn what_an_unsafe_request_names_is_resolved_and_invalid_on_its_own_host_only() {
+    // Asked for at /a/b/form?N; the fields, the path that they come to, and whether that is of the same origin.
+    const ROWS: [(&str, &str, bool); 13] = [
+        ("location: ../other?y=1#part", "/a/other?y=1", true),
+        ("location: ./c/../d", "/a/b/d", true),
+        ("location: ?page=2", "/a/b/form?page=2", true),
+        ("content-location: item/7", "/a/b/item/7", true),
+        ("location: //TEST.example/net/./x", "/net/x", true),
+        ("location: HTTP://test.example:80/upper", "/upper", true),
+        ("location: https://test.example:443/secure", "/secure", true),
+        ("location: //elsewhere.example/net2", "/net2", false),
+        ("location: http://test.example:8080/port", "/port", false),
+        ("location: ftp://test.example/ftp", "/ftp", false),
+        ("location: mailto:x", "/a/b/mailto:x", false),
+        ("location: /up/../../top", "/top", true),
+        ("location: /one\nlocation: /two", "/two", true),
+    ];
+    let origin = Origin::start(|request, stream| match request.method() {
+        "POST" => {
+            let row: usize = request.path().split_once('?').unwrap().1.parse().unwrap();
+            answer(stream, "201 Created", ROWS[row].0, b"")
+        }
+        _ => ok(stream, "cache-control: max-age=60", b"x"),
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let mut client = proxy.client();
+    for (row, (fields, path, gone)) in ROWS.into_iter().enumerate() {
+        client.get(path);
+        assert!(client.get(path).is_hit(), "{path}");
+        client.send("POST", &format!("/a/b/form?{row}"), &[], b"x");
+        assert_eq!(client.get(path).is_hit(), !gone, "{fields}");
+    }
+}
+
+#[test]
 fn what_is_not_found_is_not_asked_for_again_at_once() {
     let origin = Origin::start(|_, stream| answer(stream, "404 Not Found", "", b"none"));
     let proxy = Proxy::before(&origin.url(), "[cache]\nnegative = \"1s\"\n");

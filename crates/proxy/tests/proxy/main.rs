@@ -6,6 +6,7 @@ mod cache;
 mod collapse;
 mod connection;
 mod forward;
+mod half;
 mod kit;
 mod nginx;
 mod ranges;
