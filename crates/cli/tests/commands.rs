@@ -44,6 +44,67 @@ fn check_config_names_the_line_and_the_key() {
 }
 
 #[test]
+fn check_config_refuses_what_serve_would_and_neither_leaves_a_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |text: &str| std::fs::write(folder.path().join("a.toml"), text).unwrap();
+    let addresses = "listen = [\"127.0.0.1:0\"]\n[admin]\nlisten = \"127.0.0.1:0\"\n[store]\n";
+    for (text, place, mend) in [
+        ("capacity = \"1MiB\"", "a.toml:5: store.capacity: ", "are the least for clusters of"),
+        ("capacity = \"900TiB\"", "a.toml:5: store.capacity: ", "give less, or another place with store.path"),
+        ("memory = \"1MiB\"\ncapacity = \"64MiB\"", "a.toml:5: store.memory: ", "the least for clusters of"),
+        ("capacity = \"64MiB\"\npath = \"none/a\"", "a.toml:6: store.path: ", "name a folder that exists"),
+        ("capacity = \"64MiB\"\npreset = \"squit\"", "a.toml:6: store.preset: ", "there are: picaflor"),
+    ] {
+        file(&format!("{addresses}{text}\n"));
+        for arguments in [&["check-config", "a.toml"][..], &["serve", "--config", "a.toml"]] {
+            let done = output(folder.path(), arguments);
+            let said = String::from_utf8(done.stderr).unwrap();
+            assert_eq!(done.status.code(), Some(2), "{text}: {said}");
+            assert!(said.contains(place) && said.contains(mend), "{text}: {said}");
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "{text}: nothing but the configuration");
+    }
+    // Beside a store that is there it says what opening that would say, and beside one in use nothing.
+    let mut serve = serve_as(folder.path(), &["--capacity", "64MiB"]);
+    file("[store]\ncapacity = \"32MiB\"\n");
+    signal(&serve.child, "TERM");
+    serve.child.wait().unwrap();
+    let done = output(folder.path(), &["check-config", "a.toml"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.code() == Some(2) && said.contains("a.toml:2: store.capacity: "), "{said}");
+    assert!(said.contains("67108864 bytes, and 33554432 are given"), "{said}");
+    file("[store]\npreset = \"stream\"\n");
+    let done = output(folder.path(), &["check-config", "a.toml"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("a.toml:2: store.preset: ") && said.contains("open it with preset picaflor"), "{said}");
+}
+
+#[test]
+fn a_start_that_fails_leaves_no_store_that_the_next_one_trips_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let there = || folder.path().join("picaflor.store").exists();
+    let arguments =
+        ["serve", "-l", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--memory", "64MiB", "--capacity", "64MiB"];
+    // The token cannot be kept.
+    std::fs::write(folder.path().join("a.toml"), "[admin]\ntoken_file = \"no/such/folder/token\"\n").unwrap();
+    let done = output(folder.path(), &[&arguments[..], &["--config", "a.toml"]].concat());
+    assert_eq!((done.status.code(), there()), (Some(1), false), "{}", String::from_utf8_lossy(&done.stderr));
+    // No more than a few blocks may be written; the system says so with an error where the signal is ignored.
+    let limited =
+        format!("trap '' XFSZ; ulimit -f 2048; exec {} {}", env!("CARGO_BIN_EXE_picaflor"), arguments.join(" "));
+    let done = Command::new("sh").current_dir(folder.path()).args(["-c", &limited]).output().unwrap();
+    assert!(!done.status.success() && !there(), "{}", String::from_utf8_lossy(&done.stderr));
+    let put =
+        format!("trap '' XFSZ; ulimit -f 2048; echo x | {} put b.store key --create", env!("CARGO_BIN_EXE_picaflor"));
+    let done = Command::new("sh").current_dir(folder.path()).args(["-c", &put]).output().unwrap();
+    assert!(!done.status.success() && !folder.path().join("b.store").exists(), "{done:?}");
+    let mut serve = serve_as(folder.path(), &["--capacity", "128MiB"]);
+    assert!(serve.printed.contains("picaflor.store, 128MiB"), "{}", serve.printed);
+    signal(&serve.child, "TERM");
+    assert_eq!(serve.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn help_teaches() {
     let folder = tempfile::tempdir().unwrap();
     let text = String::from_utf8(output(folder.path(), &["serve", "--help"]).stdout).unwrap();

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 
 use crate::inline::Perform;
-use crate::open::{self, OpenOptions};
+use crate::open::{self, Before, OpenOptions};
 use crate::pool::Pool;
 use crate::thread_ring;
 use crate::uring::Ring;
@@ -63,8 +63,15 @@ impl FileDevice {
         progress: &mut dyn FnMut(u64, u64),
     ) -> io::Result<Self> {
         let core = Arc::new(open::open(path.as_ref(), &options, progress)?);
-        let queue = Queue::start(&core, options.backend)?;
+        let queue = Queue::start(&core, options.backend);
+        let queue = queue.inspect_err(|_| core.before.restore(&core.path, &core.file))?;
         Ok(Self { core, queue })
+    }
+
+    /// Leaves the path as it was before this device made a file there; what was there already is not touched. For who
+    /// finds that there is to be no store after all. Nothing of it may be used afterwards.
+    pub fn unmake(&self) {
+        self.core.before.restore(&self.core.path, &self.core.file);
     }
 
     /// The path this device was opened with.
@@ -205,6 +212,7 @@ pub(crate) struct FileCore {
     pub(crate) access: Access,
     pub(crate) read_only: bool,
     pub(crate) is_block_device: bool,
+    pub(crate) before: Before,
     /// What the first failed sync said.
     pub(crate) sync_failure: OnceLock<String>,
 }

@@ -6,6 +6,8 @@
 //! 3. learn size and alignment, and refuse what does not fit the options;
 //! 4. if the file is new, preallocate it and make its name durable.
 //!
+//! What fails leaves the path as it was: a file that was made for it is removed, one that was empty is empty again.
+//!
 //! Why preallocate, and how (ext4 on a cloud NVMe volume; one write, then `fdatasync`, mean times):
 //!
 //! | the blocks were                   | 256 KiB write + sync | 4 KiB write + sync |
@@ -22,7 +24,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::thread;
@@ -104,8 +106,61 @@ const FILL: usize = 1 << 20;
 /// Opens and, if new, prepares the file.
 pub(crate) fn open(path: &Path, options: &OpenOptions, progress: &mut dyn FnMut(u64, u64)) -> io::Result<FileCore> {
     check_options(path, options)?;
-    let (file, direct) = open_file(path, options)?;
-    lock(path, &file, options.read_only)?;
+    let (file, direct, before) = open_locked(path, options)?;
+    // Locked until the path is as it was.
+    let held = file.try_clone().map_err(|error| named(path, "open", None, error))?;
+    let mut core = describe(path, options, (file, direct, before)).inspect_err(|_| before.restore(path, &held))?;
+    if core.capacity == 0 {
+        fill_new(&mut core, options, progress).inspect_err(|_| before.restore(path, &held))?;
+    }
+    Ok(core)
+}
+
+/// What was at the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    Nothing,
+    EmptyFile,
+    /// A device, or a file with something in it, which is never touched.
+    Something,
+}
+
+impl Before {
+    /// Leaves it so again. The caller holds the lock by `file`.
+    pub(crate) fn restore(self, path: &Path, file: &File) {
+        // Nothing is lost where it fails: a blank file is made a store of by the next attempt.
+        let _ = match self {
+            Self::Nothing => fs::remove_file(path),
+            Self::EmptyFile => file.set_len(0),
+            Self::Something => Ok(()),
+        };
+    }
+}
+
+/// The file, why it is not `O_DIRECT` if it is not, and what was there.
+type Opened = (File, Result<(), &'static str>, Before);
+
+fn open_locked(path: &Path, options: &OpenOptions) -> io::Result<Opened> {
+    loop {
+        let absent = fs::symlink_metadata(path).is_err();
+        let (file, direct) = open_file(path, options)?;
+        lock(path, &file, options.read_only)?;
+        let metadata = file.metadata().map_err(|error| named(path, "stat", None, error))?;
+        if metadata.is_file() && metadata.nlink() == 0 {
+            // Whoever had the lock failed to make it, and removed it.
+            continue;
+        }
+        let before = match metadata.is_file() && metadata.len() == 0 && !options.read_only {
+            true if absent && options.create => Before::Nothing,
+            true => Before::EmptyFile,
+            false => Before::Something,
+        };
+        return Ok((file, direct, before));
+    }
+}
+
+/// What is known of it; the capacity is 0 where it is to be made.
+fn describe(path: &Path, options: &OpenOptions, (file, direct, before): Opened) -> io::Result<FileCore> {
     let metadata = file.metadata().map_err(|error| named(path, "stat", None, error))?;
     let is_block_device = metadata.file_type().is_block_device();
     let alignment = alignment(&file, is_block_device);
@@ -129,7 +184,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, progress: &mut dyn FnMut(
         return Err(refused(path, "neither a regular file nor a block device".to_owned()));
     };
     let is_new = !is_block_device && length == 0 && options.create && !options.read_only;
-    let mut core = FileCore {
+    Ok(FileCore {
         capacity: if is_new { 0 } else { fit_capacity(path, options, length)? },
         block_size: options.block_size,
         read_unit: alignment.offset.max(512).min(options.block_size),
@@ -139,17 +194,9 @@ pub(crate) fn open(path: &Path, options: &OpenOptions, progress: &mut dyn FnMut(
         access,
         read_only: options.read_only,
         is_block_device,
+        before,
         sync_failure: OnceLock::new(),
-    };
-    if is_new {
-        core.capacity = options.capacity.unwrap_or_default();
-        fill_new(&core, options.preallocate, progress).inspect_err(|_| {
-            // Empty again, so that the next attempt starts afresh and the space is free meanwhile.
-            // Not removed: another process may be waiting for the lock on this very file.
-            let _ = core.file.set_len(0);
-        })?;
-    }
-    Ok(core)
+    })
 }
 
 fn check_options(path: &Path, options: &OpenOptions) -> io::Result<()> {
@@ -291,11 +338,12 @@ fn fit_capacity(path: &Path, options: &OpenOptions, length: u64) -> io::Result<u
 }
 
 /// Gives a new file its blocks and makes it, and its name, durable.
-fn fill_new(core: &FileCore, how: Preallocate, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
-    let total = core.capacity;
-    if total == 0 {
+fn fill_new(core: &mut FileCore, options: &OpenOptions, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+    let how = options.preallocate;
+    let Some(total) = options.capacity else {
         return Err(refused(&core.path, "a new file needs a capacity".to_owned()));
-    }
+    };
+    core.capacity = total;
     let reserved = match rustix::fs::fallocate(&core.file, FallocateFlags::empty(), 0, total) {
         Ok(()) => true,
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => false,

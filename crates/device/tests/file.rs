@@ -254,8 +254,33 @@ fn no_space_is_said_at_creation_and_leaves_nothing_held() {
     let error = refusal(&path, new(1 << 50));
     let kinds = [ErrorKind::StorageFull, ErrorKind::FileTooLarge];
     assert!(kinds.contains(&error.kind()), "{error:?}");
-    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
-    FileDevice::open(&path, new(4096)).unwrap();
+    assert!(!path.exists(), "there was none before");
+    fs::File::create(&path).unwrap();
+    refusal(&path, new(1 << 50));
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0, "there was an empty one before");
+    fs::remove_file(&path).unwrap();
+    let device = FileDevice::open(&path, new(4096)).unwrap();
+    device.unmake();
+    assert!(!path.exists());
+    drop(device);
+    drop(FileDevice::open(&path, new(4096)).unwrap());
+    FileDevice::open(&path, new(4096)).unwrap().unmake();
+    assert_eq!(fs::metadata(&path).unwrap().len(), 4096, "what was there is not touched");
+}
+
+#[test]
+fn who_waited_for_a_file_that_came_to_nothing_makes_one_of_its_own() {
+    let directory = directory();
+    let path = directory.path().join("store");
+    let failing = FileDevice::open(&path, new(4096)).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| FileDevice::open(&path, new(8192)).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        failing.unmake();
+        drop(failing);
+        let made = waiting.join().unwrap();
+        assert_eq!((made.capacity(), fs::metadata(&path).unwrap().len()), (8192, 8192), "under its name");
+    });
 }
 
 #[test]
@@ -297,6 +322,7 @@ fn a_full_file_system_fails_the_write_and_nothing_else() {
     for backend in BACKENDS {
         let path = small.join("store");
         assert_eq!(refusal(&path, new(64 << 20)).kind(), ErrorKind::StorageFull);
+        assert!(!path.exists());
         // Blocks that are promised by the length but not there.
         fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
         let device = FileDevice::open(&path, OpenOptions { backend, ..OpenOptions::default() }).unwrap();

@@ -54,6 +54,8 @@ pub struct About {
     pub version: u32,
     /// A preset that opens it: the first of those that leave such bytes.
     pub preset: &'static str,
+    #[serde(skip)]
+    pub(crate) segment_bits: u32,
 }
 
 fn as_hex<S: serde::Serializer>(store: &u128, to: S) -> Result<S::Ok, S::Error> {
@@ -96,6 +98,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
             openings: found.epoch,
             version: VERSION,
             preset: Preset::of_layout(found.layout).map_or("", |preset| preset.name),
+            segment_bits: found.segment_bits,
         })),
         None if bytes.iter().take(SUPERBLOCKS.len as usize).all(|byte| *byte == 0) => {
             if has_remains(&bytes) {

@@ -225,6 +225,15 @@ impl Options {
         Self::new(path).as_preset(name)
     }
 
+    /// Refuses what an opening would refuse of these options and of how its places were made, without touching them.
+    /// `made`: what [`inspect`](crate::inspect()) found there; nothing where a store is to be made.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`], as [`Store::open`](crate::Store::open).
+    pub fn check(&self, made: &[crate::About]) -> Result<()> {
+        crate::recovery::judge(self, made)
+    }
+
     /// The same options with the answers of another preset: on a device that is no path, for instance.
     ///
     /// # Errors

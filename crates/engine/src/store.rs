@@ -70,6 +70,7 @@ impl Store {
             threads,
             fetches: crate::fetch::Fetches::default(),
         };
+        opened.made.keep();
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -353,7 +353,8 @@ impl Low {
 
 fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
     let path = low.path.unwrap_or_else(|| PathBuf::from("picaflor.store"));
-    let capacity = match (low.capacity, machine::made_capacity(&path)) {
+    let made = machine::made(&path);
+    let capacity = match (low.capacity, made.as_ref().map(|made| Size(made.capacity))) {
         // It stays as it was made. One with more than was asked for is for the engine to refuse.
         (asked, Some(made)) if asked.is_none_or(|asked| asked.0 > made.0) => made,
         (Some(asked), _) => asked,
@@ -368,10 +369,19 @@ fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
         ));
     }
     let preset = low.preset.unwrap_or_else(|| "picaflor".into());
-    if let Err(why) = picaflor::Options::new("").as_preset(&preset) {
-        return Err(ConfigError::value("store.preset", why.to_string()));
+    let store = StoreConfig { path, capacity, memory, durability: bound, preset };
+    let checked = store.options().and_then(|options| options.check(made.as_slice()));
+    checked.map_err(|why| match why {
+        picaflor::Error::Option { name: name @ ("capacity" | "memory" | "preset"), why } => {
+            ConfigError::value(&format!("store.{name}"), why)
+        }
+        picaflor::Error::Option { why, .. } => ConfigError::value("store.path", why),
+        why => ConfigError::value("store", why.to_string()),
+    })?;
+    if made.is_none() {
+        machine::room_for(&store)?;
     }
-    Ok(StoreConfig { path, capacity, memory, durability: bound, preset })
+    Ok(store)
 }
 
 fn resolve_cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {

@@ -208,8 +208,8 @@ impl Server {
         let sockets = listen::bind_all(&config.listen, config.workers)?;
         let admin_socket = listen::bind(config.admin.listen, false)?;
         let log = Log::open(&config.log).map_err(|e| StartError::File(config.log.to.clone(), e))?;
-        let store = open_store(&config)?;
         let (token, token_file) = admin::token(&config.admin)?;
+        let store = open_store(&config)?;
         let admin = admin_socket.address()?;
         let listen = sockets[0].iter().map(Bound::address).collect::<Result<Vec<_>, _>>()?;
         let admin_socket = admin_socket.listen()?;

@@ -58,10 +58,15 @@ impl Index {
         (segment::BYTES_MIN as u64) << bits
     }
 
+    /// Bytes of an empty one.
+    pub(crate) fn empty_bytes(bits: u32) -> u64 {
+        (size_of::<RwLock<Segment>>() as u64) << bits
+    }
+
     /// An empty index that adds its bytes of memory to `bytes`.
     pub(crate) fn new(bits: u32, bytes: Arc<AtomicU64>) -> Self {
         let segments = (0..1usize << bits).map(|_| RwLock::new(Segment::default())).collect::<Box<[_]>>();
-        bytes.fetch_add(size_of_val(&*segments) as u64, Relaxed);
+        bytes.fetch_add(Self::empty_bytes(bits), Relaxed);
         Self {
             segments,
             bits,

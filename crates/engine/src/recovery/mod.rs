@@ -6,7 +6,9 @@
 
 mod ahead;
 mod image;
+mod judge;
 mod late;
+mod made;
 mod merge;
 mod places;
 mod receipt;
@@ -15,6 +17,7 @@ mod scan;
 mod superblock;
 mod volume;
 
+pub(crate) use judge::judge;
 pub(crate) use late::Late;
 pub(crate) use superblock::{lost_superblocks, write_superblock};
 
@@ -26,28 +29,24 @@ use std::{
     },
 };
 
+use judge::{as_it_was_made, check, check_memory, too_small};
+pub(crate) use made::Made;
 use parking_lot::Mutex;
 use picaflor_device::{
     BufPool, Device, Elevator, ElevatorDevice, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder,
 };
-use picaflor_format::{
-    superblock::{Superblock, THRESHOLD_MAX},
-    zone::{CLUSTER_MAX, CLUSTER_MIN, Map},
-};
+use picaflor_format::{superblock::Superblock, zone::Map};
 use rand::Rng;
 pub use receipt::{Dropped, Receipt, VolumeReceipt};
 
 use crate::{
-    Error, Mode, Options, Place, Result,
+    Error, Options, Place, Result,
     append::{lanes, unwritten_max},
-    checkpoint::Persistence,
     eviction::Budget,
     files,
     group::Groups,
     hash::Hasher,
-    index::GRAINS_MAX,
     memory::Memory,
-    preset::Preset,
     space::Layout,
     stats::Counters,
     tabled::Tabled,
@@ -61,18 +60,11 @@ pub(crate) struct Opened {
     pub(crate) tabled: Option<Arc<Tabled>>,
     pub(crate) hasher: Hasher,
     pub(crate) late: Arc<Late>,
+    pub(crate) made: Made,
 }
 
 /// Capacity of a store whose place does not exist yet and whose options do not say.
 const CAPACITY_DEFAULT: u64 = 1 << 30;
-/// Least memory a store can work with, in clusters: open, in flight, and a little to read with.
-const MEMORY_CLUSTERS_MIN: u64 = 16;
-/// The same for each of several places: half of it is for buffers that are open or in flight.
-const MEMORY_CLUSTERS_EACH: u64 = 8;
-
-/// A superblock has a bit for each.
-const PLACES_MAX: usize = u64::BITS as usize;
-
 /// A place with its superblock, if it has one.
 struct Found {
     place: String,
@@ -87,9 +79,11 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let began = std::time::Instant::now();
     check(&options)?;
     options.mode = options.preset.mode(options.mode);
+    // Dropped last: whatever fails from here on leaves no new file behind.
+    let mut made = Made::default();
     let mut found = Vec::new();
     for place in &options.places {
-        let (name, mut device, folder) = open_place(place, &options)?;
+        let (name, mut device, folder) = open_place(place, &options, &mut made)?;
         if options.elevator != Elevator::Absent {
             device = Arc::new(ElevatorDevice::new(device, options.elevator));
         }
@@ -107,7 +101,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         let place = volume::to_place(found, &shared, &identity);
         let (tabled, receipt) = Tabled::open(place, method, &shared)?;
         let late = Arc::new(Late::over(&shared, receipt, began));
-        return Ok(Opened { shared, volumes: Vec::new(), tabled: Some(Arc::new(tabled)), hasher, late });
+        return Ok(Opened { shared, volumes: Vec::new(), tabled: Some(Arc::new(tabled)), hasher, late, made });
     }
     let unread: Vec<_> = (found.into_iter().enumerate())
         .map(|(number, found)| volume::begin_reading(number, found, &shared, &identity))
@@ -127,7 +121,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     }
     let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
     let late = Arc::new(Late::new(&shared, begun, began));
-    Ok(Opened { shared, volumes, tabled: None, hasher, late })
+    Ok(Opened { shared, volumes, tabled: None, hasher, late, made })
 }
 
 /// What all volumes of a store agree on.
@@ -188,7 +182,8 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         }
     }
     found.sort_by_key(|found| found.superblock.map(|block| block.volume.0));
-    as_it_was_made(found, &first, options)?;
+    let places = found.iter().filter_map(|found| Some((found.place.as_str(), found.superblock?.capacity)));
+    as_it_was_made((first.layout, first.mode), places, options)?;
     // A superblock that cannot be read is one ahead at most.
     let doubtful = found.iter().any(|found| found.doubtful);
     let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1 + u64::from(doubtful);
@@ -196,96 +191,9 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
     Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, doubtful, epoch, count, lost })
 }
 
-/// What is fixed when a store is made is not asked for otherwise.
-fn as_it_was_made(found: &[Found], first: &Superblock, options: &Options) -> Result<()> {
-    let wrong = |name, why: String| Err(Error::Option { name, why });
-    if first.layout != options.preset.on_device() {
-        let fitting = Preset::of_layout(first.layout).map_or("of a later build", |preset| preset.name);
-        let why = format!(
-            "this place was made with another layout than that of {}; open it with preset {fitting}",
-            options.preset.name
-        );
-        return wrong("preset", why);
-    }
-    if first.mode != options.mode as u32 {
-        let why = match options.mode {
-            Mode::Cache => "this place was made as a store, whose objects a cache would evict; open it in store mode",
-            Mode::Store => {
-                "this place was made as a cache, and may have evicted what it was given; open it in cache mode"
-            }
-        };
-        return wrong("mode", why.into());
-    }
-    let most = options.capacity / found.len() as u64;
-    let larger = |place: &&Found| most != 0 && place.superblock.is_some_and(|block| block.capacity > most);
-    if let Some(Found { place, superblock: Some(block), .. }) = found.iter().find(larger) {
-        let why = format!(
-            "{place} was made with {} bytes, and {most} are given for it; give as many or none, or make a new store",
-            block.capacity
-        );
-        return wrong("capacity", why);
-    }
-    Ok(())
-}
-
-fn check(options: &Options) -> Result<()> {
-    let wrong = |name, why: String| Err(Error::Option { name, why });
-    if options.places.is_empty() {
-        return wrong("places", "at least one path or device is needed".into());
-    }
-    if options.places.len() > PLACES_MAX {
-        return wrong("places", format!("{} were given; {PLACES_MAX} are the most", options.places.len()));
-    }
-    if !options.cluster.is_power_of_two() || !(CLUSTER_MIN..=CLUSTER_MAX).contains(&options.cluster) {
-        return wrong("cluster", format!("{} is not a power of two from 16 KiB to 4 MiB", options.cluster));
-    }
-    if options.open_buffers == 0 {
-        return wrong("open_buffers", "at least one is needed".into());
-    }
-    if options.preset.persistence != Persistence::JournalAndCheckpoint && options.places.len() > 1 {
-        // What leaves one volume is told to the others by its log, and there is none.
-        let why = format!("preset {} lies at one place, {} were given", options.preset.name, options.places.len());
-        return wrong("places", why);
-    }
-    if options.threshold == 0 || options.threshold > THRESHOLD_MAX {
-        return wrong("threshold", format!("{} blocks; it is from 1 to {THRESHOLD_MAX}", options.threshold));
-    }
-    if options.read_batch == 0 {
-        return wrong("read_batch", "at least one read makes a batch".into());
-    }
-    if options.cluster_age.limit().is_some() && (options.mode == Mode::Store || options.preset.layout != Layout::Ring) {
-        let why = "clusters leave by age where a cache lies in clusters; a store keeps what it is given".into();
-        return wrong("cluster_age", why);
-    }
-    let each = options.capacity / options.places.len() as u64;
-    if options.capacity != 0 && each < Map::least_capacity(CLUSTER_MIN) {
-        return too_small(&format!("{each} bytes a place are given"), CLUSTER_MIN);
-    }
-    Ok(())
-}
-
-/// What has so few bytes is too small for these clusters.
-fn too_small<T>(what: &str, cluster: u32) -> Result<T> {
-    let why = format!("{what}; {} are the least for clusters of {cluster}", Map::least_capacity(cluster));
-    Err(Error::Option { name: "capacity", why })
-}
-
-fn check_memory(options: &Options) -> Result<()> {
-    let places = options.places.len() as u64;
-    let least = u64::from(options.cluster) * MEMORY_CLUSTERS_MIN.max(MEMORY_CLUSTERS_EACH * places);
-    if options.memory < least {
-        let why = format!(
-            "{} bytes; the least for clusters of {} bytes in {places} places is {least}",
-            options.memory, options.cluster
-        );
-        return Err(Error::Option { name: "memory", why });
-    }
-    Ok(())
-}
-
 type Opening = (String, Arc<dyn Device>, Option<Arc<dyn Folder>>);
 
-fn open_place(place: &Place, options: &Options) -> Result<Opening> {
+fn open_place(place: &Place, options: &Options, made: &mut Made) -> Result<Opening> {
     let preset = options.preset.name;
     let wrong = |what: &str| Err(Error::Option { name: "places", why: format!("preset {preset} lies {what}") });
     match (place, options.preset.layout) {
@@ -305,7 +213,9 @@ fn open_place(place: &Place, options: &Options) -> Result<Opening> {
                 return too_small(&format!("{each} bytes are given for {name}"), options.cluster);
             }
             let device = open_file(path, options).map_err(|error| Error::io(format!("opening {name}"), error))?;
-            Ok((name, Arc::new(device), None))
+            let device = Arc::new(device);
+            made.note(&device);
+            Ok((name, device, None))
         }
     }
 }
@@ -381,11 +291,6 @@ fn shared(options: Options, epoch: u64) -> Shared {
 /// Generations and sequence numbers carry the opening's number in their high bits, so that they are above
 /// all that a crashed run gave out, written or not. 2^40 of them an opening; 2^24 openings.
 pub(crate) const EPOCH_SHIFT: u32 = 40;
-
-/// The largest device that 36-bit addresses reach.
-fn address_limit() -> u64 {
-    GRAINS_MAX * picaflor_format::frame::GRAIN as u64
-}
 
 impl Shared {
     /// Raises the generation to at least this one.

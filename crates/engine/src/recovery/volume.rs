@@ -13,17 +13,17 @@ use std::{
 
 use parking_lot::Mutex;
 use picaflor_format::{
-    BLOCK,
     frame::GRAIN,
     hot,
     journal::{Page, Record},
     superblock::{CheckpointRef, Superblock},
-    zone::{HOT_SLOT, IN_PLACE_MAX, Map},
+    zone::{HOT_SLOT, Map},
 };
 
 use super::{
-    EPOCH_SHIFT, Found, Identity, address_limit,
+    EPOCH_SHIFT, Found, Identity,
     image::{load_checkpoint, load_directory},
+    judge,
     merge::{Deletes, Merge},
     places,
     receipt::VolumeReceipt,
@@ -31,7 +31,7 @@ use super::{
     scan,
 };
 use crate::{
-    Error, Mode, Options, Result,
+    Error, Mode, Result,
     append::lanes,
     buffers::Buffers,
     checkpoint::Checkpointer,
@@ -167,12 +167,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
     let each = shared.options.capacity / u64::from(identity.count);
     let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
     let layout = shared.preset.on_device();
-    let most = match shared.preset.layout {
-        Layout::Ring => address_limit(),
-        Layout::Blocks(_) => u64::MAX,
-        _ => IN_PLACE_MAX.min(address_limit()),
-    };
-    let capacity = limit.min(most) / BLOCK as u64 * BLOCK as u64;
+    let capacity = judge::capacity_within(limit, shared.preset.layout);
     Superblock {
         seq: 0,
         store: identity.store,
@@ -199,13 +194,7 @@ fn build(
     identity: &Identity,
     superblock: Superblock,
 ) -> Result<Volume> {
-    let map = Map::new(superblock.capacity, superblock.cluster).ok_or_else(|| Error::Option {
-        name: "capacity",
-        why: format!(
-            "{} bytes are too few, or too many, for clusters of {} bytes",
-            superblock.capacity, superblock.cluster
-        ),
-    })?;
+    let map = judge::map(superblock.capacity, superblock.cluster)?;
     let options = &shared.options;
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
@@ -219,11 +208,8 @@ fn build(
     let packs = shared.preset.placement == Placement::Packing && lets_wait(options.mode);
     let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
     let divides = shared.preset.has_pages();
-    let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
-    let each = each + if divides { Divisions::BYTES_PER_CLUSTER } else { 0 };
     let ages = options.cluster_age.limit().is_some();
-    let each = each + if ages { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
-    count_tables(options, shared, &found.place, superblock.segment_bits, (count, each))?;
+    judge::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
     // A page takes a slot as a cluster does.
     let least = if divides { u64::from(PAGE_MIN) } else { cluster };
     let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
@@ -264,28 +250,6 @@ fn build(
         superblock: Mutex::new(superblock),
         shared: Arc::clone(shared),
     })
-}
-
-/// Counts the memory of what has a row for every cluster. Refuses a device that is too large for the memory.
-fn count_tables(
-    options: &Options,
-    shared: &Shared,
-    place: &str,
-    segment_bits: u32,
-    (clusters, each): (u32, u64),
-) -> Result<()> {
-    let tables = u64::from(clusters) * (each + size_of::<AtomicU16>() as u64);
-    let before = shared.index_bytes.fetch_add(tables, Relaxed);
-    let least = before + tables + Index::least_bytes(segment_bits);
-    if least > options.memory / 2 {
-        let why = format!(
-            "{} bytes; {place} needs {least} for its tables alone, and they may take half: give more, or make the store \
-             anew with larger clusters",
-            options.memory
-        );
-        return Err(Error::Option { name: "memory", why });
-    }
-    Ok(())
 }
 
 struct Recovered {

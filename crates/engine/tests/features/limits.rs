@@ -326,8 +326,11 @@ fn options_that_cannot_work_are_named_with_the_mend() {
     ];
     for (change, name, mend) in cases {
         let (_, options) = counted(32 * MIB);
-        let error = Store::open(options.with(change)).unwrap_err();
+        let options = options.with(change);
+        let foreseen = options.check(&[]).unwrap_err();
+        let error = Store::open(options).unwrap_err();
         let said = error.to_string();
+        assert!(matches!(foreseen, Error::Option { name: named, .. } if named == name), "{foreseen}");
         assert!(matches!(error, Error::Option { name: named, .. } if named == name), "{said}");
         assert!(said.contains(mend), "{said}");
     }

@@ -2,7 +2,11 @@
 
 use std::{path::Path, sync::Arc};
 
-use picaflor::{Error, Mode, Options, Store, device::MemoryDevice};
+use picaflor::{
+    Error, Inspection, Mode, Options, Store,
+    device::{MemoryDevice, Preallocate},
+    inspect,
+};
 
 use crate::common::{MIB, body, key, plain, read};
 
@@ -21,6 +25,74 @@ fn made(path: &Path, mode: Mode, capacity: u64) -> u64 {
     let capacity = store.stats().capacity;
     store.close().unwrap();
     capacity
+}
+
+/// Everything below a folder.
+fn listed(folder: &Path) -> Vec<std::path::PathBuf> {
+    let below = |path: std::path::PathBuf| if path.is_dir() { listed(&path) } else { vec![path] };
+    std::fs::read_dir(folder).unwrap().flat_map(|entry| below(entry.unwrap().path())).collect()
+}
+
+#[test]
+fn what_is_refused_is_foreseen_and_leaves_no_file_behind() {
+    let (mut refused, mut opened) = (0, 0);
+    for preset in Options::presets() {
+        for (capacity, memory) in [
+            (100_000, 64 * MIB),
+            (2 * MIB, 64 * MIB),
+            (6 * MIB, 64 * MIB),
+            (24 * MIB, 1000),
+            (24 * MIB, MIB),
+            (24 * MIB, 4 * MIB),
+            (24 * MIB, 64 * MIB),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("a");
+            let options = Options::preset(preset, &path).unwrap().capacity(capacity).memory(memory);
+            let foreseen = options.check(&[]);
+            let store = Store::open(options.with(|o| o.preallocate = Preallocate::Reserve));
+            let what = format!("{preset}, {capacity} bytes, memory {memory}: {foreseen:?}");
+            match (&foreseen, store) {
+                (Ok(()), Ok(store)) => {
+                    store.close().unwrap();
+                    opened += 1;
+                }
+                (Err(Error::Option { name, .. }), Err(Error::Option { name: said, .. })) => {
+                    assert_eq!(*name, said, "{what}");
+                    assert!(listed(folder.path()).is_empty(), "{what}: {:?}", listed(folder.path()));
+                    refused += 1;
+                }
+                (_, outcome) => panic!("{what}; opened: {:?}", outcome.map(|_| ())),
+            }
+        }
+    }
+    assert!(refused > 20 && opened > 20, "{refused} {opened}");
+}
+
+#[test]
+fn what_is_there_is_judged_as_it_was_made_and_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    made(&path, Mode::Store, 32 * MIB);
+    let Ok(Inspection::Store(about)) = inspect(&path) else { panic!("a store") };
+    let options = || Options::new(&path).memory(8 * MIB).mode(Mode::Store);
+    options().check(std::slice::from_ref(&about)).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    for (options, name) in [
+        (options().mode(Mode::Cache), "mode"),
+        (options().capacity(16 * MIB), "capacity"),
+        (options().memory(MIB), "memory"),
+        (options().as_preset("stream").unwrap(), "preset"),
+    ] {
+        let why = options.check(std::slice::from_ref(&about)).unwrap_err();
+        assert!(matches!(why, Error::Option { name: found, .. } if found == name), "{name}: {why}");
+        refused(options, name);
+    }
+    // A second place that is to be made, beside one that is there.
+    let both = options().with(|o| o.places.push(picaflor::Place::Path(folder.path().join("b"))));
+    refused(both.capacity(64 * MIB), "places");
+    assert_eq!(listed(folder.path()), [path.clone()]);
+    assert!(std::fs::read(&path).unwrap() == before, "not a byte of it was changed");
 }
 
 #[test]

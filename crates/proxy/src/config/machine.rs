@@ -8,19 +8,54 @@ use std::{
     path::Path,
 };
 
-use super::{ConfigError, Size};
+use super::{ConfigError, Size, StoreConfig};
 
 /// Cores this process may use.
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// What the store was made with, if there is one that can be looked at.
-pub(super) fn made_capacity(path: &Path) -> Option<Size> {
+/// How the store was made, if there is one that can be looked at.
+pub(super) fn made(path: &Path) -> Option<picaflor::About> {
     match picaflor::inspect(path) {
-        Ok(picaflor::Inspection::Store(about)) => Some(Size(about.capacity)),
+        Ok(picaflor::Inspection::Store(about)) => Some(about),
         _ => None,
     }
+}
+
+/// The folder in which the store is, and its file system.
+fn folder_of(path: &Path) -> Result<(&Path, rustix::fs::StatVfs), ConfigError> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let stat = rustix::fs::statvfs(folder).map_err(|e| {
+        ConfigError::value("store.path", format!("{}: {e}; name a folder that exists", folder.display()))
+    })?;
+    Ok((folder, stat))
+}
+
+/// Refuses a new file that its file system has no room for. What is there, has the room already; and a folder of files
+/// is made with its parents, and takes its room as it fills.
+pub(super) fn room_for(store: &StoreConfig) -> Result<(), ConfigError> {
+    let is_there = fs::metadata(&store.path).is_ok_and(|meta| meta.len() > 0 || !meta.is_file());
+    let in_folder = store.options().is_ok_and(|options| options.wants_folder());
+    if is_there || in_folder {
+        return Ok(());
+    }
+    let (folder, stat) = folder_of(&store.path)?;
+    // What is kept for the system's own user counts: whoever may use it is not refused.
+    let free = stat.f_bfree * stat.f_frsize;
+    if store.capacity.0 > free {
+        let why = format!(
+            "{}, and {} has {} MiB free; give less, or another place with store.path",
+            store.capacity,
+            folder.display(),
+            free >> 20
+        );
+        return Err(ConfigError::value("store.capacity", why));
+    }
+    Ok(())
 }
 
 /// Of an existing file or device its own size, else chosen from what is free.
@@ -32,13 +67,7 @@ pub(super) fn store_capacity(path: &Path) -> Result<Size, ConfigError> {
     {
         return Ok(Size(len));
     }
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let stat = rustix::fs::statvfs(folder).map_err(|e| {
-        ConfigError::value("store.path", format!("{}: {e}; name a folder that exists", folder.display()))
-    })?;
+    let (folder, stat) = folder_of(path)?;
     let free = stat.f_bavail * stat.f_frsize;
     let size = (free / 2).min(16 << 30) >> 20 << 20;
     if size < 64 << 20 {

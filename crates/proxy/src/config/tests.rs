@@ -57,6 +57,12 @@ fn a_value_that_cannot_be_is_named_with_file_line_and_key() {
         ("[store]\npath = \"a\"\ndurability = \"soon\"\n", 3, "store.durability"),
         ("[admin]\ntoken = \"short\"\n", 2, "admin.token"),
         (origins, 6, "origin.url"),
+        ("[store]\n# small\ncapacity = \"100KiB\"\n", 3, "store.capacity"),
+        ("[store]\npath = \"/tmp/none\"\ncapacity = \"900TiB\"\n", 3, "store.capacity"),
+        ("[store]\ncapacity = \"64MiB\"\nmemory = \"1MiB\"\n", 3, "store.memory"),
+        ("[store]\nmemory = \"1MiB\"\n", 2, "store.memory"),
+        ("[store]\npreset = \"hummingbrd\"\n", 2, "store.preset"),
+        ("[store]\ncapacity = \"64MiB\"\npath = \"/no/such/folder/a\"\n", 3, "store.path"),
     ] {
         std::fs::write(&path, text).unwrap();
         let e = Low::read(&path).unwrap().resolve().unwrap_err().in_file(&path);

@@ -1,0 +1,206 @@
+//! What an opening refuses of its options, of the sizes that its places have, and of how they were made; asked by every
+//! opening, and by [`crate::Options::check`] without one.
+
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+
+use picaflor_format::{
+    BLOCK,
+    superblock::{Layout as OnDevice, THRESHOLD_MAX},
+    zone::{CLUSTER_MAX, CLUSTER_MIN, IN_PLACE_MAX, Map},
+};
+
+use super::CAPACITY_DEFAULT;
+use crate::{
+    About, Error, Mode, Options, Place, Result,
+    checkpoint::Persistence,
+    eviction::Eviction,
+    index::{GRAINS_MAX, Index},
+    pages::Divisions,
+    preset::Preset,
+    space::{Layout, Space},
+};
+
+/// Least memory a store can work with, in clusters: open, in flight, and a little to read with.
+const MEMORY_CLUSTERS_MIN: u64 = 16;
+/// The same for each of several places: half of it is for buffers that are open or in flight.
+const MEMORY_CLUSTERS_EACH: u64 = 8;
+
+/// A superblock has a bit for each.
+const PLACES_MAX: usize = u64::BITS as usize;
+
+/// Refuses what an opening would. `made`: what is at the places; nothing where they are to be made.
+pub(crate) fn judge(options: &Options, made: &[About]) -> Result<()> {
+    let mut options = options.clone();
+    check(&options)?;
+    options.mode = options.preset.mode(options.mode);
+    if let Some(first) = made.first() {
+        let layout = Preset::named(first.preset)?.on_device();
+        let places = made.iter().map(|about| (about.place.as_str(), about.capacity));
+        as_it_was_made((layout, first.mode as u32), places, &options)?;
+        options.cluster = first.cluster;
+    }
+    check_memory(&options)?;
+    let layout = options.preset.layout;
+    let each = options.capacity / options.places.len() as u64;
+    let counted = AtomicU64::new(0);
+    for (number, place) in options.places.iter().enumerate() {
+        let (name, capacity) = match (made.get(number), place) {
+            (Some(about), _) => (about.place.clone(), about.capacity),
+            (None, Place::Device(device)) => {
+                (device.backend(), if each == 0 { u64::MAX } else { each }.min(device.capacity()))
+            }
+            (None, Place::Folder(folder)) => (folder.backend(), if each == 0 { CAPACITY_DEFAULT } else { each }),
+            (None, Place::Path(path)) => (path.display().to_string(), if each == 0 { CAPACITY_DEFAULT } else { each }),
+        };
+        let least = Map::least_capacity(options.cluster);
+        if capacity < least {
+            return too_small(&format!("{capacity} bytes are given for {name}"), options.cluster);
+        }
+        if matches!(layout, Layout::Blocks(_)) {
+            continue;
+        }
+        let capacity = capacity_within(capacity, layout);
+        let bits = Index::segment_bits(capacity, options.memory / options.places.len() as u64);
+        let bits = made.get(number).map_or(bits, |about| about.segment_bits);
+        let clusters = map(capacity, options.cluster)?.cluster_count();
+        count_tables(&options, &counted, &name, bits, clusters)?;
+        counted.fetch_add(Index::empty_bytes(bits), Relaxed);
+    }
+    Ok(())
+}
+
+/// What of so many bytes a new place uses.
+pub(super) fn capacity_within(bytes: u64, layout: Layout) -> u64 {
+    // The largest device that 36-bit addresses reach.
+    let address_limit = GRAINS_MAX * picaflor_format::frame::GRAIN as u64;
+    let most = match layout {
+        Layout::Ring => address_limit,
+        Layout::Blocks(_) => u64::MAX,
+        _ => IN_PLACE_MAX.min(address_limit),
+    };
+    bytes.min(most) / BLOCK as u64 * BLOCK as u64
+}
+
+/// Where everything lies on so many bytes.
+pub(super) fn map(capacity: u64, cluster: u32) -> Result<Map> {
+    Map::new(capacity, cluster).ok_or_else(|| Error::Option {
+        name: "capacity",
+        why: format!("{capacity} bytes are too few, or too many, for clusters of {cluster} bytes"),
+    })
+}
+
+/// Counts the memory of what has a row for every cluster. Refuses a device that is too large for the memory.
+pub(super) fn count_tables(
+    options: &Options,
+    counted: &AtomicU64,
+    place: &str,
+    segment_bits: u32,
+    clusters: u32,
+) -> Result<()> {
+    let notes_use = options.preset.eviction(options.mode) == Eviction::LruCluster;
+    let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
+    let each = each + if options.preset.has_pages() { Divisions::BYTES_PER_CLUSTER } else { 0 };
+    let each = each + if options.cluster_age.limit().is_some() { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
+    let tables = u64::from(clusters) * (each + size_of::<AtomicU16>() as u64);
+    let before = counted.fetch_add(tables, Relaxed);
+    let least = before + tables + Index::least_bytes(segment_bits);
+    if least > options.memory / 2 {
+        let why = format!(
+            "{} bytes; {place} needs {least} for its tables alone, and they may take half: give more, or make the store \
+             anew with larger clusters",
+            options.memory
+        );
+        return Err(Error::Option { name: "memory", why });
+    }
+    Ok(())
+}
+
+/// What is fixed when a store is made is not asked for otherwise: its layout, its mode, and the bytes of its places.
+pub(super) fn as_it_was_made<'a>(
+    (layout, mode): (OnDevice, u32),
+    places: impl Iterator<Item = (&'a str, u64)>,
+    options: &Options,
+) -> Result<()> {
+    let wrong = |name, why: String| Err(Error::Option { name, why });
+    if layout != options.preset.on_device() {
+        let fitting = Preset::of_layout(layout).map_or("of a later build", |preset| preset.name);
+        let why = format!(
+            "this place was made with another layout than that of {}; open it with preset {fitting}",
+            options.preset.name
+        );
+        return wrong("preset", why);
+    }
+    if mode != options.mode as u32 {
+        let why = match options.mode {
+            Mode::Cache => "this place was made as a store, whose objects a cache would evict; open it in store mode",
+            Mode::Store => {
+                "this place was made as a cache, and may have evicted what it was given; open it in cache mode"
+            }
+        };
+        return wrong("mode", why.into());
+    }
+    let most = options.capacity / options.places.len() as u64;
+    if let Some((place, bytes)) = places.into_iter().find(|(_, bytes)| most != 0 && *bytes > most) {
+        let why = format!(
+            "{place} was made with {bytes} bytes, and {most} are given for it; give as many or none, or make a new store"
+        );
+        return wrong("capacity", why);
+    }
+    Ok(())
+}
+
+/// What needs no place to be seen.
+pub(super) fn check(options: &Options) -> Result<()> {
+    let wrong = |name, why: String| Err(Error::Option { name, why });
+    if options.places.is_empty() {
+        return wrong("places", "at least one path or device is needed".into());
+    }
+    if options.places.len() > PLACES_MAX {
+        return wrong("places", format!("{} were given; {PLACES_MAX} are the most", options.places.len()));
+    }
+    if !options.cluster.is_power_of_two() || !(CLUSTER_MIN..=CLUSTER_MAX).contains(&options.cluster) {
+        return wrong("cluster", format!("{} is not a power of two from 16 KiB to 4 MiB", options.cluster));
+    }
+    if options.open_buffers == 0 {
+        return wrong("open_buffers", "at least one is needed".into());
+    }
+    if options.preset.persistence != Persistence::JournalAndCheckpoint && options.places.len() > 1 {
+        // What leaves one volume is told to the others by its log, and there is none.
+        let why = format!("preset {} lies at one place, {} were given", options.preset.name, options.places.len());
+        return wrong("places", why);
+    }
+    if options.threshold == 0 || options.threshold > THRESHOLD_MAX {
+        return wrong("threshold", format!("{} blocks; it is from 1 to {THRESHOLD_MAX}", options.threshold));
+    }
+    if options.read_batch == 0 {
+        return wrong("read_batch", "at least one read makes a batch".into());
+    }
+    if options.cluster_age.limit().is_some() && (options.mode == Mode::Store || options.preset.layout != Layout::Ring) {
+        let why = "clusters leave by age where a cache lies in clusters; a store keeps what it is given".into();
+        return wrong("cluster_age", why);
+    }
+    let each = options.capacity / options.places.len() as u64;
+    if options.capacity != 0 && each < Map::least_capacity(CLUSTER_MIN) {
+        return too_small(&format!("{each} bytes a place are given"), CLUSTER_MIN);
+    }
+    Ok(())
+}
+
+/// What has so few bytes is too small for these clusters.
+pub(super) fn too_small<T>(what: &str, cluster: u32) -> Result<T> {
+    let why = format!("{what}; {} are the least for clusters of {cluster}", Map::least_capacity(cluster));
+    Err(Error::Option { name: "capacity", why })
+}
+
+pub(super) fn check_memory(options: &Options) -> Result<()> {
+    let places = options.places.len() as u64;
+    let least = u64::from(options.cluster) * MEMORY_CLUSTERS_MIN.max(MEMORY_CLUSTERS_EACH * places);
+    if options.memory < least {
+        let why = format!(
+            "{} bytes; the least for clusters of {} bytes in {places} places is {least}",
+            options.memory, options.cluster
+        );
+        return Err(Error::Option { name: "memory", why });
+    }
+    Ok(())
+}
