@@ -150,9 +150,11 @@ async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Reply {
             let mut text = String::with_capacity(16 << 10);
             Total(&proxy.counters).prometheus(&mut text);
             let store = serde_json::to_value(proxy.store.stats()).unwrap_or_default();
-            metrics::walk("picaflor_store", &store, &mut text);
-            metrics::walk("picaflor_fill_buffered_bytes", &json!(proxy.fills.buffered()), &mut text);
-            metrics::walk("picaflor_uptime_seconds", &json!(proxy.started.elapsed().as_secs()), &mut text);
+            metrics::walk("picaflor_store", "Of the store:", &store, &mut text);
+            let (buffered, uptime) = (json!(proxy.fills.buffered()), json!(proxy.started.elapsed().as_secs()));
+            let help = "Body bytes kept for clients that share a fetch.";
+            metrics::walk("picaflor_fill_buffered_bytes", help, &buffered, &mut text);
+            metrics::walk("picaflor_uptime_seconds", "Seconds since the proxy started.", &uptime, &mut text);
             reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
         }
         ("GET", "/stats") => {
@@ -171,7 +173,16 @@ async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Reply {
             Some(url) => purge(proxy, &url).await,
             None => plain(StatusCode::BAD_REQUEST, "say which: POST /purge?url=http://host/path"),
         },
-        (_, "/metrics" | "/stats" | "/purge" | "/health") => plain(StatusCode::METHOD_NOT_ALLOWED, "another method"),
+        (_, path @ ("/metrics" | "/stats" | "/purge" | "/health")) => {
+            let allowed = match path {
+                "/purge" => "POST, PURGE",
+                "/health" => "GET, HEAD",
+                _ => "GET",
+            };
+            let mut reply = plain(StatusCode::METHOD_NOT_ALLOWED, &format!("{path} takes {allowed}"));
+            reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+            reply
+        }
         _ => plain(StatusCode::NOT_FOUND, "here are /health, /metrics, /stats and /purge"),
     }
 }
@@ -190,15 +201,17 @@ async fn purge(proxy: &Proxy, url: &str) -> Reply {
     let Ok(keys) = key::of_url(url) else {
         return plain(StatusCode::BAD_REQUEST, "not an http:// URL");
     };
-    let mut count = 0;
+    let (mut count, mut failure) = (0, None);
     for key in keys {
         match keep::invalidate(proxy, &key).await {
             Ok(n) => count += n,
-            Err(e) => {
-                let text = format!("{}\n", json!({"url": url, "error": e.to_string()}));
-                return reply(StatusCode::INTERNAL_SERVER_ERROR, "application/json", text);
-            }
+            Err(e) => failure = Some(e),
         }
+    }
+    if let Some(e) = failure {
+        let note = "the store could not take it out: it is not served until a restart, and may be after it";
+        let text = format!("{}\n", json!({"url": url, "error": e.to_string(), "note": note}));
+        return reply(StatusCode::INTERNAL_SERVER_ERROR, "application/json", text);
     }
     reply(StatusCode::OK, "application/json", format!("{}\n", json!({"url": url, "purged": count})))
 }

@@ -260,7 +260,7 @@ impl FastIo {
             TryGet::Absent(_) => return Found::Nothing,
         };
         let hit = match &*object.decoded(decode) {
-            Stored::Response(head) => FastHit::new(&object, head, now),
+            Stored::Response(head) => self.hit(&object, head, now),
             Stored::Unreadable => None,
             Stored::Vary(index) => {
                 let value = |name: &String| {
@@ -271,7 +271,7 @@ impl FastIo {
                 let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
                 match store.try_get(&key::variant(&self.key, hash)) {
                     TryGet::Hit(object) => match &*object.decoded(decode) {
-                        Stored::Response(head) => FastHit::new(&object, head, now),
+                        Stored::Response(head) => self.hit(&object, head, now),
                         _ => None,
                     },
                     _ => None,
@@ -279,6 +279,12 @@ impl FastIo {
             }
         };
         hit.map_or(Found::Nothing, Found::Hit)
+    }
+
+    /// What may go out at once of a response of the URL whose key was made.
+    fn hit(&self, object: &Object, head: &Head, now: u64) -> Option<FastHit> {
+        let is_gone = self.worker.proxy.epochs.is_gone(&self.key, head.received);
+        if is_gone { None } else { FastHit::new(object, head, now) }
     }
 
     /// The key of a request that may be answered here.
@@ -319,7 +325,7 @@ impl FastIo {
         let (len, head_only) = (reading.len, reading.head_only);
         self.reading = None;
         let hit = object.ok().flatten().and_then(|object| match &*object.decoded(decode) {
-            Stored::Response(head) => FastHit::new(&object, head, self.worker.clock.millis()),
+            Stored::Response(head) => self.hit(&object, head, self.worker.clock.millis()),
             _ => None,
         });
         match hit {

@@ -129,7 +129,7 @@ fn drop_stale(job: &Job, why: NotStored) {
     if let Some(stale) = &job.stale
         && why != NotStored::Authorization
     {
-        let _ = job.worker.proxy.store.delete(&stale.key);
+        keep::drop_response(&job.worker.proxy, &job.target.key, &stale.key);
     }
 }
 

@@ -61,6 +61,9 @@ pub(crate) struct Index {
     pub(crate) variants: Vec<u128>,
 }
 
+/// The reason phrase of a status that has none of its own.
+pub(crate) const NO_REASON: &str = "Status";
+
 impl Head {
     /// The head as it is sent, out of the metadata it was decoded from.
     pub(crate) fn wire(metadata: &[u8]) -> &[u8] {
@@ -112,7 +115,7 @@ pub(crate) fn encode(
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(status.as_str().as_bytes());
     out.push(b' ');
-    out.extend_from_slice(status.canonical_reason().unwrap_or("Status").as_bytes());
+    out.extend_from_slice(status.canonical_reason().unwrap_or(NO_REASON).as_bytes());
     out.extend_from_slice(b"\r\n");
     for (name, value) in fields {
         if matches!(*name, header::CONTENT_LENGTH | header::AGE) {

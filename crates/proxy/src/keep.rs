@@ -6,10 +6,17 @@
 //!
 //! A purge or an unsafe request during a fetch must win over that fetch. Each URL belongs to one of [`STRIPES`]
 //! epochs; a fetch notes its epoch before it asks the origin, and stores its response, under the epoch's lock, only
-//! if the epoch is still the same. Invalidation moves the epoch on under the same lock and then deletes.
+//! if the epoch is still the same. Invalidation moves the epoch on under the same lock and then deletes. A store that
+//! stopped writing deletes nothing: then the stripe notes the time, and what was received before it is not served.
 
 use picaflor::{Error, Expiry, PutOptions, PutStream, Store};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Acquire, Release},
+    },
+};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
@@ -24,7 +31,7 @@ use crate::{
     lookup::Hit,
     reason::NotStored,
     rules::Policy,
-    server::{Proxy, Worker},
+    server::{Proxy, Worker, unix_millis},
 };
 
 /// Longest body that is put in one piece.
@@ -40,6 +47,9 @@ const INDEXES: usize = 256;
 pub(crate) struct Epochs {
     seed: u64,
     stripes: Vec<Mutex<u64>>,
+    /// Of a stripe, when something of it was invalidated that the store could not delete; and whether any was.
+    gone: Vec<AtomicU64>,
+    any_gone: AtomicBool,
     indexes: Vec<tokio::sync::Mutex<()>>,
 }
 
@@ -48,6 +58,8 @@ impl Epochs {
         Self {
             seed: rand::random(),
             stripes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
+            gone: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            any_gone: AtomicBool::new(false),
             indexes: (0..INDEXES).map(|_| tokio::sync::Mutex::new(())).collect(),
         }
     }
@@ -66,6 +78,18 @@ impl Epochs {
     pub(crate) fn nonce(&self, url_key: &[u8], epoch: u64, names: &[String]) -> u64 {
         let text = [url_key, b"\n", names.join(",").as_bytes(), b"\n", &epoch.to_le_bytes()].concat();
         xxh3_64_with_seed(&text, self.seed)
+    }
+
+    /// Whether a response of the URL that was received then is invalid, though the store still has it.
+    #[inline]
+    pub(crate) fn is_gone(&self, url_key: &[u8], received: u64) -> bool {
+        self.any_gone.load(Acquire) && received <= self.gone[Self::stripe(url_key)].load(Acquire)
+    }
+
+    /// The store could not delete it.
+    fn note_gone(&self, url_key: &[u8]) {
+        self.gone[Self::stripe(url_key)].fetch_max(unix_millis(), Release);
+        self.any_gone.store(true, Release);
     }
 
     /// Holds the epoch still, if it is still `epoch`.
@@ -312,12 +336,27 @@ pub(crate) async fn invalidate(proxy: &Proxy, url_key: &[u8]) -> Result<usize, E
     let mut epoch = proxy.epochs.stripes[Epochs::stripe(url_key)].lock();
     *epoch += 1;
     let mut count = usize::from(found.is_some() && index.is_none());
-    for hash in index.map(|index| index.variants).unwrap_or_default() {
-        let key = key::variant(url_key, hash);
-        count += usize::from(proxy.store.delete(&key)?);
-        proxy.store.delete(&key::newer_head(&key))?;
+    let delete = || {
+        for hash in index.map(|index| index.variants).unwrap_or_default() {
+            let key = key::variant(url_key, hash);
+            count += usize::from(proxy.store.delete(&key)?);
+            proxy.store.delete(&key::newer_head(&key))?;
+        }
+        proxy.store.delete(&key::newer_head(url_key))?;
+        proxy.store.delete(url_key)
+    };
+    match delete() {
+        Ok(_) => Ok(count),
+        Err(why) => {
+            proxy.epochs.note_gone(url_key);
+            Err(why)
+        }
     }
-    proxy.store.delete(&key::newer_head(url_key))?;
-    proxy.store.delete(url_key)?;
-    Ok(count)
+}
+
+/// Takes one response, at `key`, of a URL out of the store.
+pub(crate) fn drop_response(proxy: &Proxy, url_key: &[u8], key: &[u8]) {
+    if proxy.store.delete(key).is_err() {
+        proxy.epochs.note_gone(url_key);
+    }
 }

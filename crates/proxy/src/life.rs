@@ -13,11 +13,12 @@ mod pass;
 use std::{sync::Arc, time::Instant};
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
-use hyper::body::Incoming;
+use hyper::{body::Incoming, ext::ReasonPhrase};
 
 use crate::{
     body::{Body, Guard, Record},
     conn::{Conn, Phase},
+    head::NO_REASON,
     keep::Hints,
     key::{self, Side},
     listen::Left,
@@ -63,6 +64,9 @@ pub(crate) async fn serve(
         record
     });
     let mut parts = answer.parts;
+    if parts.status.canonical_reason().is_none() && parts.extensions.get::<ReasonPhrase>().is_none() {
+        parts.extensions.insert(ReasonPhrase::from_static(NO_REASON.as_bytes()));
+    }
     if conn.is_last() && answer.outcome != Outcome::Tunnel {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
@@ -173,7 +177,7 @@ fn bypass(ask: &Ask, body: &Incoming) -> Option<Bypass> {
 impl Ask {
     /// GET and HEAD: the store first.
     async fn cached(self) -> Answer {
-        let found = lookup::find(&self.worker.proxy.store, &self.target.key, &self.headers).await;
+        let found = lookup::find(&self.worker.proxy, &self.target.key, &self.headers).await;
         match found {
             Found::Hit(hit) => match hit.head.policy.reuse(&self.asked, self.now) {
                 Reuse::Fresh => self.fresh(&hit),

@@ -9,6 +9,7 @@ use crate::{
     head::{Head, Index, Stored, decode},
     key,
     rules::vary,
+    server::Proxy,
 };
 
 /// A stored response.
@@ -61,7 +62,16 @@ pub(crate) async fn index(store: &Store, url_key: &[u8]) -> Option<Index> {
 }
 
 /// Looks for what answers a request with these fields.
-pub(crate) async fn find(store: &Store, url_key: &[u8], request: &HeaderMap) -> Found {
+pub(crate) async fn find(proxy: &Proxy, url_key: &[u8], request: &HeaderMap) -> Found {
+    match stored(&proxy.store, url_key, request).await {
+        Found::Hit(hit) if proxy.epochs.is_gone(url_key, hit.head.received) => {
+            Found::Nothing { variant: false, key: hit.key }
+        }
+        found => found,
+    }
+}
+
+async fn stored(store: &Store, url_key: &[u8], request: &HeaderMap) -> Found {
     let Some((first, from_device)) = object(store, url_key).await else {
         return Found::Nothing { variant: false, key: url_key.to_vec() };
     };

@@ -208,28 +208,28 @@ impl Total<'_> {
     }
 }
 
-/// Every number in nested statistics becomes a gauge, its path the name; texts become labels of an info line.
-pub(crate) fn walk(prefix: &str, value: &Value, out: &mut String) {
+/// Every number in nested statistics becomes a metric, its path the name; texts become labels of an info line. `help`
+/// says of what they are.
+pub(crate) fn walk(prefix: &str, help: &str, value: &Value, out: &mut String) {
+    let mut one = |name: &str, label: &str, n: &dyn std::fmt::Display| {
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} untyped\n{name}{label} {n}");
+    };
     match value {
-        Value::Number(n) => {
-            let _ = writeln!(out, "# TYPE {prefix} untyped\n{prefix} {n}");
-        }
-        Value::Bool(b) => {
-            let _ = writeln!(out, "# TYPE {prefix} untyped\n{prefix} {}", u8::from(*b));
-        }
+        Value::Number(n) => one(prefix, "", n),
+        Value::Bool(b) => one(prefix, "", &u8::from(*b)),
         Value::String(text) => {
             let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
-            let _ = writeln!(out, "# TYPE {prefix}_info untyped\n{prefix}_info{{value=\"{text}\"}} 1");
+            one(&format!("{prefix}_info"), &format!("{{value=\"{text}\"}}"), &1);
         }
         Value::Object(map) => {
             for (key, value) in map {
-                let key: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-                walk(&format!("{prefix}_{key}"), value, out);
+                let name: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+                walk(&format!("{prefix}_{name}"), &format!("{help} {}", key.replace('_', " ")), value, out);
             }
         }
         Value::Array(items) => {
             for (n, value) in items.iter().enumerate() {
-                walk(&format!("{prefix}_{n}"), value, out);
+                walk(&format!("{prefix}_{n}"), &format!("{help} {n}"), value, out);
             }
         }
         Value::Null => {}

@@ -186,6 +186,9 @@ impl tower_service::Service<Uri> for Connector {
 
 type Pool = Client<Connector, Payload>;
 
+/// More than any sane response has; their bytes have a limit of their own.
+const RESPONSE_FIELDS_MAX: usize = 512;
+
 /// A worker's connections to origins.
 pub(crate) struct Pools {
     configured: Pool,
@@ -204,6 +207,9 @@ impl Pools {
                 .pool_idle_timeout(limits.origin_idle_timeout.0)
                 .pool_max_idle_per_host(limits.origin_idle)
                 .http1_max_buf_size(64 << 10)
+                .http1_max_headers(RESPONSE_FIELDS_MAX)
+                // Folded lines become spaces (RFC 9112 5.2): there are still servers that send them.
+                .http1_allow_obsolete_multiline_headers_in_responses(true)
                 .set_host(false)
                 .build(Connector { guard, limit: limits.connect_timeout.0 })
         };

@@ -272,6 +272,11 @@ impl Server {
         stats.volumes.first().map(|volume| format!("{}, {}", volume.place, volume.backend))
     }
 
+    /// Why the store takes no more writes, if it does not: requests are answered all the same.
+    pub fn store_failure(&self) -> Option<String> {
+        self.proxy.store.stats().volumes.into_iter().find_map(|volume| volume.failed)
+    }
+
     /// Opens the access log anew.
     pub fn reopen_log(&self) {
         self.proxy.log.reopen();

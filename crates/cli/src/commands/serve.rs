@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use clap::Args;
@@ -213,6 +214,9 @@ fn print_ready(config: &Config, server: &Server) {
     }
 }
 
+/// How often the store is asked whether it still writes.
+const GLANCE: Duration = Duration::from_secs(1);
+
 struct Signals {
     runtime: Runtime,
     term: Signal,
@@ -237,8 +241,15 @@ impl Signals {
     fn wait(self, server: Server) -> Result<(), Failure> {
         let Self { runtime, mut term, mut int, mut reopen, mut hang_up } = self;
         runtime.block_on(async {
+            let mut failure = None;
             loop {
                 tokio::select! {
+                    () = tokio::time::sleep(GLANCE), if failure.is_none() => {
+                        failure = server.store_failure();
+                        if let Some(why) = &failure {
+                            eprintln!("picaflor: the store takes no more writes, and what it has not is fetched: {why}");
+                        }
+                    }
                     _ = term.recv() => break,
                     _ = int.recv() => break,
                     _ = reopen.recv() => server.reopen_log(),

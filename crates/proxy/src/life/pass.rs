@@ -97,7 +97,7 @@ impl Ask {
         let unchanged =
             same(&header::ETAG) && same(&header::LAST_MODIFIED) && len.is_none_or(|len| len == hit.object.len());
         if !unchanged {
-            let _ = proxy.store.delete(&hit.key);
+            keep::drop_response(proxy, &self.target.key, &hit.key);
             return;
         }
         let epoch = proxy.epochs.now(&self.target.key);
@@ -125,7 +125,7 @@ impl Ask {
             Err(NotStored::Authorization) => {}
             Err(why) => {
                 self.worker.counters.not_stored.one(why);
-                let _ = proxy.store.delete(&hit.key);
+                keep::drop_response(proxy, &self.target.key, &hit.key);
             }
         }
     }
@@ -157,7 +157,7 @@ impl Ask {
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
-            // A store that cannot delete has stopped: it will not bring the response back either.
+            // Where the store cannot delete it, it is not served any more: the request has succeeded all the same.
             let _ = keep::invalidate(&Arc::clone(proxy), &key).await;
         }
     }

@@ -393,3 +393,28 @@ fn a_store_that_loses_its_bytes_fails_no_request() {
     file.set_len(0).unwrap();
     all(&mut client);
 }
+
+#[test]
+fn odd_heads_of_origins_are_passed_on() {
+    use std::io::Write;
+    let origin = Origin::start(|request, stream| match request.path() {
+        "/folded" => stream
+            .write_all(
+                b"HTTP/1.1 200 OK\r\nx-a: one\r\n two\r\ncache-control: max-age=60\r\ncontent-length: 1\r\n\r\nf",
+            )
+            .is_ok(),
+        "/many" => {
+            let fields: Vec<String> = (0..300).map(|n| format!("x-{n}: {n}")).collect();
+            ok(stream, &format!("{}\ncache-control: max-age=60", fields.join("\n")), b"m")
+        }
+        _ => answer(stream, "299 ", "cache-control: max-age=60", b"s"),
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for _ in 0..2 {
+        assert_eq!(proxy.get("/folded").field("x-a").split_whitespace().collect::<Vec<_>>(), ["one", "two"]);
+        let many = proxy.get("/many");
+        assert_eq!((many.status(), many.field("x-299")), (200, "299"));
+        assert!(!proxy.get("/status").first.contains("none"));
+    }
+    assert!(proxy.get("/folded").is_hit() && proxy.get("/many").is_hit() && proxy.get("/status").is_hit());
+}

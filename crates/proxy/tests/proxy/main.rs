@@ -10,4 +10,5 @@ mod half;
 mod kit;
 mod nginx;
 mod ranges;
+mod scrape;
 mod trust;
