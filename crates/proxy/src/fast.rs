@@ -480,8 +480,8 @@ impl hyper::rt::Read for FastIo {
             if ready!(this.poll_fill(cx))? == 0 {
                 this.eof = true;
                 if this.turn == Turn::Ours && this.start < this.end {
-                    // Half a head: hyper knows what to say.
-                    this.hand_over(u64::MAX, Turn::HyperForGood);
+                    // Half a head, and no more to come: hyper would hang up without a word.
+                    this.refuse(Denied::Malformed);
                 }
             }
         }

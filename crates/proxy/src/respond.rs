@@ -182,7 +182,9 @@ pub(crate) fn denied(why: Denied) -> Answer {
         Denied::LocalDestination => (StatusCode::FORBIDDEN, "the destination is the proxy's own machine or link"),
         Denied::Loop => (StatusCode::LOOP_DETECTED, "the request came through this proxy before"),
         Denied::NoOrigin => (StatusCode::MISDIRECTED_REQUEST, "no origin is configured for this host"),
-        Denied::Method => (StatusCode::METHOD_NOT_ALLOWED, "purging is for the admin listener"),
+        Denied::Method => {
+            (StatusCode::METHOD_NOT_ALLOWED, "TRACE is not served, and purging is for the admin listener")
+        }
         Denied::OnlyIfCached => (StatusCode::GATEWAY_TIMEOUT, "nothing usable is stored"),
         Denied::Scheme => (StatusCode::BAD_REQUEST, "https goes through CONNECT"),
     };

@@ -91,16 +91,20 @@ fn several_wait_for_one_fetch_and_half_close() {
 }
 
 #[test]
-fn half_a_request_and_no_more_ends_the_connection() {
+fn half_a_request_and_no_more_is_refused_with_a_reason() {
     let origin = origin();
     let proxy = Proxy::before(&origin.url(), "");
-    for text in
-        ["", "GET / HT", "GET / HTTP/1.1\r\nHost: a\r\n", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc"]
-    {
+    let rows = [
+        ("GET / HT", "malformed"),
+        ("GET / HTTP/1.1\r\nHost: a\r\n", "malformed"),
+        ("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", "broken-body"),
+    ];
+    for (text, why) in rows {
         let reply = ask(&proxy, text);
         let reply = String::from_utf8_lossy(&reply);
-        assert!(reply.is_empty() || reply.starts_with("HTTP/1.1 400"), "{text:?}: {reply}");
+        assert!(reply.starts_with("HTTP/1.1 400") && reply.contains(&format!("detail={why}")), "{text:?}: {reply}");
     }
+    assert!(ask(&proxy, "").is_empty(), "who asks nothing is told nothing");
     assert_eq!(count(&ask(&proxy, "GET /kept HTTP/1.1\r\nHost: test.example\r\n\r\n"), "200 OK"), 1);
 }
 
