@@ -32,7 +32,7 @@ use crate::{
     config::AdminConfig,
     keep, key,
     metrics::{self, Total},
-    server::{Proxy, StartError},
+    server::{Proxy, StartError, Stop},
 };
 
 /// The configured token, the one in the token file, or a new one left there; and the file, if it counts.
@@ -64,7 +64,7 @@ pub(crate) fn token(config: &AdminConfig) -> Result<(String, Option<PathBuf>), S
 }
 
 /// Serves until told to stop.
-pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::Receiver<bool>) {
+pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::Receiver<Stop>) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return eprintln!("picaflor: admin: {e}"),
@@ -74,7 +74,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
-                _ = stopped.wait_for(|stop| *stop) => return,
+                _ = stopped.wait_for(|stop| *stop == Stop::All) => return,
             };
             let Ok((stream, _)) = accepted else {
                 tokio::time::sleep(Duration::from_millis(10)).await;

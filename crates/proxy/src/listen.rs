@@ -31,7 +31,7 @@ use crate::{
     conn::{Conn, Phase},
     fast::FastIo,
     life,
-    server::{Clock, Proxy, StartError, Worker},
+    server::{Clock, Proxy, StartError, Stop, Worker},
 };
 
 /// An address that is ours, at which nobody is answered yet.
@@ -98,7 +98,7 @@ struct Open {
 type Connections = Arc<Mutex<Open>>;
 
 /// Runs a worker until it is told to stop and has drained.
-pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, stopped: watch::Receiver<bool>) {
+pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, stopped: watch::Receiver<Stop>) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return eprintln!("picaflor: worker {number}: {e}"),
@@ -119,9 +119,11 @@ pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, 
             .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), limit, stopped.clone())))
             .collect();
         let ticking = tokio::spawn(tick(worker.clone(), connections.clone()));
+        for accepting in accepting {
+            let _ = accepting.await;
+        }
         let mut stop = stopped;
-        let _ = stop.wait_for(|stop| *stop).await;
-        accepting.iter().for_each(tokio::task::JoinHandle::abort);
+        let _ = stop.wait_for(|stop| *stop == Stop::All).await;
         let drained = async {
             while !connections.lock().by_number.is_empty() || worker.fills_running() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -154,17 +156,33 @@ async fn accept(
     socket: tokio::net::TcpListener,
     connections: Connections,
     limit: usize,
-    stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<Stop>,
 ) {
-    loop {
-        if connections.lock().by_number.len() >= limit {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            continue;
+    let accepting = async {
+        loop {
+            if connections.lock().by_number.len() >= limit {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+            match socket.accept().await {
+                Ok((stream, peer)) => begin(&worker, stream, peer, &connections, stopped.clone()),
+                // Out of descriptors, or the client left already: others may still be served.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
         }
-        match socket.accept().await {
-            Ok((stream, peer)) => begin(&worker, stream, peer, &connections, stopped.clone()),
-            // Out of descriptors, or the client left already: others may still be served.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+    };
+    let mut stop = stopped.clone();
+    tokio::select! {
+        () = accepting => {}
+        _ = stop.wait_for(|stop| *stop != Stop::Not) => {}
+    }
+    // Those whom the system has let in already would be hung up on with the listener.
+    let Ok(socket) = socket.into_std() else { return };
+    while let Ok((stream, peer)) = socket.accept() {
+        if stream.set_nonblocking(true).is_ok()
+            && let Ok(stream) = TcpStream::from_std(stream)
+        {
+            begin(&worker, stream, peer, &connections, stopped.clone());
         }
     }
 }
@@ -174,7 +192,7 @@ fn begin(
     stream: TcpStream,
     peer: SocketAddr,
     connections: &Connections,
-    stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<Stop>,
 ) {
     let _ = stream.set_nodelay(true);
     worker.counters.accepted.add(1);
@@ -231,7 +249,7 @@ async fn serve(
     conn: Arc<Conn>,
     stream: TcpStream,
     left: Arc<Left>,
-    mut stopped: watch::Receiver<bool>,
+    mut stopped: watch::Receiver<Stop>,
 ) {
     let io = FastIo::new(stream, worker.clone(), conn.clone());
     let connection = http1::Builder::new()
@@ -243,7 +261,7 @@ async fn serve(
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let stop = async {
-        let _ = stopped.wait_for(|stop| *stop).await;
+        let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
     };
     tokio::select! {
         biased;

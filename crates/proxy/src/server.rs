@@ -1,7 +1,7 @@
 //! The proxy as a whole: what all workers share, what each has of its own, starting and stopping.
 //!
 //! Starting: take every address, open the store, listen, then start the workers, so that no store is made for a proxy
-//! that cannot be, and a client that can connect is served. Stopping: no new connections; those that are idle close,
+//! that cannot be, and a client that can connect is served. Stopping: no new connections; then those that are idle close,
 //! those that are answering finish, at most for `limits.drain`; then the log is flushed and the store closed, which
 //! writes its checkpoint.
 
@@ -191,10 +191,21 @@ impl Worker {
     }
 }
 
+/// How far it is to stop: listening first, so that nobody whose idle connection closes gets another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Not,
+    Listening,
+    All,
+}
+
+/// How long those who were let in last have for their first request.
+const LAST_REQUESTS: Duration = Duration::from_millis(100);
+
 /// A running proxy.
 pub struct Server {
     proxy: Arc<Proxy>,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     listen: Vec<SocketAddr>,
     admin: SocketAddr,
@@ -235,7 +246,7 @@ impl Server {
             token,
             config,
         });
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(Stop::Not);
         let mut threads = Vec::new();
         for (n, sockets) in sockets.into_iter().enumerate() {
             let (proxy, stopped) = (proxy.clone(), stopped.clone());
@@ -284,7 +295,9 @@ impl Server {
 
     /// Drains, flushes and closes. Says what the store said at closing.
     pub fn stop(self) -> Result<(), String> {
-        let _ = self.stop.send(true);
+        let _ = self.stop.send(Stop::Listening);
+        std::thread::sleep(LAST_REQUESTS);
+        let _ = self.stop.send(Stop::All);
         for thread in self.threads.into_inner() {
             let _ = thread.join();
         }

@@ -165,6 +165,24 @@ fn a_stop_lets_requests_finish_and_closes_what_is_idle() {
 }
 
 #[test]
+fn who_was_let_in_before_a_stop_is_answered() {
+    let origin = echo();
+    let mut proxy = Proxy::before(&origin.url(), "workers = 1\n[limits]\nconnections = 1\n");
+    let mut first = proxy.client();
+    first.get("/stored");
+    // The system has let these in, the proxy has not: it has as many as it takes.
+    let mut waiting: Vec<_> = (0..20).map(|_| proxy.client()).collect();
+    for (n, client) in waiting.iter_mut().enumerate() {
+        client.write("GET", ["/stored", "/passed"][n % 2], &[], b"");
+    }
+    sleep(100);
+    proxy.stop().unwrap();
+    for (n, mut client) in waiting.into_iter().enumerate() {
+        assert_eq!(client.read("GET").expect("an answer").status(), 200, "{n}");
+    }
+}
+
+#[test]
 fn the_access_log_has_every_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("access.log");
