@@ -264,6 +264,9 @@ fn one_store_that_cannot_be_checked_keeps_no_other_from_it() {
     assert_eq!((&found[0]["places"][0]["place"], &found[0]["sound"]), (&"a.store".into(), &true.into()));
     assert_eq!((&found[1]["places"][0]["place"], &found[1]["sound"]), (&paths[0].into(), &serde_json::Value::Null));
     assert!(found[2]["error"].as_str().unwrap().contains("letter is not"), "{found:?}");
+    let done = folder.run(&["stats", "--format", "json", "missing.store", "a.store"]);
+    bad(&done, 1, &["missing.store: no such file"]);
+    assert_eq!(rows(&done)[0]["store"]["objects"], 1);
     flip(&folder.path("a.store"), b"body of a");
     let done = run(&["--format", "json"]);
     bad(&done, 3, &["damaged: a.store", "missing.store: no such file"]);

@@ -1,9 +1,9 @@
 //! The proxy as a whole: what all workers share, what each has of its own, starting and stopping.
 //!
 //! Starting: take every address, open the store, listen, then start the workers, so that no store is made for a proxy
-//! that cannot be, and a client that can connect is served. Stopping: no new connections; then those that are idle close,
-//! those that are answering finish, at most for `limits.drain`; then the log is flushed and the store closed, which
-//! writes its checkpoint.
+//! that cannot be, and a client that can connect is served. Stopping: no new connections; then those that are idle
+//! close, those that are answering finish, at most for `limits.drain`; then the log is flushed and the store closed,
+//! which writes its checkpoint.
 
 use picaflor::Store;
 use std::{
