@@ -98,6 +98,13 @@ impl Out {
         self.at == self.len()
     }
 
+    /// All of it is gone; its memory, but for the head's, goes too.
+    fn clear(&mut self) {
+        self.body = Bytes::new();
+        self.head.clear();
+        self.at = 0;
+    }
+
     fn slices(&self) -> [IoSlice<'_>; 2] {
         let head = &self.head[self.at.min(self.head.len())..];
         let body = &self.body[self.at.saturating_sub(self.head.len())..];
@@ -131,6 +138,7 @@ pub(crate) struct FastIo {
     granted: u64,
     turn: Turn,
     eof: bool,
+    refused: bool,
     out: Out,
     key: Vec<u8>,
     reading: Option<Reading>,
@@ -148,6 +156,7 @@ impl FastIo {
             granted: 0,
             turn: Turn::Ours,
             eof: false,
+            refused: false,
             out: Out::default(),
             key: Vec::with_capacity(256),
             reading: None,
@@ -195,7 +204,7 @@ impl FastIo {
                 Err(e) => return Poll::Ready(Err(e)),
             }
         }
-        self.out.body = Bytes::new();
+        self.out.clear();
         self.conn.enter(Phase::Idle, self.tick());
         Poll::Ready(Ok(()))
     }
@@ -353,9 +362,7 @@ impl FastIo {
         counters.outcomes.one(outcome);
         counters.sent_bytes.add(out.len() as u64);
         if out.is_empty() {
-            out.body = Bytes::new();
-            out.at = 0;
-            out.head.clear();
+            out.clear();
             self.conn.enter(Phase::Idle, self.worker.clock.tick());
         } else {
             self.conn.enter(Phase::Sending, self.worker.clock.tick());
@@ -510,7 +517,7 @@ impl hyper::rt::Write for FastIo {
         // A stop finds hyper idle although an answer is being read.
         ready!(this.poll_reading(cx));
         ready!(this.poll_out_if_any(cx))?;
-        Pin::new(&mut this.io).poll_shutdown(cx)
+        if this.refused { this.poll_linger(cx) } else { Pin::new(&mut this.io).poll_shutdown(cx) }
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,8 +1,13 @@
 //! Heads that nobody answers: hyper would close the connection on them without a reason, a count or a line in the log.
 
-use std::io::Write;
+use std::{
+    io::{self, Write},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
 
 use bytes::Bytes;
+use tokio::io::AsyncWrite;
 
 use super::FastIo;
 use crate::{
@@ -43,8 +48,24 @@ impl FastIo {
             self.log_refusal(why, status.as_u16());
         }
         self.start = self.end;
-        self.eof = true;
+        (self.eof, self.refused) = (true, true);
         self.conn.enter(Phase::Sending, self.tick());
+    }
+
+    /// Ends our side, and takes what the client still sends until it ends its own: bytes that nobody read when a socket
+    /// is closed would take the refusal from the client (RFC 9112 9.6). It has as long as a head may take.
+    pub(super) fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (phase, _) = self.conn.phase();
+        if phase != Phase::Head {
+            ready!(Pin::new(&mut self.io).poll_shutdown(cx))?;
+            self.conn.enter(Phase::Head, self.tick());
+        }
+        loop {
+            (self.start, self.end) = (0, 0);
+            if ready!(self.poll_fill(cx))? == 0 {
+                return Poll::Ready(Ok(()));
+            }
+        }
     }
 
     /// The first line as far as it is text; more is not known.

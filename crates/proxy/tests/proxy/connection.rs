@@ -47,6 +47,27 @@ fn pipelined_hits_misses_and_posts_come_in_order() {
 }
 
 #[test]
+fn a_client_that_reads_late_gets_every_answer_of_the_fast_path() {
+    let origin = Origin::start(|_, stream| ok(stream, "cache-control: max-age=60", &[b'x'; 200_000]));
+    let proxy = Proxy::before(&origin.url(), "");
+    eventually("it is in memory", || proxy.fast("/"));
+    // With one of these numbers the last answer finds the socket full, whatever the socket holds.
+    for several in 1..=40 {
+        let mut client = proxy.client();
+        for _ in 0..several {
+            client.write("GET", "/", &[], b"");
+        }
+        sleep(20);
+        for n in 0..several {
+            assert_eq!(client.read("GET").map(|reply| reply.body.len()), Some(200_000), "{n} of {several}");
+        }
+        client.write("GET", "/", &[], b"");
+        let after = client.read("GET").map(|reply| reply.body.len());
+        assert_eq!(after, Some(200_000), "the connection goes on after {several}");
+    }
+}
+
+#[test]
 fn a_chunked_upload_is_the_last_of_its_connection() {
     let origin = Origin::start(|request, stream| ok(stream, "cache-control: max-age=60", request.first.as_bytes()));
     let proxy = Proxy::before(&origin.url(), "");

@@ -140,3 +140,19 @@ fn a_half_closed_tunnel_brings_what_is_still_to_come() {
     client.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(client.read_bytes(14).unwrap(), b"you said hello");
 }
+
+#[test]
+fn a_refusal_reaches_who_is_still_sending() {
+    let origin = origin();
+    let proxy = Proxy::before(&origin.url(), "");
+    for _ in 0..5 {
+        let mut stream = TcpStream::connect(proxy.address).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let text = [&b"GET / HTTP/1.1\r\nHost: a\r\nX: "[..], &vec![b'y'; 4 << 20]].concat();
+        stream.write_all(&text).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 431") && reply.contains("head-too-large"), "{reply}");
+    }
+}
