@@ -1,8 +1,8 @@
 //! D-12: the proxy test (§5.4), through the proxy of this project, on this machine and its time.
 //!
-//! What was published are requests a second of three machines of the year 2000. Ours are shown beside them and not judged,
-//! nor is how many times as fast one proxy is as the other: that was 1.9 in one run and 13 in another, by what else wrote
-//! to the disk that the files were on.
+//! What was published are requests a second of three machines of the year 2000. Ours are shown beside them and not
+//! judged, nor is how many times as fast one proxy is as the other: that was 1.9 in one run and 13 in another, by what
+//! else wrote to the disk that the files were on.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The real proxy under load, on this machine and its time: an origin, clients and the proxy between them, in one process
-//! and over loopback. What Web Polygraph did for Ledlie 2000 (§5.4) and Shriver et al. 2001 (§5).
+//! The real proxy under load, on this machine and its time: an origin, clients and the proxy between them, in one
+//! process and over loopback. What Web Polygraph did for Ledlie 2000 (§5.4) and Shriver et al. 2001 (§5).
 //!
 //! 1. An origin listens that knows of each object whether it may be cached, and its body.
 //! 2. A proxy starts in front of it, on a new store in a folder of this machine.

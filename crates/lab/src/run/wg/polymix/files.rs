@@ -1,9 +1,10 @@
 //! Apache 1.3's cache, a file for each object, after its source (`proxy_cache.c`).
 //!
-//! A temporary file is begun before a server's answer is passed on. Behind that, the directories of the object's name are
-//! made if they are not there (three levels of 64 names), the file gets its name, and loses its first one. A modelled file
-//! cannot have two names: here the temporary one stays empty, and the body is written under its own, which takes as many
-//! writes that are waited for. Nothing is ever removed to make room: the disk is larger than what is asked for.
+//! A temporary file is begun before a server's answer is passed on. Behind that, the directories of the object's name
+//! are made if they are not there (three levels of 64 names), the file gets its name, and loses its first one. A
+//! modelled file cannot have two names: here the temporary one stays empty, and the body is written under its own,
+//! which takes as many writes that are waited for. Nothing is ever removed to make room: the disk is larger than what
+//! is asked for.
 //!
 //! Calls of a file system follow each other in order of time, so a request waits for those before it.
 

@@ -1,8 +1,8 @@
 //! A proxy between Polygraph's clients and servers (Shriver et al. 2001, §5), on virtual time: Apache with a file for
 //! each object on a modelled file system, or the same on a store of the engine.
 //!
-//! Requests come when they come, whether the ones before were answered or not. What was cached is read and sent. What was
-//! not is asked of its server, which takes its time to think, and stored if it may be cached.
+//! Requests come when they come, whether the ones before were answered or not. What was cached is read and sent. What
+//! was not is asked of its server, which takes its time to think, and stored if it may be cached.
 
 mod files;
 mod store;

@@ -1,5 +1,5 @@
-//! The same proxy on a store, without hints. Requests wait each by itself, as Apache's processes do, and the daemons have
-//! a thread of their own.
+//! The same proxy on a store, without hints. Requests wait each by itself, as Apache's processes do, and the daemons
+//! have a thread of their own.
 
 use std::{
     cell::{Cell, RefCell},
