@@ -86,6 +86,34 @@ fn what_is_not_there_is_answered_with_what_is() {
 }
 
 #[test]
+fn a_part_of_a_paper_is_written_among_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = String::from_utf8(run(&folder, &["reproduce", "--help"]).stdout).unwrap();
+    assert!(help.contains("--only D-12") && help.contains("[proxy]"), "{help}");
+    assert!(refused(&folder, &["reproduce", "damelo", "--only", "D-99"]).contains("D-12"));
+    assert!(refused(&folder, &["reproduce", "pmflf", "--only", "P-1"]).contains("as a whole"));
+    let done = run(&folder, &["reproduce", "damelo", "--quick", "--only", "D-12", "--format", "json", "--out", "out"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let told: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(told["verdicts"].as_array().unwrap().len(), 4);
+    assert!(fs::read_to_string(folder.path().join("out/proxy.json")).unwrap().contains("hit_ratio"));
+    fs::write(folder.path().join("a.md"), "# Nothing\n").unwrap();
+    let spec = String::from_utf8(run(&folder, &["list", "--show", "damelo"]).stdout).unwrap();
+    let short = spec.replace("seconds = 10 ", "seconds = 0.1 ").replace("rounds = 2", "rounds = 1");
+    assert_ne!(spec, short);
+    fs::write(folder.path().join("short.toml"), short).unwrap();
+    let with = ["reproduce", "damelo", "--only", "D-12", "--spec", "short.toml", "--markdown", "a.md"];
+    assert!(refused(&folder, &with).contains("no table of this paper"));
+    let table =
+        "<!-- damelo: begin -->\n\n| D-1 | a | 1 | 1 | 1 | pass |\n\n1 of 1 claims hold.\n\n<!-- damelo: end -->\n";
+    fs::write(folder.path().join("a.md"), table).unwrap();
+    assert!(run(&folder, &with).status.success());
+    let text = fs::read_to_string(folder.path().join("a.md")).unwrap();
+    assert!(text.contains("| D-1 | a |") && text.matches("| D-12 |").count() == 4, "{text}");
+    assert!(text.contains("1 of 1 claims hold; 4 are not carried over."), "{text}");
+}
+
+#[test]
 fn an_interrupted_run_leaves_nothing_in_a_users_folder() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("disk")).unwrap();

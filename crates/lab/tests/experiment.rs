@@ -211,6 +211,39 @@ fn what_belongs_together_is_read_together() {
     assert!(board.contains("the page") && board.contains("today") && !board.contains("NaN"));
 }
 
+const SIZES: &str = r#"
+title = "Pages"
+question = "Does each group get pages of its own size?"
+workload = ["har-pageloads+semicomplete"]
+replay = "pages"
+gets = 20000
+memory_mib = 16
+disk_mib = [256]
+presets = ["damelo"]
+hints = ["group"]
+devices = ["exos"]
+cluster_kib = 128
+pages_kib = [[16], [128], [16, 128]]
+
+[sites]
+har-pageloads = 4
+semicomplete = 2
+"#;
+
+#[test]
+fn groups_of_one_store_have_pages_of_their_own_size() {
+    let rows = experiment::run(&Spec::parse("pages", SIZES).unwrap(), None, &|_, _| {}).unwrap();
+    let [small, large, both] = rows.as_slice() else { panic!("{} rows", rows.len()) };
+    assert_eq!([&small.pages_kib, &large.pages_kib, &both.pages_kib], ["16", "128", "16+128"]);
+    let views = |row: &experiment::Row| (row.outcome.views, row.outcome.gets);
+    assert!(views(small).0 > 100 && views(small) == views(large) && views(small) == views(both));
+    let kib = |row: &experiment::Row| row.outcome.kib_read_per_view;
+    // What half of a site's views fit in is small for one of the traces, and large for the other.
+    assert!(kib(small) < kib(both) && kib(both) < kib(large), "{} {} {}", kib(small), kib(both), kib(large));
+    let wrong = Spec::parse("pages", &SIZES.replace("[128]", "[256]")).unwrap_err().to_string();
+    assert!(wrong.contains("256") && wrong.contains("128 of a cluster"), "{wrong}");
+}
+
 #[test]
 fn the_traces_that_come_with_the_lab_are_whole() {
     for ((name, known, _), (requests, pages)) in Known::ALL.into_iter().zip([(1235, 17), (9348, 3754)]) {

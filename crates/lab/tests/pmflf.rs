@@ -4,7 +4,7 @@ use picaflor_lab::reproduce::{self, How};
 
 #[test]
 fn the_paper_runs_and_its_counts_are_exact() {
-    let quick = How { jobs: None, quick: true };
+    let quick = How { quick: true, ..How::default() };
     let done = reproduce::reproduce("pmflf", None, quick, &|_, _, _| {}).unwrap();
     for number in (1..=19).filter(|&number| number != 4) {
         let id = format!("P-{number}");

@@ -42,6 +42,8 @@ fn files_that_would_run_nothing_or_something_else_are_refused() {
         ("disk_mib = [32]", "disk_mib = []", "disk_mib is empty"),
         ("disk_mib = [32]", "disk_mib = [32]\nseeds = []", "seeds is empty"),
         ("disk_mib = [32]", "disk_mib = [32]\nhints = []", "hints is empty"),
+        ("disk_mib = [32]", "disk_mib = [32]\npages_kib = []", "pages_kib is empty"),
+        ("disk_mib = [32]", "disk_mib = [32]\npages_kib = [[16]]", "through damelo"),
         ("disk_mib = [32]", "disk_mib = [0]", "from 1"),
         ("disk_mib = [32]", "disk_mib = [9223372036854775807]", "disk_mib"),
         ("disk_mib = [32]", "disk_mib = [32]\nfirst_level_mib = 100000000000000", "first_level_mib"),

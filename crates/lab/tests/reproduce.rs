@@ -1,15 +1,20 @@
 //! Papers, scaled down until they take seconds: that they run, repeat themselves, and measure what they say.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use picaflor_device::Profile;
 use picaflor_lab::{
     reproduce::{self, How},
     run::{
         micro::{self, Bench, On, Order},
-        wg::{self, Load, Machine, Measured, System, Timing},
+        proxied::{self, Proxied},
+        wg::{
+            self, Load, Machine, Measured, System, Timing,
+            polymix::{self, Answered, Polymix},
+        },
     },
+    synth::{ObjectKind, Polygraph},
 };
 
 fn machine(disk: &str, write_cache: bool) -> Machine {
@@ -120,12 +125,12 @@ fn two_disks_share_the_work_of_four_threads() {
 
 #[test]
 fn every_row_of_the_tables_runs() {
-    let quick = How { jobs: None, quick: true };
+    let quick = How { quick: true, ..How::default() };
     let text = reproduce::spec("hummingbird").unwrap().unwrap();
     let done = reproduce::reproduce("hummingbird", None, quick, &|_, _, _| {}).unwrap();
     assert_eq!(done.grids.iter().map(|grid| grid.rows.len()).collect::<Vec<_>>(), [16, 16, 11, 8, 8]);
     assert!(done.grids.iter().flat_map(reproduce::Grid::verdicts).all(|verdict| verdict.ours.is_some()));
-    for id in ["H-3", "H-4", "H-5", "H-6", "H-7", "H-10"] {
+    for id in ["H-3", "H-4", "H-5", "H-6", "H-7", "H-8", "H-9", "H-10"] {
         assert!(done.verdicts.iter().any(|verdict| verdict.id == id), "{id}");
     }
     let folder = tempfile::tempdir().unwrap();
@@ -137,9 +142,9 @@ fn every_row_of_the_tables_runs() {
 
 #[test]
 fn every_micro_benchmark_runs() {
-    let quick = How { jobs: None, quick: true };
+    let quick = How { quick: true, ..How::default() };
     let done = reproduce::reproduce("damelo", None, quick, &|_, _, _| {}).unwrap();
-    for number in 1..=11 {
+    for number in 1..=12 {
         let id = format!("D-{number}");
         assert!(done.verdicts.iter().any(|verdict| verdict.id == id), "{id}");
     }
@@ -192,4 +197,92 @@ fn after_a_crash_gets_are_answered_at_once_and_puts_when_all_was_gone_over() {
     assert_eq!((again.seconds.to_bits(), again.read_ms.to_bits()), (ours.seconds.to_bits(), ours.read_ms.to_bits()));
     let error = wg::crash(&Load { system: squid("ufs"), ..load.clone() }, 1, Arc::new(|_| {})).unwrap_err();
     assert!(error.to_string().contains("only stores"), "{error}");
+}
+
+#[test]
+fn a_part_of_a_paper_runs_alone() {
+    for (paper, id, rows) in [("damelo", "D-12", 4), ("hummingbird", "h-9", 3)] {
+        let how = How { quick: true, only: Some(reproduce::part(paper, id).unwrap()), ..How::default() };
+        let done = reproduce::reproduce(paper, None, how, &|_, _, _| {}).unwrap();
+        assert_eq!((done.verdicts.len(), done.grids.len()), (rows, 0), "{paper}");
+        assert!(done.verdicts.iter().all(|verdict| verdict.id.eq_ignore_ascii_case(id)), "{paper}");
+        let without = done.verdicts.iter().filter(|verdict| verdict.ours.is_none());
+        assert_eq!(without.count(), usize::from(paper == "damelo"), "Squid alone is not run");
+    }
+    let refused = |paper, id| reproduce::part(paper, id).unwrap_err().to_string();
+    assert!(refused("damelo", "D-13").contains("D-12"), "it says what there is");
+    assert!(refused("markatos", "M-1").contains("as a whole"));
+}
+
+fn polygraph(largest: u64) -> Polygraph {
+    let kind = ObjectKind { share: 1.0, cacheable: 0.8, mean: 4000.0, deviation: 0.0, largest };
+    Polygraph { revisits: 0.55, working_set: 0, kinds: vec![kind] }
+}
+
+#[test]
+fn the_real_proxy_answers_what_its_origin_has_and_asks_it_once() {
+    for preset in ["damelo", "squid", "picaflor"] {
+        let test = Proxied { preset: preset.into(), ..proxy_test() };
+        let all: Vec<_> = test.model.requests(1).take(2000).collect();
+        let objects: std::collections::HashSet<u64> = all.iter().map(|request| request.key).collect();
+        let cacheable = |key: &u64| test.model.object(*key).0;
+        let again = all.len() - objects.len();
+        let never = all.iter().filter(|request| !cacheable(&request.key)).count();
+        let least = objects.iter().filter(|key| cacheable(key)).count() + never;
+        let served = proxied::run(&test).unwrap();
+        assert_eq!(served.requests, 2000, "{preset}");
+        // Two clients may ask at one time for what may not be shared; what may be is fetched once.
+        let asked = served.asked_origin as usize;
+        assert!((least..least + 20).contains(&asked), "{preset}: {asked} of {least}, {again} again");
+        assert!(served.hit_ratio > 0.3 && served.per_second > 0.0, "{preset}: {served:?}");
+    }
+    let wrong = Proxied { preset: "no such row".into(), ..proxy_test() };
+    assert!(proxied::run(&wrong).unwrap_err().to_string().contains("no such row"));
+}
+
+fn proxy_test() -> Proxied {
+    Proxied {
+        preset: "picaflor".into(),
+        memory: 32 << 20,
+        capacity: 96 << 20,
+        model: polygraph(13_312),
+        connections: 4,
+        time: Duration::from_secs(600),
+        most: Some(2000),
+        seed: 1,
+        folder: None,
+    }
+}
+
+fn polymix(rate: f64) -> Polymix {
+    Polymix {
+        rate,
+        think_ms: (500.0, 100.0),
+        request_ms: 1.0,
+        seconds: (300.0, 300.0),
+        disk_mib: 512,
+        memory_mib: 4,
+        processes: 64,
+        requests: polygraph(0),
+    }
+}
+
+#[test]
+fn a_proxy_on_files_answers_hits_later_than_one_on_clusters() {
+    let serve = |rate, system: &System| -> Answered {
+        polymix::serve(&polymix(rate), &machine("ultrastar18lzx", false), system, 1, Arc::new(|_| {})).unwrap()
+    };
+    let [files, own] = [squid("ufs"), store("hummingbird")].map(|system| serve(8.0, &system));
+    for answered in [&files, &own] {
+        assert!((2200..2600).contains(&answered.requests), "{answered:?}");
+        // 55% come again, and 80% of them may be cached; a few while the first is still being fetched.
+        assert!((0.41..0.45).contains(&answered.hit_ratio), "{answered:?}");
+        assert!(answered.miss_median_ms > 490.0 && answered.miss_ms < 700.0, "{answered:?}");
+    }
+    assert!(files.hit_ms > 3.0 * own.hit_ms && files.busy > own.busy, "{files:?} {own:?}");
+    assert!(files.ios_per_request > 3.0 && own.ios_per_request < 1.0, "{files:?} {own:?}");
+    let busy = serve(24.0, &squid("ufs"));
+    assert!(busy.hit_ms > 1.5 * files.hit_ms, "who comes waits for those before: {busy:?}");
+    let again = serve(8.0, &store("hummingbird"));
+    assert_eq!((again.hit_ms.to_bits(), again.miss_ms.to_bits()), (own.hit_ms.to_bits(), own.miss_ms.to_bits()));
 }

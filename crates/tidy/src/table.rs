@@ -20,8 +20,8 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-proxy", &["picaflor"]),
     // Torture damages a store zone by zone, hence the format.
     ("picaflor-torture", &["picaflor", "picaflor-device", "picaflor-format"]),
-    // The PMFLF paper measured its graph.
-    ("picaflor-lab", &["picaflor", "picaflor-device", "picaflor-graph"]),
+    // The PMFLF paper measured its graph, and the thesis of Dámelo a proxy.
+    ("picaflor-lab", &["picaflor", "picaflor-device", "picaflor-graph", "picaflor-proxy"]),
     (
         "picaflor-cli",
         &["picaflor", "picaflor-device", "picaflor-graph", "picaflor-lab", "picaflor-proxy", "picaflor-shared"],

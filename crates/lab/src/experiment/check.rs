@@ -6,7 +6,7 @@ use super::{
     Row,
     spec::{Kind, Spec},
 };
-use crate::trace::Known;
+use crate::{run::Hints, trace::Known};
 
 /// Most MiB of anything: a pebibyte, so that no sum of sizes begins again at 0.
 const MOST_MIB: u64 = 1 << 30;
@@ -30,6 +30,7 @@ pub(super) fn spec(spec: &Spec) -> Result<(), String> {
     }
     lists(spec)?;
     sizes(spec)?;
+    pages(spec)?;
     names(spec)?;
     fields(spec)
 }
@@ -43,6 +44,7 @@ fn lists(spec: &Spec) -> Result<(), String> {
         ("utilisation", spec.utilisation.is_empty()),
         ("buffers", spec.buffers.is_empty()),
         ("threshold", spec.threshold.is_empty()),
+        ("pages_kib", spec.pages_kib.is_empty()),
         ("a list of hints_of", spec.hints_of.values().any(Vec::is_empty)),
     ];
     match lists.iter().find(|(_, empty)| *empty) {
@@ -65,6 +67,24 @@ fn sizes(spec: &Spec) -> Result<(), String> {
     Ok(())
 }
 
+/// Of which presets, and which there can be. What a cluster cannot be divided into, the engine says.
+fn pages(spec: &Spec) -> Result<(), String> {
+    let mut all = spec.pages_kib.iter().flatten();
+    if spec.pages_kib.iter().all(Vec::is_empty) {
+        return Ok(());
+    }
+    let has_groups = |preset: &String| *spec.hints_of.get(preset).unwrap_or(&spec.hints) == [Hints::Group];
+    if spec.replay != Kind::Pages || spec.presets.iter().any(|preset| preset != "damelo" || !has_groups(preset)) {
+        return Err("pages_kib is for replays of pages through damelo, with hints = [\"group\"]".into());
+    }
+    // The engine's own, if nothing is said.
+    let cluster = if spec.cluster_kib == 0 { 64 } else { spec.cluster_kib };
+    match all.find(|kib| !kib.is_power_of_two() || !(16..=cluster).contains(*kib)) {
+        Some(kib) => Err(format!("pages_kib: {kib}, where powers of two from 16 to the {cluster} of a cluster can be")),
+        None => Ok(()),
+    }
+}
+
 fn names(spec: &Spec) -> Result<(), String> {
     for name in spec.presets.iter().chain(spec.hints_of.keys()) {
         if !picaflor::Options::presets().any(|known| known == name) {
@@ -73,7 +93,8 @@ fn names(spec: &Spec) -> Result<(), String> {
         }
     }
     for (name, &sites) in &spec.sites {
-        if Known::named(name).is_none() || !spec.workload.contains(name) || sites == 0 {
+        let is_asked = spec.workload.iter().any(|workload| workload.split('+').any(|one| one == name));
+        if Known::named(name).is_none() || !is_asked || sites == 0 {
             let known: Vec<_> = Known::ALL.iter().map(|row| row.0).collect();
             let known = known.join(", ");
             return Err(format!(

@@ -37,6 +37,7 @@ files!(
     "markatos-fig8",
     "markatos-operations",
     "markatos-table1",
+    "page-sizes",
     "presets-on-devices",
     "quick"
 );
@@ -102,6 +103,8 @@ pub struct Row {
     pub buffers: usize,
     /// Longest object that shares an area, in blocks; 0 is the engine's default.
     pub threshold: u32,
+    /// KiB of the pages that groups' clusters are divided into, with a plus between several.
+    pub pages_kib: String,
     /// The seed.
     pub seed: u64,
     /// What the run gave.

@@ -45,6 +45,7 @@ fn one(case: &Case, streams: &Streams, progress: &dyn Fn(u64)) -> Result<Row> {
         target_utilisation: case.utilisation,
         buffers: case.buffers,
         threshold: case.setup.threshold.unwrap_or(0),
+        pages_kib: case.setup.pages.iter().map(|page| (page >> 10).to_string()).collect::<Vec<_>>().join("+"),
         seed: case.setup.seed,
         outcome,
     })

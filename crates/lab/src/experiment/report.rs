@@ -128,7 +128,7 @@ fn machine(spec: &Spec) -> String {
 
 /// What the table shows: of all columns those that tell rows apart, or matter always.
 fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
-    const ALL: [(&str, &str, bool); 29] = [
+    const ALL: [(&str, &str, bool); 30] = [
         ("workload", "workload", false),
         ("preset", "preset", false),
         ("hints", "hints", false),
@@ -138,6 +138,7 @@ fn columns(rows: &[Row]) -> Vec<(&'static str, &'static str)> {
         ("target use", "target_utilisation", false),
         ("buffers", "buffers", false),
         ("threshold", "threshold", false),
+        ("pages, KiB", "pages_kib", false),
         ("seed", "seed", false),
         ("views", "views", false),
         ("requests a view", "requests_per_view", false),
@@ -223,7 +224,7 @@ fn distinct<'a>(rows: impl IntoIterator<Item = &'a Row>, field: &str) -> Vec<Str
 }
 
 /// What may vary from case to case, and what a label calls it.
-const VARIES: [(&str, &str); 9] = [
+const VARIES: [(&str, &str); 10] = [
     ("workload", ""),
     ("preset", ""),
     ("hints", ""),
@@ -232,6 +233,7 @@ const VARIES: [(&str, &str); 9] = [
     ("target_utilisation", "use "),
     ("buffers", "buffers "),
     ("threshold", "threshold "),
+    ("pages_kib", "pages "),
     ("seed", "seed "),
 ];
 

@@ -82,6 +82,10 @@ pub struct Spec {
     /// KiB of a cluster; 0 is the engine's default.
     #[serde(default)]
     pub cluster_kib: u32,
+    /// Of a replay of pages through `damelo`, with groups: KiB of the pages that a group's clusters are divided into. A
+    /// case for each list; of several, a group gets the least in which half of the views of its site fit.
+    #[serde(default = "undivided")]
+    pub pages_kib: Vec<Vec<u32>>,
     /// Seeds.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
@@ -204,6 +208,10 @@ fn usual_threshold() -> Vec<u32> {
     vec![0]
 }
 
+fn undivided() -> Vec<Vec<u32>> {
+    vec![Vec::new()]
+}
+
 fn one_seed() -> Vec<u64> {
     vec![1]
 }
@@ -226,6 +234,13 @@ pub(super) struct Case {
     pub(super) store: bool,
     pub(super) levels: Levels,
     pub(super) setup: Setup,
+}
+
+impl Case {
+    fn with_pages(mut self, kib: &[u32]) -> Self {
+        self.setup.pages = kib.iter().map(|kib| kib << 10).collect();
+        self
+    }
 }
 
 /// Device bytes that a store takes for what the second level holds of the DEC-like stream, in parts of those: each
@@ -253,6 +268,10 @@ impl Spec {
     pub(super) fn workload_named(&self, name: &str) -> crate::Result<Workload> {
         if let Some(known) = Known::named(name) {
             return Ok(Workload::Sites(known, self.sites.get(name).copied().unwrap_or(1)));
+        }
+        let several = name.split('+').map(|one| Some((Known::named(one)?, self.sites.get(one).copied().unwrap_or(1))));
+        if let Some(several) = several.collect::<Option<Vec<_>>>() {
+            return Ok(Workload::Several(several));
         }
         if let Ok(synthetic) = name.parse::<Synthetic>() {
             return Ok(Workload::Synthetic(synthetic));
@@ -284,7 +303,7 @@ impl Spec {
         let all = match workload {
             Workload::Synthetic(synthetic) => self.gets.unwrap_or(synthetic.usual()),
             // Without an end.
-            Workload::Sites(..) => self.gets.unwrap_or(1 << 20),
+            Workload::Sites(..) | Workload::Several(..) => self.gets.unwrap_or(1 << 20),
             Workload::Loaded(trace) => self.gets.unwrap_or(u64::MAX).min(trace.len() as u64),
         };
         if self.is_quick { ((all as f64 * self.quick).ceil() as u64).max(1) } else { all }
@@ -301,9 +320,11 @@ impl Spec {
                 for &disk_mib in &self.disk_mib {
                     for preset in &presets {
                         for &hints in self.hints_of.get(preset).unwrap_or(&self.hints) {
-                            cases.extend(self.variants(disk_mib, |numbers, threshold| {
-                                self.case((workload, device, preset, hints), numbers, threshold)
-                            }));
+                            for pages in &self.pages_kib {
+                                cases.extend(self.variants(disk_mib, |numbers, threshold| {
+                                    self.case((workload, device, preset, hints), numbers, threshold).with_pages(pages)
+                                }));
+                            }
                         }
                     }
                 }
@@ -350,6 +371,7 @@ impl Spec {
             memory: if shared { memory / 2 } else { memory },
             page_cache: shared.then_some(memory / 2),
             hints,
+            pages: Vec::new(),
             cluster: (self.cluster_kib != 0).then_some(self.cluster_kib << 10),
             buffers: (buffers != 0).then_some(buffers),
             threshold: (threshold != 0).then_some(threshold),

@@ -4,6 +4,7 @@
 //! machines, file-system models and parameters, those of the experiments they are taken from.
 
 mod damelo;
+mod document;
 mod files;
 mod hummingbird;
 mod markatos;
@@ -12,6 +13,7 @@ mod verdict;
 
 use std::{fs, num::NonZero, path::Path};
 
+pub use document::{replace_rows, replace_table};
 use serde::Serialize;
 pub use verdict::{Grid, Verdict};
 
@@ -27,6 +29,44 @@ pub struct How {
     pub jobs: Option<NonZero<usize>>,
     /// A hundredth of everything: shows that it runs, and nothing else.
     pub quick: bool,
+    /// This part of the paper alone.
+    pub only: Option<Part>,
+}
+
+impl How {
+    /// Whether the runs are wanted that have the claim of this id.
+    fn wants(self, id: &str) -> bool {
+        self.only.is_none_or(|part| part.ids().contains(&id))
+    }
+}
+
+/// A part of a paper's runs, by the ids of its claims: those of a part are taken from the same runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part(&'static [&'static str]);
+
+impl Part {
+    /// The ids of its claims.
+    #[must_use]
+    pub fn ids(self) -> &'static [&'static str] {
+        self.0
+    }
+}
+
+/// The part of a paper that has the claim of this id.
+///
+/// # Errors
+/// If there is none, with what there is.
+pub fn part(paper: &str, id: &str) -> Result<Part> {
+    let parts: &[&'static [&'static str]] = match paper {
+        "hummingbird" => &hummingbird::PARTS,
+        "damelo" => &damelo::PARTS,
+        _ => return Err(Error::experiment(paper, "this paper is run as a whole: its claims share their runs")),
+    };
+    let found = parts.iter().find(|ids| ids.iter().any(|one| one.eq_ignore_ascii_case(id)));
+    let all = || parts.iter().map(|ids| ids.join(" ")).collect::<Vec<_>>().join("; ");
+    found.map(|ids| Part(ids)).ok_or_else(|| {
+        Error::experiment(paper, format!("no part has the claim {id}; there are, by what is run together: {}", all()))
+    })
 }
 
 /// The papers that can be reproduced.
@@ -126,13 +166,14 @@ impl Reproduction {
         for grid in &self.grids {
             text += &format!("{}\n\n{}", grid.title, table(&grid.head, &grid.cells()));
         }
-        let count = |which: &dyn Fn(&Verdict) -> bool, what: &str| match self.all().filter(|one| which(one)).count() {
-            0 => String::new(),
-            number => format!("; {number} {what}"),
+        let count = |which: &dyn Fn(&Verdict) -> bool| self.all().filter(|one| which(one)).count();
+        let tally = document::Tally {
+            passed: self.passed(),
+            claims: self.claims(),
+            apart: count(&|one| one.not_carried.is_some()),
+            twice: count(&|one| one.counted.is_some()),
         };
-        let apart = count(&|one| one.not_carried.is_some(), "are not carried over");
-        let twice = count(&|one| one.counted.is_some(), "are judged twice and counted once");
-        format!("{text}{} of {} claims hold{apart}{twice}.\n", self.passed(), self.claims())
+        format!("{text}{tally}\n")
     }
 
     /// As a page.
@@ -167,28 +208,9 @@ impl Reproduction {
     }
 }
 
-/// Puts a table between the two comments that name it in a document, in the place of what was there; at the end, if
-/// the document does not have them.
-pub fn replace_table(document: &str, name: &str, table: &str) -> String {
-    let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->\n"));
-    let inside = document.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
-    match inside {
-        Some((before, after)) => format!("{before}{begin}\n{table}\n{end}{after}"),
-        None => format!("{document}\n{begin}\n{table}\n{end}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_table_is_replaced_where_it_was() {
-        let once = replace_table("# A\n", "t", "| one |\n");
-        let twice = replace_table(&(once.clone() + "more\n"), "t", "| two |\n");
-        assert!(once.contains("| one |") && !twice.contains("| one |") && twice.ends_with("more\n"), "{twice}");
-        assert_eq!(twice.matches("begin").count(), 1);
-    }
 
     #[test]
     fn every_claim_of_the_paper_is_there() {

@@ -19,7 +19,7 @@ pub struct Verdict {
     pub band: (f64, f64),
     /// Whether it does.
     pub pass: bool,
-    /// Why it was not carried over, if it was not: then it neither holds nor misses.
+    /// Why it was not carried over, if it was not, or is shown and not judged: then it neither holds nor misses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_carried: Option<&'static str>,
     /// Where the same number was judged before, if it was: it is shown here, and counts there.
@@ -72,6 +72,17 @@ impl Verdict {
         why: &'static str,
     ) -> Self {
         Self { not_carried: Some(why), ..Self::of(id, what, published, YES, None) }
+    }
+
+    /// What ours came to where that can only be shown beside what was published, and why.
+    pub(super) fn beside(
+        id: &'static str,
+        what: impl Into<String>,
+        published: impl Into<String>,
+        why: &'static str,
+        ours: Option<f64>,
+    ) -> Self {
+        Self { not_carried: Some(why), ..Self::of(id, what, published, (f64::NEG_INFINITY, f64::INFINITY), ours) }
     }
 
     /// The same number as under another id, which counts there.

@@ -32,12 +32,16 @@ pub(super) struct Medium {
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A folder that is known to [`remove_folders`] as long as it is there.
-struct Kept(TempDir);
+pub(super) struct Kept(TempDir);
 
 impl Kept {
-    fn new(folder: TempDir) -> Self {
+    pub(super) fn new(folder: TempDir) -> Self {
         FOLDERS.lock().push(folder.path().into());
         Self(folder)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
     }
 }
 

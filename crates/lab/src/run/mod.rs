@@ -14,6 +14,7 @@ mod bodies;
 mod medium;
 pub mod micro;
 mod pages;
+pub mod proxied;
 mod reads;
 mod stream;
 pub mod wg;
@@ -65,6 +66,9 @@ pub struct Setup {
     pub memory: u64,
     /// Bytes of a cluster, if other than the engine's default.
     pub cluster: Option<u32>,
+    /// Bytes of the pages that groups' clusters are divided into. Of several, a group gets the least in which half of
+    /// the views of its site fit. None: a cluster is a page.
+    pub pages: Vec<u32>,
     /// Open buffers, if other than the engine's default.
     pub buffers: Option<usize>,
     /// Longest object that shares an area, in blocks, if other than the engine's default.

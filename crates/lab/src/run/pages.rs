@@ -58,6 +58,40 @@ impl Hints {
 struct View {
     page: u64,
     site: u64,
+    /// What it asked for so far.
+    bytes: u64,
+}
+
+impl View {
+    /// The group that its site is.
+    fn group(self) -> u32 {
+        (self.site >> 32) as u32
+    }
+}
+
+/// How many views of a site there were, how many asked for no more than each of the pages there may be holds, and the
+/// page that its group has for that.
+#[derive(Default)]
+struct Site {
+    views: u64,
+    fit: Vec<u64>,
+    page: u32,
+}
+
+impl Site {
+    /// The least page in which half of the views fit; the largest, if there is none.
+    fn page(&self, pages: &[u32]) -> Option<u32> {
+        let fits = |at: usize| 2 * self.fit.get(at).copied().unwrap_or(0) >= self.views;
+        let fit = (0..pages.len()).filter(|at| fits(*at)).map(|at| pages[at]);
+        fit.min().or(pages.iter().copied().max())
+    }
+
+    /// A view is over.
+    fn note(&mut self, bytes: u64, pages: &[u32]) {
+        self.views += 1;
+        self.fit.resize(pages.len(), 0);
+        self.fit.iter_mut().zip(pages).for_each(|(fit, page)| *fit += u64::from(bytes <= u64::from(*page)));
+    }
 }
 
 /// What the device and the clock had counted when counting began.
@@ -71,6 +105,7 @@ struct Since {
 impl Running<'_> {
     pub(super) fn pages(&mut self, warm: f64, progress: &dyn Fn(u64)) -> Result<()> {
         let mut views: HashMap<u64, View> = HashMap::new();
+        let mut sites: HashMap<u32, Site> = HashMap::new();
         let first = (self.setup.gets as f64 * warm) as u64;
         let (mut since, mut nanos) = (None, 0);
         for request in self.requests()? {
@@ -80,12 +115,22 @@ impl Running<'_> {
             self.outcome.gets += 1;
             let key = request.key ^ u64::from(request.version) << 40;
             let view = match request.kind {
-                Kind::Page => Some(View { page: key, site: request.server }),
+                Kind::Page => Some(View { page: key, site: request.server, bytes: 0 }),
                 _ => views.get(&request.client).copied(),
             };
+            if let Some(view) = view.filter(|_| !self.setup.pages.is_empty()) {
+                let over = views.get(&request.client).filter(|_| request.kind == Kind::Page);
+                if let Some(over) = over {
+                    sites.entry(over.group()).or_default().note(over.bytes, &self.setup.pages);
+                }
+                self.choose_page(sites.entry(view.group()).or_default(), view.group())?;
+            }
             if request.kind == Kind::Page {
                 views.extend(view.map(|view| (request.client, view)));
                 self.outcome.views += u64::from(since.is_some());
+            }
+            if let Some(view) = views.get_mut(&request.client) {
+                view.bytes += request.size;
             }
             nanos += self.page_request(&request, key, view)? * u64::from(since.is_some());
             self.step()?;
@@ -116,11 +161,21 @@ impl Running<'_> {
                 }
             }
             None => {
-                let group = view.map_or(0, |view| (view.site >> 32) as u32);
+                let group = view.map_or(0, View::group);
                 self.put(&bytes, &Request { referer: page.unwrap_or(0), ..*request }, group)?;
             }
         }
         Ok(took)
+    }
+
+    /// Divides what a group fills from now on as its site is asked for.
+    fn choose_page(&self, site: &mut Site, group: u32) -> Result<()> {
+        let page = site.page(&self.setup.pages).filter(|page| *page != site.page && group != 0);
+        if let Some(page) = page {
+            self.store.group(group).set_page(page).map_err(failed(self.setup))?;
+            site.page = page;
+        }
+        Ok(())
     }
 
     fn since(&self) -> Since {

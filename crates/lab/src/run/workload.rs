@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use crate::{
     Error, Result,
-    synth::{Sites, Synthetic},
+    synth::{Dice, Sites, Synthetic},
     trace::{Known, Report, Request, Trace},
 };
 
@@ -15,6 +15,8 @@ pub enum Workload {
     Synthetic(Synthetic),
     /// So many sites side by side, each asked as this trace has it.
     Sites(Known, u32),
+    /// Several of these, one request of each in turn.
+    Several(Vec<(Known, u32)>),
     /// A trace of a file.
     Loaded(Loaded),
 }
@@ -72,6 +74,18 @@ impl Workload {
         Ok(match self {
             Self::Synthetic(synthetic) => synthetic.requests(seed),
             Self::Sites(known, sites) => Box::new(Sites::new(known.requests()?, *sites, seed)),
+            Self::Several(all) => {
+                // Each with a seed of its own: names of two traces may be the same numbers.
+                let mut dice = Dice::new(seed, 23);
+                let begun =
+                    all.iter().map(|(known, sites)| Ok::<_, Error>(Sites::new(known.requests()?, *sites, dice.bits())));
+                let mut begun = begun.collect::<Result<Vec<Sites>>>()?;
+                let mut turn = 0;
+                Box::new(std::iter::from_fn(move || {
+                    turn = (turn + 1) % begun.len();
+                    begun[turn].next()
+                }))
+            }
             Self::Loaded(Loaded(trace)) => {
                 let trace = Arc::clone(trace);
                 Box::new((0..trace.requests.len()).map(move |at| trace.requests[at]))

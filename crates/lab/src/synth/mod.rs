@@ -5,6 +5,7 @@
 mod dice;
 mod law;
 mod plain;
+mod polygraph;
 mod sites;
 mod web;
 
@@ -13,6 +14,7 @@ use std::{fmt, str::FromStr};
 pub use dice::{Dice, mix};
 pub use law::{Sizes, Zipf, truncated_pareto};
 pub use plain::{Churn, Replacements};
+pub use polygraph::{ObjectKind, Polygraph};
 pub use sites::Sites;
 pub use web::{Requests as WebRequests, Web};
 

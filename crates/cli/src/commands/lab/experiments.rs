@@ -154,8 +154,20 @@ fn line_of(row: &experiment::Row) -> String {
     format!("{} {}", case.join(" "), numbers.join("  "))
 }
 
+const REPRODUCE: &str = "\
+Examples:
+      picaflor lab reproduce damelo --out results
+      picaflor lab reproduce damelo --only D-12            # the proxy test, on this machine's time
+      picaflor lab reproduce hummingbird --only H-9        # the other proxy test, in virtual time
+      picaflor lab reproduce markatos --markdown docs/LITERATURE.md
+
+docs/LITERATURE.md says what became of each claim. Runs are in virtual time, but for D-12: that starts an origin, clients
+and the proxy, on loopback addresses of this machine, and lays their stores in the folder for temporary files (TMPDIR).
+How long it takes is `seconds` under `[proxy]` in the paper's file.";
+
 /// Prints each number of a paper beside ours
 #[derive(Args)]
+#[command(after_long_help = REPRODUCE, after_help = "`picaflor lab reproduce --help` has examples.")]
 pub(crate) struct Reproduce {
     /// Which paper
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(reproduce::PAPERS))]
@@ -163,7 +175,10 @@ pub(crate) struct Reproduce {
     /// Folder for results and report
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write the table into this document, where the last one was
+    /// Run only the part of damelo or hummingbird that has the claim of this id, such as D-12
+    #[arg(long, value_name = "ID")]
+    only: Option<String>,
+    /// Write the table into this document, where the last one was; with --only, its rows
     #[arg(long, value_name = "FILE", conflicts_with = "quick")]
     markdown: Option<PathBuf>,
     /// Runs at a time; as many as there are processors
@@ -183,15 +198,22 @@ pub(crate) struct Reproduce {
 impl Reproduce {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let begin = Instant::now();
+        let only = self.only.as_deref().map(|id| reproduce::part(&self.paper, id)).transpose()?;
         // What cannot be written is no reason to run for minutes first.
         let document = self.markdown.as_deref().map(document).transpose()?;
+        if let Some((part, document)) = only.zip(document.as_ref()) {
+            let mut none = reproduce::Reproduction::default();
+            none.paper.clone_from(&self.paper);
+            reproduce::replace_rows(document, &none, part)?;
+        }
+        super::leave_no_folder()?;
         self.out.as_deref().map_or(Ok(()), make_folder)?;
         let spec = self.spec.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("reading {}: {e}", path.display())))
         });
         let spec = spec.transpose()?;
         let bar = output::steps(self.paper.clone());
-        let how = reproduce::How { jobs: self.jobs, quick: self.quick };
+        let how = reproduce::How { jobs: self.jobs, quick: self.quick, only };
         let done = reproduce::reproduce(&self.paper, spec.as_deref(), how, &|name, more, total| {
             if bar.message() != name {
                 bar.set_message(name.to_owned());
@@ -205,7 +227,10 @@ impl Reproduce {
             done.write(folder)?;
         }
         if let Some((path, document)) = self.markdown.as_ref().zip(document) {
-            let text = reproduce::replace_table(&document, &self.paper, &done.markdown());
+            let text = match only {
+                Some(part) => reproduce::replace_rows(&document, &done, part)?,
+                None => reproduce::replace_table(&document, &self.paper, &done.markdown()),
+            };
             std::fs::write(path, text).map_err(|e| Failure::Failed(format!("writing {}: {e}", path.display())))?;
         }
         let mut out = Output::new();

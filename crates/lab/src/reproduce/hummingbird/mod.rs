@@ -1,6 +1,7 @@
-//! Shriver, Gabber, Huang & Stein 2001: Tables 2 to 5 and the claims H-1 to H-10.
+//! Shriver, Gabber, Huang & Stein 2001: Tables 2 to 5, the crash, the proxy test, and the claims H-1 to H-10.
 
 mod claims;
+mod polygraph;
 mod published;
 
 use std::{
@@ -42,7 +43,12 @@ struct Spec {
     seed: u64,
     machines: BTreeMap<String, Machine>,
     systems: BTreeMap<String, System>,
+    proxy: polygraph::Proxy,
 }
+
+/// Which claims are taken from the same runs.
+pub(super) const PARTS: [&[&str]; 3] =
+    [&["T-2", "T-3", "T-4", "T-5", "H-1", "H-2", "H-3", "H-4", "H-5", "H-6", "H-7", "H-10"], &["H-8"], &["H-9"]];
 
 impl Spec {
     fn parse(text: &str) -> Result<Self> {
@@ -56,17 +62,25 @@ impl Spec {
                     .map_err(|source| Error::Store { name: "hummingbird".into(), source })?;
             }
         }
+        spec.proxy.check()?;
         Ok(spec)
+    }
+
+    fn machine(&self, name: &str) -> Result<&Machine> {
+        self.machines.get(name).ok_or_else(|| missing(name))
+    }
+
+    fn system(&self, name: &str) -> Result<&System> {
+        self.systems.get(name).ok_or_else(|| missing(name))
     }
 
     /// What a row of the paper's tables was made with.
     fn load(&self, row: &Published) -> Result<Load> {
-        let missing = |what: &str| Error::experiment("hummingbird", format!("the file names no {what}"));
         let machine = if row.table == 4 { "irix" } else { "freebsd" };
         let (disks, threads) = if row.table == 5 { (2, 4) } else { (1, 1) };
         Ok(Load {
-            system: self.systems.get(row.system).ok_or_else(|| missing(row.system))?.clone(),
-            machine: self.machines.get(machine).ok_or_else(|| missing(machine))?.clone(),
+            system: self.system(row.system)?.clone(),
+            machine: self.machine(machine)?.clone(),
             disk_mib: row.disk_gib << 10,
             memory_mib: row.memory,
             largest: if row.table == 2 { LARGEST } else { u64::MAX },
@@ -90,6 +104,10 @@ impl Spec {
     }
 }
 
+fn missing(what: &str) -> Error {
+    Error::experiment("hummingbird", format!("the file names no {what}"))
+}
+
 /// Rows of the tables, and what ours came to.
 type Pairs = Vec<(Published, Measured)>;
 
@@ -100,6 +118,25 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
         spec.parts = spec.parts.max(QUICK);
         spec.events /= 20;
     }
+    let mut done = Reproduction { paper: "hummingbird".into(), ..Reproduction::default() };
+    if how.wants(PARTS[0][0]) {
+        tables(&spec, how, progress, &mut done)?;
+    }
+    if how.wants(PARTS[1][0]) {
+        // A quick look has no time to go over a disk.
+        let recovered = (!how.quick).then(|| spec.crash(progress)).transpose()?;
+        done.verdicts.extend(claims::recovery(recovered.as_ref()));
+        done.results.push(Results::Lines("recovery", serde_json::json!(recovered)));
+    }
+    if how.wants(PARTS[2][0]) {
+        let both = polygraph::run(&spec, how, progress)?;
+        done.verdicts.extend(polygraph::claims(&both));
+        done.results.push(Results::Lines("proxy", serde_json::json!(both)));
+    }
+    Ok(done)
+}
+
+fn tables(spec: &Spec, how: How, progress: Progress<'_>, done: &mut Reproduction) -> Result<()> {
     let own = ROWS.iter().filter(|row| row.system == OWN && row.table <= 3);
     let small = own.map(|row| Published { system: SMALL, ..*row });
     let rows: Vec<Published> =
@@ -118,23 +155,16 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
         measured
     })?;
     let pairs: Pairs = rows.into_iter().zip(measured).collect();
-    let lines = pairs.iter().map(|(row, measured)| line(row, measured)).collect();
-    // A quick look has no time to go over a disk.
-    let recovered = (!how.quick).then(|| spec.crash(progress)).transpose()?;
+    done.results.push(Results::Lines("tables", pairs.iter().map(|(row, measured)| line(row, measured)).collect()));
     let (small, pairs): (Pairs, Pairs) = pairs.into_iter().partition(|(row, _)| row.system == SMALL);
-    let (mut verdicts, mut grids) = (claims::claims(&pairs), claims::grids(&pairs, &spec));
-    verdicts.extend(claims::recovery(recovered.as_ref()));
+    done.verdicts.extend(claims::claims(&pairs));
+    done.grids.extend(claims::grids(&pairs, spec));
     if !small.is_empty() {
-        verdicts.push(claims::brought(&small, "files that a read of a cluster of 32 KiB brings").counted_as("H-7"));
-        grids.push(claims::small_clusters(&small));
+        let what = "files that a read of a cluster of 32 KiB brings";
+        done.verdicts.push(claims::brought(&small, what).counted_as("H-7"));
+        done.grids.push(claims::small_clusters(&small));
     }
-    Ok(Reproduction {
-        paper: "hummingbird".into(),
-        verdicts,
-        grids,
-        results: vec![Results::Lines("tables", lines), Results::Lines("recovery", serde_json::json!(recovered))],
-        ..Reproduction::default()
-    })
+    Ok(())
 }
 
 fn line(row: &Published, measured: &Measured) -> serde_json::Value {

@@ -10,6 +10,7 @@
 //! fewer cylinders, each as far apart as as many were, so a file system that fills half of it moves the arm as far as
 //! before.
 
+pub mod polymix;
 mod recovery;
 mod squid;
 mod store;
@@ -136,11 +137,26 @@ pub struct Measured {
     pub events_per_second: f64,
     /// Of a store: objects that a read of a cluster brought, in the mean.
     pub objects_per_cluster_read: f64,
+    /// Of a store: its device requests by cause.
+    pub causes: Option<Causes>,
     /// Sums, in nanoseconds.
     #[serde(skip)]
     read_nanos: u64,
     #[serde(skip)]
     write_nanos: u64,
+}
+
+/// What a store asked of its devices, and why: requests for each event.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Causes {
+    /// Reads for gets.
+    pub gets: f64,
+    /// Reads of what is in a cluster that is to be reclaimed, and whatever else daemons and puts read.
+    pub reclaim: f64,
+    /// Clusters written.
+    pub clusters: f64,
+    /// Checkpoints' clusters, journal, hot log and superblocks.
+    pub records: f64,
 }
 
 impl Measured {
@@ -157,19 +173,10 @@ impl Measured {
     /// Means, from the sums, the disks and the time it took.
     fn finish(mut self, disks: &[(SimulatedDisk, Times)], nanos: u64) -> Self {
         let ratio = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-        let (mut busy, mut reads, mut ios) = (0, 0, 0);
+        let (mut more, mut reads, mut ios) = (0, 0, 0);
         for (disk, before) in disks {
             let now = disk.times();
-            let of = |times: &Times| {
-                times.overhead
-                    + times.seek
-                    + times.rotation
-                    + times.transfer
-                    + times.streamed
-                    + times.bus
-                    + times.latency
-            };
-            busy += of(&now) - of(before);
+            more += busy(&now) - busy(before);
             reads += now.reads - before.reads;
             ios += now.reads + now.writes - before.reads - before.writes;
         }
@@ -178,11 +185,17 @@ impl Measured {
         self.write_ms = ratio(self.write_nanos as f64 / 1e6, self.writes as f64);
         (self.ios, self.disk_reads) = (ios, reads);
         self.ios_per_event = ratio(ios as f64, self.events as f64);
-        self.io_ms = ratio(busy as f64 / 1e6, ios as f64);
+        self.io_ms = ratio(more as f64 / 1e6, ios as f64);
         self.seconds = nanos as f64 / 1e9;
         self.events_per_second = ratio(self.events as f64, self.seconds);
         self
     }
+}
+
+/// Nanoseconds that a disk was busy.
+fn busy(times: &Times) -> u64 {
+    let Times { overhead, seek, rotation, transfer, streamed, bus, latency, .. } = times;
+    overhead + seek + rotation + transfer + streamed + bus + latency
 }
 
 /// Runs a generator. `progress` is told how many events more are done, now and then.

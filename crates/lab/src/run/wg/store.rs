@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Refusal, Store};
+use picaflor::{Counts, Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Refusal, Store};
 use picaflor_device::{Clock, SimulatedDisk};
 
-use super::{Load, Measured, WORD};
+use super::{Causes, Load, Measured, WORD};
 use crate::{
     Error, Result,
     exec::{Executor, Time},
@@ -23,7 +23,7 @@ use crate::{
 
 /// Objects above this go to the disk without staying in memory (`write_nomem_file`): what the paper calls large where
 /// it leaves some out.
-const LARGE: u64 = 64 << 10;
+pub(super) const LARGE: u64 = 64 << 10;
 
 /// What the clients share.
 struct Shared {
@@ -55,7 +55,19 @@ pub(super) fn run(
     let counts = store.stats().counts;
     let (brought, reads) = (counts.neighbours_read + counts.cluster_reads, counts.cluster_reads.max(1));
     measured.objects_per_cluster_read = brought as f64 / reads as f64;
+    measured.causes = Some(causes(&counts, measured.events));
     Ok(measured)
+}
+
+fn causes(counts: &Counts, events: u64) -> Causes {
+    let each = |count: u64| count as f64 / events.max(1) as f64;
+    let gets = counts.object_reads + counts.cluster_reads;
+    Causes {
+        gets: each(gets),
+        reclaim: each(counts.device_reads.saturating_sub(gets)),
+        clusters: each(counts.clusters_sealed),
+        records: each(counts.device_writes.saturating_sub(counts.clusters_sealed)),
+    }
 }
 
 /// Who lets the store's daemons do their work.

@@ -1,6 +1,8 @@
-//! Ledlie 2000: the fifteen micro-benchmarks and the claims D-1 to D-11.
+//! Ledlie 2000: the fifteen micro-benchmarks and the claims D-1 to D-11, and the proxy test, D-12.
 //!
 //! What is compared with ext2 is compared with its fastest block size for that stage, cold.
+
+mod proxy;
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +21,7 @@ use crate::{
 };
 
 /// The machine, and what runs on it.
-pub(super) const SPEC: &str = include_str!("../../papers/damelo.toml");
+pub(super) const SPEC: &str = include_str!("../../../papers/damelo.toml");
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +39,12 @@ struct Spec {
     seed: u64,
     ext2: Ext2,
     machine: Machine,
+    proxy: proxy::Proxy,
 }
+
+/// Which claims are taken from the same runs.
+pub(super) const PARTS: [&[&str]; 2] =
+    [&["D-1", "D-2", "D-3", "D-4", "D-5", "D-6", "D-7", "D-8", "D-9", "D-10", "D-11"], &["D-12"]];
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -85,6 +92,7 @@ impl Spec {
         if spec.parts == 0 || spec.ext2.blocks.is_empty() || spec.pages_kib.is_empty() {
             return Err(Error::experiment("damelo", "parts is at least 1, and there are blocks and pages_kib"));
         }
+        spec.proxy.check()?;
         Ok(spec)
     }
 
@@ -148,6 +156,24 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
         spec.objects /= 16;
         spec.pages_kib.retain(|kib| *kib <= 64);
     }
+    let mut done = Reproduction { paper: "damelo".into(), ..Reproduction::default() };
+    if how.wants(PARTS[0][0]) {
+        micro_benchmarks(&spec, how, progress, &mut done)?;
+    }
+    if how.wants(PARTS[1][0]) {
+        let rounds = proxy::run(&spec, how, progress)?;
+        done.verdicts.extend(proxy::claims(&spec, &rounds));
+        done.drawings.push(proxy::drawing(&rounds));
+        done.results.push(Results::Lines("proxy", as_json(&rounds)?));
+    }
+    Ok(done)
+}
+
+fn as_json(lines: &impl Serialize) -> Result<serde_json::Value> {
+    serde_json::to_value(lines).map_err(|error| Error::experiment("damelo", error.to_string()))
+}
+
+fn micro_benchmarks(spec: &Spec, how: How, progress: Progress<'_>, done: &mut Reproduction) -> Result<()> {
     let benches = spec.benches()?;
     let total = benches.len() as u64;
     progress(&spec.title, 0, total);
@@ -158,14 +184,10 @@ pub(super) fn reproduce(text: &str, how: How, progress: Progress<'_>) -> Result<
     })?;
     let lines = benches.into_iter().zip(stages).map(|((who, order, _), stages)| Line { who, order, stages }).collect();
     let all = All { lines, pages: spec.pages_kib.clone() };
-    let json = serde_json::to_value(&all.lines).map_err(|error| Error::experiment("damelo", error.to_string()))?;
-    Ok(Reproduction {
-        paper: "damelo".into(),
-        verdicts: all.claims(),
-        drawings: all.drawings(),
-        results: vec![Results::Lines("micro-benchmarks", json)],
-        ..Reproduction::default()
-    })
+    done.results.push(Results::Lines("micro-benchmarks", as_json(&all.lines)?));
+    done.verdicts.extend(all.claims());
+    done.drawings.extend(all.drawings());
+    Ok(())
 }
 
 impl All {
