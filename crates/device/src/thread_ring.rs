@@ -2,8 +2,8 @@
 //!
 //! A read through the shared ring crosses to the thread that owns it and back: two switches of threads, which on one
 //! core cost as much as the read. A thread that has an event loop anyway, and asks for many reads, owns a
-//! [`ThreadRing`] instead: what its tasks ask for is handed to the kernel in one call when the loop has come round, and
-//! completes on this very thread, with nobody else woken.
+//! [`ThreadRing`] instead: what its tasks ask for is handed to the kernel in one call when the loop has come round, or
+//! there is enough of it, and completes on this very thread, with nobody else woken.
 //!
 //! Only reads that the thread's own tasks wait for come here ([`Device::submit_own`]): nobody who blocks waits for
 //! them, so a thread that is late to turn its ring holds up its own tasks and no one else.
@@ -32,6 +32,12 @@ use rustix::event::EventfdFlags;
 use crate::file::FileCore;
 use crate::flights::{Alarm, ENTRIES, Flights, Over};
 use crate::{Request, finish};
+
+/// Reads that are handed over before the loop has come round. A device that answers many at once has nothing to do
+/// while their tasks run, unless it gets the next ones meanwhile. Measured with 32 in flight from one task, alternating:
+/// 28,400 and 29,900 reads a second without, 34,700 with 4, 36,400 and 35,700 with 8, 34,800 and 34,100 with 16, at the
+/// same 16 to 17 us of processor a get.
+const ENOUGH: usize = 8;
 
 thread_local! {
     static HERE: RefCell<Option<Rc<Local>>> = const { RefCell::new(None) };
@@ -293,7 +299,12 @@ pub(crate) fn submit(core: &Arc<FileCore>, request: Request) -> Result<(), Reque
     let first = state.waiting.is_empty();
     state.waiting.push_back((Arc::clone(core), request));
     let driver = state.driver.clone().filter(|_| first);
+    let enough = state.waiting.len() >= ENOUGH;
     drop(state);
+    if enough && local.admit() {
+        // What moved or did not is seen at the next turn.
+        local.state.borrow_mut().flights.enter(0);
+    }
     if let Some(driver) = driver {
         driver.wake();
     }

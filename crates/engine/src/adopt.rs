@@ -64,7 +64,7 @@ impl Volume {
                 continue;
             }
             let Some(word) = self.current_at(row, at) else { continue };
-            let frame = Bytes::copy_from_slice(&frame[..frame::HEADER + header.payload_len()]);
+            let frame = self.shared.pool.copy(&frame[..frame::HEADER + header.payload_len()]);
             let frame = Arc::new(Frame::new(row.hash, header, frame).brought_by(&brought));
             self.shared.keep(&frame, || self.index.find(row.hash, word.location()).is_some());
             count += 1;

@@ -136,7 +136,7 @@ impl Plan {
         if held || bytes.len() - len <= len / 8 {
             bytes.slice(at..at + len)
         } else {
-            Bytes::copy_from_slice(&bytes[at..at + len])
+            self.volume.shared.pool.copy(&bytes[at..at + len])
         }
     }
 }
