@@ -11,6 +11,7 @@ mod opening;
 mod packing;
 mod placement;
 mod ranges;
+mod refused;
 mod reports;
 mod rings;
 mod streams;
