@@ -195,9 +195,14 @@ impl Store {
                 let _stripe = self.lock_key(hash);
                 let (volume, class) = match parts.volume {
                     Some(given) => (Arc::clone(given), self.class(parts.kind, parts.options)),
-                    None => self.route(hash, parts.options),
+                    None => self.route(hash, parts.key, parts.options)?,
                 };
                 let own = self.own(&volume, hash, parts.key, parts.kind)?;
+                // What may fail comes before the object is framed: a put that failed leaves the version before.
+                let rivals = match parts.kind {
+                    Kind::Chunk => Vec::new(),
+                    _ => self.rivals_of(&volume, hash, parts.key)?,
+                };
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
@@ -213,9 +218,7 @@ impl Store {
                         if let Some(beside) = beside {
                             volume.placer.hint(beside, hash.short());
                         }
-                        if parts.kind != Kind::Chunk {
-                            self.settle_rivals(hash, parts.key, true)?;
-                        }
+                        rivals.into_iter().for_each(|(rival, own)| rival.drop_version(hash, &own, own.generation));
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             self.drop_chunks(hash, manifest);
                         }
@@ -296,11 +299,13 @@ impl Store {
 
     /// Which volume an object goes to, and among whom. An object that is there already stays on its
     /// volume; a group or a server lives on one.
-    pub(crate) fn route(&self, hash: KeyHash, options: &PutOptions) -> (Arc<Volume>, Class) {
+    pub(crate) fn route(&self, hash: KeyHash, key: &[u8], options: &PutOptions) -> Result<(Arc<Volume>, Class)> {
         let volumes = self.volumes();
         let class = self.class(Kind::Whole, options);
         let home = if let [only] = volumes {
             only
+        } else if let Some(home) = self.home_of(hash, key)? {
+            home
         } else {
             // A cache does without a failed volume; a store puts nothing elsewhere that is on one.
             let healthy = |volume: &&Arc<Volume>| self.mode() == Mode::Store || volume.commits.failure().is_none();
@@ -314,7 +319,7 @@ impl Store {
             let fit = |volume: &&Arc<Volume>| volume.commits.failure().is_none();
             present.or_else(|| (0..volumes.len()).map(at).find(fit)).unwrap_or(&volumes[0])
         };
-        (Arc::clone(home), class)
+        Ok((Arc::clone(home), class))
     }
 
     fn class(&self, kind: Kind, options: &PutOptions) -> Class {

@@ -243,7 +243,7 @@ impl PutStream {
                 tabled.begin_large(id, &self.key)?;
                 None
             }
-            None => Some(self.store.route(self.hash, &self.options).0),
+            None => Some(self.store.route(self.hash, &self.key, &self.options)?.0),
         };
         if let Some(volume) = &volume {
             volume.streams_open.fetch_add(1, Relaxed);
