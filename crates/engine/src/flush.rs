@@ -208,7 +208,8 @@ impl Volume {
                 let start: Vec<u32> = state.queue.drain(..room).collect();
                 state.flying.extend(&start);
                 if landed.is_empty() && start.is_empty() {
-                    if awaited.is_empty() {
+                    // Who was to write it may be the daemon that ended, and then it never lands.
+                    if awaited.is_empty() || matches!(self.commits.failure(), Some(Error::Daemon { .. })) {
                         return;
                     }
                     let moved = MutexGuard::unlocked(&mut state, || self.device.advance());

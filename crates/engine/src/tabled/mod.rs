@@ -74,6 +74,10 @@ struct Rest {
 }
 
 impl Tabled {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Longest body that a put may have.
     pub(crate) fn object_max(&self) -> u64 {
         self.room / 4

@@ -3,6 +3,7 @@
 
 mod common;
 mod counts;
+mod daemons;
 mod fetch;
 mod groups;
 mod limits;
