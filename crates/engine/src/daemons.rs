@@ -172,6 +172,8 @@ fn flusher(volume: &Arc<Volume>) {
         let most = volume.until_reads_are_due().min(Duration::from_millis(100));
         let woken = volume.writer.rest(&volume.shared.clock, most);
         volume.issue_due_reads();
+        // They have no clock of their own.
+        volume.writer.wake_tasks();
         match woken {
             Woken::Stop => break,
             Woken::Work => volume.write_queued(false),
@@ -186,7 +188,10 @@ fn reclaimer(volume: &Arc<Volume>) {
     while running(volume) && !volume.writer.is_stopped() {
         // It also packs what waits, ahead of the put that would have to.
         let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
-        if !matches!(volume.reclaim_step(), Ok(true)) && !packed {
+        let reclaimed = matches!(volume.reclaim_step(), Ok(true));
+        if reclaimed {
+            volume.writer.wake_tasks();
+        } else if !packed {
             volume.reclaimer.rest(Duration::from_millis(20));
         }
     }

@@ -171,6 +171,25 @@ impl Writer {
         wait
     }
 
+    /// Returns at the next change, or when the flusher looks round; for tasks that found no clean space.
+    pub(crate) async fn next_change(&self) {
+        let mut waits = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut waits, true) {
+                return Poll::Ready(());
+            }
+            self.state.lock().wakers.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Wakes the tasks that wait, and no thread.
+    pub(crate) fn wake_tasks(&self) {
+        let wakers = std::mem::take(&mut self.state.lock().wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
@@ -181,9 +200,8 @@ impl Writer {
     }
 
     pub(crate) fn wake(&self) {
-        let wakers = std::mem::take(&mut self.state.lock().wakers);
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        self.wake_tasks();
     }
 }
 

@@ -115,9 +115,7 @@ impl Store {
 
     /// As [`Store::get`], for any executor; answers from memory at the first poll.
     pub fn get_async(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
-        let store = self.clone();
-        let seek = self.frame_async(Query::key(self, key));
-        async move { seek.await?.map_or(Ok(None), |frame| store.whole_object(frame)) }
+        self.whole_async(key)
     }
 
     /// A range of an object's body, cut to the body's length: one slice without a copy of an object that is one

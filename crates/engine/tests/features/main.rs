@@ -16,5 +16,6 @@ mod refused;
 mod reports;
 mod rings;
 mod streams;
+mod tasks;
 mod threads;
 mod volumes;
