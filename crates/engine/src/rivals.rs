@@ -93,7 +93,7 @@ mod tests {
     use picaflor_device::{Clock, Device, Fault, FaultyDevice, MemoryDevice, Rule};
 
     use super::*;
-    use crate::{Daemons, Durability, Options, Place, PutOptions, put::Parts};
+    use crate::{Daemons, Durability, Options, Place, PutOptions, framing::Parts};
 
     const KEPT: &[u8] = b"the version before";
     const LARGE: usize = 200_000;

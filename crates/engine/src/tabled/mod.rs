@@ -32,7 +32,7 @@ use picaflor_device::{CountedDevice, Device};
 use picaflor_format::zone::BLOCKS_START;
 
 use crate::{
-    Result,
+    Error, Result,
     hash::Hasher,
     htod::{HashTables, Table},
     stats::{Counts, VolumeStats},
@@ -137,6 +137,11 @@ impl Tabled {
             journal_pages: (0, 0),
             failed: self.tables.failure().map(|why| why.to_string()),
         }
+    }
+
+    /// Why nothing is written any more, if that is so.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.tables.failure()
     }
 
     /// What the tables asked of the device.

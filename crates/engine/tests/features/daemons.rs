@@ -93,6 +93,7 @@ fn a_daemon_that_panics_is_named_by_whoever_would_wait_for_it() {
         assert!(matches!(store.flush(), Err(Error::Daemon { .. })), "{name}");
         let every = PutOptions::default();
         assert!(matches!(store.put(b"late", b"x", &every), Err(Error::Daemon { .. })), "{name}");
+        assert!(matches!(&store.failures()[..], [Error::Daemon { daemon, .. }] if *daemon == name), "{name}");
         let stats = store.stats();
         assert_eq!(stats.counts.daemons_ended, 1, "{name}");
         let said = stats.volumes[0].failed.clone().unwrap();
