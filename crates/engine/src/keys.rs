@@ -65,8 +65,8 @@ impl Keys {
         self.unreadable
     }
 
-    /// As [`Iterator::next`], for any executor: a hand reads. A future that is dropped halfway ends the listing, and then
-    /// [`Keys::unreadable`] is not 0.
+    /// As [`Iterator::next`], for any executor: a hand reads. A future that is dropped halfway ends the listing, and
+    /// then [`Keys::unreadable`] is not 0.
     pub async fn next_async(&mut self) -> Option<Entry> {
         if let Some(entry) = self.ready.next() {
             return Some(entry);

@@ -280,7 +280,8 @@ impl Store {
         false
     }
 
-    /// Why volumes take no more writes, of those that do not: a device that failed, or a daemon that ended. Costs nothing.
+    /// Why volumes take no more writes, of those that do not: a device that failed, or a daemon that ended. Asking
+    /// costs nothing.
     pub fn failures(&self) -> Vec<Error> {
         let volumes = self.volumes_early().iter().filter_map(|volume| volume.commits.failure());
         volumes.chain(self.tabled().and_then(|tabled| tabled.failure())).collect()

@@ -234,8 +234,8 @@ impl Keeper {
     }
 }
 
-/// What is left to do when the index of a URL's variants is in the store: by who still holds the URL's lock, and not its
-/// epoch's, for it may wait for the device.
+/// What is left to do when the index of a URL's variants is in the store: by who still holds the URL's lock, and not
+/// its epoch's, for it may wait for the device.
 struct Indexed {
     durable: Option<Durable>,
     /// Hashes of variants that are not in the index any more.

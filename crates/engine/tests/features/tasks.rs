@@ -90,8 +90,10 @@ fn guarded(bytes: u64, mode: Mode) -> (Arc<Guarded>, Options) {
     (device, options.with(|options| options.cluster = 64 << 10))
 }
 
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
 /// Two executors that run everything on the thread that calls them.
-const EXECUTORS: [fn(Pin<Box<dyn Future<Output = ()>>>); 2] = [
+const EXECUTORS: [fn(Task); 2] = [
     |task| futures_executor::block_on(task),
     |task| {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task);
