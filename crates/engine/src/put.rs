@@ -40,8 +40,8 @@ impl Store {
     /// for, is left to it. Else the future waits, and no thread of the executor's with it; it has a copy of the body
     /// then, as it has of one larger than a cluster: such a one is better given to a [`PutStream`](crate::PutStream),
     /// by [`write_async`](crate::PutStream::write_async). A future that is dropped before its object is framed puts
-    /// nothing. With [`PutOptions::no_wait`] the object is framed or refused before the future is returned, whatever that takes
-    /// but room.
+    /// nothing. With [`PutOptions::no_wait`] the object is framed or refused before the future is returned, whatever
+    /// that takes but room.
     ///
     /// # Errors
     /// As [`Store::put`].

@@ -5,8 +5,8 @@
 //!
 //! Invariants: a store of one volume never gets here; what is dropped is logged as deleted on its volume. A put looks
 //! for its rivals, which may fail, before its object is framed, and drops them after it, which does not fail. A store
-//! puts an object where its newest version lies: else that volume's log might say that it is gone, durably, before the other
-//! volume has what replaced it.
+//! puts an object where its newest version lies: else that volume's log might say that it is gone, durably, before the
+//! other volume has what replaced it.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
