@@ -99,7 +99,7 @@ impl From<Error> for Failure {
             Error::Version { .. } => Code::Version,
             Error::Option { .. } => Code::Option,
             Error::Limit { .. } | Error::Length { .. } => Code::Limit,
-            Error::Closed => Code::Closed,
+            Error::Closed | Error::Daemon { .. } => Code::Closed,
             Error::Refused(why) => match why {
                 Refusal::TooLarge => Code::TooLarge,
                 Refusal::Expired => Code::Expired,

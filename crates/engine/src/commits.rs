@@ -31,7 +31,7 @@ pub(crate) struct Commits {
     changed: Condvar,
     /// As many as the leader waits for are there.
     gathered: Condvar,
-    /// The device failed; closing a store sets no more than `failed`.
+    /// The device failed, or a daemon; closing a store sets no more than `failed`.
     broken: AtomicBool,
 }
 
@@ -169,12 +169,12 @@ impl Commits {
     }
 
     fn note(&self, error: Option<&Error>) {
-        if matches!(error, Some(Error::Io { .. })) {
+        if matches!(error, Some(Error::Io { .. } | Error::Daemon { .. })) {
             self.broken.store(true, Relaxed);
         }
     }
 
-    /// Whether the device failed, without a lock.
+    /// Whether the device or a daemon failed, without a lock.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.load(Relaxed)
     }

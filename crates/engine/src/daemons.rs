@@ -2,9 +2,16 @@
 //!
 //! Each is a `step` that anyone may call; the only threads of the engine are made here. Simulators and
 //! the torture harness call [`Volume::step_all`] instead, on one thread.
+//!
+//! A daemon that panics is not begun again, however small its steps are: its locks are open again behind it, and what
+//! they guard may be half changed, which no later step could tell. What is on the device recovery can judge, and it is
+//! tested at every point. So the volume stops writing, as when its device fails: who puts, or waits, is told why, gets
+//! go on, and the next opening recovers.
 
 use std::{
+    any::Any,
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering::Relaxed},
     thread::JoinHandle,
     time::Duration,
@@ -16,6 +23,7 @@ use crate::{
     Daemons, Error, Result,
     flush::Woken,
     recovery::Late,
+    stats::add,
     tabled::Tabled,
     volume::{Shared, Volume},
 };
@@ -68,18 +76,25 @@ impl Threads {
             let daemons = if shared.options.read_only { &all[..1] } else { &all };
             for volume in volumes {
                 for (name, run) in daemons {
-                    let (volume, late, run) = (Arc::clone(volume), Arc::clone(late), *run);
+                    let (volume, late, name, run) = (Arc::clone(volume), Arc::clone(late), *name, *run);
                     let thread = std::thread::Builder::new().name(format!("picaflor-{name}"));
                     handles.push(thread.spawn(move || {
-                        late.end();
-                        run(&volume);
+                        let whole = || {
+                            late.end();
+                            run(&volume);
+                        };
+                        watch(&volume.shared, whole, |why| {
+                            volume.stop(Error::Daemon { place: volume.place.clone(), daemon: name, why });
+                        });
                     })?);
                 }
             }
             if let Some(tabled) = tabled.filter(|_| !shared.options.read_only) {
                 let tabled = Arc::clone(tabled);
                 let thread = std::thread::Builder::new().name("picaflor-keeper".into());
-                handles.push(thread.spawn(move || tabled.run_keeper())?);
+                handles.push(thread.spawn(move || {
+                    watch(tabled.shared(), || tabled.run_keeper(), |why| tabled.lost_keeper("keeper", why));
+                })?);
             }
         }
         Ok(())
@@ -94,11 +109,25 @@ impl Threads {
         }
         self.tabled.iter().for_each(|tabled| tabled.stop());
         for handle in handles {
-            // A daemon that panicked has been reported on standard error by the panic itself.
+            // A panic was caught, and told of.
             let _ = handle.join();
         }
         true
     }
+}
+
+/// Runs a daemon to its end; if that is a panic, it is counted and `stop` is told of it.
+fn watch(shared: &Shared, run: impl FnOnce(), stop: impl FnOnce(String)) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        add(&shared.counters.daemons_ended, 1);
+        stop(said(&*panic));
+    }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without words").to_owned()
 }
 
 impl Volume {
@@ -143,6 +172,8 @@ fn flusher(volume: &Arc<Volume>) {
         let most = volume.until_reads_are_due().min(Duration::from_millis(100));
         let woken = volume.writer.rest(&volume.shared.clock, most);
         volume.issue_due_reads();
+        // They have no clock of their own.
+        volume.writer.wake_tasks();
         match woken {
             Woken::Stop => break,
             Woken::Work => volume.write_queued(false),
@@ -157,7 +188,10 @@ fn reclaimer(volume: &Arc<Volume>) {
     while running(volume) && !volume.writer.is_stopped() {
         // It also packs what waits, ahead of the put that would have to.
         let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
-        if !matches!(volume.reclaim_step(), Ok(true)) && !packed {
+        let reclaimed = matches!(volume.reclaim_step(), Ok(true));
+        if reclaimed {
+            volume.writer.wake_tasks();
+        } else if !packed {
             volume.reclaimer.rest(Duration::from_millis(20));
         }
     }

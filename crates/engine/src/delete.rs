@@ -3,8 +3,9 @@
 //! A delete is logged even if the key is not in the index: recovery might know an older version of it
 //! that this run has evicted. Durable within the bound that [`Options`](crate::Options) give for deletes.
 
-use std::{io, sync::Arc};
+use std::{future::Future, io, sync::Arc};
 
+use bytes::Bytes;
 use picaflor_format::{
     BLOCK,
     frame::{ChunkKey, GRAIN, HEADER, Header, Kind, Manifest},
@@ -86,6 +87,16 @@ impl Store {
             }
         }
         Ok(found)
+    }
+
+    /// As [`Store::delete`], for any executor: what may read the device, or make the deletes before it durable, is done
+    /// aside. Begun by the call, whatever becomes of the future.
+    ///
+    /// # Errors
+    /// As [`Store::delete`].
+    pub fn delete_async(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
+        let key = Bytes::copy_from_slice(key);
+        self.aside(move |store| store.delete(&key))
     }
 
     /// Deletes an object if it is this version still. Returns whether it was.

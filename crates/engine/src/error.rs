@@ -81,6 +81,19 @@ pub enum Error {
         /// What came.
         came: u64,
     },
+    /// A thread of the store panicked. It takes no more writes: nobody can say what was left half done.
+    #[error(
+        "{place}: the {daemon} ended: {why}; nothing more is written: open the store again, which recovers as after a crash, and \
+         please report this defect in picaflor"
+    )]
+    Daemon {
+        /// Path.
+        place: String,
+        /// Which: `keeper`, `flusher` or `reclaimer`.
+        daemon: &'static str,
+        /// What the panic said.
+        why: String,
+    },
     /// The store was closed, or its device was dropped after a failure.
     #[error("the store is closed")]
     Closed,

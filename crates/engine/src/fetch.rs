@@ -189,7 +189,8 @@ impl Store {
     /// What was found after the put, or else what was fetched.
     fn fetched(&self, key: &[u8], fetched: Fetched, put: Result<()>, found: Option<Object>) -> Result<Object> {
         match put {
-            Ok(()) | Err(Error::Refused(_) | Error::Full { .. } | Error::Io { .. } | Error::Closed) => {
+            Ok(())
+            | Err(Error::Refused(_) | Error::Full { .. } | Error::Io { .. } | Error::Daemon { .. } | Error::Closed) => {
                 Ok(found.unwrap_or_else(|| self.detached(key, fetched)))
             }
             Err(error) => Err(error),

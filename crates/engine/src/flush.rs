@@ -171,6 +171,25 @@ impl Writer {
         wait
     }
 
+    /// Returns at the next change, or when the flusher looks round; for tasks that found no clean space.
+    pub(crate) async fn next_change(&self) {
+        let mut waits = false;
+        poll_fn(|context| {
+            if std::mem::replace(&mut waits, true) {
+                return Poll::Ready(());
+            }
+            self.state.lock().wakers.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Wakes the tasks that wait, and no thread.
+    pub(crate) fn wake_tasks(&self) {
+        let wakers = std::mem::take(&mut self.state.lock().wakers);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
         self.changed.notify_all();
@@ -181,9 +200,8 @@ impl Writer {
     }
 
     pub(crate) fn wake(&self) {
-        let wakers = std::mem::take(&mut self.state.lock().wakers);
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        self.wake_tasks();
     }
 }
 
@@ -208,7 +226,8 @@ impl Volume {
                 let start: Vec<u32> = state.queue.drain(..room).collect();
                 state.flying.extend(&start);
                 if landed.is_empty() && start.is_empty() {
-                    if awaited.is_empty() {
+                    // Who was to write it may be the daemon that ended, and then it never lands.
+                    if awaited.is_empty() || matches!(self.commits.failure(), Some(Error::Daemon { .. })) {
                         return;
                     }
                     let moved = MutexGuard::unlocked(&mut state, || self.device.advance());

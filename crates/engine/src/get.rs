@@ -40,15 +40,16 @@ pub(crate) struct Query {
     pub(crate) hash: KeyHash,
     key: Bytes,
     chunk: bool,
-    /// Entries that turned out to be another key's.
-    passed: Vec<Word>,
+    /// Entries that turned out to be another key's, each with its volume's number: of two keys of one place and one
+    /// length that lie at the same place of two volumes, the entries are the same.
+    passed: Vec<(usize, Word)>,
     /// An entry was dropped because its bytes did not verify.
     dropped: bool,
     /// Why nothing was found so far.
     why: Miss,
     tries: u32,
     /// The entry whose bytes did not fit it: read once more before it is dropped.
-    doubted: Option<Word>,
+    doubted: Option<(usize, Word)>,
 }
 
 /// Entries may move under a get's feet, by reclaim or a put; more often than this they do not.
@@ -114,9 +115,7 @@ impl Store {
 
     /// As [`Store::get`], for any executor; answers from memory at the first poll.
     pub fn get_async(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
-        let store = self.clone();
-        let seek = self.frame_async(Query::key(self, key));
-        async move { seek.await?.map_or(Ok(None), |frame| store.whole_object(frame)) }
+        self.whole_async(key)
     }
 
     /// A range of an object's body, cut to the body's length: one slice without a copy of an object that is one
@@ -289,7 +288,7 @@ impl Store {
             query.tries += 1;
             for volume in self.volumes_early().iter().filter(|volume| !self.is_lost(volume)) {
                 for word in volume.index.touch(hash) {
-                    if query.passed.iter().any(|passed| passed.same(word)) {
+                    if query.passed.iter().any(|(number, passed)| *number == volume.number && passed.same(word)) {
                         continue;
                     }
                     match word.location() {
@@ -307,7 +306,7 @@ impl Store {
                             if volume.index.find(hash, word.location()).is_none() {
                                 continue 'again;
                             }
-                            query.passed.push(word);
+                            query.passed.push((volume.number, word));
                         }
                     }
                 }
@@ -327,7 +326,7 @@ impl Store {
                 if self.mode() == Mode::Store {
                     return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
                 }
-                query.passed.push(plan.word);
+                query.passed.push((volume.number, plan.word));
                 query.why = Miss::ReadError;
                 return Ok(None);
             }
@@ -356,7 +355,7 @@ impl Store {
             }
             Ok(header) if !is_asked_for(&header) && volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
                 // Two keys share one place in the index: this entry is the other one's.
-                query.passed.push(plan.word);
+                query.passed.push((volume.number, plan.word));
                 return Ok(None);
             }
             Ok(_) => Miss::KeyMismatch,
@@ -365,12 +364,13 @@ impl Store {
         };
         // Moved while it was read? Then the index has another entry by now, and the next look finds it. Or its
         // place was written anew, with this very key or under a read begun earlier: so look twice.
-        if !query.doubted.replace(plan.word).is_some_and(|doubted| doubted.same(plan.word)) {
+        let entry = (volume.number, plan.word);
+        if !query.doubted.replace(entry).is_some_and(|(number, word)| number == entry.0 && word.same(plan.word)) {
             return Ok(None);
         }
         if volume.index.find(hash, plan.word.location()).is_some() {
             query.why = why;
-            query.passed.push(plan.word);
+            query.passed.push((volume.number, plan.word));
             let may_drop = !self.shared().options.read_only && self.late().is_over();
             query.dropped |= may_drop && volume.drop_entry(hash, plan.word);
         }

@@ -65,6 +65,32 @@ impl Keys {
         self.unreadable
     }
 
+    /// As [`Iterator::next`], for any executor: a hand reads. A future that is dropped halfway ends the listing, and
+    /// then [`Keys::unreadable`] is not 0.
+    pub async fn next_async(&mut self) -> Option<Entry> {
+        if let Some(entry) = self.ready.next() {
+            return Some(entry);
+        }
+        let store = self.store.clone();
+        let ended = Self {
+            store: store.clone(),
+            volume: usize::MAX,
+            place: 0,
+            ready: Vec::new().into_iter(),
+            pairs: None,
+            unreadable: 1,
+        };
+        let mut own = std::mem::replace(self, ended);
+        let entry;
+        (*self, entry) = store
+            .aside(move |_| {
+                let entry = own.next();
+                (own, entry)
+            })
+            .await;
+        entry
+    }
+
     /// Places looked at, and places in all, for a progress bar.
     pub fn progress(&self) -> (u64, u64) {
         if let Some(pairs) = &self.pairs {

@@ -11,8 +11,9 @@ use picaflor_format::frame::{self, Kind};
 
 use crate::{
     Error, PutOptions, Refusal, Result,
+    framing::Parts,
     hash::KeyHash,
-    put::{Awaited, Parts, wait},
+    put::{Awaited, wait},
     stats::add,
     store::Store,
     tabled::Tabled,

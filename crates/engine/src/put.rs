@@ -5,64 +5,24 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
-use picaflor_format::frame::{self, Header, KEY_MAX, Kind, META_MAX, Manifest};
+use bytes::Bytes;
+use picaflor_format::frame::{KEY_MAX, Kind, META_MAX, Manifest};
 
 use crate::{
-    Daemons, Durability, Error, Expiry, Mode, PutOptions, Refusal, Result,
-    append::{Blocked, PATIENCE, Purpose},
-    buffers::Draft,
+    Durability, Error, Expiry, Mode, PutOptions, Refusal, Result,
+    framing::{Framed, OwnParts, Parts},
     hash::KeyHash,
     many::Put,
     placement::Class,
     stats::add,
     store::Store,
-    tabled::Tabled,
     volume::Volume,
 };
-
-/// A frame's fields that a put decides.
-pub(crate) struct Parts<'a> {
-    pub(crate) kind: Kind,
-    pub(crate) key: &'a [u8],
-    pub(crate) metadata: &'a [u8],
-    pub(crate) body: &'a [u8],
-    pub(crate) expires: u64,
-    /// Where it must go: a large object's chunks stay together.
-    pub(crate) volume: Option<&'a Arc<Volume>>,
-    pub(crate) options: &'a PutOptions,
-}
-
-impl<'a> Parts<'a> {
-    pub(crate) fn draft(&self, hash: KeyHash, (generation, server): (u64, u32), payload_crc: u32) -> Draft<'a> {
-        let header = Header {
-            mark: 0,
-            generation,
-            expires: self.expires,
-            body_len: self.body.len() as u32,
-            meta_len: self.metadata.len() as u32,
-            key_len: self.key.len() as u16,
-            kind: self.kind,
-            group: self.options.group,
-            server,
-            payload_crc,
-        };
-        Draft { hash: hash.short(), header, key: self.key, metadata: self.metadata, body: self.body }
-    }
-}
-
-/// What became of an object that was to be framed.
-pub(crate) enum Framed {
-    /// It is in this volume.
-    In(Arc<Volume>),
-    /// It is in a table, and durable.
-    Durable,
-    /// Nowhere: there is room for it in pieces of so many bytes of body only.
-    Scattered(usize),
-}
 
 impl Store {
     /// Puts an object; an older one with this key is replaced. When this returns, the object is found by
@@ -75,10 +35,13 @@ impl Store {
         wait(self.put_framed(key, body, options)?)
     }
 
-    /// As [`Store::put`] for tasks: framing is done before the future is returned, and only the wait for durability, if
-    /// it is asked for, is left to it. Framing waits for room where there is none, unless [`PutOptions::no_wait`] says
-    /// otherwise, and a body larger than a cluster for each of its pieces: such a one is better given to a
-    /// [`PutStream`](crate::PutStream), by [`write_async`](crate::PutStream::write_async).
+    /// As [`Store::put`], for any executor. Where there is room, and the device need not be read to tell the key from
+    /// others, the object is framed before the future is returned, and only the wait for durability, if it is asked
+    /// for, is left to it. Else the future waits, and no thread of the executor's with it; it has a copy of the body
+    /// then, as it has of one larger than a cluster: such a one is better given to a [`PutStream`](crate::PutStream),
+    /// by [`write_async`](crate::PutStream::write_async). A future that is dropped before its object is framed puts
+    /// nothing. With [`PutOptions::no_wait`] the object is framed or refused before the future is returned, whatever
+    /// that takes but room.
     ///
     /// # Errors
     /// As [`Store::put`].
@@ -88,13 +51,58 @@ impl Store {
         body: &[u8],
         options: &PutOptions,
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
-        let framed = self.put_framed(key, body, options);
+        let begun = self.begin_put(key, body, options);
         async move {
-            match framed? {
-                Some((volume, number)) => volume.commit_async(number).await,
-                None => Ok(()),
+            match begun? {
+                Begun::Framed(awaited) => wait_async(awaited).await,
+                Begun::Later(put) => put.await,
             }
         }
+    }
+
+    /// Frames it, if that is done without waiting.
+    fn begin_put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Begun> {
+        let expires = self.admit(key, Some(body.len() as u64), options)?;
+        if options.no_wait {
+            return Ok(Begun::Framed(self.put_admitted(&Put { key, body, options }, expires)?));
+        }
+        if self.is_small(key, body, options) {
+            let hash = self.hasher().key(key);
+            let parts =
+                Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
+            if let Some(volume) = self.frame_at_once(hash, &parts)? {
+                add(&self.shared().counters.puts, 1);
+                return Ok(Begun::Framed(self.settle_put(volume, options.group)));
+            }
+        }
+        let (key, body) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body));
+        Ok(Begun::Later(Box::pin(self.clone().put_later(key, body, options.clone(), expires))))
+    }
+
+    async fn put_later(self, key: Bytes, body: Bytes, options: PutOptions, expires: u64) -> Result<()> {
+        if !self.is_small(&key, &body, &options) {
+            let mut stream = self.admitted_stream(&key, Some(body.len() as u64), options, expires)?;
+            stream.write_async(body).await?;
+            return stream.finish_async().await;
+        }
+        let hash = self.hasher().key(&key);
+        let metadata = options.metadata.clone();
+        let own = OwnParts { kind: Kind::Whole, key, metadata, body, expires, volume: None, options };
+        let volume = match self.frame_in_async(hash, own.clone()).await? {
+            Framed::In(volume) => Some(volume),
+            Framed::Durable => None,
+            Framed::Scattered(piece_max) => {
+                let stream = self.admitted_stream(&own.key, Some(own.body.len() as u64), own.options, expires)?;
+                return stream.cut_async(own.body, piece_max).await;
+            }
+        };
+        add(&self.shared().counters.puts, 1);
+        wait_async(volume.and_then(|volume| self.settle_put(volume, own.options.group))).await
+    }
+
+    /// Whether it is one frame.
+    fn is_small(&self, key: &[u8], body: &[u8], options: &PutOptions) -> bool {
+        key.len() + options.metadata.len() + body.len() <= self.payload_max()
     }
 
     /// The put but for the wait: the commit that has to complete first, if any.
@@ -105,7 +113,7 @@ impl Store {
 
     /// The same of what is admitted.
     pub(crate) fn put_admitted(&self, &Put { key, body, options }: &Put<'_>, expires: u64) -> Result<Awaited> {
-        if key.len() + options.metadata.len() + body.len() > self.payload_max() {
+        if !self.is_small(key, body, options) {
             let mut stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
             stream.write(body)?;
             return stream.finish().map(|()| None);
@@ -178,129 +186,15 @@ impl Store {
         Error::Refused(why)
     }
 
-    /// Frames one object, waiting for room as long as the caller lets it.
-    pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
-        let shared = self.shared();
-        if let Some(tabled) = self.tabled() {
-            return self.put_in_table(tabled, hash, parts);
-        }
-        // On its way from memory while the checksum is made.
-        self.volumes().iter().for_each(|volume| volume.index.expect(hash.short()));
-        let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
-        let clock = &shared.clock;
-        let mut waited_since = None;
-        let (mut rounds, mut tries) = (0, 0);
-        loop {
-            let (volume, blocked) = {
-                let _stripe = self.lock_key(hash);
-                let (volume, class) = match parts.volume {
-                    Some(given) => (Arc::clone(given), self.class(parts.kind, parts.options)),
-                    None => self.route(hash, parts.options),
-                };
-                let own = self.own(&volume, hash, parts.key, parts.kind)?;
-                // Drawn under the key's lock, so that of two puts the later one has the larger generation.
-                let generation = shared.next_generation();
-                let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
-                let (class, server) = Self::company(&volume, class, parts, (hash.short(), beside));
-                let draft = parts.draft(hash, (generation, server), payload_crc);
-                let old = own.as_ref().map(|own| own.word);
-                match volume.append(&draft, class, beside, old, Purpose::Put)? {
-                    Ok(()) => {
-                        let bytes = draft.header.payload_len() as u64;
-                        add(&shared.counters.put_bytes, bytes);
-                        shared.budget.earn(bytes);
-                        volume.placer.note_put(beside.is_some());
-                        if let Some(beside) = beside {
-                            volume.placer.hint(beside, hash.short());
-                        }
-                        if parts.kind != Kind::Chunk {
-                            self.settle_rivals(hash, parts.key, true)?;
-                        }
-                        if let Some(manifest) = own.and_then(|own| own.manifest) {
-                            self.drop_chunks(hash, manifest);
-                        }
-                        return Ok(Framed::In(volume));
-                    }
-                    // A buffer was retired, or a cluster read in, at this very moment.
-                    Err(Blocked::Moved) => continue,
-                    Err(blocked) => (volume, blocked),
-                }
-            };
-            let blocked = match blocked {
-                Blocked::Waiting => match volume.pack_cluster()? {
-                    Ok(()) => continue,
-                    Err(blocked) => blocked,
-                },
-                blocked => blocked,
-            };
-            if parts.options.no_wait {
-                return Err(self.refuse(blocked.into()));
-            }
-            let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
-            let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
-            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, tries)).flatten() {
-                return Ok(Framed::Scattered(piece_max));
-            }
-            tries += 1;
-            let since = *waited_since.get_or_insert_with(|| clock.now_nanos());
-            // Compacting each cluster twice without finding room is to find none.
-            rounds += u64::from(blocked == Blocked::Space && shared.options.daemons == Daemons::Manual);
-            let patient = u128::from(clock.now_nanos() - since) < PATIENCE.as_nanos()
-                && rounds <= 2 * u64::from(volume.space.count());
-            if !self.make_room(&volume, blocked)? || !patient {
-                return Err(self.no_room(&volume, blocked, parts));
-            }
-        }
-    }
-
-    /// The same where a table takes it.
-    fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
-        let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
-        let _stripe = self.lock_key(hash);
-        let draft = parts.draft(hash, (self.shared().next_generation(), parts.options.server), payload_crc);
-        let former = tabled.put(&draft, !parts.options.bypass_memory)?;
-        former.into_iter().for_each(|former| self.drop_former(tabled, hash, former));
-        add(&self.shared().counters.put_bytes, draft.header.payload_len() as u64);
-        Ok(Framed::Durable)
-    }
-
-    /// Does or awaits what a blocked put needs. False if there is nothing that would help.
-    fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
-        match (blocked, self.shared().options.daemons) {
-            (Blocked::Moved | Blocked::Waiting, _) => Ok(true),
-            (Blocked::Buffers, Daemons::Threads) => {
-                volume.writer.wait_for_change(Duration::from_millis(20));
-                Ok(true)
-            }
-            (Blocked::Buffers, Daemons::Manual) => {
-                volume.write_queued(true);
-                Ok(true)
-            }
-            (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
-                volume.reclaimer.wake();
-                volume.writer.wait_for_change(Duration::from_millis(5));
-                Ok(true)
-            }
-            // A store compacts here, so that `Full` is said only when compaction would gain nothing.
-            (Blocked::Space, _) => volume.make_space(),
-        }
-    }
-
-    fn no_room(&self, volume: &Volume, blocked: Blocked, parts: &Parts<'_>) -> Error {
-        if blocked == Blocked::Space && self.mode() == Mode::Store {
-            let needed = (frame::HEADER + parts.key.len() + parts.metadata.len() + parts.body.len()) as u64;
-            return Error::Full { needed, free: volume.free_bytes() };
-        }
-        self.refuse(blocked.into())
-    }
-
     /// Which volume an object goes to, and among whom. An object that is there already stays on its
     /// volume; a group or a server lives on one.
-    pub(crate) fn route(&self, hash: KeyHash, options: &PutOptions) -> (Arc<Volume>, Class) {
+    pub(crate) fn route(&self, hash: KeyHash, key: &[u8], options: &PutOptions) -> Result<(Arc<Volume>, Class)> {
         let volumes = self.volumes();
         let class = self.class(Kind::Whole, options);
         let home = if let [only] = volumes {
             only
+        } else if let Some(home) = self.home_of(hash, key)? {
+            home
         } else {
             // A cache does without a failed volume; a store puts nothing elsewhere that is on one.
             let healthy = |volume: &&Arc<Volume>| self.mode() == Mode::Store || volume.commits.failure().is_none();
@@ -314,10 +208,10 @@ impl Store {
             let fit = |volume: &&Arc<Volume>| volume.commits.failure().is_none();
             present.or_else(|| (0..volumes.len()).map(at).find(fit)).unwrap_or(&volumes[0])
         };
-        (Arc::clone(home), class)
+        Ok((Arc::clone(home), class))
     }
 
-    fn class(&self, kind: Kind, options: &PutOptions) -> Class {
+    pub(crate) fn class(&self, kind: Kind, options: &PutOptions) -> Class {
         let placer = &self.volumes()[0].placer;
         match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
@@ -326,7 +220,12 @@ impl Store {
     }
 
     /// The class of an object, and the server in its header: who names none may have kin. Chunks fill clusters anyway.
-    fn company(volume: &Volume, class: Class, parts: &Parts<'_>, (hash, beside): (u64, Option<u64>)) -> (Class, u32) {
+    pub(crate) fn company(
+        volume: &Volume,
+        class: Class,
+        parts: &Parts<'_>,
+        (hash, beside): (u64, Option<u64>),
+    ) -> (Class, u32) {
         let server = parts.options.server;
         if class != Class::Rest || server != 0 || parts.kind == Kind::Chunk {
             return (class, server);
@@ -369,6 +268,20 @@ impl Store {
 
 /// A commit to wait for.
 pub(crate) type Awaited = Option<(Arc<Volume>, u64)>;
+
+/// What a put of a task came to at once.
+enum Begun {
+    Framed(Awaited),
+    Later(Pin<Box<dyn Future<Output = Result<()>> + Send>>),
+}
+
+/// Waits for it in a task.
+pub(crate) async fn wait_async(awaited: Awaited) -> Result<()> {
+    match awaited {
+        Some((volume, number)) => volume.commit_async(number).await,
+        None => Ok(()),
+    }
+}
 
 /// Waits for it on this thread.
 pub(crate) fn wait(awaited: Awaited) -> Result<()> {

@@ -1,8 +1,8 @@
 //! What is in a cluster on the device: by its table if it was sealed, frame by frame if a crash came first.
 
-use std::ops::Range;
+use std::{io, ops::Range};
 
-use picaflor_device::AlignedBuf;
+use picaflor_device::{AlignedBuf, Device};
 use picaflor_format::{
     BLOCK,
     cluster::{self, Content, Row, Table, Trailer, decode_table, decode_trailer, table_len},
@@ -26,6 +26,14 @@ pub(crate) enum Use {
     Other,
 }
 
+/// Reads; once more if the device refuses, for that may have been the cable. Not for gets: who asks waits.
+///
+/// # Errors
+/// Those of the device, the second time.
+pub(crate) fn read_twice(device: &dyn Device, start: u64, buf: &mut [u8]) -> io::Result<()> {
+    device.read(start, buf).or_else(|_| device.read(start, buf))
+}
+
 impl Volume {
     /// Reads part of a cluster.
     ///
@@ -36,8 +44,7 @@ impl Volume {
         let mut buf = self.shared.pool.take(len);
         add(&self.shared.counters.device_reads, 1);
         add(&self.shared.counters.device_read, len as u64);
-        self.device
-            .read(start, &mut buf)
+        read_twice(&*self.device, start, &mut buf)
             .map_err(|error| Error::io(format!("{}: reading {len} bytes at {start}", self.place), error))?;
         Ok(buf)
     }

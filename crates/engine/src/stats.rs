@@ -100,6 +100,8 @@ counters! {
     fetches,
     /// Calls that waited for another's fetch.
     fetches_shared,
+    /// Daemons that ended by a panic; the volume's `failed` says which, and why.
+    daemons_ended,
     /// Calls of the eviction listener that panicked.
     listener_panics,
     /// Clusters that the scrubber verified.

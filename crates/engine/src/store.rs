@@ -4,6 +4,7 @@
 //! [`Store::close`] to know that it went well.
 
 use std::{
+    future::Future,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -16,6 +17,7 @@ use crate::{
     append::payload_max,
     daemons::Threads,
     get::Query,
+    hands::Hands,
     hash::{Hasher, KeyHash},
     recovery::{self, Late, Receipt},
     tabled::Tabled,
@@ -36,6 +38,7 @@ pub(crate) struct Inner {
     hasher: Hasher,
     late: Arc<Late>,
     threads: Threads,
+    pub(crate) hands: Arc<Hands>,
     pub(crate) fetches: crate::fetch::Fetches,
 }
 
@@ -68,6 +71,7 @@ impl Store {
             hasher: opened.hasher,
             late: opened.late,
             threads,
+            hands: Arc::default(),
             fetches: crate::fetch::Fetches::default(),
         };
         opened.made.keep();
@@ -141,6 +145,15 @@ impl Store {
         Ok(self.whole(key)?.is_some())
     }
 
+    /// As [`Store::contains`], for any executor.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn contains_async(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
+        let whole = self.whole_async(key);
+        async move { Ok(whole.await?.is_some()) }
+    }
+
     /// The group that the object with this key was put into (Dámelo §3, `lookup`); 0 is none. `None` if a get would not
     /// find the key. May read the device, and what it reads stays in memory as it would after a get.
     ///
@@ -148,6 +161,25 @@ impl Store {
     /// As [`Store::get`].
     pub fn group_of(&self, key: &[u8]) -> Result<Option<u32>> {
         Ok(self.whole(key)?.map(|object| object.group()))
+    }
+
+    /// As [`Store::group_of`], for any executor.
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn group_of_async(&self, key: &[u8]) -> impl Future<Output = Result<Option<u32>>> + Send + 'static + use<> {
+        let whole = self.whole_async(key);
+        async move { Ok(whole.await?.map(|object| object.group())) }
+    }
+
+    /// As [`Store::whole`] for tasks.
+    pub(crate) fn whole_async(
+        &self,
+        key: &[u8],
+    ) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
+        let store = self.clone();
+        let seek = self.frame_async(Query::key(self, key));
+        async move { seek.await?.map_or(Ok(None), |frame| store.whole_object(frame)) }
     }
 
     /// The object if all of it is there, past what memory alone would answer.
@@ -197,8 +229,10 @@ impl Store {
     /// # Errors
     /// As [`Store::flush`].
     pub async fn flush_async(&self) -> Result<()> {
+        if self.tabled().is_some() {
+            return self.aside(Self::flush).await;
+        }
         if !self.shared().options.read_only {
-            self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
             let mut result = Ok(());
             for volume in self.working() {
                 volume.promise_waiting();
@@ -245,6 +279,13 @@ impl Store {
             std::thread::sleep(Duration::from_millis(5));
         }
         false
+    }
+
+    /// Why volumes take no more writes, of those that do not: a device that failed, or a daemon that ended. Asking
+    /// costs nothing.
+    pub fn failures(&self) -> Vec<Error> {
+        let volumes = self.volumes_early().iter().filter_map(|volume| volume.commits.failure());
+        volumes.chain(self.tabled().and_then(|tabled| tabled.failure())).collect()
     }
 
     /// What the store holds and did.
@@ -309,7 +350,8 @@ impl Drop for Inner {
     }
 }
 
-/// Settings of one group.
+/// Settings of one group. A change is noted in memory and made durable by the daemons; where objects are entries of
+/// tables (`pmflf-ts` and its kin) it is written at once, on the caller's thread.
 pub struct Group {
     store: Store,
     id: u32,

@@ -5,18 +5,20 @@
 //! so a cache evicts chunks and manifest in that order and never finds a manifest without knowing.
 
 use std::{
-    future::poll_fn,
+    future::Future,
+    pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::Poll,
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
 use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 
 use crate::{
-    Daemons, Error, PutOptions, Refusal, Result,
+    Error, PutOptions, Refusal, Result,
+    framing::{Framed, OwnParts},
     hash::KeyHash,
-    put::{self, Framed, Parts},
+    put::{self, Awaited},
     stats::add,
     store::Store,
     volume::Volume,
@@ -49,6 +51,41 @@ struct LargePut {
     owner: Owner,
 }
 
+/// Who waits where there is something to wait for.
+#[derive(Clone, Copy)]
+enum Waits {
+    /// The thread, inside: the future is complete when it is polled.
+    Thread,
+    Task,
+}
+
+impl Waits {
+    async fn frame(self, store: &Store, hash: KeyHash, parts: OwnParts) -> Result<Framed> {
+        match self {
+            Self::Thread => store.frame_in(hash, &parts.parts()),
+            Self::Task => store.frame_in_async(hash, parts).await,
+        }
+    }
+
+    /// What may read the device.
+    async fn act<R: Send + 'static>(self, store: &Store, act: impl FnOnce(&Store) -> R + Send + 'static) -> R {
+        match self {
+            Self::Thread => act(store),
+            Self::Task => store.aside(act).await,
+        }
+    }
+}
+
+/// What a future of [`Waits::Thread`] comes to.
+fn at_once<R>(future: impl Future<Output = R>) -> R {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return result;
+        }
+    }
+}
+
 /// Whose the chunks are.
 enum Owner {
     Nobody,
@@ -69,7 +106,7 @@ impl Store {
         piece_max: usize,
     ) -> Result<()> {
         let stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
-        stream.cut(body, piece_max)
+        put::wait(at_once(stream.cut(Bytes::copy_from_slice(body), piece_max, Waits::Thread))?)
     }
 
     /// Begins an object whose body comes in pieces; `len` is its length where that is known.
@@ -112,7 +149,7 @@ impl PutStream {
     /// error the object cannot be finished.
     pub fn write(&mut self, data: &[u8]) -> Result<()> {
         if self.failed.is_none() {
-            self.failed = self.add(data).err();
+            self.failed = at_once(self.add(data, Waits::Thread)).err();
             self.charge(self.buffer.capacity() as u64);
         }
         self.failed.clone().map_or(Ok(()), Err)
@@ -130,14 +167,14 @@ impl PutStream {
         self.charged = bytes;
     }
 
-    fn add(&mut self, mut data: &[u8]) -> Result<()> {
+    async fn add(&mut self, mut data: &[u8], waits: Waits) -> Result<()> {
         let now = self.buffer.len() + data.len() + self.large.as_ref().map_or(0, LargePut::bytes);
         if now as u64 > self.store.object_max() {
             return Err(self.store.refuse(Refusal::TooLarge));
         }
         let whole_max = self.store.payload_max() - self.key.len() - self.options.metadata.len();
         if self.large.is_none() && (self.piece_max.is_some() || self.buffer.len() + data.len() > whole_max) {
-            self.grow_large()?;
+            self.grow_large(waits).await?;
         }
         let Some(chunk) = self.large.as_ref().map(|large| large.manifest.chunk as usize) else {
             self.buffer.extend_from_slice(data);
@@ -150,28 +187,25 @@ impl PutStream {
             data = later;
             let rest = self.buffer.split_off(chunk.min(self.buffer.len()));
             let full = std::mem::replace(&mut self.buffer, rest);
-            self.put_chunk(&full)?;
+            self.put_chunk(full, waits).await?;
         }
         self.buffer.extend_from_slice(data);
         Ok(())
     }
 
-    /// As [`PutStream::write`] for tasks: yields to the executor while the device catches up.
+    /// As [`PutStream::write`] for tasks: yields to the executor while there is no room, or the device catches up. A
+    /// future that is dropped halfway leaves an object that cannot be finished.
     ///
     /// # Errors
     /// As [`PutStream::write`].
     pub async fn write_async(&mut self, data: Bytes) -> Result<()> {
-        if let Some(volume) = self.large.as_ref().and_then(|large| large.volume.clone()) {
-            let by_hand = self.store.shared().options.daemons == Daemons::Manual;
-            poll_fn(|context| {
-                let wait = !by_hand
-                    && volume.writer.wake_on_change(volume.unwritten_max(), context.waker())
-                    && volume.commits.failure().is_none();
-                if wait { Poll::Pending } else { Poll::Ready(()) }
-            })
-            .await;
+        if self.failed.is_none() {
+            // Until it is done: who drops this future does not know how much of it was taken.
+            self.failed = Some(Error::Closed);
+            self.failed = self.add(&data, Waits::Task).await.err();
+            self.charge(self.buffer.capacity() as u64);
         }
-        self.write(&data)
+        self.failed.clone().map_or(Ok(()), Err)
     }
 
     /// Completes the object: from here on gets find it.
@@ -179,7 +213,20 @@ impl PutStream {
     /// # Errors
     /// As [`Store::put`]; [`Error::Length`] if the body is not as long as was announced; the error of a
     /// [`write`](PutStream::write) that failed before.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(self) -> Result<()> {
+        put::wait(at_once(self.framed(Waits::Thread))?)
+    }
+
+    /// As [`PutStream::finish`], for any executor.
+    ///
+    /// # Errors
+    /// As [`PutStream::finish`].
+    pub async fn finish_async(self) -> Result<()> {
+        put::wait_async(self.framed(Waits::Task).await?).await
+    }
+
+    /// Frames what is left, and what names the chunks if there are some. Returns what has to be waited for.
+    async fn framed(mut self, waits: Waits) -> Result<Awaited> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
@@ -193,7 +240,7 @@ impl PutStream {
             None => (Kind::Whole, rest),
             Some(_) => {
                 if !rest.is_empty() {
-                    self.put_chunk(&rest)?;
+                    self.put_chunk(rest, waits).await?;
                 }
                 let manifest = self.large.as_mut().map(|large| {
                     large.manifest.total = total as u64;
@@ -202,16 +249,17 @@ impl PutStream {
                 (Kind::Manifest, manifest.unwrap_or_default())
             }
         };
-        let parts = Parts {
+        let body = Bytes::from(body);
+        let parts = OwnParts {
             kind,
-            key: &self.key,
-            metadata: &self.options.metadata,
-            body: &body,
+            key: self.key.clone(),
+            metadata: self.options.metadata.clone(),
+            body: body.clone(),
             expires: self.expires,
-            volume: self.large.as_ref().and_then(|large| large.volume.as_ref()),
-            options: &self.options,
+            volume: self.large.as_ref().and_then(|large| large.volume.clone()),
+            options: self.options.clone(),
         };
-        let framed = store.frame_in(self.hash, &parts);
+        let framed = waits.frame(&store, self.hash, parts).await;
         if let Some(large) = &mut self.large {
             large.owner = match &framed {
                 Ok(_) => Owner::Manifest,
@@ -222,28 +270,37 @@ impl PutStream {
         let volume = match framed? {
             Framed::In(volume) => Some(volume),
             Framed::Durable => None,
-            Framed::Scattered(piece_max) => return self.cut(&body, piece_max),
+            Framed::Scattered(piece_max) => return Box::pin(self.cut(body, piece_max, waits)).await,
         };
         add(&store.shared().counters.puts, 1);
-        put::wait(volume.and_then(|volume| store.settle_put(volume, self.options.group)))
+        Ok(volume.and_then(|volume| store.settle_put(volume, self.options.group)))
     }
 
     /// Begins anew with a body that has to be cut because no free run is long enough for all of it.
-    fn cut(mut self, body: &[u8], piece_max: usize) -> Result<()> {
+    async fn cut(mut self, body: Bytes, piece_max: usize, waits: Waits) -> Result<Awaited> {
         self.piece_max = Some(piece_max);
-        self.write(body)?;
-        self.finish()
+        self.add(&body, waits).await?;
+        self.framed(waits).await
     }
 
-    fn grow_large(&mut self) -> Result<()> {
+    /// The same for [`Store::put_async`].
+    pub(crate) async fn cut_async(self, body: Bytes, piece_max: usize) -> Result<()> {
+        put::wait_async(self.cut(body, piece_max, Waits::Task).await?).await
+    }
+
+    async fn grow_large(&mut self, waits: Waits) -> Result<()> {
         let id = self.store.shared().next_generation();
         // All of it goes to one volume, or nobody could tell whose the chunks are.
         let volume = match self.store.tabled() {
             Some(tabled) => {
-                tabled.begin_large(id, &self.key)?;
+                let (tabled, key) = (Arc::clone(tabled), self.key.clone());
+                waits.act(&self.store, move |_| tabled.begin_large(id, &key)).await?;
                 None
             }
-            None => Some(self.store.route(self.hash, &self.options).0),
+            None => {
+                let (hash, key, options) = (self.hash, self.key.clone(), self.options.clone());
+                Some(waits.act(&self.store, move |store| store.route(hash, &key, &options)).await?.0)
+            }
         };
         if let Some(volume) = &volume {
             volume.streams_open.fetch_add(1, Relaxed);
@@ -258,22 +315,22 @@ impl PutStream {
         Ok(())
     }
 
-    fn put_chunk(&mut self, body: &[u8]) -> Result<()> {
+    async fn put_chunk(&mut self, body: Vec<u8>, waits: Waits) -> Result<()> {
         let Some(large) = &mut self.large else { return Ok(()) };
         let key = ChunkKey { parent: self.hash.0, id: large.manifest.id, number: large.written }.encode();
         let options = PutOptions { metadata: Bytes::new(), neighbour: None, ..self.options.clone() };
-        let parts = Parts {
+        let parts = OwnParts {
             kind: Kind::Chunk,
-            key: &key,
-            metadata: &[],
-            body,
+            key: Bytes::copy_from_slice(&key),
+            metadata: Bytes::new(),
+            body: body.into(),
             expires: self.expires,
-            volume: large.volume.as_ref(),
-            options: &options,
+            volume: large.volume.clone(),
+            options,
         };
         large.written += 1;
         // Never cut again: it is a piece already.
-        self.store.frame_in(self.store.hasher().chunk(&key), &parts)?;
+        waits.frame(&self.store, self.store.hasher().chunk(&key), parts).await?;
         Ok(())
     }
 }

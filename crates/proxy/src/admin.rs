@@ -2,7 +2,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /health` | `ok` |
+//! | `GET /health` | `ok`; `degraded` and why, if the store takes no more writes: requests are answered all the same |
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /stats` | JSON |
 //! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store |
@@ -25,6 +25,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use picaflor::Error;
 use serde_json::json;
 use tokio::sync::watch;
 
@@ -138,7 +139,7 @@ fn plain(status: StatusCode, text: &str) -> Reply {
 async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Reply {
     let uri = request.uri();
     if matches!(*request.method(), Method::GET | Method::HEAD) && uri.path() == "/health" && uri.authority().is_none() {
-        return plain(StatusCode::OK, "ok");
+        return plain(StatusCode::OK, &health(&proxy.store.failures()));
     }
     if !authorized(proxy, &request) {
         let mut reply = plain(StatusCode::UNAUTHORIZED, "send the admin token as `Authorization: Bearer TOKEN`");
@@ -184,6 +185,21 @@ async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Reply {
             reply
         }
         _ => plain(StatusCode::NOT_FOUND, "here are /health, /metrics, /stats and /purge"),
+    }
+}
+
+/// In one line, without places: anyone may ask.
+fn health(failures: &[Error]) -> String {
+    let why = |failure: &Error| match failure {
+        Error::Daemon { daemon, .. } => format!("its {daemon} ended"),
+        _ => "its device failed".into(),
+    };
+    match failures {
+        [] => "ok".into(),
+        failures => {
+            let all: Vec<String> = failures.iter().map(why).collect();
+            format!("degraded: the store takes no more writes: {}; /stats says more", all.join(", "))
+        }
     }
 }
 
@@ -257,6 +273,16 @@ fn authorized(proxy: &Proxy, request: &Request<Incoming>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn health_tells_what_failed_and_not_where() {
+        assert_eq!(health(&[]), "ok");
+        let daemon = Error::Daemon { place: "/secret/file".into(), daemon: "flusher", why: "a defect".into() };
+        let device = Error::Io { place: "/secret/other".into(), source: Arc::new(std::io::Error::other("gone")) };
+        let said = health(&[daemon, device]);
+        assert!(said.starts_with("degraded: ") && !said.contains("secret"), "{said}");
+        assert!(said.contains("its flusher ended, its device failed"), "{said}");
+    }
 
     #[test]
     fn the_url_of_a_query() {

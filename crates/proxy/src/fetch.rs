@@ -89,7 +89,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
         && response.status() == StatusCode::NOT_MODIFIED
     {
         if validate::confirms(&stale.fields(), response.headers()) {
-            return confirmed(&job, stale, response.headers(), epoch, sent);
+            return confirmed(&job, stale, response.headers(), epoch, sent).await;
         }
         // It confirms something we do not have.
         sent = unix_millis();
@@ -115,7 +115,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
         }
         Err(why) => {
             worker.counters.not_stored.one(why);
-            drop_stale(&job, why);
+            drop_stale(&job, why).await;
             worker.proxy.remember_private(&job.fill.key, why);
             job.fill.decide(Verdict::Alone(why));
             let _ = alone.send(response);
@@ -125,16 +125,16 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
 
 /// What was stored has been replaced by something that must not be. An answer to one client's credentials replaces
 /// nothing.
-fn drop_stale(job: &Job, why: NotStored) {
+async fn drop_stale(job: &Job, why: NotStored) {
     if let Some(stale) = &job.stale
         && why != NotStored::Authorization
     {
-        keep::drop_response(&job.worker.proxy, &job.target.key, &stale.key);
+        keep::drop_response(&job.worker.proxy, &job.target.key, &stale.key).await;
     }
 }
 
 /// The stored response lives on with the fields of the 304.
-fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64, sent: u64) {
+async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64, sent: u64) {
     let proxy = &job.worker.proxy;
     let received = unix_millis();
     let mut fields = stale.fields();
@@ -164,7 +164,7 @@ fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64, sent:
         Err(why) => {
             // The 304 forbids what was allowed: this answer is the last from it, and its fields are one client's.
             job.worker.counters.not_stored.one(why);
-            drop_stale(job, why);
+            drop_stale(job, why).await;
             proxy.remember_private(&job.fill.key, why);
             Policy { birth: received, lifetime: 0, no_cache: true, must_revalidate: true, ..stale.head.policy }
         }

@@ -10,11 +10,15 @@
 //! stopped writing deletes nothing: then the stripe notes the time, and what was received before it is not served.
 
 use picaflor::{Error, Expiry, PutOptions, PutStream, Store};
-use std::sync::{
-    Arc,
-    atomic::{
-        AtomicBool, AtomicU64,
-        Ordering::{Acquire, Release},
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -227,25 +231,28 @@ impl Keeper {
             Way::Off(why) => return Err(why),
             Way::Gathering => {
                 let body = concat(&fill.whole().ok_or(NotStored::StoreFailed)?);
-                let durable = {
+                let (durable, indexed) = {
                     let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
                     let durable = proxy.store.put_async(&key, &body, &options);
-                    put_index(&proxy.store, &url_key, variant, old, max)?;
-                    durable
+                    (durable, put_index(&proxy.store, &url_key, variant, old, max)?)
                 };
                 durable.await.map_err(|e| refused(&e))?;
+                indexed.settle(&proxy.store, &url_key).await?;
             }
             // Its end may wait for the device.
-            Way::Stream(stream) => tokio::task::spawn_blocking({
-                let proxy = proxy.clone();
-                move || {
-                    let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
-                    stream.finish().map_err(|e| refused(&e))?;
-                    put_index(&proxy.store, &url_key, variant, old, max)
-                }
-            })
-            .await
-            .unwrap_or(Err(NotStored::StoreFailed))?,
+            Way::Stream(stream) => {
+                let (indexed, url_key) = tokio::task::spawn_blocking({
+                    let proxy = proxy.clone();
+                    move || {
+                        let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
+                        stream.finish().map_err(|e| refused(&e))?;
+                        Ok((put_index(&proxy.store, &url_key, variant, old, max)?, url_key))
+                    }
+                })
+                .await
+                .unwrap_or(Err(NotStored::StoreFailed))?;
+                indexed.settle(&proxy.store, &url_key).await?;
+            }
         }
         drop(indexes);
         proxy.forget_private(&fill.key);
@@ -255,15 +262,37 @@ impl Keeper {
     }
 }
 
-/// Notes the new variant in the index, or drops the variants of an index that a plain response replaced.
+/// What is left to do when the index of a URL's variants is in the store: by who still holds the URL's lock, and not
+/// its epoch's, for it may wait for the device.
+struct Indexed {
+    durable: Option<Durable>,
+    /// Hashes of variants that are not in the index any more.
+    gone: Vec<u128>,
+}
+
+type Durable = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+
+impl Indexed {
+    async fn settle(self, store: &Store, url_key: &[u8]) -> Result<(), NotStored> {
+        if let Some(durable) = self.durable {
+            durable.await.map_err(|e| refused(&e))?;
+        }
+        for hash in self.gone {
+            let _ = store.delete_async(&key::variant(url_key, hash)).await;
+        }
+        Ok(())
+    }
+}
+
+/// Notes the new variant in the index, or says which variants a plain response replaced.
 fn put_index(
     store: &Store,
     url_key: &[u8],
     variant: Option<(Index, u128)>,
     old: Option<Index>,
     max: usize,
-) -> Result<(), NotStored> {
-    let mut gone = Vec::new();
+) -> Result<Indexed, NotStored> {
+    let (mut gone, mut durable) = (Vec::new(), None);
     match (variant, old) {
         (None, None) => {}
         (None, Some(old)) => gone = old.variants,
@@ -279,13 +308,10 @@ fn put_index(
             gone.extend(index.variants.drain(..excess));
             let metadata = head::encode_index(&index).ok_or(NotStored::HeadTooLarge)?;
             let options = PutOptions { metadata: metadata.into(), no_wait: true, ..PutOptions::default() };
-            store.put(url_key, b"", &options).map_err(|e| refused(&e))?;
+            durable = Some(Box::pin(store.put_async(url_key, b"", &options)) as Durable);
         }
     }
-    for hash in gone {
-        let _ = store.delete(&key::variant(url_key, hash));
-    }
-    Ok(())
+    Ok(Indexed { durable, gone })
 }
 
 fn concat(pieces: &[Bytes]) -> Bytes {
@@ -333,30 +359,25 @@ pub(crate) async fn invalidate(proxy: &Proxy, url_key: &[u8]) -> Result<usize, E
     let _indexes = proxy.epochs.indexes[Epochs::stripe(url_key) % INDEXES].lock().await;
     let found = lookup::object(&proxy.store, url_key).await;
     let index = lookup::index(&proxy.store, url_key).await;
-    let mut epoch = proxy.epochs.stripes[Epochs::stripe(url_key)].lock();
-    *epoch += 1;
+    // Who held the epoch before has put what is deleted now, and whoever comes later began later.
+    *proxy.epochs.stripes[Epochs::stripe(url_key)].lock() += 1;
     let mut count = usize::from(found.is_some() && index.is_none());
-    let delete = || {
+    let delete = async {
         for hash in index.map(|index| index.variants).unwrap_or_default() {
             let key = key::variant(url_key, hash);
-            count += usize::from(proxy.store.delete(&key)?);
-            proxy.store.delete(&key::newer_head(&key))?;
+            count += usize::from(proxy.store.delete_async(&key).await?);
+            proxy.store.delete_async(&key::newer_head(&key)).await?;
         }
-        proxy.store.delete(&key::newer_head(url_key))?;
-        proxy.store.delete(url_key)
+        proxy.store.delete_async(&key::newer_head(url_key)).await?;
+        proxy.store.delete_async(url_key).await?;
+        Ok(count)
     };
-    match delete() {
-        Ok(_) => Ok(count),
-        Err(why) => {
-            proxy.epochs.note_gone(url_key);
-            Err(why)
-        }
-    }
+    delete.await.inspect_err(|_| proxy.epochs.note_gone(url_key))
 }
 
 /// Takes one response, at `key`, of a URL out of the store.
-pub(crate) fn drop_response(proxy: &Proxy, url_key: &[u8], key: &[u8]) {
-    if proxy.store.delete(key).is_err() {
+pub(crate) async fn drop_response(proxy: &Proxy, url_key: &[u8], key: &[u8]) {
+    if proxy.store.delete_async(key).await.is_err() {
         proxy.epochs.note_gone(url_key);
     }
 }

@@ -118,7 +118,7 @@ impl From<&picaflor::Error> for Kind {
             Error::Full { .. } => Self::Full,
             Error::Damaged { .. } => Self::Damaged,
             Error::Limit { .. } | Error::Length { .. } => Self::Limit,
-            Error::Closed => Self::Closed,
+            Error::Closed | Error::Daemon { .. } => Self::Closed,
             Error::Refused(why) => match why {
                 Refusal::NotAdmitted => Self::NotAdmitted,
                 Refusal::TooLarge => Self::TooLarge,

@@ -69,8 +69,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             ],
             // The verbs of a store.
             &[
-                "check", "chunks", "delete", "fetch", "get", "inspect", "keys", "many", "put", "rivals", "store",
-                "stream",
+                "check", "chunks", "delete", "fetch", "framing", "get", "hands", "inspect", "keys", "many", "put",
+                "rivals", "store", "stream",
             ],
         ],
     ),

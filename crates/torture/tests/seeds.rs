@@ -1,6 +1,6 @@
 //! A fixed set of seeds, the same on every machine, and the canaries that must not pass.
 
-use picaflor::Options;
+use picaflor::{Mode, Options};
 use picaflor_torture::{Plan, Sabotage, Tally, caught, notice, operations};
 
 /// Seeds of the fixed set. Crash points follow from them; the test says how many at least.
@@ -70,8 +70,19 @@ fn no_seed_that_found_something_is_violated() {
     torture(FOUND.into_iter());
 }
 
+/// The same of stores, whatever mode the seed says.
+const FOUND_IN_STORES: [u64; 1] = [
+    // A volume said that a version was gone before another had the next: the key's place was another's there.
+    720_035_392,
+];
+
+#[test]
+fn no_seed_that_found_something_in_a_store_is_violated() {
+    tortured(FOUND_IN_STORES.into_iter().map(|seed| Plan::new(seed, Some(Mode::Store))));
+}
+
 /// The same of rows whose objects are entries of tables, or have files.
-const FOUND_IN_ROWS: [(u64, &str); 7] = [
+const FOUND_IN_ROWS: [(u64, &str); 8] = [
     // A block that could not be freed, for it was free, left a key that no remove came to an end with.
     (131_000_105, "pmflf-ts"),
     (131_000_393, "pmflf-pfl"),
@@ -85,6 +96,8 @@ const FOUND_IN_ROWS: [(u64, &str); 7] = [
     (52_101_079, "pmflf-pl"),
     // A superblock that could not be read once, beside one that did not say that the tables were there.
     (52_401_163, "oba"),
+    // What could not be read at an opening was believed, and an older version of its key lay there.
+    (740_050_341, "buddy"),
 ];
 
 #[test]

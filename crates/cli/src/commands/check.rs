@@ -126,8 +126,17 @@ impl Check {
             Format::Text => print(found, receipt, &report, sound, out)?,
         }
         out.flush()?;
+        if !sound && is_unknown(&report, receipt) {
+            let places = human::counted(report.refused.len() as u64, "place", "places");
+            return Err(Failure::Failed(format!("{}: the device refused to read {places}", found.name())));
+        }
         Ok(sound)
     }
+}
+
+/// Whether all that is wrong is that the device refused to read.
+fn is_unknown(report: &CheckReport, receipt: &Receipt) -> bool {
+    !report.is_damaged() && receipt.volumes.iter().all(|volume| volume.damage.is_empty())
 }
 
 /// Goes through the store, so that it meets what is damaged, and lets it do what its daemons would.
@@ -181,6 +190,9 @@ fn print(found: &Found, receipt: &Receipt, report: &CheckReport, sound: bool, ou
     for damage in report.damaged.iter().take(NAMED) {
         rows.push(("damaged".into(), key::shown(damage.as_bytes())));
     }
+    for refused in report.refused.iter().take(NAMED) {
+        rows.push(("refused".into(), key::shown(refused.as_bytes())));
+    }
     if report.damaged.len() > NAMED {
         let more = human::count((report.damaged.len() - NAMED) as u64);
         rows.push(("damaged".into(), format!("and {more} more; `--format json` names them all")));
@@ -194,7 +206,13 @@ fn print(found: &Found, receipt: &Receipt, report: &CheckReport, sound: bool, ou
         let more = if report.unreadable_clusters.len() > NAMED { " ..." } else { "" };
         rows.push(("unreadable".into(), format!("clusters {}{more}", clusters.join(", "))));
     }
-    rows.push(("verdict".into(), verdict(sound, mode).into()));
+    let verdict = match sound || !is_unknown(report, receipt) {
+        true => verdict(sound, mode),
+        false => {
+            "NOT KNOWN; the device refused to read some of it, which may be whole: look after the device, and check again"
+        }
+    };
+    rows.push(("verdict".into(), verdict.into()));
     out.bytes(human::table(&rows).as_bytes())
 }
 

@@ -125,7 +125,13 @@ impl FreeLists {
         let mut space = Space::default();
         let mut walk = Walk::new(home.tail.0, home.tail.0, home.tail.1);
         loop {
-            match walk.next(device.as_ref(), &shape, home.salt) {
+            let step = walk.next(device.as_ref(), &shape, home.salt);
+            if let Some(error) = walk.refused.take() {
+                // What lies there may be somebody's, and allocation would begin before it.
+                let from = walk.at * shape.grain;
+                return Err(BlockError::io(format!("reading the headers of blocks from {from} on"))(error));
+            }
+            match step {
                 Step::Block(..) => receipt.behind_tail += 1,
                 Step::Damage { at, size, .. } => drop(space.alone.insert(at, size)),
                 Step::End => break,

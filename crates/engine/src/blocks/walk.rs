@@ -8,6 +8,8 @@
 //!   the walk reports it, looks for the next that stands in no newer block, and takes no free block for free before it
 //!   has seen an allocated one.
 
+use std::io;
+
 use picaflor_device::{AlignedBuf, Device};
 use picaflor_format::{
     Corrupt,
@@ -47,6 +49,8 @@ pub(super) struct Walk {
     doubt: bool,
     /// The free block before, if it may reach further: what is left of a split behind it and free too is one with it.
     pub(super) joins: Option<u64>,
+    /// What the device said when it last refused to read. An opening is not to take that for damage, nor for the end.
+    pub(super) refused: Option<io::Error>,
     window: AlignedBuf,
     window_at: u64,
 }
@@ -70,7 +74,8 @@ pub(super) fn why(corrupt: Corrupt) -> &'static str {
 
 impl Walk {
     pub(super) fn new(at: u64, until: u64, floor: u64) -> Self {
-        Self { at, until, floor, context: None, doubt: false, joins: None, window: AlignedBuf::empty(), window_at: 0 }
+        let window = AlignedBuf::empty();
+        Self { at, until, floor, context: None, doubt: false, joins: None, refused: None, window, window_at: 0 }
     }
 
     /// Moves on to grain `at`, where a block is known to begin.
@@ -166,7 +171,8 @@ impl Walk {
             let mut window = AlignedBuf::zeroed(len.max(unit) as usize);
             if device.read(from, &mut window).is_err() {
                 window = AlignedBuf::zeroed(unit as usize);
-                if device.read(from, &mut window).is_err() {
+                if let Err(error) = device.read(from, &mut window) {
+                    self.refused = Some(error);
                     return Look::Broken("the device cannot read it");
                 }
             }

@@ -222,6 +222,11 @@ impl HashTables {
         self.inner.commits.failure()
     }
 
+    /// Writes nothing more, for this reason.
+    pub(crate) fn stop(&self, why: Error) {
+        self.inner.commits.fail(why);
+    }
+
     /// Whether a crash left something for [`HashTables::mend`], or damage was met that it can mend.
     #[must_use]
     pub fn wants_mending(&self) -> bool {

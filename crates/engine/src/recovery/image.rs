@@ -1,5 +1,7 @@
 //! A checkpoint's image: the index as it was, read back part by part.
 
+use std::fmt;
+
 use picaflor_format::{
     checkpoint::{Directory, PAGES, PlaceRow, decode_cluster, next_piece},
     cluster::Content,
@@ -7,31 +9,55 @@ use picaflor_format::{
 };
 
 use super::ahead;
-use crate::volume::Volume;
+use crate::{Error, volume::Volume};
 
-fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, String> {
-    if id >= volume.space.count() {
-        return Err(format!("cluster {id} does not exist"));
+/// Why what an opening needs is of no use.
+#[derive(Clone)]
+pub(super) enum Unfit {
+    /// It was read, and is not what was written.
+    Damaged(String),
+    /// The device refused to read it. It may be whole: nobody is to be told that it is damaged.
+    Refused(Error),
+}
+
+impl From<String> for Unfit {
+    fn from(why: String) -> Self {
+        Self::Damaged(why)
     }
-    let bytes = volume.read_cluster(id).ok_or_else(|| format!("cluster {id} cannot be read"))?;
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(why) => f.write_str(why),
+            Self::Refused(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, Unfit> {
+    if id >= volume.space.count() {
+        return Err(format!("cluster {id} does not exist").into());
+    }
+    let bytes = volume.read_at(id, 0, volume.cluster_len()).map_err(Unfit::Refused)?;
     let (header, payload) = decode_cluster(&bytes).map_err(|why| format!("cluster {id}: {why}"))?;
     if header.seq != seq || header.store != volume.store_id() || header.content != content || header.id != id {
-        return Err(format!("cluster {id} holds something else"));
+        return Err(format!("cluster {id} holds something else").into());
     }
     Ok(payload.to_vec())
 }
 
-pub(super) fn load_directory(volume: &Volume, reference: CheckpointRef) -> Result<Directory, String> {
+pub(super) fn load_directory(volume: &Volume, reference: CheckpointRef) -> Result<Directory, Unfit> {
     let payload = load_cluster(volume, reference.directory, reference.seq, Content::CheckpointDirectory)?;
-    Directory::decode(&payload).map_err(|why| format!("directory: {why}"))
+    Ok(Directory::decode(&payload).map_err(|why| format!("directory: {why}"))?)
 }
 
 /// Fills the index from a checkpoint; in place, the rows of the table are returned instead.
-pub(super) fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<PlaceRow>), String> {
+pub(super) fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<PlaceRow>), Unfit> {
     let directory = load_directory(volume, reference)?;
     let mut rows = Vec::new();
     let mut image: Vec<u64> = Vec::new();
-    let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, String> {
+    let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, Unfit> {
         let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
         let (mut rest, mut pieces) = (&payload[..], Vec::new());
         while !rest.is_empty() {
@@ -44,7 +70,8 @@ pub(super) fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Resu
     ahead::in_order(&directory.parts, ahead::readers(&volume.shared.options), pieces, |(id, _), pieces| {
         for piece in pieces? {
             if piece.first as usize != image.len() {
-                return Err(format!("cluster {id}: a piece of segment {} is missing", piece.segment));
+                let why = format!("cluster {id}: a piece of segment {} is missing", piece.segment);
+                return Err(Unfit::Damaged(why));
             }
             image.extend_from_slice(&piece.words);
             if image.len() != piece.total as usize {

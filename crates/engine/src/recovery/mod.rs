@@ -47,6 +47,7 @@ use crate::{
     group::Groups,
     hash::Hasher,
     memory::Memory,
+    rows::read_twice,
     space::Layout,
     stats::Counters,
     tabled::Tabled,
@@ -139,18 +140,27 @@ pub(crate) struct Identity {
 }
 
 /// Whether nothing was ever made durable here: no checkpoint, and no page of the journal.
-fn is_unborn(found: &Found) -> bool {
-    let Some(block) = found.superblock else { return true };
-    let Some(map) = Map::new(block.capacity, block.cluster) else { return false };
+fn is_unborn(found: &Found) -> Result<bool> {
+    let Some(block) = found.superblock else { return Ok(true) };
+    let Some(map) = Map::new(block.capacity, block.cluster) else { return Ok(false) };
+    if block.epoch != 1 || block.current.is_some() {
+        return Ok(false);
+    }
     let mut page = picaflor_device::AlignedBuf::zeroed(picaflor_format::BLOCK);
-    let blank = found.device.read(map.journal_page(1), &mut page).is_ok() && page.iter().all(|byte| *byte == 0);
-    block.epoch == 1 && block.current.is_none() && blank
+    let at = map.journal_page(1);
+    read_twice(&*found.device, at, &mut page)
+        .map_err(|error| Error::io(format!("{}: reading a page of the journal at {at}", found.place), error))?;
+    Ok(page.iter().all(|byte| *byte == 0))
 }
 
 /// Reads the identity off the superblocks there are, and puts the volumes in their order; or makes one.
 fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
     let count = found.len() as u32;
-    if found.iter().any(|found| found.superblock.is_none()) && found.iter().all(is_unborn) {
+    let mut unborn = found.iter().any(|found| found.superblock.is_none());
+    for found in &*found {
+        unborn = unborn && is_unborn(found)?;
+    }
+    if unborn {
         // A crash came while the store was being made.
         found.iter_mut().for_each(|found| found.superblock = None);
     }

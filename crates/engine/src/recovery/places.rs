@@ -9,6 +9,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    hash::{BuildHasherDefault, DefaultHasher},
     io,
     sync::Arc,
 };
@@ -45,11 +46,16 @@ impl Claim {
     }
 }
 
+/// By a key's hash, in an order that does not change from one run to the next.
+type ByKey<V> = HashMap<u128, V, BuildHasherDefault<DefaultHasher>>;
+
 /// What one claim turned out to be.
 enum Found {
     /// Somebody's bytes, whole; with its key's hash and how it is cut if it is the head of a large object.
     Whole(Option<(u128, Manifest)>),
     Nothing,
+    /// Nobody knows: the device does not give it.
+    Unread,
 }
 
 /// Fills table and index, from a checkpoint's rows and cursor and the log behind it, or from a listing of files.
@@ -197,7 +203,7 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
 fn remove_others(
     volume: &Volume,
     mut all: BTreeSet<u32>,
-    kept: &HashMap<u128, Claim>,
+    kept: &ByKey<Claim>,
     sync: impl FnOnce() -> io::Result<()>,
     remove: impl Fn(u32) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -212,7 +218,7 @@ fn remove_others(
 }
 
 /// Fills table and index.
-fn fill(volume: &Volume, in_place: &InPlace, kept: &HashMap<u128, Claim>, cursor: u32) {
+fn fill(volume: &Volume, in_place: &InPlace, kept: &ByKey<Claim>, cursor: u32) {
     for row in in_place.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor) {
         let grains = row.slots * InPlace::GRAINS;
         volume.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
@@ -246,8 +252,8 @@ fn resolve(
     claims: BTreeMap<u32, Claim>,
     deletes: &Deletes,
     receipt: &mut VolumeReceipt,
-) -> Result<HashMap<u128, Claim>> {
-    let mut of_key: HashMap<u128, Vec<Claim>> = HashMap::new();
+) -> Result<ByKey<Claim>> {
+    let mut of_key: ByKey<Vec<Claim>> = ByKey::default();
     for mut claim in claims.into_values() {
         if let Some(deleted) = deletes.of(claim.row.hash) {
             if claim.generation == 0 && volume.has_others() {
@@ -261,7 +267,7 @@ fn resolve(
         }
         of_key.entry(claim.row.hash).or_default().push(claim);
     }
-    let mut kept = HashMap::with_capacity(of_key.len());
+    let mut kept = ByKey::with_capacity_and_hasher(of_key.len(), BuildHasherDefault::new());
     let mut heads = Vec::new();
     for (hash, mut rivals) in of_key {
         rivals.sort_unstable_by_key(|claim| claim.generation);
@@ -292,7 +298,7 @@ fn newest(
     volume: &Arc<Volume>,
     rivals: &mut Vec<Claim>,
     receipt: &mut VolumeReceipt,
-    kept: &mut HashMap<u128, Claim>,
+    kept: &mut ByKey<Claim>,
 ) -> Result<Option<(u128, Manifest)>> {
     while let Some(claim) = rivals.pop() {
         let found = if claim.vouched { Found::Whole(None) } else { look(volume, &claim)? };
@@ -303,6 +309,13 @@ fn newest(
                 return Ok(head);
             }
             Found::Nothing => receipt.dropped.torn += 1,
+            // A get would take any intact frame of the key that lies there, and a torn write may have left an older
+            // one; while this one, if it is whole, forbids all before it.
+            Found::Unread => {
+                receipt.dropped.unread += 1 + rivals.len() as u64;
+                rivals.clear();
+                return Ok(None);
+            }
         }
     }
     Ok(None)
@@ -321,10 +334,15 @@ fn generation_of(volume: &Arc<Volume>, claim: &Claim) -> Result<u64> {
 }
 
 fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {
-    let (header, frame) = match volume.read_placed(&claim.place()) {
+    let read = || volume.read_placed(&claim.place());
+    // That may have been the cable.
+    let again = |error| if matches!(error, Error::Io { .. }) { read() } else { Err(error) };
+    let (header, frame) = match read().or_else(again) {
         Ok(found) => found,
         Err(Error::Damaged { .. }) => return Ok(Found::Nothing),
-        // It may be whole, and then no older version may show: whoever asks for it verifies it.
+        Err(_) if volume.shared.options.mode == Mode::Cache && volume.has_checkpoints() => return Ok(Found::Unread),
+        // It may be whole, and then no older version may show: whoever asks for it verifies it. Who gives way here is
+        // removed, and a crash could take the newer one first.
         Err(_) if volume.shared.options.mode == Mode::Cache => return Ok(Found::Whole(None)),
         Err(error) => return Err(error),
     };

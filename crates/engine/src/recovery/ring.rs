@@ -3,20 +3,21 @@
 //! Invariants: the log is the unbroken run of pages from the checkpoint's first one on; a hole that a later
 //! batch follows is damage, and then nothing that the journal should have told can be known.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use picaflor_format::{
     BLOCK,
     journal::{Page, decode_page},
 };
 
-use crate::{Error, Result, volume::Volume};
+use super::image::Unfit;
+use crate::{Error, Result, rows::read_twice, volume::Volume};
 
 /// The intact pages of this store that are on the ring, by sequence number.
 pub(super) struct Ring {
     pages: BTreeMap<u64, Page>,
-    /// Places on the ring that could not be read.
-    unread: BTreeSet<u64>,
+    /// Places on the ring that the device refused to read.
+    unread: BTreeMap<u64, Error>,
     /// Places on the ring.
     places: u64,
 }
@@ -28,7 +29,7 @@ impl Ring {
     /// Reads the ring. Pages that cannot be decoded are not there.
     pub(super) fn read(volume: &Volume) -> Self {
         let zone = volume.map.journal;
-        let (mut pages, mut unread) = (BTreeMap::new(), BTreeSet::new());
+        let (mut pages, mut unread) = (BTreeMap::new(), BTreeMap::new());
         let mut at = zone.start;
         while at < zone.end() {
             let len = (READ as u64).min(zone.end() - at) as usize;
@@ -38,9 +39,10 @@ impl Ring {
                 buf.fill(0);
                 for (i, block) in buf.chunks_mut(BLOCK).enumerate() {
                     let start = at + (i * BLOCK) as u64;
-                    if volume.device.read(start, block).is_err() {
+                    if let Err(error) = read_twice(&*volume.device, start, block) {
                         block.fill(0);
-                        unread.insert((start - zone.start) / BLOCK as u64);
+                        let place = format!("{}: reading a page of the journal at {start}", volume.place);
+                        unread.insert((start - zone.start) / BLOCK as u64, Error::io(place, error));
                     }
                 }
             }
@@ -59,17 +61,17 @@ impl Ring {
     /// The log from `start` on.
     ///
     /// # Errors
-    /// In words, if pages that once were durable are gone.
-    pub(super) fn log(&self, start: u64) -> Result<Vec<&Page>, String> {
+    /// If pages that once were durable are gone, or may be there and cannot be read.
+    pub(super) fn log(&self, start: u64) -> Result<Vec<&Page>, Unfit> {
         let log: Vec<&Page> = self.run(start).collect();
         let end = start + log.len() as u64;
         // The log may go on there.
-        if self.unread.contains(&(end % self.places)) {
-            return Err(format!("journal page {end} cannot be read"));
+        if let Some(error) = self.unread.get(&(end % self.places)) {
+            return Err(Unfit::Refused(error.clone()));
         }
         // A page of the batch that the crash cut short may be there without those before it.
         match self.pages.range(end..).find(|(seq, page)| *seq - u64::from(page.batch) > end) {
-            Some(_) => Err(format!("journal page {end} is damaged")),
+            Some(_) => Err(format!("journal page {end} is damaged").into()),
             None => Ok(log),
         }
     }

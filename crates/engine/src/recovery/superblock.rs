@@ -12,7 +12,7 @@ use picaflor_format::{
 };
 
 use super::too_small;
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Result, rows::read_twice};
 
 /// Reads the newer intact superblock, and whether the other one is intact too; `None` if the place is blank and was no
 /// store before.
@@ -37,8 +37,9 @@ pub(super) fn read_superblock(
     let mut why = Corrupt::Magic;
     for slot in 0..2 {
         let mut block = AlignedBuf::zeroed(BLOCK);
-        if let Err(error) = device.read(Map::superblock(slot), &mut block) {
-            unread = Some(Error::io(format!("{place}: reading the superblock"), error));
+        if let Err(error) = read_twice(device, Map::superblock(slot), &mut block) {
+            let at = Map::superblock(slot);
+            unread = Some(Error::io(format!("{place}: reading the superblock at {at}"), error));
             continue;
         }
         blank &= block.iter().all(|byte| *byte == 0);
@@ -64,8 +65,7 @@ pub(super) fn read_superblock(
         None if blank => {
             // No place is so small that this is more than all of it.
             let mut beginning = AlignedBuf::zeroed(BEGINNING.len as usize);
-            device
-                .read(0, &mut beginning)
+            read_twice(device, 0, &mut beginning)
                 .map_err(|error| Error::io(format!("{place}: reading its beginning"), error))?;
             if has_remains(&beginning) {
                 Err(lost_superblocks(place))

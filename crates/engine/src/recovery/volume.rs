@@ -13,6 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 use picaflor_format::{
+    BLOCK,
     frame::GRAIN,
     hot,
     journal::{Page, Record},
@@ -22,7 +23,7 @@ use picaflor_format::{
 
 use super::{
     EPOCH_SHIFT, Found, Identity,
-    image::{load_checkpoint, load_directory},
+    image::{Unfit, load_checkpoint, load_directory},
     judge,
     merge::{Deletes, Merge},
     places,
@@ -48,6 +49,7 @@ use crate::{
     place::InPlace,
     placement::{Placement, Placer},
     reading::Reader,
+    rows::read_twice,
     scrub::Scrubber,
     space::{Layout, Space, State},
     tabled,
@@ -278,10 +280,11 @@ fn recover(
 ) -> Result<Recovered> {
     let block = *volume.superblock.lock();
     if lost {
-        return cold_start(volume, why_lost(volume.number, &block), ring, receipt);
+        let why = why_lost(volume.number, &block).to_owned();
+        return cold_start(volume, why.into(), ring, receipt);
     }
     let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();
-    let mut loaded = None;
+    let (mut loaded, mut refused) = (None, None);
     let mut rows = Vec::new();
     for (name, reference) in refs.by_ref() {
         let Some(reference) = reference else { continue };
@@ -295,11 +298,14 @@ fn recover(
             Err(why) => {
                 volume.index.update_all(|_| Word::EMPTY);
                 receipt.damage.push(format!("{name} checkpoint: {why}"));
+                refused = refused.or(Some(why).filter(|why| matches!(why, Unfit::Refused(_))));
             }
         }
     }
     if loaded.is_none() && block.current.is_some() {
-        return cold_start(volume, "neither checkpoint can be read", ring, receipt);
+        // If one was refused, that may be the sound one.
+        let why = refused.unwrap_or_else(|| Unfit::Damaged("neither checkpoint is intact".into()));
+        return cold_start(volume, why, ring, receipt);
     }
     receipt.from_checkpoint = volume.index.objects();
     let (start, checkpoint) = loaded.as_ref().map_or((1, 0), |(reference, _)| (reference.journal_start, reference.seq));
@@ -309,7 +315,7 @@ fn recover(
     let (older, all_young) = if ring.log(older).is_ok() { (older, false) } else { (start, true) };
     let pages: Vec<Page> = match ring.log(older) {
         Ok(pages) => pages.into_iter().cloned().collect(),
-        Err(why) => return cold_start(volume, &why, ring, receipt),
+        Err(why) => return cold_start(volume, why, ring, receipt),
     };
     let next_page = pages.last().map_or(older, |page| page.seq + 1).max(start);
     let (directory, parts) = loaded.map_or_else(Default::default, |(reference, directory)| {
@@ -341,9 +347,7 @@ fn recover(
     }
     clusters.retain(|id, _| !parts.contains(id) && !previous.contains(id));
     let merge = match gather(volume, &clusters, &deletes, checkpoint, receipt) {
-        Err(Error::Io { place, source }) if volume.shared.options.mode == Mode::Cache => {
-            return cold_start(volume, &format!("{place}: {source}"), ring, receipt);
-        }
+        Err(error @ Error::Io { .. }) => return cold_start(volume, Unfit::Refused(error), ring, receipt),
         gathered => gathered?,
     };
     let all = if all_young { 0..volume.space.count() } else { 0..0 };
@@ -435,23 +439,34 @@ pub(super) fn add_untold(deletes: &mut Deletes, everywhere: &Deletes, journal: &
     any
 }
 
-/// Nothing can be trusted: a cache starts empty, a store is refused.
-fn cold_start(volume: &Arc<Volume>, why: &str, ring: Ring, receipt: &mut VolumeReceipt) -> Result<Recovered> {
-    if volume.shared.options.mode == Mode::Store {
-        return Err(Error::Damaged {
-            place: volume.place.clone(),
-            why: why.into(),
-            mend: "deleted objects could come back, so it is not opened; restore it from a copy, or remove it to start empty".into(),
-        });
-    }
+/// Nothing can be trusted: a cache starts empty, a store is refused. So is a cache whose device reads nothing at all,
+/// not even the superblock that was read a moment ago: that is a cable or a controller, what is on the device is as
+/// good as ever, and to start empty would write over it. One bad place is no such reason, for it does not heal, and the
+/// cache would never open again.
+fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut VolumeReceipt) -> Result<Recovered> {
+    let why = match (why, volume.shared.options.mode) {
+        (Unfit::Damaged(why), Mode::Store) => {
+            let mend = "deleted objects could come back, so it is not opened; restore it from a copy, or remove it to start empty";
+            return Err(Error::Damaged { place: volume.place.clone(), why, mend: mend.into() });
+        }
+        (Unfit::Refused(error), Mode::Store) => return Err(error),
+        (Unfit::Refused(error), Mode::Cache) if is_gone(volume) => return Err(error),
+        (why, Mode::Cache) => why.to_string(),
+    };
     volume.index.update_all(|_| Word::EMPTY);
     receipt.dropped.cold_start = true;
     receipt.checkpoint = "none";
-    receipt.damage.push(why.into());
+    receipt.damage.push(why);
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
     let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);
     Ok(Recovered { journal, ring, checkpointer: Checkpointer::default(), merge: None, clean: false, cold: true })
+}
+
+/// Whether the device does not even read what it has just read.
+fn is_gone(volume: &Volume) -> bool {
+    let mut block = volume.shared.pool.take(BLOCK);
+    (0..2).all(|slot| read_twice(&*volume.device, Map::superblock(slot), &mut block).is_err())
 }
 
 /// The newer intact hot log: its number, and the places it names.

@@ -28,7 +28,7 @@ impl Tabled {
                     report.intact += 1;
                     report.intact_bytes += header.frame_len() as u64;
                 }
-                Err(why) => report.damaged.push(why.to_string()),
+                Err(why) => report.note(&why),
             }
             let (done, all) = pairs.progress();
             progress(done, all);
@@ -43,7 +43,7 @@ impl Tabled {
         let pages = [self.objects.pages(), self.chunks.pages()];
         self.go_through(false, report, |done, _| progress(done, pages[0] + pages[1]));
         self.go_through(true, report, |done, _| progress(pages[0] + done, pages[0] + pages[1]));
-        report.entries += report.intact + report.damaged.len() as u64;
+        report.entries += report.intact + (report.damaged.len() + report.refused.len()) as u64;
     }
 
     /// Whether the large object of this chunk is there.

@@ -85,6 +85,11 @@ impl Tabled {
         }
     }
 
+    /// The keeper ended before its time.
+    pub(crate) fn lost_keeper(&self, daemon: &'static str, why: String) {
+        self.tables.stop(Error::Daemon { place: self.place.clone(), daemon, why });
+    }
+
     fn is_stopped(&self) -> bool {
         self.rest.lock().stopped
     }

@@ -32,7 +32,7 @@ use picaflor_device::{CountedDevice, Device};
 use picaflor_format::zone::BLOCKS_START;
 
 use crate::{
-    Result,
+    Error, Result,
     hash::Hasher,
     htod::{HashTables, Table},
     stats::{Counts, VolumeStats},
@@ -74,6 +74,10 @@ struct Rest {
 }
 
 impl Tabled {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Longest body that a put may have.
     pub(crate) fn object_max(&self) -> u64 {
         self.room / 4
@@ -133,6 +137,11 @@ impl Tabled {
             journal_pages: (0, 0),
             failed: self.tables.failure().map(|why| why.to_string()),
         }
+    }
+
+    /// Why nothing is written any more, if that is so.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.tables.failure()
     }
 
     /// What the tables asked of the device.

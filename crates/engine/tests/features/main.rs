@@ -3,6 +3,7 @@
 
 mod common;
 mod counts;
+mod daemons;
 mod fetch;
 mod groups;
 mod limits;
@@ -11,8 +12,10 @@ mod opening;
 mod packing;
 mod placement;
 mod ranges;
+mod refused;
 mod reports;
 mod rings;
 mod streams;
+mod tasks;
 mod threads;
 mod volumes;

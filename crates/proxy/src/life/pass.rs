@@ -69,7 +69,7 @@ impl Ask {
                         return self.stale(hit, "stale-if-error");
                     }
                     if response.status() == http::StatusCode::OK {
-                        self.update_from_head(hit, &response, sent);
+                        self.update_from_head(hit, &response, sent).await;
                     }
                 }
                 let mut answer = self.passed(response, fwd, "");
@@ -88,7 +88,7 @@ impl Ask {
         hit.head.policy.survives(&self.asked, failure, &self.worker.proxy.config.cache, self.now)
     }
 
-    fn update_from_head(&self, hit: &Hit, response: &Response<Incoming>, sent: u64) {
+    async fn update_from_head(&self, hit: &Hit, response: &Response<Incoming>, sent: u64) {
         let proxy = &self.worker.proxy;
         let mut fields = hit.fields();
         let new = response.headers();
@@ -97,7 +97,7 @@ impl Ask {
         let unchanged =
             same(&header::ETAG) && same(&header::LAST_MODIFIED) && len.is_none_or(|len| len == hit.object.len());
         if !unchanged {
-            keep::drop_response(proxy, &self.target.key, &hit.key);
+            keep::drop_response(proxy, &self.target.key, &hit.key).await;
             return;
         }
         let epoch = proxy.epochs.now(&self.target.key);
@@ -125,7 +125,7 @@ impl Ask {
             Err(NotStored::Authorization) => {}
             Err(why) => {
                 self.worker.counters.not_stored.one(why);
-                keep::drop_response(proxy, &self.target.key, &hit.key);
+                keep::drop_response(proxy, &self.target.key, &hit.key).await;
             }
         }
     }

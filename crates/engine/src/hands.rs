@@ -1,0 +1,120 @@
+//! Hands: threads that do for a task what has to read the device under a key's lock, or to compact.
+//!
+//! A get is a future all the way down, for it holds nothing while it waits. A put or delete of a key that the index
+//! cannot tell from another one's holds the key's lock over the read, and so does whoever waits for it: on an
+//! executor's thread that would hold up every other task of it. So a hand does the very call that a thread would make.
+//!
+//! Invariants: nothing is handed over where there are no threads ([`Daemons::Manual`]); a hand belongs to no store and
+//! ends when it had nothing to do for a while; what panics in a hand panics in the task that asked.
+
+use std::{
+    any::Any,
+    collections::VecDeque,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::Arc,
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{Daemons, store::Store};
+
+/// Most hands at once: a device answers that many small reads hardly later than one.
+const MOST: usize = 8;
+/// How long one stays that has nothing to do.
+const IDLE: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+pub(crate) struct Hands {
+    state: Mutex<State>,
+    given: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    hands: usize,
+    idle: usize,
+}
+
+/// What a job came to, and who waits for it.
+struct Outcome<R> {
+    result: Option<Result<R, Box<dyn Any + Send>>>,
+    waker: Option<Waker>,
+}
+
+impl Hands {
+    fn give(self: &Arc<Self>, job: Job) {
+        let mut state = self.state.lock();
+        state.jobs.push_back(job);
+        if state.idle < state.jobs.len() && state.hands < MOST {
+            let hands = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("picaflor-hand".into());
+            state.hands += usize::from(thread.spawn(move || hands.work()).is_ok());
+        }
+        // Without a single thread to be had, it is done here.
+        let own = if state.hands == 0 { state.jobs.pop_back() } else { None };
+        drop(state);
+        self.given.notify_one();
+        own.into_iter().for_each(|job| job());
+    }
+
+    fn work(&self) {
+        let mut state = self.state.lock();
+        loop {
+            while let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                job();
+                state = self.state.lock();
+            }
+            state.idle += 1;
+            let late = self.given.wait_for(&mut state, IDLE).timed_out();
+            state.idle -= 1;
+            if late && state.jobs.is_empty() {
+                state.hands -= 1;
+                return;
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Does what may read the device, or wait for a lock over such a read, without the executor's thread.
+    pub(crate) fn aside<R: Send + 'static, F: FnOnce(&Self) -> R + Send + 'static>(
+        &self,
+        act: F,
+    ) -> impl Future<Output = R> + Send + 'static + use<R, F> {
+        let outcome = Arc::new(Mutex::new(Outcome { result: None, waker: None }));
+        let (store, shown) = (self.clone(), Arc::clone(&outcome));
+        let job = move || {
+            let result = catch_unwind(AssertUnwindSafe(|| act(&store)));
+            // Before the task goes on: it may want to be the last who holds the store.
+            drop(store);
+            let waker = {
+                let mut outcome = shown.lock();
+                outcome.result = Some(result);
+                outcome.waker.take()
+            };
+            waker.into_iter().for_each(Waker::wake);
+        };
+        match self.shared().options.daemons {
+            Daemons::Manual => job(),
+            Daemons::Threads => self.inner().hands.give(Box::new(job)),
+        }
+        poll_fn(move |context| {
+            let mut outcome = outcome.lock();
+            match outcome.result.take() {
+                Some(Ok(result)) => Poll::Ready(result),
+                Some(Err(panic)) => resume_unwind(panic),
+                None => {
+                    outcome.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+    }
+}

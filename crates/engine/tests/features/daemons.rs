@@ -1,0 +1,138 @@
+//! A daemon that panics is noticed: puts and waits fail by its name, gets go on, and the next opening recovers.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use picaflor::{
+    Durability, Error, Mode, Options, PutOptions, Store,
+    device::{Device, MemoryDevice, Request},
+};
+
+use crate::common::{MIB, body, bypass, key, plain, read};
+
+/// A device on which a thread of this name panics, once it is armed.
+struct Deadly {
+    inner: MemoryDevice,
+    thread: &'static str,
+    armed: AtomicBool,
+}
+
+impl Deadly {
+    fn look(&self) {
+        if self.armed.load(Relaxed) && std::thread::current().name() == Some(self.thread) {
+            // Without a word from the panic's hook.
+            std::panic::resume_unwind(Box::new("met a defect"));
+        }
+    }
+}
+
+impl Device for Deadly {
+    fn capacity(&self) -> u64 {
+        self.inner.capacity()
+    }
+
+    fn block_size(&self) -> usize {
+        self.inner.block_size()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.look();
+        self.inner.read(offset, buf)
+    }
+
+    fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
+        self.look();
+        self.inner.write(offset, buf)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.look();
+        self.inner.sync()
+    }
+
+    fn submit(&self, batch: Vec<Request>) {
+        self.look();
+        self.inner.submit(batch);
+    }
+
+    fn backend(&self) -> String {
+        self.inner.backend()
+    }
+}
+
+fn deadly(thread: &'static str) -> (Arc<Deadly>, Options) {
+    let device = Deadly { inner: MemoryDevice::new(16 * MIB), thread, armed: AtomicBool::new(false) };
+    let device = Arc::new(device);
+    let options = Options::on(device.clone()).memory(8 * MIB).mode(Mode::Cache);
+    (device, options.with(|options| options.cluster = 64 << 10))
+}
+
+#[test]
+fn a_daemon_that_panics_is_named_by_whoever_would_wait_for_it() {
+    for name in ["flusher", "reclaimer", "keeper"] {
+        let thread = ["picaflor-flusher", "picaflor-reclaimer", "picaflor-keeper"]
+            .into_iter()
+            .find(|thread| thread.ends_with(name))
+            .unwrap();
+        let (device, options) = deadly(thread);
+        let store = Store::open(options.clone()).unwrap();
+        (0..100).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+        store.flush().unwrap();
+        device.armed.store(true, Relaxed);
+        // Twice what the device takes is more than enough for each of them to have work to do.
+        let failed = (100..200_000).find_map(|i| store.put(&key(i), &body(i, 3000), &bypass()).err());
+        match failed {
+            Some(Error::Daemon { daemon, why, .. }) => assert_eq!((daemon, why.as_str()), (name, "met a defect")),
+            failed => panic!("{name}: {failed:?}"),
+        }
+        assert!(matches!(store.flush(), Err(Error::Daemon { .. })), "{name}");
+        let every = PutOptions::default();
+        assert!(matches!(store.put(b"late", b"x", &every), Err(Error::Daemon { .. })), "{name}");
+        assert!(matches!(&store.failures()[..], [Error::Daemon { daemon, .. }] if *daemon == name), "{name}");
+        let stats = store.stats();
+        assert_eq!(stats.counts.daemons_ended, 1, "{name}");
+        let said = stats.volumes[0].failed.clone().unwrap();
+        assert!(said.contains(&format!("the {name} ended: met a defect")), "{said}");
+        let found = (0..200_000).take_while(|i| *i < 100).filter(|i| read(&store, &key(*i)).is_some()).count();
+        assert!(name == "reclaimer" || found > 0, "{name}: gets go on");
+        assert!(matches!(store.close(), Err(Error::Daemon { .. })), "{name}");
+        device.armed.store(false, Relaxed);
+        let store = Store::open(options).unwrap();
+        assert!(!store.receipt().volumes[0].dropped.cold_start, "{name}");
+        store.put(b"new", b"body", &plain()).unwrap();
+        store.close().unwrap();
+    }
+}
+
+#[test]
+fn who_waits_for_durability_is_told() {
+    let (device, options) = deadly("picaflor-flusher");
+    let store = Store::open(options.durability(Durability::EveryPut)).unwrap();
+    store.put(b"first", b"x", &plain()).unwrap();
+    device.armed.store(true, Relaxed);
+    // The flusher does it for tasks.
+    let put = futures_executor::block_on(store.put_async(b"second", b"y", &plain()));
+    assert!(matches!(put, Err(Error::Daemon { daemon: "flusher", .. })), "{put:?}");
+    assert!(store.close().is_err());
+}
+
+#[test]
+fn the_keeper_of_tables_is_noticed_too() {
+    let (device, options) = deadly("picaflor-keeper");
+    let options = options.as_preset("pmflf-ts").unwrap().mode(Mode::Store);
+    let store = Store::open(options.clone()).unwrap();
+    (0..100).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+    // As `kill -9` leaves it, with work for the keeper.
+    std::mem::forget(store);
+    device.armed.store(true, Relaxed);
+    let store = Store::open(options).unwrap();
+    let failed = (0..100_000_000_u64).find_map(|_| store.flush().err());
+    assert!(matches!(failed, Some(Error::Daemon { daemon: "keeper", .. })), "{failed:?}");
+    assert_eq!(store.stats().counts.daemons_ended, 1);
+    assert_eq!(read(&store, &key(7)).unwrap(), body(7, 3000), "gets go on");
+}
