@@ -474,23 +474,24 @@ impl hyper::rt::Read for FastIo {
                 }
                 return Poll::Ready(Ok(()));
             }
-            if unread > 0 && this.turn == Turn::Ours && this.advance() {
-                continue;
+            if unread > 0 && this.turn == Turn::Ours {
+                if this.advance() {
+                    continue;
+                }
+                if this.eof {
+                    // Half a head, and no more to come: hyper would hang up without a word.
+                    this.refuse(Denied::Malformed);
+                    continue;
+                }
+            }
+            if unread > 0 && this.turn == Turn::Hyper && (this.eof || unread >= LONGEST_HEAD) {
+                // Requests sent ahead, or the last of them: each waits for its turn; `end_turn` wakes us.
+                return Poll::Pending;
             }
             if this.eof {
                 return Poll::Ready(Ok(()));
             }
-            if this.turn == Turn::Hyper && this.granted == 0 && this.end - this.start >= LONGEST_HEAD {
-                // A client that sends far ahead waits for its answers; `end_turn` wakes us.
-                return Poll::Pending;
-            }
-            if ready!(this.poll_fill(cx))? == 0 {
-                this.eof = true;
-                if this.turn == Turn::Ours && this.start < this.end {
-                    // Half a head, and no more to come: hyper would hang up without a word.
-                    this.refuse(Denied::Malformed);
-                }
-            }
+            this.eof = ready!(this.poll_fill(cx))? == 0;
         }
     }
 }
