@@ -298,6 +298,8 @@ impl PutStream {
                 None
             }
             None => {
+                // Only where there are several is the device asked which of them has the key.
+                let waits = if self.store.volumes().len() == 1 { Waits::Thread } else { waits };
                 let (hash, key, options) = (self.hash, self.key.clone(), self.options.clone());
                 Some(waits.act(&self.store, move |store| store.route(hash, &key, &options)).await?.0)
             }
