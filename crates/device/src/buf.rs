@@ -3,7 +3,7 @@
 //! Invariants:
 //! - the address of an [`AlignedBuf`] is a multiple of [`ALIGN`] and its bytes are always initialised;
 //! - a buffer owns its memory alone: the pool holds only memory that no buffer refers to;
-//! - the pool never keeps more idle bytes than it was told to.
+//! - the pool never keeps more idle bytes than it was told to: half of them by length, half as pages.
 //!
 //! Why a pool: a fresh 256 KiB buffer costs a zeroing pass and up to 64 page faults, more than the
 //! system call that fills it.
@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+
+use crate::chunks::Chunks;
 
 /// Alignment of every [`AlignedBuf`], in bytes. No common device asks direct I/O for more.
 pub const ALIGN: usize = 4096;
@@ -89,10 +91,13 @@ impl Drop for AlignedBuf {
         if self.capacity == 0 {
             return;
         }
-        let memory = Memory { ptr: self.ptr, capacity: self.capacity };
         match self.home.take() {
-            Some(pool) => pool.put(memory),
-            None => drop(memory),
+            Some(pool) => pool.put(Memory { ptr: self.ptr, capacity: self.capacity }),
+            // SAFETY: `ptr` came from `allocate_zeroed(capacity)`, which used the same layout, and this is its only
+            // owner. The layout was valid then, so it is now.
+            None => unsafe {
+                alloc::dealloc(self.ptr.as_ptr(), Layout::from_size_align_unchecked(self.capacity, ALIGN));
+            },
         }
     }
 }
@@ -171,7 +176,18 @@ impl BufPool {
         let classes = class_of(Self::MAX_POOLED) + 1;
         let idle = (0..classes).map(|_| Mutex::new(Vec::new())).collect();
         let copies = (0..COPIES).map(|_| Mutex::new(Vec::new())).collect();
-        Self { inner: Arc::new(PoolInner { idle, copies, idle_bytes: AtomicUsize::new(0), max_idle_bytes }) }
+        let max_idle_bytes = max_idle_bytes / 2;
+        let chunks = Mutex::new(Chunks::new(max_idle_bytes));
+        Self {
+            inner: Arc::new(PoolInner {
+                idle,
+                copies,
+                chunks,
+                idle_bytes: AtomicUsize::new(0),
+                turn: AtomicUsize::new(0),
+                max_idle_bytes,
+            }),
+        }
     }
 
     /// A buffer of `len` bytes. **Its contents are not zeroed**: they are zeros the first time and
@@ -185,8 +201,7 @@ impl BufPool {
             return AlignedBuf::zeroed(len);
         }
         let class = class_of(len);
-        let memory = self.inner.get(class).unwrap_or_else(|| Memory::zeroed(class_len(class)));
-        let (ptr, capacity) = memory.into_parts();
+        let Memory { ptr, capacity } = self.inner.get(class);
         AlignedBuf { ptr, len, capacity, home: Some(Arc::clone(&self.inner)) }
     }
 
@@ -213,7 +228,7 @@ impl BufPool {
     /// Bytes kept for the next takers.
     #[must_use]
     pub fn idle_bytes(&self) -> usize {
-        self.inner.idle_bytes.load(Ordering::Relaxed)
+        self.inner.idle_bytes.load(Ordering::Relaxed) + self.inner.chunks.lock().spare_bytes()
     }
 }
 
@@ -235,28 +250,56 @@ struct PoolInner {
     /// The same for copies, by their length in steps. An allocator that splits and joins its chunks for each of them
     /// took a sixteenth of the processor that a get takes.
     copies: Idle<Box<[u8]>>,
-    /// Sum of the capacities in `idle` and `copies`, plus what is about to be added.
+    /// Where the memory of buffers comes from; every buffer keeps this alive.
+    chunks: Mutex<Chunks>,
+    /// Sum of the capacities in `idle` and `copies`, but for what is being added or taken.
     idle_bytes: AtomicUsize,
+    /// Which length is to lose one next.
+    turn: AtomicUsize,
     max_idle_bytes: usize,
 }
 
 impl PoolInner {
-    fn get(&self, class: usize) -> Option<Memory> {
-        let memory = self.idle[class].lock().pop()?;
-        self.idle_bytes.fetch_sub(memory.capacity, Ordering::Relaxed);
-        Some(memory)
+    fn get(&self, class: usize) -> Memory {
+        let capacity = class_len(class);
+        let Some(memory) = self.idle[class].lock().pop() else {
+            return Memory { ptr: self.chunks.lock().take(capacity), capacity };
+        };
+        self.idle_bytes.fetch_sub(capacity, Ordering::Relaxed);
+        memory
     }
 
     fn put(&self, memory: Memory) {
-        if self.reserve(memory.capacity) {
-            self.idle[class_of(memory.capacity)].lock().push(memory);
+        let capacity = memory.capacity;
+        self.come_home(capacity, || self.idle[class_of(capacity)].lock().push(memory));
+    }
+
+    /// Keeps so many bytes more. Beyond the bound, lengths lose one each in turn, so that what is kept in the end is of
+    /// the lengths that are asked for now.
+    fn come_home(&self, bytes: usize, keep: impl FnOnce()) {
+        // Before, so that whoever takes it takes off what was added.
+        let mut idle = self.idle_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        keep();
+        let lengths = self.idle.len() + self.copies.len();
+        for _ in 0..lengths {
+            if idle <= self.max_idle_bytes {
+                return;
+            }
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed) % lengths;
+            let freed = match turn.checked_sub(self.idle.len()) {
+                None => self.free_one(turn),
+                Some(steps) => self.copies[steps].lock().pop().map_or(0, |memory| memory.len()),
+            };
+            idle = self.idle_bytes.fetch_sub(freed, Ordering::Relaxed) - freed;
         }
     }
 
-    /// Before inserting, so that the bound holds however many threads return at once.
-    fn reserve(&self, size: usize) -> bool {
-        let more = |idle: usize| idle.checked_add(size).filter(|&sum| sum <= self.max_idle_bytes);
-        self.idle_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    /// Gives one idle buffer's memory back to the chunks: how much it was.
+    fn free_one(&self, class: usize) -> usize {
+        let Some(Memory { ptr, capacity }) = self.idle[class].lock().pop() else { return 0 };
+        // SAFETY: it came from these chunks as it is, and no buffer refers to it.
+        unsafe { self.chunks.lock().put(ptr, capacity) };
+        capacity
     }
 }
 
@@ -279,13 +322,12 @@ impl AsRef<[u8]> for Copied {
 impl Drop for Copied {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
-        if self.home.reserve(memory.len()) {
-            self.home.copies[memory.len() / BufPool::COPY_STEP - 1].lock().push(memory);
-        }
+        let len = memory.len();
+        self.home.come_home(len, || self.home.copies[len / BufPool::COPY_STEP - 1].lock().push(memory));
     }
 }
 
-/// Memory that no buffer refers to; freed on drop.
+/// Memory of a pool's chunks that no buffer refers to.
 struct Memory {
     ptr: NonNull<u8>,
     capacity: usize,
@@ -293,28 +335,6 @@ struct Memory {
 
 // SAFETY: plain owned memory, as a `Box<[u8]>`.
 unsafe impl Send for Memory {}
-
-impl Memory {
-    fn zeroed(capacity: usize) -> Self {
-        Self { ptr: allocate_zeroed(capacity), capacity }
-    }
-
-    fn into_parts(self) -> (NonNull<u8>, usize) {
-        let parts = (self.ptr, self.capacity);
-        std::mem::forget(self);
-        parts
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: `ptr` came from `allocate_zeroed(capacity)`, which used the same layout, and this is
-        // its only owner. The layout was valid then, so it is now.
-        unsafe {
-            alloc::dealloc(self.ptr.as_ptr(), Layout::from_size_align_unchecked(self.capacity, ALIGN));
-        }
-    }
-}
 
 /// `capacity` (not 0) zeroed bytes at a multiple of `ALIGN`.
 fn allocate_zeroed(capacity: usize) -> NonNull<u8> {
@@ -414,19 +434,23 @@ mod tests {
         }
         let kept = pool.idle_bytes();
         assert_eq!(kept, 128 + 256 + 8192, "what is empty or long is not kept, and the shortest served twice");
-        let full = BufPool::new(1000);
+        let full = BufPool::new(2000);
         drop(full.copy(&[1; 1000]));
         assert_eq!(full.idle_bytes(), 0, "no room");
     }
 
     #[test]
     fn idle_memory_is_bounded() {
-        let pool = BufPool::new(3 * 4096);
+        let pool = BufPool::new(6 * 4096);
         let bufs: Vec<_> = (0..8).map(|_| pool.take(4096)).collect();
         drop(bufs);
-        assert_eq!(pool.idle_bytes(), 3 * 4096);
+        assert_eq!(pool.idle_bytes(), 6 * 4096);
         drop(pool.take(BufPool::MAX_POOLED + 1));
-        assert_eq!(pool.idle_bytes(), 3 * 4096);
+        assert_eq!(pool.idle_bytes(), 6 * 4096);
+        for _ in 0..20 {
+            drop(pool.take(8192));
+        }
+        assert!(pool.inner.idle[1].lock().len() == 1 && pool.idle_bytes() <= 6 * 4096, "what is asked for is kept");
     }
 
     #[test]

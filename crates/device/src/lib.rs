@@ -7,6 +7,7 @@
 
 mod ahead;
 mod buf;
+mod chunks;
 mod clock;
 mod counted;
 mod elevator;
