@@ -6,6 +6,7 @@ use crate::{
     canary::Sabotage,
     oracle::{Seen, Verdict},
     plan::Trouble,
+    report::tracing,
     run::{Outcome, Run},
 };
 
@@ -109,6 +110,9 @@ impl Run<'_> {
         let name = String::from_utf8_lossy(&self.plan.keys[key]);
         if self.is_cache() {
             self.tally.unexplained += 1;
+            if tracing() {
+                println!("       key {key} is missing without a word: {}", self.oracle.expected(key));
+            }
             if self.tally.unexplained <= UNEXPLAINED {
                 self.oracle.left(key);
                 return Ok(());

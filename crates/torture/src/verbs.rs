@@ -114,7 +114,7 @@ impl Run<'_> {
         let default = self.plan.default_ttl.map(|ttl| ttl.as_millis() as u64);
         let expires_in = draft.expires_in.map_or(default, |millis| Some(millis).filter(|millis| *millis > 0));
         let expires = expires_in.map_or(0, |millis| self.now() + millis);
-        Value { id: draft.id, len: draft.len, planned: draft.len, expires }
+        Value { id: draft.id, len: draft.len, planned: draft.len, expires, leeway: 0 }
     }
 
     fn put(&mut self, draft: Draft) -> Outcome {
@@ -150,7 +150,8 @@ impl Run<'_> {
     }
 
     fn put_many(&mut self, drafts: &[Draft]) -> Outcome {
-        let values: Vec<Value> = drafts.iter().map(|draft| self.value_of(draft)).collect();
+        let mut values: Vec<Value> = drafts.iter().map(|draft| self.value_of(draft)).collect();
+        let began = self.now();
         let Some(store) = &self.store else { return Ok(()) };
         let owned: Vec<_> =
             drafts.iter().map(|draft| (bytes_of(draft.id, draft.len), self.put_options(draft))).collect();
@@ -158,6 +159,7 @@ impl Run<'_> {
         let puts: Vec<Put<'_>> =
             drafts.iter().zip(owned.iter().map(|(body, options)| (&body[..], options))).map(put).collect();
         let result = store.put_many(&puts);
+        values.iter_mut().for_each(|value| value.leeway = self.now() - began);
         self.note_departures();
         let Err(error) = result else {
             for (draft, value) in drafts.iter().zip(values) {
