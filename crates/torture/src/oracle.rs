@@ -257,6 +257,13 @@ impl Oracle {
             })
     }
 
+    /// Whether a version of this key left before the ones that may be there now.
+    #[must_use]
+    pub(crate) fn had_left(&self, key: usize) -> bool {
+        let history = &self.keys[key];
+        history.versions[..history.low].iter().any(|version| version.gone && version.value.is_some())
+    }
+
     /// Whether the value that must be there is longer than this.
     #[must_use]
     pub(crate) fn is_longer(&self, key: usize, than: usize) -> bool {
@@ -345,6 +352,16 @@ mod tests {
         assert!(matches!(oracle.saw(0, &seen(4), 0), Verdict::Stale(_)));
         assert!(matches!(oracle.saw(0, &seen(2), 0), Verdict::Stale(_)));
         assert!(matches!(oracle.saw(1, &seen(2), 0), Verdict::Wrong(_)));
+    }
+
+    #[test]
+    fn what_left_is_told_from_what_replaced_it() {
+        let mut oracle = Oracle::new(1);
+        oracle.happened(0, value(1), true);
+        oracle.left(0);
+        assert!(!oracle.must_be_there(0, 0, true) && !oracle.had_left(0));
+        oracle.happened(0, value(2), true);
+        assert!(oracle.must_be_there(0, 0, true) && oracle.had_left(0));
     }
 
     #[test]

@@ -160,12 +160,15 @@ impl Run<'_> {
             drafts.iter().zip(owned.iter().map(|(body, options)| (&body[..], options))).map(put).collect();
         let result = store.put_many(&puts);
         values.iter_mut().for_each(|value| value.leeway = self.now() - began);
-        self.note_departures();
+        // Of one that was put by this call: before it was, or, to make room for what came after it, afterwards.
+        let mut left = self.note_departures();
+        left.retain(|key| drafts.iter().any(|draft| draft.key == *key));
         let Err(error) = result else {
             for (draft, value) in drafts.iter().zip(values) {
                 let version = self.oracle.happened(draft.key, Some(value), true);
                 self.promise_put(draft, version);
             }
+            left.into_iter().for_each(|key| self.oracle.left(key));
             return Ok(());
         };
         // Whichever of them it was; the longest is the one that may be too large.
@@ -177,6 +180,7 @@ impl Run<'_> {
         for (draft, value) in drafts.iter().zip(values) {
             self.oracle.happened(draft.key, Some(value), false);
         }
+        left.into_iter().for_each(|key| self.oracle.left(key));
         if declined {
             return Ok(());
         }
