@@ -1,9 +1,10 @@
 //! Hands: threads that do for a task what has to read the device under a key's lock, or to compact.
 //!
 //! A get is a future all the way down, for it holds nothing while it waits; but where objects are files or entries of
-//! tables, which know no requests, or while the opening goes on, it is a call like the others. A put or delete of a key that the index
-//! cannot tell from another one's holds the key's lock over the read, and so does whoever waits for it: on an
-//! executor's thread that would hold up every other task of it. So a hand does the very call that a thread would make.
+//! tables, which know no requests, or while the opening goes on, it is a call like the others. A put or delete of a
+//! key that the index cannot tell from another one's holds the key's lock over the read, and so does whoever waits for
+//! it: on an executor's thread that would hold up every other task of it. So a hand does the very call that a thread
+//! would make.
 //!
 //! Invariants: nothing is handed over where there are no threads ([`Daemons::Manual`]); a hand belongs to no store and
 //! ends when it had nothing to do for a while; what panics in a hand panics in the task that asked.
