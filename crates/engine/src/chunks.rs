@@ -62,7 +62,12 @@ impl Chunks {
         let (number, within) = rest.next_piece()?;
         let query = rest.query(number);
         let found = rest.store.frame_async(query).await;
-        Some(rest.take(found, within))
+        if let Some(piece) = rest.take(found, within) {
+            return Some(piece);
+        }
+        let manifest = Arc::clone(&rest.manifest_frame);
+        rest.store.aside(move |store| store.drop_incomplete(&manifest)).await;
+        Some(Err(rest.missing()))
     }
 }
 
@@ -82,7 +87,11 @@ impl Iterator for Chunks {
         let rest = self.rest.as_mut()?;
         let (number, within) = rest.next_piece()?;
         let found = rest.store.run(&mut rest.query(number));
-        Some(rest.take(found, within))
+        let piece = rest.take(found, within);
+        Some(piece.unwrap_or_else(|| {
+            rest.store.drop_incomplete(&rest.manifest_frame);
+            Err(rest.missing())
+        }))
     }
 }
 
@@ -104,31 +113,28 @@ impl Rest {
         Query::chunk(&self.store, ChunkKey { parent, id: self.manifest.id, number })
     }
 
-    fn take(&mut self, found: Result<Option<Arc<Frame>>>, within: Range<usize>) -> Result<Bytes> {
-        let body = match found {
-            Ok(Some(frame)) => frame.body(),
-            Ok(None) => return self.missing(),
-            Err(error) => {
-                self.range.end = self.range.start;
-                return Err(error);
+    /// The piece that was wanted; `None` if it is not there. Nothing comes after a failure.
+    fn take(&mut self, found: Result<Option<Arc<Frame>>>, within: Range<usize>) -> Option<Result<Bytes>> {
+        let body = found.map(|frame| frame.map(|frame| frame.body()).filter(|body| body.len() >= within.end));
+        match body {
+            Ok(Some(body)) => {
+                self.range.start += within.len() as u64;
+                Some(Ok(body.slice(within)))
             }
-        };
-        if body.len() < within.end {
-            return self.missing();
+            failed => {
+                self.range.end = self.range.start;
+                failed.err().map(Err)
+            }
         }
-        self.range.start += within.len() as u64;
-        Ok(body.slice(within))
     }
 
     /// Whoever reads has had the head already, and is told that the rest is not there.
-    fn missing(&mut self) -> Result<Bytes> {
-        self.range.end = self.range.start;
-        self.store.drop_incomplete(&self.manifest_frame);
-        Err(Error::Damaged {
+    fn missing(&self) -> Error {
+        Error::Damaged {
             place: format!("object {:?}", String::from_utf8_lossy(self.manifest_frame.key())),
             why: Miss::ChunkMissing.to_string(),
             mend: "it was dropped; put it again".into(),
-        })
+        }
     }
 }
 
@@ -143,6 +149,15 @@ impl Store {
         }
         self.drop_incomplete(object.frame());
         Ok(None)
+    }
+
+    /// As [`Store::whole_object`] for tasks.
+    pub(crate) async fn whole_object_async(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
+        let object = Object::from_frame(Arc::clone(&frame), self)?;
+        if object.manifest().is_none() || self.late().is_over() && self.has_chunks(&object) {
+            return Ok(Some(object));
+        }
+        self.aside(move |store| store.whole_object(frame)).await
     }
 
     /// Whether the index knows every chunk of the object; nothing is read. All of them count as asked for: what the

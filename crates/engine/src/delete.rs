@@ -16,6 +16,7 @@ use crate::{
     Error, Mode, Refusal, Result,
     hash::KeyHash,
     index::{Location, Word},
+    put::{wait, wait_async},
     stats::add,
     store::Store,
     tabled::{Former, Tabled},
@@ -42,17 +43,81 @@ impl Store {
     /// # Errors
     /// [`Error::Io`] after a device failure; [`Error::Refused`] if the store is open for reading only.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
-        let shared = self.shared();
-        if shared.options.read_only {
+        let hash = self.begin_delete(key)?;
+        let found = {
+            let _stripe = self.lock_key(hash);
+            self.delete_held(hash, key)?
+        };
+        self.settle_delete()?.into_iter().try_for_each(|awaited| wait(Some(awaited)))?;
+        Ok(found)
+    }
+
+    /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and the device need not be read to
+    /// tell the key from others, the object is gone before the future is returned; else that is done aside. Begun by
+    /// the call either way, whatever becomes of the future; what is left to it is to wait until the deletes before are
+    /// durable, where [`Options::delete_count`](crate::Options::delete_count) asks for that.
+    ///
+    /// # Errors
+    /// As [`Store::delete`].
+    pub fn delete_async(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
+        let begun = match self.delete_at_once(key) {
+            Ok(None) => {
+                let key = Bytes::copy_from_slice(key);
+                Err(self.aside(move |store| store.delete(&key)))
+            }
+            at_once => Ok(at_once.and_then(|found| Ok((found.unwrap_or(false), self.settle_delete()?)))),
+        };
+        async move {
+            let (found, commits) = match begun {
+                Ok(at_once) => at_once?,
+                Err(aside) => return aside.await,
+            };
+            for awaited in commits {
+                wait_async(Some(awaited)).await?;
+            }
+            Ok(found)
+        }
+    }
+
+    fn begin_delete(&self, key: &[u8]) -> Result<KeyHash> {
+        if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));
         }
-        let hash = self.hasher().key(key);
+        Ok(self.hasher().key(key))
+    }
+
+    /// Deletes it if that takes neither a wait nor a look at the device; else `None`, and nothing was done.
+    fn delete_at_once(&self, key: &[u8]) -> Result<Option<bool>> {
+        let hash = self.begin_delete(key)?;
+        if self.tabled().is_some() || !self.late().is_over() {
+            return Ok(None);
+        }
+        let Some(_stripe) = self.shared().try_lock_key(hash.short()) else { return Ok(None) };
+        if self.has_rivals(hash) || !self.volumes().iter().all(|volume| self.leaves_unread(volume, hash, key)) {
+            return Ok(None);
+        }
+        self.delete_held(hash, key).map(Some)
+    }
+
+    /// Whether nothing need be read to delete this key here.
+    fn leaves_unread(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> bool {
+        volume.index.candidates(hash.short()).iter().all(|word| match word.location() {
+            Location::OnDisk { .. } => self.drops_unread(*word, key),
+            Location::Buffered { slot, offset } => {
+                let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
+                // The chunks of a large object may be anywhere.
+                frame.is_some_and(|frame| frame.header.kind != Kind::Manifest)
+            }
+        })
+    }
+
+    /// By who holds the key's lock.
+    fn delete_held(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
+        let shared = self.shared();
         let mut found = false;
         if let Some(tabled) = self.tabled() {
-            let _stripe = self.lock_key(hash);
             found = self.delete_from_table(tabled, hash, key)?;
         } else {
-            let _stripe = self.lock_key(hash);
             let generation = shared.next_generation();
             let volumes = || self.volumes().iter().filter(|volume| !self.is_lost(volume));
             // Before anything is dropped: half a delete would let an older version be seen.
@@ -75,28 +140,25 @@ impl Store {
             shared.memory.remove(hash.short());
         }
         add(&shared.counters.deletes, 1);
+        Ok(found)
+    }
+
+    /// Sees to it that a delete becomes durable in its time. Returns the commits that its caller has to wait for.
+    fn settle_delete(&self) -> Result<Vec<(Arc<Volume>, u64)>> {
+        let options = &self.shared().options;
+        let mut awaited = Vec::new();
         for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
             // What a volume that stopped writing is told, it forgets with the next crash.
             if let Some(failure) = volume.commits.failure() {
                 return Err(failure);
             }
-            if volume.journal.lock().volatile_deletes() >= shared.options.delete_count {
-                volume.commit_now()?;
-            } else {
-                volume.due_within(shared.options.delete_time);
+            // Whether anybody waits for it or not.
+            volume.due_within(options.delete_time);
+            if volume.journal.lock().volatile_deletes() >= options.delete_count {
+                awaited.push((Arc::clone(volume), volume.commits.next()));
             }
         }
-        Ok(found)
-    }
-
-    /// As [`Store::delete`], for any executor: what may read the device, or make the deletes before it durable, is done
-    /// aside. Begun by the call, whatever becomes of the future.
-    ///
-    /// # Errors
-    /// As [`Store::delete`].
-    pub fn delete_async(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
-        let key = Bytes::copy_from_slice(key);
-        self.aside(move |store| store.delete(&key))
+        Ok(awaited)
     }
 
     /// Deletes an object if it is this version still. Returns whether it was.
@@ -144,18 +206,21 @@ impl Store {
         journals.iter_mut().for_each(|journal| journal.push(record));
     }
 
-    /// The entry that a delete of this key drops. A cache drops without reading, by the reasoning of [`Self::own`],
-    /// what is too long for the manifest of a large object; else a delete of a cold object would cost a read of the
-    /// device.
+    /// The entry that a delete of this key drops.
     fn doomed(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<Option<Own>> {
-        if self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none() {
-            let longest = (HEADER + key.len() + MANIFEST_METADATA + Manifest::LEN).div_ceil(GRAIN) as u32;
-            let word = volume.index.candidates(hash.short()).pop().filter(|word| word.grains() > longest);
-            if let Some(word) = word {
-                return Ok(Some(Own { word, manifest: None, generation: 0 }));
-            }
+        let word = volume.index.candidates(hash.short()).pop().filter(|word| self.drops_unread(*word, key));
+        match word {
+            Some(word) => Ok(Some(Own { word, manifest: None, generation: 0 })),
+            None => self.verified(volume, hash, key, Kind::Whole),
         }
-        self.verified(volume, hash, key, Kind::Whole)
+    }
+
+    /// Whether a delete of this key drops such an entry without reading. A cache does, by the reasoning of
+    /// [`Self::own`], with what is too long for the manifest of a large object; else a delete of a cold object would
+    /// cost a read of the device.
+    fn drops_unread(&self, word: Word, key: &[u8]) -> bool {
+        let longest = (HEADER + key.len() + MANIFEST_METADATA + Manifest::LEN).div_ceil(GRAIN) as u32;
+        self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none() && word.grains() > longest
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of

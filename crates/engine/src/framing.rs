@@ -79,6 +79,12 @@ pub(crate) struct Framing {
     tries: u32,
 }
 
+impl Framing {
+    fn new(payload_crc: u32) -> Self {
+        Self { payload_crc, waited_since: None, rounds: 0, tries: 0 }
+    }
+}
+
 /// What one try came to.
 enum Step {
     Framed(Framed),
@@ -99,10 +105,10 @@ pub(crate) enum Framed {
 impl Store {
     /// Frames one object, waiting for room as long as the caller lets it.
     pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
+        let mut framing = Framing::new(self.expect(hash, parts));
         if let Some(tabled) = self.tabled() {
-            return self.put_in_table(tabled, hash, parts);
+            return self.put_in_table(tabled, hash, parts, framing.payload_crc);
         }
-        let mut framing = self.begin_framing(hash, parts);
         loop {
             match self.try_framing(&mut framing, hash, parts)? {
                 Step::Framed(framed) => return Ok(framed),
@@ -115,11 +121,13 @@ impl Store {
     }
 
     /// As [`Store::frame_in`] for tasks: what may read the device is done by a hand, and only the task waits for room.
-    pub(crate) async fn frame_in_async(&self, hash: KeyHash, own: OwnParts) -> Result<Framed> {
-        if self.tabled().is_some() {
-            return self.aside(move |store| store.frame_in(hash, &own.parts())).await;
+    /// `payload_crc` is what [`Store::expect`] gave for it.
+    pub(crate) async fn frame_in_async(&self, hash: KeyHash, own: OwnParts, payload_crc: u32) -> Result<Framed> {
+        if let Some(tabled) = self.tabled().cloned() {
+            let put = move |store: &Self| store.put_in_table(&tabled, hash, &own.parts(), payload_crc);
+            return self.aside(put).await;
         }
-        let mut framing = self.begin_framing(hash, &own.parts());
+        let mut framing = Framing::new(payload_crc);
         loop {
             let step = if self.needs_device(hash) {
                 let own = own.clone();
@@ -145,11 +153,17 @@ impl Store {
     }
 
     /// Frames one object if that takes no wait and no look at the device. Nowhere, where the caller may wait for it.
-    pub(crate) fn frame_at_once(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Option<Arc<Volume>>> {
+    /// `payload_crc` is what [`Store::expect`] gave for it.
+    pub(crate) fn frame_at_once(
+        &self,
+        hash: KeyHash,
+        parts: &Parts<'_>,
+        payload_crc: u32,
+    ) -> Result<Option<Arc<Volume>>> {
         if self.tabled().is_some() || self.needs_device(hash) {
             return Ok(None);
         }
-        match self.try_framing(&mut self.begin_framing(hash, parts), hash, parts)? {
+        match self.try_framing(&mut Framing::new(payload_crc), hash, parts)? {
             Step::Framed(Framed::In(volume)) => Ok(Some(volume)),
             _ => Ok(None),
         }
@@ -170,11 +184,11 @@ impl Store {
         self.volumes().iter().filter(|volume| on_device(volume)).count() > usize::from(guesses)
     }
 
-    fn begin_framing(&self, hash: KeyHash, parts: &Parts<'_>) -> Framing {
-        // On its way from memory while the checksum is made.
+    /// What comes before the first look at the index: its lines are on their way from memory while the checksum is
+    /// made, which is returned.
+    pub(crate) fn expect(&self, hash: KeyHash, parts: &Parts<'_>) -> u32 {
         self.volumes().iter().for_each(|volume| volume.index.expect(hash.short()));
-        let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
-        Framing { payload_crc, waited_since: None, rounds: 0, tries: 0 }
+        frame::payload_crc(parts.key, parts.metadata, parts.body)
     }
 
     /// Whether it is worth another try; the error if not.
@@ -257,8 +271,7 @@ impl Store {
     }
 
     /// The same where a table takes it.
-    fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
-        let payload_crc = frame::payload_crc(parts.key, parts.metadata, parts.body);
+    fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>, payload_crc: u32) -> Result<Framed> {
         let _stripe = self.lock_key(hash);
         let draft = parts.draft(hash, (self.shared().next_generation(), parts.options.server), payload_crc);
         let former = tabled.put(&draft, !parts.options.bypass_memory)?;

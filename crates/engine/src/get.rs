@@ -7,35 +7,35 @@
 //! is dropped; an entry that leads to another key's intact frame is that key's, and is passed by.
 
 mod plan;
+mod seek;
 
 use std::{
     future::Future,
     ops::Range,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use picaflor_device::thread_ring_number;
 use picaflor_format::frame::{self, GRAIN, Header, Kind};
 
-use self::plan::Plan;
+use self::{plan::Plan, seek::Seek};
 use crate::{
     Chunks, Departure, Error, Miss, Mode, Object, Result,
     hash::KeyHash,
     index::{Location, Word},
     object::Frame,
-    reading::{InFlight, Outcome},
+    reading::Outcome,
     stats::add,
     store::Store,
+    tabled::Tabled,
     volume::Volume,
 };
 
 /// What is looked for.
+#[derive(Clone)]
 pub(crate) struct Query {
     pub(crate) hash: KeyHash,
     key: Bytes,
@@ -59,7 +59,8 @@ pub(crate) enum Next {
     Found(Arc<Frame>),
     Absent(Miss),
     Read(Plan),
-    Failed(Error),
+    /// In this table, which looks at the device here and now.
+    InTable(Arc<Tabled>),
 }
 
 /// The answer of memory alone: see [`Store::try_get`].
@@ -113,7 +114,7 @@ impl Store {
         self.run(&mut query)?.map_or(Ok(None), |frame| self.whole_object(frame))
     }
 
-    /// As [`Store::get`], for any executor; answers from memory at the first poll.
+    /// As [`Store::get`], for any executor; answers from memory at the first poll, once the opening is over.
     pub fn get_async(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
         self.whole_async(key)
     }
@@ -139,7 +140,7 @@ impl Store {
 
     /// As [`Store::run`] for tasks.
     pub(crate) fn frame_async(&self, query: Query) -> impl Future<Output = Result<Option<Arc<Frame>>>> + Send + use<> {
-        Seek { store: self.clone(), query, waiting: None, counted: false }
+        Seek::new(self.clone(), query)
     }
 
     /// The answer of memory alone: never waits, never reads the device.
@@ -160,10 +161,12 @@ impl Store {
 
     fn try_memory(&self, key: &[u8]) -> TryGet {
         let shared = self.shared();
-        if self.volumes_early().len() > 1 && self.settle_rivals(self.hasher().key(key), key, false).is_err() {
+        let hash = self.hasher().key(key);
+        // Telling which is the newest takes the device.
+        if self.has_rivals(hash) {
             return TryGet::OnDevice;
         }
-        let Some(frame) = shared.memory.get(self.hasher().key(key).short(), key) else {
+        let Some(frame) = shared.memory.get(hash.short(), key) else {
             return TryGet::OnDevice;
         };
         if frame.header.expires != 0 && frame.is_expired(shared.clock.now_millis()) {
@@ -171,7 +174,8 @@ impl Store {
             return TryGet::Absent(Miss::Expired);
         }
         let object = if frame.header.kind == Kind::Manifest {
-            let whole = Object::from_frame(frame, self).ok().filter(|object| self.has_chunks(object));
+            let has_chunks = |object: &Object| self.late().is_over() && self.has_chunks(object);
+            let whole = Object::from_frame(frame, self).ok().filter(has_chunks);
             let Some(whole) = whole else { return TryGet::OnDevice };
             whole
         } else {
@@ -205,7 +209,13 @@ impl Store {
             match self.seek(query) {
                 Next::Found(frame) => return self.answer(query, Ok(frame)),
                 Next::Absent(why) => return self.answer(query, Err(why)),
-                Next::Failed(error) => return Err(error),
+                Next::InTable(tabled) => {
+                    let found = tabled.find(query.hash, &query.key, query.chunk)?;
+                    if found.is_some() {
+                        query.hit(&self.shared().counters.hits_device);
+                    }
+                    return self.answer(query, found.ok_or(Miss::Absent));
+                }
                 Next::Read(plan) => {
                     // A thread that blocks waits for nobody's ring.
                     let place = plan.sought(0);
@@ -274,15 +284,7 @@ impl Store {
             return Next::Found(frame);
         }
         if let Some(tabled) = self.tabled() {
-            // The table looks at the device here and now, whoever asks.
-            return match tabled.find(query.hash, &query.key, query.chunk) {
-                Ok(Some(frame)) => {
-                    query.hit(&shared.counters.hits_device);
-                    Next::Found(frame)
-                }
-                Ok(None) => Next::Absent(Miss::Absent),
-                Err(error) => Next::Failed(error),
-            };
+            return Next::InTable(Arc::clone(tabled));
         }
         'again: while query.tries < TRIES {
             query.tries += 1;
@@ -435,50 +437,5 @@ impl Volume {
         let Location::Buffered { slot, offset } = word.location() else { return false };
         let same = |header: &Header, key: &[u8]| header.generation == frame.header.generation && key == frame.key();
         self.buffers.read(slot, offset as usize * GRAIN, frame.hash, same).is_some()
-    }
-}
-
-/// A get as a future. Needs no runtime: whoever completes the device read wakes it.
-struct Seek {
-    store: Store,
-    query: Query,
-    waiting: Option<(Plan, Arc<InFlight>)>,
-    counted: bool,
-}
-
-impl Future for Seek {
-    type Output = Result<Option<Arc<Frame>>>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        loop {
-            if let Some((plan, flight)) = this.waiting.take() {
-                let Some(outcome) = flight.poll(context.waker()) else {
-                    this.waiting = Some((plan, flight));
-                    return Poll::Pending;
-                };
-                if let Some(frame) = this.store.arrived(&mut this.query, &plan, outcome)? {
-                    return Poll::Ready(this.store.answer(&this.query, Ok(frame)));
-                }
-            }
-            match this.store.seek(&mut this.query) {
-                Next::Found(frame) => return Poll::Ready(this.store.answer(&this.query, Ok(frame))),
-                Next::Absent(why) => return Poll::Ready(this.store.answer(&this.query, Err(why))),
-                Next::Failed(error) => return Poll::Ready(Err(error)),
-                Next::Read(plan) => {
-                    // A batch waits for others, so it is not of this thread alone.
-                    let ring = if plan.volume.reader.is_lazy() { 0 } else { thread_ring_number() };
-                    let place = plan.sought(ring);
-                    let (flight, lead) = plan.volume.reader.join(place);
-                    if lead {
-                        plan.read_elsewhere(place, &flight);
-                    } else if !this.counted {
-                        this.counted = true;
-                        add(&this.store.shared().counters.reads_shared, 1);
-                    }
-                    this.waiting = Some((plan, flight));
-                }
-            }
-        }
     }
 }

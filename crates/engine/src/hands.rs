@@ -1,17 +1,19 @@
 //! Hands: threads that do for a task what has to read the device under a key's lock, or to compact.
 //!
-//! A get is a future all the way down, for it holds nothing while it waits. A put or delete of a key that the index
-//! cannot tell from another one's holds the key's lock over the read, and so does whoever waits for it: on an
-//! executor's thread that would hold up every other task of it. So a hand does the very call that a thread would make.
+//! A get is a future all the way down, for it holds nothing while it waits; but where objects are files or entries of
+//! tables, which know no requests, or while the opening goes on, it is a call like the others. A put or delete of a
+//! key that the index cannot tell from another one's holds the key's lock over the read, and so does whoever waits for
+//! it: on an executor's thread that would hold up every other task of it. So a hand does the very call that a thread
+//! would make.
 //!
 //! Invariants: nothing is handed over where there are no threads ([`Daemons::Manual`]); a hand belongs to no store and
 //! ends when it had nothing to do for a while; what panics in a hand panics in the task that asked.
 
 use std::{
-    any::Any,
     collections::VecDeque,
     future::{Future, poll_fn},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::Pin,
     sync::Arc,
     task::{Poll, Waker},
     time::Duration,
@@ -19,12 +21,15 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Daemons, store::Store};
+use crate::{Daemons, Result, store::Store};
 
 /// Most hands at once: a device answers that many small reads hardly later than one.
 const MOST: usize = 8;
 /// How long one stays that has nothing to do.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// A future that may be kept, of a call that may fail.
+pub(crate) type Later<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -43,7 +48,7 @@ struct State {
 
 /// What a job came to, and who waits for it.
 struct Outcome<R> {
-    result: Option<Result<R, Box<dyn Any + Send>>>,
+    result: Option<std::thread::Result<R>>,
     waker: Option<Waker>,
 }
 

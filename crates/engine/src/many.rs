@@ -5,7 +5,7 @@
 //! one after the other, and then, on one volume, the wait for the commits that durability asks for, which one commit
 //! serves.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, future::Future};
 
 use picaflor_format::frame::{self, Kind};
 
@@ -55,6 +55,20 @@ impl Store {
             if each_waits { wait(last.take()) } else { Ok(()) }
         });
         outcome.and(wait(last))
+    }
+
+    /// As [`Store::put_many`], for any executor: a hand does it, with copies of keys and bodies. Begun by the call,
+    /// whatever becomes of the future.
+    ///
+    /// # Errors
+    /// As [`Store::put_many`].
+    pub fn put_many_async(&self, puts: &[Put<'_>]) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        let own = |put: &Put<'_>| (put.key.to_vec(), put.body.to_vec(), put.options.clone());
+        let owned: Vec<_> = puts.iter().map(own).collect();
+        self.aside(move |store| {
+            let puts = owned.iter().map(|(key, body, options)| Put { key, body, options });
+            store.put_many(&puts.collect::<Vec<_>>())
+        })
     }
 
     fn put_many_in_tables<'a>(
@@ -119,5 +133,17 @@ impl Store {
         })?;
         add(&self.shared().counters.deletes, keys.len() as u64);
         Ok(were_there)
+    }
+
+    /// As [`Store::delete_many`], for any executor: a hand does it. Begun by the call, whatever becomes of the future.
+    ///
+    /// # Errors
+    /// As [`Store::delete_many`].
+    pub fn delete_many_async(
+        &self,
+        keys: &[&[u8]],
+    ) -> impl Future<Output = Result<Vec<bool>>> + Send + 'static + use<> {
+        let owned: Vec<Box<[u8]>> = keys.iter().map(|&key| Box::from(key)).collect();
+        self.aside(move |store| store.delete_many(&owned.iter().map(|key| &key[..]).collect::<Vec<_>>()))
     }
 }

@@ -5,7 +5,6 @@
 
 use std::{
     future::Future,
-    pin::Pin,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -16,6 +15,7 @@ use picaflor_format::frame::{KEY_MAX, Kind, META_MAX, Manifest};
 use crate::{
     Durability, Error, Expiry, Mode, PutOptions, Refusal, Result,
     framing::{Framed, OwnParts, Parts},
+    hands::Later,
     hash::KeyHash,
     many::Put,
     placement::Class,
@@ -62,33 +62,47 @@ impl Store {
 
     /// Frames it, if that is done without waiting.
     fn begin_put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Begun> {
+        if !self.late().is_over() && !options.no_wait {
+            // It waits for the end of the opening.
+            let (store, key, body, options) = (self.clone(), key.to_vec(), body.to_vec(), options.clone());
+            let put = async move { store.aside(move |store| store.put(&key, &body, &options)).await };
+            return Ok(Begun::Later(Box::pin(put)));
+        }
         let expires = self.admit(key, Some(body.len() as u64), options)?;
         if options.no_wait {
             return Ok(Begun::Framed(self.put_admitted(&Put { key, body, options }, expires)?));
         }
+        let mut payload_crc = None;
         if self.is_small(key, body, options) {
             let hash = self.hasher().key(key);
             let parts =
                 Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
-            if let Some(volume) = self.frame_at_once(hash, &parts)? {
+            let made = *payload_crc.insert(self.expect(hash, &parts));
+            if let Some(volume) = self.frame_at_once(hash, &parts, made)? {
                 add(&self.shared().counters.puts, 1);
                 return Ok(Begun::Framed(self.settle_put(volume, options.group)));
             }
         }
-        let (key, body) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body));
-        Ok(Begun::Later(Box::pin(self.clone().put_later(key, body, options.clone(), expires))))
+        let (key, body, options) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body), options.clone());
+        Ok(Begun::Later(match payload_crc {
+            Some(payload_crc) => {
+                let metadata = options.metadata.clone();
+                let own = OwnParts { kind: Kind::Whole, key, metadata, body, expires, volume: None, options };
+                Box::pin(self.clone().frame_later(own, payload_crc))
+            }
+            None => Box::pin(self.clone().stream_later(key, body, options, expires)),
+        }))
     }
 
-    async fn put_later(self, key: Bytes, body: Bytes, options: PutOptions, expires: u64) -> Result<()> {
-        if !self.is_small(&key, &body, &options) {
-            let mut stream = self.admitted_stream(&key, Some(body.len() as u64), options, expires)?;
-            stream.write_async(body).await?;
-            return stream.finish_async().await;
-        }
-        let hash = self.hasher().key(&key);
-        let metadata = options.metadata.clone();
-        let own = OwnParts { kind: Kind::Whole, key, metadata, body, expires, volume: None, options };
-        let volume = match self.frame_in_async(hash, own.clone()).await? {
+    async fn stream_later(self, key: Bytes, body: Bytes, options: PutOptions, expires: u64) -> Result<()> {
+        let mut stream = self.admitted_stream(&key, Some(body.len() as u64), options, expires)?;
+        stream.write_async(body).await?;
+        stream.finish_async().await
+    }
+
+    async fn frame_later(self, own: OwnParts, payload_crc: u32) -> Result<()> {
+        let (hash, expires) = (self.hasher().key(&own.key), own.expires);
+        let volume = match self.frame_in_async(hash, own.clone(), payload_crc).await? {
             Framed::In(volume) => Some(volume),
             Framed::Durable => None,
             Framed::Scattered(piece_max) => {
@@ -272,7 +286,7 @@ pub(crate) type Awaited = Option<(Arc<Volume>, u64)>;
 /// What a put of a task came to at once.
 enum Begun {
     Framed(Awaited),
-    Later(Pin<Box<dyn Future<Output = Result<()>> + Send>>),
+    Later(Later<()>),
 }
 
 /// Waits for it in a task.

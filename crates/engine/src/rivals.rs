@@ -50,6 +50,14 @@ impl Store {
         Ok(rivals)
     }
 
+    /// Whether there may be something to settle, as far as that can be told at once: nobody knows before the opening
+    /// is over.
+    pub(crate) fn has_rivals(&self, hash: KeyHash) -> bool {
+        self.volumes_early().len() > 1
+            && !self.shared().options.read_only
+            && (!self.late().is_over() || self.holding(hash) > 1)
+    }
+
     /// Makes sure that at most one volume holds this key. `held`: the caller holds the key's lock.
     pub(crate) fn settle_rivals(&self, hash: KeyHash, key: &[u8], held: bool) -> Result<()> {
         if self.volumes_early().len() < 2 || self.holding(hash) < 2 || self.shared().options.read_only {
@@ -88,12 +96,18 @@ impl Volume {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 mod tests {
-    use std::collections::HashMap;
+    use std::{
+        collections::HashMap,
+        future::Future,
+        task::{Context, Poll, Waker},
+    };
 
     use picaflor_device::{Clock, Device, Fault, FaultyDevice, MemoryDevice, Rule};
 
     use super::*;
-    use crate::{Daemons, Durability, Options, Place, PutOptions, framing::Parts};
+    use crate::{
+        Daemons, Durability, Options, Place, PutOptions, TryGet, append::Purpose, framing::Parts, placement::Class,
+    };
 
     const KEPT: &[u8] = b"the version before";
     const LARGE: usize = 200_000;
@@ -178,6 +192,50 @@ mod tests {
             }
             assert!(failed > 1, "{failed}");
         }
+    }
+
+    /// A key with a version on each volume, the older one on the first, as a crash may leave it.
+    fn torn(daemons: Daemons) -> (Store, Vec<u8>) {
+        let device = |seed| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 << 20)), seed));
+        let options = options(&[device(1), device(2)]).with(|options| options.daemons = daemons);
+        let (store, key) = (Store::open(options).unwrap(), b"a key".to_vec());
+        let hash = store.hasher().key(&key);
+        for (volume, body) in store.volumes().iter().zip([&b"old"[..], b"new"]) {
+            let (kind, metadata, options) = (Kind::Whole, &[][..], &PutOptions::default());
+            let parts = Parts { kind, key: &key, metadata, body, expires: 0, volume: Some(volume), options };
+            let crc = picaflor_format::frame::payload_crc(&key, metadata, body);
+            let draft = parts.draft(hash, (store.shared().next_generation(), 0), crc);
+            let framed = volume.append(&draft, Class::Rest, None, None, Purpose::Put).unwrap();
+            assert!(framed.is_ok());
+        }
+        (store, key)
+    }
+
+    #[test]
+    fn a_task_gets_the_newest_of_two_versions_too() {
+        for daemons in [Daemons::Manual, Daemons::Threads] {
+            let (store, key) = torn(daemons);
+            let found = futures_executor::block_on(store.get_async(&key)).unwrap().unwrap();
+            assert_eq!(found.bytes().unwrap(), &b"new"[..]);
+            assert_eq!(store.holding(store.hasher().key(&key)), 1);
+        }
+    }
+
+    #[test]
+    fn a_task_does_not_wait_for_who_settles_rivals() {
+        let (store, key) = torn(Daemons::Threads);
+        let settling = store.lock_key(store.hasher().key(&key));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(matches!(store.try_get(&key), TryGet::OnDevice));
+        let mut get = Box::pin(store.get_async(&key));
+        assert!(get.as_mut().poll(&mut context).is_pending());
+        let mut delete = Box::pin(store.delete_async(b"another"));
+        assert!(matches!(delete.as_mut().poll(&mut context), Poll::Ready(Ok(false))));
+        drop(settling);
+        let found = futures_executor::block_on(get).unwrap().unwrap();
+        assert_eq!(found.bytes().unwrap(), &b"new"[..]);
+        assert!(futures_executor::block_on(store.delete_async(&key)).unwrap());
+        assert!(store.get(&key).unwrap().is_none());
     }
 
     #[test]

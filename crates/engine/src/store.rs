@@ -179,7 +179,10 @@ impl Store {
     ) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
         let store = self.clone();
         let seek = self.frame_async(Query::key(self, key));
-        async move { seek.await?.map_or(Ok(None), |frame| store.whole_object(frame)) }
+        async move {
+            let Some(frame) = seek.await? else { return Ok(None) };
+            store.whole_object_async(frame).await
+        }
     }
 
     /// The object if all of it is there, past what memory alone would answer.
@@ -251,6 +254,14 @@ impl Store {
     /// The failure that stopped a volume; the store is closed all the same.
     pub fn close(self) -> Result<()> {
         self.inner.close()
+    }
+
+    /// As [`Store::close`], for any executor: a hand does it. Begun by the call, whatever becomes of the future.
+    ///
+    /// # Errors
+    /// As [`Store::close`].
+    pub fn close_async(self) -> impl Future<Output = Result<()>> + Send + 'static {
+        self.aside(|store| store.inner.close())
     }
 
     /// Runs one step of every daemon on this thread; for stores opened with

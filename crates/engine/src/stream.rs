@@ -63,7 +63,10 @@ impl Waits {
     async fn frame(self, store: &Store, hash: KeyHash, parts: OwnParts) -> Result<Framed> {
         match self {
             Self::Thread => store.frame_in(hash, &parts.parts()),
-            Self::Task => store.frame_in_async(hash, parts).await,
+            Self::Task => {
+                let payload_crc = store.expect(hash, &parts.parts());
+                store.frame_in_async(hash, parts, payload_crc).await
+            }
         }
     }
 

@@ -18,8 +18,11 @@ pub(crate) struct Value {
     pub(crate) len: usize,
     /// Bytes of body that the metadata was chosen for.
     pub(crate) planned: usize,
-    /// Milliseconds since the epoch; 0 is never.
+    /// Milliseconds since the epoch, at the earliest; 0 is never.
     pub(crate) expires: u64,
+    /// How many milliseconds later it may be: a store reads the clock for each object of many, and the clock may move
+    /// between the first of them and the last.
+    pub(crate) leeway: u64,
 }
 
 impl Value {
@@ -35,8 +38,14 @@ impl Value {
         metadata_of(self.id, self.planned)
     }
 
+    /// Whether it may have expired.
     fn is_expired(&self, now: u64) -> bool {
         self.expires != 0 && self.expires <= now
+    }
+
+    /// Whether it has, whenever in the call the clock was read.
+    fn must_be_expired(&self, now: u64) -> bool {
+        self.expires != 0 && self.expires + self.leeway <= now
     }
 
     fn is(&self, seen: &Seen) -> bool {
@@ -248,6 +257,13 @@ impl Oracle {
             })
     }
 
+    /// Whether a version of this key left before the ones that may be there now.
+    #[must_use]
+    pub(crate) fn had_left(&self, key: usize) -> bool {
+        let history = &self.keys[key];
+        history.versions[..history.low].iter().any(|version| version.gone && version.value.is_some())
+    }
+
     /// Whether the value that must be there is longer than this.
     #[must_use]
     pub(crate) fn is_longer(&self, key: usize, than: usize) -> bool {
@@ -274,7 +290,7 @@ impl Oracle {
         let fits = |version: &Version| version.value.is_some_and(|value| value.is(seen));
         let found = history.live().filter(|(_, version)| fits(version)).map(|(at, _)| at).last();
         if let Some(at) = found {
-            if history.versions[at].value.is_some_and(|value| value.is_expired(now)) {
+            if history.versions[at].value.is_some_and(|value| value.must_be_expired(now)) {
                 return Verdict::Wrong(format!("version {at}, which is past its expiry"));
             }
             history.settle(at, at < self.crashed[key]);
@@ -313,7 +329,7 @@ mod tests {
     use super::*;
 
     fn value(id: u64) -> Option<Value> {
-        Some(Value { id, len: 100, planned: 100, expires: 0 })
+        Some(Value { id, len: 100, planned: 100, expires: 0, leeway: 0 })
     }
 
     fn seen(id: u64) -> Seen {
@@ -336,6 +352,25 @@ mod tests {
         assert!(matches!(oracle.saw(0, &seen(4), 0), Verdict::Stale(_)));
         assert!(matches!(oracle.saw(0, &seen(2), 0), Verdict::Stale(_)));
         assert!(matches!(oracle.saw(1, &seen(2), 0), Verdict::Wrong(_)));
+    }
+
+    #[test]
+    fn what_left_is_told_from_what_replaced_it() {
+        let mut oracle = Oracle::new(1);
+        oracle.happened(0, value(1), true);
+        oracle.left(0);
+        assert!(!oracle.must_be_there(0, 0, true) && !oracle.had_left(0));
+        oracle.happened(0, value(2), true);
+        assert!(oracle.must_be_there(0, 0, true) && oracle.had_left(0));
+    }
+
+    #[test]
+    fn what_may_have_expired_may_be_there_or_not_until_it_must_have() {
+        let mut oracle = Oracle::new(1);
+        oracle.happened(0, value(1).map(|value| Value { expires: 50, leeway: 10, ..value }), true);
+        assert!(oracle.must_be_there(0, 49, false) && !oracle.must_be_there(0, 50, false));
+        assert_eq!(oracle.saw(0, &seen(1), 59), Verdict::Right);
+        assert!(matches!(oracle.saw(0, &seen(1), 60), Verdict::Wrong(_)));
     }
 
     #[test]

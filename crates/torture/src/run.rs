@@ -425,14 +425,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Hears what the listener heard.
-    pub(crate) fn note_departures(&mut self) {
+    /// Hears what the listener heard. Returns whose objects left.
+    pub(crate) fn note_departures(&mut self) -> Vec<usize> {
+        let mut numbers = Vec::new();
         for (key, _) in self.left.lock().drain(..) {
             self.evicted = true;
             if let Some(at) = self.plan.keys.iter().position(|known| *known == key) {
                 self.oracle.left(at);
+                numbers.push(at);
             }
         }
+        numbers
     }
 
     /// Never more memory than given.

@@ -8,6 +8,7 @@ use picaflor_format::zone::{HOT, Map, SUPERBLOCKS, Zone};
 use crate::{
     dice::Dice,
     plan::{Plan, Trouble},
+    report::tracing,
 };
 
 /// Fails the power at the `after`-th operation from now, counting all, or one kind only.
@@ -82,6 +83,9 @@ pub(crate) fn damage(medium: &FaultyDevice, plan: &Plan, dice: &mut Dice) {
 }
 
 fn flip(medium: &FaultyDevice, at: u64, bit: u8) {
+    if tracing() {
+        println!("       bits {bit:#04x} of byte {at} are flipped");
+    }
     let block = at / 4096 * 4096;
     let mut shown = vec![0; 4096];
     if medium.read(block, &mut shown).is_ok() {
@@ -91,6 +95,9 @@ fn flip(medium: &FaultyDevice, at: u64, bit: u8) {
 }
 
 fn overwrite(medium: &FaultyDevice, at: u64, block: Box<[u8]>) {
+    if tracing() {
+        println!("       block at {} is written over", at / 4096 * 4096);
+    }
     let _ = medium.damage(at / 4096 * 4096, &block);
 }
 

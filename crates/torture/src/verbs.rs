@@ -114,7 +114,7 @@ impl Run<'_> {
         let default = self.plan.default_ttl.map(|ttl| ttl.as_millis() as u64);
         let expires_in = draft.expires_in.map_or(default, |millis| Some(millis).filter(|millis| *millis > 0));
         let expires = expires_in.map_or(0, |millis| self.now() + millis);
-        Value { id: draft.id, len: draft.len, planned: draft.len, expires }
+        Value { id: draft.id, len: draft.len, planned: draft.len, expires, leeway: 0 }
     }
 
     fn put(&mut self, draft: Draft) -> Outcome {
@@ -150,7 +150,8 @@ impl Run<'_> {
     }
 
     fn put_many(&mut self, drafts: &[Draft]) -> Outcome {
-        let values: Vec<Value> = drafts.iter().map(|draft| self.value_of(draft)).collect();
+        let mut values: Vec<Value> = drafts.iter().map(|draft| self.value_of(draft)).collect();
+        let began = self.now();
         let Some(store) = &self.store else { return Ok(()) };
         let owned: Vec<_> =
             drafts.iter().map(|draft| (bytes_of(draft.id, draft.len), self.put_options(draft))).collect();
@@ -158,12 +159,16 @@ impl Run<'_> {
         let puts: Vec<Put<'_>> =
             drafts.iter().zip(owned.iter().map(|(body, options)| (&body[..], options))).map(put).collect();
         let result = store.put_many(&puts);
-        self.note_departures();
+        values.iter_mut().for_each(|value| value.leeway = self.now() - began);
+        // Of one that was put by this call: before it was, or, to make room for what came after it, afterwards.
+        let mut left = self.note_departures();
+        left.retain(|key| drafts.iter().any(|draft| draft.key == *key));
         let Err(error) = result else {
             for (draft, value) in drafts.iter().zip(values) {
                 let version = self.oracle.happened(draft.key, Some(value), true);
                 self.promise_put(draft, version);
             }
+            left.into_iter().for_each(|key| self.oracle.left(key));
             return Ok(());
         };
         // Whichever of them it was; the longest is the one that may be too large.
@@ -175,6 +180,7 @@ impl Run<'_> {
         for (draft, value) in drafts.iter().zip(values) {
             self.oracle.happened(draft.key, Some(value), false);
         }
+        left.into_iter().for_each(|key| self.oracle.left(key));
         if declined {
             return Ok(());
         }

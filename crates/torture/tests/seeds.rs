@@ -81,6 +81,23 @@ fn no_seed_that_found_something_in_a_store_is_violated() {
     tortured(FOUND_IN_STORES.into_iter().map(|seed| Plan::new(seed, Some(Mode::Store))));
 }
 
+/// The same of caches, of which the oracle expected too much.
+const FOUND_IN_CACHES: [u64; 5] = [
+    // Put by a `put_many`, and evicted by the same.
+    730_004_089,
+    730_026_305,
+    730_040_201,
+    // Expired as late as its `put_many` had come to it.
+    730_028_145,
+    // Beside the entry of a version that was evicted on another volume.
+    730_003_766,
+];
+
+#[test]
+fn no_seed_that_found_something_in_a_cache_is_violated() {
+    tortured(FOUND_IN_CACHES.into_iter().map(|seed| Plan::new(seed, Some(Mode::Cache))));
+}
+
 /// The same of rows whose objects are entries of tables, or have files.
 const FOUND_IN_ROWS: [(u64, &str); 8] = [
     // A block that could not be freed, for it was free, left a key that no remove came to an end with.

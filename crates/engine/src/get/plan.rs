@@ -64,6 +64,11 @@ impl Plan {
         Self { volume: Arc::clone(volume), word, grain, extent, start, len, page }
     }
 
+    /// Whether it is a file that is to be read: a folder knows no requests.
+    pub(super) fn is_of_a_file(&self) -> bool {
+        self.volume.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
+    }
+
     /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
     pub(super) fn sought(&self, ring: u64) -> Sought {
         let place = match self.extent {
@@ -101,13 +106,9 @@ impl Plan {
         Ok(buf.into_bytes())
     }
 
-    /// Starts the read; every get that joined the flight is told.
-    /// A folder knows no requests: a file is read here and now.
+    /// Starts the read, which is not of a file; every get that joined the flight is told.
     pub(super) fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
         self.count();
-        if let Some(read) = self.volume.read_file(self.grain) {
-            return self.volume.reader.land(place, flight, read.map(Bytes::from).map_err(Arc::new));
-        }
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
         let (extent, began) = (self.extent, self.volume.shared.clock.now_nanos());
         let (start, pending) = (self.start, self.volume.pending(self.start, self.len));

@@ -16,8 +16,8 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use picaflor::{
-    Durability, Mode, Options, PutOptions, Store,
-    device::{Device, MemoryDevice, Request},
+    Durability, Mode, Options, Place, Put, PutOptions, Store,
+    device::{Device, Folder, MemoryDevice, RealFolder, Request},
 };
 
 use crate::common::{MIB, body, bypass, in_group, key, plain};
@@ -82,6 +82,62 @@ impl Device for Guarded {
     }
 }
 
+/// A folder that the same thread may not wait for.
+struct GuardedFolder {
+    inner: RealFolder,
+    device: Arc<Guarded>,
+}
+
+impl Folder for GuardedFolder {
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.device.pass();
+        self.inner.make_dir(path)
+    }
+
+    fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.device.pass();
+        self.inner.write(path, bytes)
+    }
+
+    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        self.device.pass();
+        self.inner.read(path)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.device.pass();
+        self.inner.remove(path)
+    }
+
+    fn list(&self, each: &mut dyn FnMut(&str, u64)) -> io::Result<()> {
+        self.device.pass();
+        self.inner.list(each)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.device.pass();
+        self.inner.sync()
+    }
+
+    fn backend(&self) -> String {
+        self.inner.backend()
+    }
+}
+
+/// One of each kind of layout, on the guarded device or a folder as it is.
+const PRESETS: [&str; 4] = ["picaflor", "stream", "pmflf-ts", "simple"];
+
+fn guarded_as(preset: &str, folder: &std::path::Path) -> (Arc<Guarded>, Options) {
+    let (device, options) = guarded(32 * MIB, Mode::Store);
+    let mut options = options.as_preset(preset).unwrap().durability(Durability::EveryPut);
+    if options.wants_folder() {
+        let inner = RealFolder::open(folder).unwrap();
+        options.places = vec![Place::Folder(Arc::new(GuardedFolder { inner, device: device.clone() }))];
+        options = options.capacity(32 * MIB);
+    }
+    (device, options)
+}
+
 fn guarded(bytes: u64, mode: Mode) -> (Arc<Guarded>, Options) {
     let inner = MemoryDevice::new(bytes);
     let device = Guarded { inner, executor: Mutex::new(None), shut: Mutex::new(false), opened: Condvar::new() };
@@ -103,9 +159,9 @@ const EXECUTORS: [fn(Task); 2] = [
 #[test]
 fn every_verb_has_a_form_for_tasks() {
     for executor in EXECUTORS {
-        for preset in ["picaflor", "stream", "pmflf-ts"] {
-            let (device, options) = guarded(32 * MIB, Mode::Store);
-            let options = options.as_preset(preset).unwrap().durability(Durability::EveryPut);
+        for preset in PRESETS {
+            let folder = tempfile::tempdir().unwrap();
+            let (device, options) = guarded_as(preset, folder.path());
             let store = Store::open(options.clone()).unwrap();
             (0..50).for_each(|i| store.put(&key(i), &body(i, 3000), &in_group(3)).unwrap());
             store.put(b"large", &body(7, 500_000), &plain()).unwrap();
@@ -113,9 +169,7 @@ fn every_verb_has_a_form_for_tasks() {
             store.close().unwrap();
             let store = Store::open(options).unwrap();
             let keys: Vec<_> = store.keys().map(|entry| entry.key).collect();
-            let tables = preset.starts_with("pmflf");
-            // Of tables gets look at the device where they are polled.
-            *device.executor.lock() = (!tables).then(|| std::thread::current().id());
+            *device.executor.lock() = Some(std::thread::current().id());
             let own = store.clone();
             let held = device.clone();
             executor(Box::pin(async move {
@@ -124,6 +178,21 @@ fn every_verb_has_a_form_for_tasks() {
                 assert!(store.delete_async(&key(1)).await.unwrap() && !store.delete_async(&key(1)).await.unwrap());
                 assert!(store.contains_async(&key(2)).await.unwrap() && !store.contains_async(&key(1)).await.unwrap());
                 assert_eq!(store.group_of_async(&key(2)).await.unwrap(), Some(3));
+                let large = store.get_async(b"large").await.unwrap().unwrap();
+                let (mut pieces, mut read) = (large.chunks(0..u64::MAX), Vec::new());
+                while let Some(piece) = pieces.next_async().await {
+                    read.extend_from_slice(&piece.unwrap());
+                }
+                assert!(read == body(7, 500_000), "{preset}");
+                let (new, many) = (key(60), plain());
+                let many =
+                    [Put { key: &new, body: b"one", options: &many }, Put { key: b"2", body: b"", options: &many }];
+                store.put_many_async(&many).await.unwrap();
+                let deleted = store.delete_many_async(&[&key(4), b"2", b"3"]).await.unwrap();
+                assert_eq!(deleted, [true, true, false], "{preset}");
+                assert!(
+                    store.get_async(&new).await.unwrap().is_some() && !store.contains_async(&key(4)).await.unwrap()
+                );
                 let mut stream = store.put_stream(b"large", None, plain()).unwrap();
                 for piece in body(8, 600_000).chunks(10_000) {
                     stream.write_async(Bytes::copy_from_slice(piece)).await.unwrap();
@@ -137,7 +206,7 @@ fn every_verb_has_a_form_for_tasks() {
                 while let Some(entry) = listing.next_async().await {
                     found += usize::from(keys.contains(&entry.key));
                 }
-                assert_eq!((found, listing.unreadable()), (keys.len() - 1, 0), "{preset}");
+                assert_eq!((found, listing.unreadable()), (keys.len() - 2, 0), "{preset}");
                 *held.executor.lock() = None;
             }));
             let read = |key: &[u8]| store.get(key).unwrap().map(|object| object.bytes().unwrap().to_vec());
@@ -149,6 +218,48 @@ fn every_verb_has_a_form_for_tasks() {
             store.close().unwrap();
         }
     }
+}
+
+#[test]
+fn a_close_is_done_aside_and_is_a_close() {
+    for executor in EXECUTORS {
+        for preset in PRESETS {
+            let folder = tempfile::tempdir().unwrap();
+            let (device, options) = guarded_as(preset, folder.path());
+            let store = Store::open(options.clone().durability(Durability::None)).unwrap();
+            (0..20).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+            *device.executor.lock() = Some(std::thread::current().id());
+            executor(Box::pin(async move { store.close_async().await.unwrap() }));
+            *device.executor.lock() = None;
+            let store = Store::open(options).unwrap();
+            let found = (0..20).filter(|i| store.contains(&key(*i)).unwrap()).count();
+            assert_eq!(found, 20, "{preset}");
+            store.close().unwrap();
+        }
+    }
+}
+
+/// A hand would have to be asked for it, and nobody polls.
+#[test]
+fn a_delete_that_needs_no_look_at_the_device_is_done_by_the_call() {
+    let (device, options) = guarded(32 * MIB, Mode::Cache);
+    let store = Store::open(options.clone()).unwrap();
+    store.put(b"long", &body(1, 30_000), &plain()).unwrap();
+    store.close().unwrap();
+    let store = Store::open(options).unwrap();
+    // The opening is over.
+    assert_eq!(store.stats().objects, 1);
+    store.put(b"in memory", b"body", &plain()).unwrap();
+    *device.executor.lock() = Some(std::thread::current().id());
+    for key in [&b"long"[..], b"in memory", b"never put"] {
+        let mut delete = Box::pin(store.delete_async(key));
+        let polled = delete.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        let Poll::Ready(found) = polled else { panic!("{:?} was left to a hand", String::from_utf8_lossy(key)) };
+        assert_eq!(found.unwrap(), key != b"never put");
+    }
+    *device.executor.lock() = None;
+    assert!(!store.contains(b"long").unwrap() && !store.contains(b"in memory").unwrap());
+    store.close().unwrap();
 }
 
 /// Runs two tasks on one thread, until the first is done.
