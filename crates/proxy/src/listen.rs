@@ -262,6 +262,8 @@ async fn serve(
     let mut connection = std::pin::pin!(connection);
     let stop = async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
+        // A turn of the reactor, however late this worker is: a request that has come is seen before the end is.
+        tokio::time::sleep(Duration::from_millis(1)).await;
     };
     tokio::select! {
         biased;

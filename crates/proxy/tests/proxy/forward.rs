@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::kit::{Client, Message, Origin, Proxy, eventually, ok, sleep};
+use crate::kit::{Client, Door, Message, Origin, Proxy, eventually, ok};
 
 fn refused(reply: &Message, status: u16, reason: &str) {
     assert_eq!((reply.status(), reply.cache()), (status, format!("picaflor; detail={reason}").as_str()), "{reply:?}");
@@ -19,6 +19,7 @@ fn an_absolute_url_is_forwarded_and_stored_apart_from_reverse() {
     for round in 0..2 {
         let reply = client.send("GET", &url, &[], b"");
         assert_eq!((reply.text(), reply.is_hit()), (origin.address.to_string(), round == 1), "Host is the URL's");
+        proxy.settle();
     }
     let reply = client.send("GET", "/x", &[&format!("x-ignored: {url}")], b"");
     assert!(!reply.is_hit() && reply.text() == "test.example", "{reply:?}");
@@ -194,15 +195,18 @@ fn the_admin_listener_wants_its_token() {
 
 #[test]
 fn an_upload_that_breaks_off_is_the_clients_fault() {
-    let origin = Origin::start(|_, stream| {
-        sleep(300);
-        ok(stream, "", b"")
+    let door = Door::default();
+    let closed = door.clone();
+    let origin = Origin::start(move |_, _| {
+        closed.pass();
+        false
     });
     let proxy = Proxy::before(&origin.url(), "");
     let mut client = proxy.client();
     let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n";
     client.stream.write_all(head).unwrap();
     refused(&client.read("POST").unwrap(), 400, "broken-body");
+    door.open();
     let stats = proxy.stats();
     assert_eq!(
         (&stats["proxy"]["origin_failures"]["closed"], &stats["proxy"]["origin_failures"]["protocol"]),
