@@ -242,6 +242,35 @@ fn an_origins_length_does_not_cut_its_chunks() {
 }
 
 #[test]
+fn trailers_are_passed_on_to_who_takes_them() {
+    let origin = Origin::start(|request, stream| {
+        assert_eq!(request.field("te"), if request.path() == "/takes" { "trailers" } else { "" });
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, connection\r\n";
+        let chunks = "2\r\nab\r\n0\r\nx-sum: 7\r\nx-other: 8\r\nconnection: close\r\n\r\n";
+        stream.write_all(format!("{head}cache-control: max-age=60\r\n\r\n{chunks}").as_bytes()).is_ok()
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let ask = |method: &str, path: &str, te: &str| {
+        let mut client = proxy.client();
+        client.write(method, path, &["connection: te, close", te], b"");
+        let mut all = String::new();
+        client.stream.read_to_string(&mut all).unwrap();
+        all.split_once("\r\n\r\n").map(|(head, body)| (head.to_owned(), body.to_owned())).unwrap()
+    };
+    let (head, body) = ask("POST", "/takes", "te: gzip, trailers");
+    assert!(head.contains("trailer: x-sum"), "{head}");
+    assert_eq!(body, "2\r\nab\r\n0\r\nx-sum: 7\r\n\r\n", "those that were announced and may be: {head}");
+    let (head, body) = ask("POST", "/leaves", "te: gzip");
+    assert!(!head.contains("trailer"), "{head}");
+    assert_eq!(body, "2\r\nab\r\n0\r\n\r\n");
+    for _ in 0..2 {
+        let (_, body) = ask("GET", "/stored", "te: trailers");
+        assert!(!body.contains("x-sum") && body.contains("ab"), "a stored body has none: {body}");
+        proxy.settle();
+    }
+}
+
+#[test]
 fn tunnels_count_as_connections_and_are_in_the_log() {
     let echo = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = echo.local_addr().unwrap().port();
