@@ -203,7 +203,7 @@ fn curl(serve: &Serve, folder: &Path, name: &str) -> (String, Vec<u8>) {
     let (out, head) = (folder.join("curl.body"), folder.join("curl.head"));
     let url = format!("http://{}/docs/{name}", serve.address);
     let mut curl = Command::new("curl");
-    curl.args(["-sS", "-m", "60", "-H", "Host: site.test", &url, "-o"]).arg(&out).arg("-D").arg(&head);
+    curl.args(["-sS", "-m", "300", "-H", "Host: site.test", &url, "-o"]).arg(&out).arg("-D").arg(&head);
     assert!(curl.status().unwrap().success());
     let head = fs::read_to_string(head).unwrap();
     let status = head.lines().find_map(|line| line.strip_prefix("cache-status: ")).unwrap_or_default();

@@ -79,7 +79,7 @@ impl Drop for Nginx {
 /// Head and body as curl got them.
 fn curl(into: &Path, arguments: &[&str]) -> (String, Vec<u8>) {
     let output = Command::new("curl")
-        .args(["-sS", "--max-time", "30", "-D", "-", "-o"])
+        .args(["-sS", "--max-time", "300", "-D", "-", "-o"])
         .arg(into)
         .args(arguments)
         .output()
