@@ -8,7 +8,7 @@ use std::{
 
 use crate::kit::{Client, Door, Origin, Proxy, STALE, eventually, ok};
 
-/// Stale at once; behind the door a 304 to every condition, with the fields that `confirm` makes of the request's cookie.
+/// Stale at once; behind the door a 304 to every condition, with the fields that `confirm` makes of its cookie.
 fn confirming(stored: &'static str, door: &Door, confirm: fn(&str) -> String) -> Origin {
     let door = door.clone();
     Origin::start(move |request, stream| {
