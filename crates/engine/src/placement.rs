@@ -94,8 +94,8 @@ pub(crate) struct Placer {
     pairs: usize,
     lanes: Mutex<Vec<LaneUse>>,
     hints: Mutex<Pairs>,
-    /// By what the index knows of a hash. Where an entry goes to another key of its place, the copies that were known of
-    /// its object go with it: an entry that leads to a copy must be the object's.
+    /// By what the index knows of a hash. Where an entry goes to another key of its place, the copies that were known
+    /// of its object go with it: an entry that leads to a copy must be the object's.
     copies: Mutex<Pairs>,
     told_apart_by: u64,
 }

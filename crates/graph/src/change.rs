@@ -3,8 +3,8 @@
 //! Steps: the changes are made to copies of the records, and refused if one cannot be made; then sets of dependents
 //! are written with what was added, and synced; then groups that lost a node, without it and else as they were, and
 //! synced, if other groups change too; then the nodes, and synced: now they count. Where a mixture of old and new ones
-//! could have a cycle, they are written in turns (`order.rs`), each synced. Then what was removed leaves the sets, which
-//! is durable with the next call. Where a set moves to chunks, those are synced before it names them.
+//! could have a cycle, they are written in turns (`order.rs`), each synced. Then what was removed leaves the sets,
+//! which is durable with the next call. Where a set moves to chunks, those are synced before it names them.
 //!
 //! Invariant: what a node is built from may be gone, where a crash came in between, and then it is as if the node were
 //! not built from it; so the id of one that is gone is given to nobody while somebody durably names it.
