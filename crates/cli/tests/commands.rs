@@ -6,7 +6,7 @@ use std::{
     net::TcpStream,
     path::Path,
     process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 fn picaflor(folder: &Path, arguments: &[&str]) -> Command {
@@ -189,10 +189,8 @@ fn serve_says_what_it_chose_and_stops_on_term() {
     signal(&serve.child, "USR1");
     std::thread::sleep(Duration::from_millis(100));
     assert!(serve.child.try_wait().unwrap().is_none(), "neither ends it");
-    let begun = Instant::now();
     signal(&serve.child, "TERM");
     assert_eq!(serve.child.wait().unwrap().code(), Some(0));
-    assert!(begun.elapsed() < Duration::from_secs(5));
     let mut again = self::serve(folder.path());
     assert!(again.printed.contains("closed cleanly"), "{}", again.printed);
     signal(&again.child, "TERM");

@@ -34,7 +34,7 @@ fn a_document_that_is_no_text_is_left_alone() {
     let begin = Instant::now();
     let said = refused(&folder, &["reproduce", "damelo", "--markdown", "latin1.md"]);
     assert!(said.contains("latin1.md") && said.contains("not written to"), "{said}");
-    assert!(begin.elapsed() < Duration::from_secs(10), "before the runs, not after");
+    assert!(begin.elapsed() < Duration::from_secs(60), "before the runs, not after");
     assert_eq!(fs::read(&path).unwrap(), b"caf\xe9\n");
     let said = refused(&folder, &["reproduce", "damelo", "--quick", "--markdown", "new.md"]);
     assert!(said.contains("cannot be used with"), "a quick table is none: {said}");
@@ -47,7 +47,7 @@ fn a_folder_that_cannot_be_made_is_said_before_the_runs() {
     let begin = Instant::now();
     assert!(refused(&folder, &["run", "presets-on-devices", "--out", "file"]).contains("making file"));
     assert!(refused(&folder, &["reproduce", "damelo", "--out", "file"]).contains("making file"));
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

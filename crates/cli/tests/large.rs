@@ -94,7 +94,10 @@ impl Serve {
         let mut at = first;
         let mut piece = vec![0; 1 << 16];
         loop {
-            let n = reader.read(&mut piece).unwrap();
+            let n = match reader.read(&mut piece) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                done => done.unwrap(),
+            };
             if n == 0 {
                 break;
             }

@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
@@ -72,7 +72,11 @@ fn start_nginx(folder: &Path, trace: &Trace) -> (Killed, u16) {
     for (name, len) in [("empty.html", 0), ("one.html", 1), ("large.iso", 30_000_000)] {
         fs::write(root.join("docs").join(name), body(1, len)).unwrap();
     }
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Held, but not listened at, until nginx has it too: nobody else gets the port in between.
+    let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    held.set_reuse_port(true).unwrap();
+    held.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let port = held.local_addr().unwrap().as_socket().unwrap().port();
     let at = folder.display();
     // Without a master, so that killing the child leaves no worker behind.
     let conf = format!(
@@ -80,7 +84,7 @@ fn start_nginx(folder: &Path, trace: &Trace) -> (Killed, u16) {
          events {{ worker_connections 256; }}\n\
          http {{ access_log off; client_body_temp_path {at}; proxy_temp_path {at}; fastcgi_temp_path {at};\n\
          uwsgi_temp_path {at}; scgi_temp_path {at};\n\
-         server {{ listen 127.0.0.1:{port}; root {at}/www; expires 1h; }} }}\n"
+         server {{ listen 127.0.0.1:{port} reuseport; root {at}/www; expires 1h; }} }}\n"
     );
     fs::write(folder.join("nginx.conf"), conf).unwrap();
     // As root nginx would drop to a user who may not read the folder.
@@ -97,7 +101,7 @@ fn start_nginx(folder: &Path, trace: &Trace) -> (Killed, u16) {
         .spawn()
         .expect("nginx is installed: scripts/packages does that");
     let child = Killed(child);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(Instant::now() < deadline, "nginx does not listen");
         std::thread::sleep(Duration::from_millis(20));
@@ -199,7 +203,7 @@ fn curl(serve: &Serve, folder: &Path, name: &str) -> (String, Vec<u8>) {
     let (out, head) = (folder.join("curl.body"), folder.join("curl.head"));
     let url = format!("http://{}/docs/{name}", serve.address);
     let mut curl = Command::new("curl");
-    curl.args(["-sS", "-m", "60", "-H", "Host: site.test", &url, "-o"]).arg(&out).arg("-D").arg(&head);
+    curl.args(["-sS", "-m", "300", "-H", "Host: site.test", &url, "-o"]).arg(&out).arg("-D").arg(&head);
     assert!(curl.status().unwrap().success());
     let head = fs::read_to_string(head).unwrap();
     let status = head.lines().find_map(|line| line.strip_prefix("cache-status: ")).unwrap_or_default();

@@ -218,7 +218,7 @@ fn clients_that_die_or_sleep_disturb_nobody_and_memory_stays_bounded() {
             let (shared, large) = (&shared, &large);
             scope.spawn(move || {
                 let client = shared.client();
-                for i in 0..100 {
+                for i in 0..25 {
                     let key = format!("{thread} {i}");
                     client.put(key.as_bytes(), &body(i, 20_000), &plain()).unwrap();
                     assert!(client.get(key.as_bytes()).unwrap().unwrap() == body(i, 20_000));
@@ -229,7 +229,7 @@ fn clients_that_die_or_sleep_disturb_nobody_and_memory_stays_bounded() {
             });
         }
     });
-    assert!(began.elapsed() < Duration::from_secs(25), "nobody waited for those who sleep");
+    assert!(began.elapsed() < Duration::from_secs(25), "nobody waited for those who sleep, who have 30 s");
     assert!(client.get(b"half").unwrap().is_none(), "what was not whole is not there");
     let peak = shared.peak();
     assert!(peak < 96 << 20, "{} MiB, with 32 MiB for the store and nine large answers", peak >> 20);

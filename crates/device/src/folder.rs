@@ -69,6 +69,8 @@ pub struct RealFolder {
     root: PathBuf,
     /// Holds the lock; also what `syncfs` is called on.
     directory: File,
+    /// Which folders this opening made, innermost first.
+    made: Vec<PathBuf>,
     /// Nanoseconds since 1970 at opening: tells this opener's temporary names from those a crash left.
     opened: u128,
     next: AtomicU64,
@@ -81,6 +83,8 @@ impl RealFolder {
     /// Naming the folder: `ResourceBusy` if another holds it, or any error of the system.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let root = path.as_ref().to_owned();
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+        let made = root.ancestors().take_while(is_missing).map(Path::to_owned).collect();
         fs::create_dir_all(&root).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => io::Error::new(
                 io::ErrorKind::NotADirectory,
@@ -94,7 +98,19 @@ impl RealFolder {
         }
         lock(&root, &directory, false)?;
         let opened = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Ok(Self { root, directory, opened, next: AtomicU64::new(0) })
+        Ok(Self { root, directory, made, opened, next: AtomicU64::new(0) })
+    }
+
+    /// Takes away the folders that this opening made, and the files that lie in this one; what was there before is not
+    /// touched, nor a folder in which others have put something. For who finds that there is to be no store after all.
+    /// Nothing of it may be used afterwards.
+    pub fn unmake(&self) {
+        let Some(root) = self.made.first() else { return };
+        for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+            // What cannot be removed keeps its folder, and that is all it does.
+            let _ = fs::remove_file(entry.path());
+        }
+        let _ = self.made.iter().try_for_each(fs::remove_dir);
     }
 
     /// The path this folder was opened with.

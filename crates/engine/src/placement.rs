@@ -94,7 +94,10 @@ pub(crate) struct Placer {
     pairs: usize,
     lanes: Mutex<Vec<LaneUse>>,
     hints: Mutex<Pairs>,
+    /// By what the index knows of a hash. Where an entry goes to another key of its place, the copies that were known
+    /// of its object go with it: an entry that leads to a copy must be the object's.
     copies: Mutex<Pairs>,
+    told_apart_by: u64,
 }
 
 struct LaneUse {
@@ -103,11 +106,17 @@ struct LaneUse {
 }
 
 impl Placer {
-    /// Remembers at most `pairs` hints and as many copies.
-    pub(crate) fn new(placement: Placement, lanes: usize, pairs: usize) -> Self {
-        let lanes = (0..lanes).map(|_| LaneUse { class: None, used: 0 }).collect();
-        let hinted = AtomicU32::new(0);
-        Self { placement, hinted, pairs, lanes: Mutex::new(lanes), hints: Mutex::default(), copies: Mutex::default() }
+    /// Remembers at most `pairs` hints and as many copies. `told_apart_by`: see [`crate::index::Index`].
+    pub(crate) fn new(placement: Placement, lanes: usize, pairs: usize, told_apart_by: u64) -> Self {
+        Self {
+            placement,
+            hinted: AtomicU32::new(0),
+            pairs,
+            lanes: Mutex::new((0..lanes).map(|_| LaneUse { class: None, used: 0 }).collect()),
+            hints: Mutex::default(),
+            copies: Mutex::default(),
+            told_apart_by,
+        }
     }
 
     /// The class of an object, or of a chunk of one.
@@ -202,19 +211,19 @@ impl Placer {
 
     /// Remembers that a copy of this object lies at this grain.
     pub(crate) fn add_copy(&self, hash: u64, grain: u64) {
-        self.copies.lock().add(hash, grain, self.pairs);
+        self.copies.lock().add(hash & self.told_apart_by, grain, self.pairs);
     }
 
     /// Whether the copy at this grain is of the object's present version.
     pub(crate) fn has_copy(&self, hash: u64, grain: u64) -> bool {
-        self.copies.lock().of.get(&hash).is_some_and(|grains| grains.contains(&grain))
+        self.copies.lock().of.get(&(hash & self.told_apart_by)).is_some_and(|grains| grains.contains(&grain))
     }
 
-    /// The object was replaced or deleted, so its copies are of an older version.
+    /// The object, or another of its place, was replaced or deleted: its copies are of an older version, or nobody's.
     pub(crate) fn drop_copies(&self, hash: u64) {
         let mut copies = self.copies.lock();
         if !copies.of.is_empty() {
-            copies.of.remove(&hash);
+            copies.of.remove(&(hash & self.told_apart_by));
         }
     }
 }
@@ -253,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_class_keeps_its_lane_and_an_idle_lane_is_taken_over() {
-        let placer = Placer::new(Placement::Together, 2, 100);
+        let placer = Placer::new(Placement::Together, 2, 100, !0);
         let a = placer.lane(Class::Server(1), 1);
         let b = placer.lane(Class::Group(1), 2);
         assert_ne!(a, b);
@@ -267,14 +276,14 @@ mod tests {
         assert_eq!(placer.lane_of_class(Class::Server(9).short()), Some(b));
         assert_eq!(placer.lane_of_class(Class::Group(1).short()), None);
         // Elsewhere whoever comes takes over what was used least recently.
-        let placer = Placer::new(Placement::PerServer, 2, 100);
+        let placer = Placer::new(Placement::PerServer, 2, 100, !0);
         let lanes: Vec<_> = [1, 2, 1, 3, 2].map(|server| placer.lane(Class::Server(server), server.into())).into();
         assert_eq!(lanes, [0, 1, 0, 0, 1]);
     }
 
     #[test]
     fn kin_are_known_while_puts_name_neighbours() {
-        let placer = Placer::new(Placement::Together, 16, 100);
+        let placer = Placer::new(Placement::Together, 16, 100, !0);
         let (page, part) = (7 << 16, 9 << 16);
         assert_eq!((placer.kin(page, None), placer.kin(part, Some(page))), (0, 0), "nobody names any: as they come");
         (0..100).for_each(|at| placer.note_put(at % 2 == 0));
@@ -285,7 +294,7 @@ mod tests {
 
     #[test]
     fn hints_are_mutual_and_bounded() {
-        let placer = Placer::new(Placement::Together, 1, 100);
+        let placer = Placer::new(Placement::Together, 1, 100, !0);
         for i in 0..300 {
             placer.hint(2 * i, 2 * i + 1);
         }

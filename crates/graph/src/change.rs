@@ -2,8 +2,9 @@
 //!
 //! Steps: the changes are made to copies of the records, and refused if one cannot be made; then sets of dependents
 //! are written with what was added, and synced; then groups that lost a node, without it and else as they were, and
-//! synced, if other groups change too; then the nodes, and synced: now they count; then what was removed leaves the
-//! sets, which is durable with the next call. Where a set moves to chunks, those are synced before it names them.
+//! synced, if other groups change too; then the nodes, and synced: now they count. Where a mixture of old and new ones
+//! could have a cycle, they are written in turns (`order.rs`), each synced. Then what was removed leaves the sets,
+//! which is durable with the next call. Where a set moves to chunks, those are synced before it names them.
 //!
 //! Invariant: what a node is built from may be gone, where a crash came in between, and then it is as if the node were
 //! not built from it; so the id of one that is gone is given to nobody while somebody durably names it.
@@ -15,6 +16,7 @@ use picaflor_format::graph::{self, Edges, Node};
 use super::{
     Graph, GraphError, Result,
     groups::{Key, damaged},
+    order::Turns,
     publish::name_of,
 };
 
@@ -46,23 +48,22 @@ pub enum Change {
 
 /// Records as they will be.
 #[derive(Default)]
-struct Draft {
-    nodes: BTreeMap<u32, Vec<Option<Node>>>,
+pub(crate) struct Draft {
+    pub(crate) nodes: BTreeMap<u32, Vec<Option<Node>>>,
     /// Groups of which a node changed; others were looked at only.
-    changed: BTreeSet<u32>,
+    pub(crate) changed: BTreeSet<u32>,
     /// Ids of nodes that were removed.
     gone: BTreeSet<u32>,
     added: BTreeMap<u32, BTreeSet<u32>>,
-    removed: Vec<(u32, u32)>,
+    pub(crate) removed: Vec<(u32, u32)>,
     expires: Vec<(u64, u32)>,
     expired: Vec<(u64, u32)>,
 }
 
 impl Graph {
     /// Makes changes, in their order. They are durable when this returns; after a crash before, each has been made or
-    /// not, and a later one may have been where an earlier one has not: what turns edges round between nodes that are
-    /// there needs a call for each step, or such a crash may leave a cycle. After an error of the kinds below the
-    /// store's, none was.
+    /// not, and a later one may have been where an earlier one has not, but what is there has no cycle. After an error
+    /// of the kinds below the store's, none was.
     ///
     /// # Errors
     /// [`GraphError::Cycle`] with the path, [`GraphError::Unknown`], [`GraphError::Full`]; those of the store.
@@ -185,7 +186,7 @@ impl Graph {
         Ok(())
     }
 
-    fn draft_dependents(&self, draft: &mut Draft, id: u32) -> Result<Vec<u32>> {
+    pub(crate) fn draft_dependents(&self, draft: &mut Draft, id: u32) -> Result<Vec<u32>> {
         let mut claimed: BTreeSet<u32> = self.groups.edges(id)?.into_iter().collect();
         claimed.extend(draft.added.get(&id).into_iter().flatten());
         let mut dependents = Vec::new();
@@ -224,20 +225,16 @@ impl Graph {
         Ok(())
     }
 
-    fn write_draft(&self, draft: Draft) -> Result<()> {
+    fn write_draft(&self, mut draft: Draft) -> Result<()> {
+        let turns = self.turns(&mut draft)?;
         self.image.lock().outdate(&self.tables)?;
-        for (minute, id) in draft.expires {
+        for &(minute, id) in &draft.expires {
             self.change_expiries(minute, |ids| ids.insert(id))?;
         }
         let old_chunks = self.write_added(&draft.added)?;
         self.tables.commit()?;
         self.write_gone(&draft.gone, &draft.changed)?;
-        for (group, nodes) in draft.nodes.iter().filter(|(group, _)| draft.changed.contains(group)) {
-            let items: Vec<Vec<u8>> =
-                nodes.iter().map(|node| node.as_ref().map_or_else(Vec::new, Node::encode)).collect();
-            self.groups.write(Key::Nodes(*group), graph::encode_group(&items))?;
-        }
-        self.tables.commit()?;
+        self.write_nodes(&draft, &turns)?;
         for key in old_chunks {
             self.groups.write(key, Vec::new())?;
         }
@@ -252,6 +249,27 @@ impl Graph {
             if self.groups.node(id)?.is_none_or(|node| node.expiry / 60 != minute) {
                 self.change_expiries(minute, |ids| ids.remove(&id))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Writes nodes, those of each turn durably before the next.
+    fn write_nodes(&self, draft: &Draft, turns: &Turns) -> Result<()> {
+        for turn in 0..=turns.values().max().copied().unwrap_or(0) {
+            for (&group, nodes) in draft.nodes.iter().filter(|(group, _)| draft.changed.contains(group)) {
+                let ids = (0..nodes.len()).map(|place| self.groups.id(group, place));
+                let due = ids.map(|id| Ok(turns.get(&id?).copied().unwrap_or(0))).collect::<Result<Vec<_>>>()?;
+                if !due.contains(&turn) {
+                    continue;
+                }
+                let mut items = self.items(Key::Nodes(group))?;
+                items.resize(nodes.len(), Vec::new());
+                for (place, node) in nodes.iter().enumerate().filter(|(place, _)| due[*place] <= turn) {
+                    items[place] = node.as_ref().map_or_else(Vec::new, Node::encode);
+                }
+                self.groups.write(Key::Nodes(group), graph::encode_group(&items))?;
+            }
+            self.tables.commit()?;
         }
         Ok(())
     }

@@ -10,13 +10,14 @@
 //!
 //! Invariants: what a node is built from stands in its own record, written at once: that is the graph. Dependents are
 //! found through sets that are written, and durable, before the record that they come from; one that a crash left
-//! without its record is not believed. The graph has no cycle.
+//! without its record is not believed. The graph has no cycle, at no moment that a crash could find.
 #![forbid(unsafe_code)]
 
 mod build;
 mod change;
 mod groups;
 mod image;
+mod order;
 mod publish;
 mod spill;
 

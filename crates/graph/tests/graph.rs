@@ -271,6 +271,48 @@ fn a_crash_in_a_removal_makes_it_or_not_and_nobody_is_built_from_who_comes_next(
 }
 
 #[test]
+fn a_crash_while_edges_are_turned_round_leaves_no_cycle() {
+    let names: Vec<String> = (0..16).map(|n| format!("n{n}")).collect();
+    // Each is built from the next; then each from the one before.
+    let chain = |names: &[String]| -> Vec<Change> {
+        let parts = names.windows(2).map(|two| put(&two[1], &[&two[0]]));
+        std::iter::once(put(&names[0], &[])).chain(parts).collect()
+    };
+    let (mut turned, mut half) = (0, 0);
+    for (point, seed) in (1..80).chain((80..260).step_by(20)).flat_map(|point| (0..4).map(move |seed| (point, seed))) {
+        let device = FaultyDevice::new(memory(), seed);
+        let as_device: Arc<dyn Device> = Arc::new(device.clone());
+        let graph = open(&as_device);
+        let forth: Vec<String> = names.iter().rev().cloned().collect();
+        graph.apply(&chain(&forth)).unwrap();
+        device.add(Rule::nth(Fault::Crash(On::Any), point));
+        // The draft has no cycle on its way either: first all are freed, the last built from them first.
+        let freed = names.iter().map(|name| put(name, &[]));
+        drop((graph.apply(&freed.chain(chain(&names)).collect::<Vec<_>>()), graph));
+        device.clear_rules();
+        device.revive().unwrap();
+        let graph = open(&as_device);
+        let mut found = 0;
+        for (at, name) in names.iter().enumerate() {
+            let about = graph.node(name).unwrap().unwrap();
+            found += usize::from(at > 0 && about.dependencies == [names[at - 1].clone()]);
+            let above = graph.publish(&[name]).unwrap();
+            let mut seen = BTreeSet::new();
+            let mut below = about.dependencies;
+            while let Some(next) = below.pop() {
+                assert!(next != *name && !above.contains(&next), "point {point}, seed {seed}: {name} meets {next}");
+                if seen.insert(next.clone()) {
+                    below.extend(graph.node(&next).unwrap().unwrap().dependencies);
+                }
+            }
+        }
+        turned += usize::from(found == names.len() - 1);
+        half += usize::from(found > 0 && found < names.len() - 1);
+    }
+    assert!(turned > 5 && half > 5, "{turned} {half}");
+}
+
+#[test]
 fn readers_go_on_beside_a_writer() {
     let graph = open(&memory());
     graph.apply(&[put("a", &[]), put("b", &["a"])]).unwrap();

@@ -75,7 +75,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
         loop {
             let accepted = tokio::select! {
                 accepted = socket.accept() => accepted,
-                _ = stopped.wait_for(|stop| *stop == Stop::All) => return,
+                _ = stopped.wait_for(|stop| *stop == Stop::All) => break,
             };
             let Ok((stream, _)) = accepted else {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -96,6 +96,12 @@ pub(crate) fn work(proxy: Arc<Proxy>, socket: TcpListener, mut stopped: watch::R
                     .await;
             });
         }
+        let purged = async {
+            while proxy.epochs.invalidating() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let _ = tokio::time::timeout(proxy.config.limits.drain.0, purged).await;
     });
 }
 
@@ -136,7 +142,7 @@ fn plain(status: StatusCode, text: &str) -> Reply {
     reply(status, "text/plain; charset=utf-8", format!("{text}\n"))
 }
 
-async fn answer(proxy: &Proxy, request: Request<Incoming>) -> Reply {
+async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
     let uri = request.uri();
     if matches!(*request.method(), Method::GET | Method::HEAD) && uri.path() == "/health" && uri.authority().is_none() {
         return plain(StatusCode::OK, &health(&proxy.store.failures()));
@@ -213,23 +219,18 @@ fn wanted(request: &Request<Incoming>) -> String {
     format!("http://{host}{uri}")
 }
 
-async fn purge(proxy: &Proxy, url: &str) -> Reply {
+async fn purge(proxy: &Arc<Proxy>, url: &str) -> Reply {
     let Ok(keys) = key::of_url(url) else {
         return plain(StatusCode::BAD_REQUEST, "not an http:// URL");
     };
-    let (mut count, mut failure) = (0, None);
-    for key in keys {
-        match keep::invalidate(proxy, &key).await {
-            Ok(n) => count += n,
-            Err(e) => failure = Some(e),
+    match keep::invalidate(proxy, keys.into()).await {
+        Ok(count) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"url": url, "purged": count}))),
+        Err(e) => {
+            let note = "the store could not take it out: it is not served until a restart, and may be after it";
+            let text = format!("{}\n", json!({"url": url, "error": e.to_string(), "note": note}));
+            reply(StatusCode::INTERNAL_SERVER_ERROR, "application/json", text)
         }
     }
-    if let Some(e) = failure {
-        let note = "the store could not take it out: it is not served until a restart, and may be after it";
-        let text = format!("{}\n", json!({"url": url, "error": e.to_string(), "note": note}));
-        return reply(StatusCode::INTERNAL_SERVER_ERROR, "application/json", text);
-    }
-    reply(StatusCode::OK, "application/json", format!("{}\n", json!({"url": url, "purged": count})))
 }
 
 /// The `url` parameter of a query, percent-decoding undone where it had to be encoded.

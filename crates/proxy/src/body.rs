@@ -66,7 +66,13 @@ impl http_body::Body for Body {
             }
             Kind::Pieces(pieces) => ready!(pieces.poll(cx)),
             Kind::Fill(reader) => ready!(reader.poll(cx)),
-            Kind::Origin(passed) => ready!(passed.poll(cx, &this.guard.worker)),
+            Kind::Origin(passed) => {
+                let frame = ready!(passed.poll(cx, &this.guard.worker));
+                if let Some(Ok(Some(bytes))) = frame.as_ref().map(|frame| frame.as_ref().map(Frame::data_ref)) {
+                    this.guard.sent += bytes.len() as u64;
+                }
+                return Poll::Ready(frame);
+            }
         };
         Poll::Ready(match next {
             Some(Ok(bytes)) => {
@@ -182,30 +188,29 @@ impl Passed {
         Self { incoming, limit, silence: Box::pin(tokio::time::sleep(limit)), waiting: false }
     }
 
-    /// The next piece of data; trailers are dropped.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Option<Result<Bytes, Broken>>> {
-        loop {
-            match http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx) {
-                Poll::Ready(Some(Ok(frame))) => {
-                    self.waiting = false;
-                    if let Ok(bytes) = frame.into_data() {
-                        worker.counters.origin_bytes.add(bytes.len() as u64);
-                        return Poll::Ready(Some(Ok(bytes)));
-                    }
+    /// The next piece of data, or the trailers.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        match http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx) {
+            Poll::Ready(Some(Ok(mut frame))) => {
+                self.waiting = false;
+                if let Some(trailers) = frame.trailers_mut() {
+                    origin::strip_hop_by_hop(trailers);
                 }
-                Poll::Ready(Some(Err(error))) => {
-                    worker.counters.failures.one(origin::failure(&error));
-                    return Poll::Ready(Some(Err(Broken::Origin)));
+                worker.counters.origin_bytes.add(frame.data_ref().map_or(0, Bytes::len) as u64);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                worker.counters.failures.one(origin::failure(&error));
+                Poll::Ready(Some(Err(Broken::Origin)))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                if !std::mem::replace(&mut self.waiting, true) {
+                    self.silence.as_mut().reset(tokio::time::Instant::now() + self.limit);
                 }
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => {
-                    if !std::mem::replace(&mut self.waiting, true) {
-                        self.silence.as_mut().reset(tokio::time::Instant::now() + self.limit);
-                    }
-                    ready!(self.silence.as_mut().poll(cx));
-                    worker.counters.failures.one(OriginFailure::BodyTimeout);
-                    return Poll::Ready(Some(Err(Broken::Origin)));
-                }
+                ready!(self.silence.as_mut().poll(cx));
+                worker.counters.failures.one(OriginFailure::BodyTimeout);
+                Poll::Ready(Some(Err(Broken::Origin)))
             }
         }
     }

@@ -227,7 +227,11 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
     let mut unheard = 0;
     let broken = loop {
         let bytes = match std::future::poll_fn(|cx| body.poll(cx, &job.worker)).await {
-            Some(Ok(bytes)) => bytes,
+            Some(Ok(frame)) => match frame.into_data() {
+                Ok(bytes) => bytes,
+                // Trailers are of this transfer, and no part of what is stored (RFC 9111 3.1).
+                Err(_) => continue,
+            },
             Some(Err(broken)) => break Some(broken),
             None => break None,
         };

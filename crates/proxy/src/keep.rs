@@ -16,8 +16,8 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{Acquire, Release},
+            AtomicBool, AtomicU64, AtomicUsize,
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
 };
@@ -54,6 +54,8 @@ pub(crate) struct Epochs {
     /// Of a stripe, when something of it was invalidated that the store could not delete; and whether any was.
     gone: Vec<AtomicU64>,
     any_gone: AtomicBool,
+    /// Invalidations that are under way.
+    invalidating: AtomicUsize,
     indexes: Vec<tokio::sync::Mutex<()>>,
 }
 
@@ -64,6 +66,7 @@ impl Epochs {
             stripes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
             gone: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
             any_gone: AtomicBool::new(false),
+            invalidating: AtomicUsize::new(0),
             indexes: (0..INDEXES).map(|_| tokio::sync::Mutex::new(())).collect(),
         }
     }
@@ -88,6 +91,11 @@ impl Epochs {
     #[inline]
     pub(crate) fn is_gone(&self, url_key: &[u8], received: u64) -> bool {
         self.any_gone.load(Acquire) && received <= self.gone[Self::stripe(url_key)].load(Acquire)
+    }
+
+    /// Whether something is being taken out that is not to be left half done.
+    pub(crate) fn invalidating(&self) -> bool {
+        self.invalidating.load(Relaxed) > 0
     }
 
     /// The store could not delete it.
@@ -239,7 +247,7 @@ impl Keeper {
                 durable.await.map_err(|e| refused(&e))?;
                 indexed.settle(&proxy.store, &url_key).await?;
             }
-            // Its end may wait for the device.
+            // Its end may wait for the device, and the epoch is held over it, which no task may do.
             Way::Stream(stream) => {
                 let (indexed, url_key) = tokio::task::spawn_blocking({
                     let proxy = proxy.clone();
@@ -352,9 +360,36 @@ pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, new:
     }
 }
 
-/// Takes a URL, all its variants included, out of the store, and keeps fetches in progress from bringing it back.
-/// Says how many responses were there.
-pub(crate) async fn invalidate(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
+/// Takes URLs, all their variants included, out of the store, and keeps fetches in progress from bringing them back.
+/// Says how many responses were there, or what went wrong last. It is done on a task of its own: a client that leaves
+/// in the middle leaves no half of it undone, and no stop comes before its end.
+pub(crate) async fn invalidate(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Result<usize, Error> {
+    let running = proxy.clone();
+    running.epochs.invalidating.fetch_add(1, Relaxed);
+    let task = tokio::spawn(async move {
+        let _ending = Invalidating(&running.epochs);
+        let mut result = Ok(0);
+        for url_key in &url_keys {
+            result = match (take_out(&running, url_key).await, result) {
+                (Ok(n), Ok(before)) => Ok(before + n),
+                (Err(e), _) | (_, Err(e)) => Err(e),
+            };
+        }
+        result
+    });
+    // It ends without an answer only with the whole proxy.
+    task.await.unwrap_or(Err(Error::Closed))
+}
+
+struct Invalidating<'a>(&'a Epochs);
+
+impl Drop for Invalidating<'_> {
+    fn drop(&mut self) {
+        self.0.invalidating.fetch_sub(1, Relaxed);
+    }
+}
+
+async fn take_out(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
     proxy.fills.forget(url_key);
     let _indexes = proxy.epochs.indexes[Epochs::stripe(url_key) % INDEXES].lock().await;
     let found = lookup::object(&proxy.store, url_key).await;
@@ -379,5 +414,45 @@ pub(crate) async fn invalidate(proxy: &Proxy, url_key: &[u8]) -> Result<usize, E
 pub(crate) async fn drop_response(proxy: &Proxy, url_key: &[u8], key: &[u8]) {
     if proxy.store.delete_async(key).await.is_err() {
         proxy.epochs.note_gone(url_key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::{Low, Server};
+
+    #[test]
+    fn an_invalidation_that_nobody_waits_for_any_more_is_done() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut low =
+            Low::parse("test.toml", "workers = 1\n[store]\ncapacity = \"64MiB\"\nmemory = \"32MiB\"\n").unwrap();
+        low.listen = Some(vec![([127, 0, 0, 1], 0).into()]);
+        low.admin.listen = Some(([127, 0, 0, 1], 0).into());
+        low.store.path = Some(folder.path().join("store"));
+        let server = Server::start(low.resolve().unwrap()).unwrap();
+        let proxy = server.proxy().clone();
+        let keys = [b"http://a/".to_vec(), b"http://b/".to_vec()];
+        keys.iter().for_each(|key| proxy.store.put(key, b"body", &PutOptions::default()).unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            // It has begun, and waits, when the client goes.
+            let held = proxy.epochs.indexes[Epochs::stripe(&keys[0]) % INDEXES].lock().await;
+            let mut asked = Box::pin(invalidate(&proxy, keys.to_vec()));
+            assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            drop(asked);
+            drop(held);
+            while proxy.epochs.invalidating() {
+                tokio::task::yield_now().await;
+            }
+            for key in &keys {
+                assert!(lookup::object(&proxy.store, key).await.is_none());
+                assert!(proxy.epochs.now(key) > 0, "a fetch in progress does not bring it back");
+            }
+        });
+        drop(proxy);
+        server.stop().unwrap();
     }
 }

@@ -233,6 +233,10 @@ impl Ask {
     pub(crate) fn outgoing(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
         origin::strip_hop_by_hop(&mut headers);
+        if origin::takes_trailers(&self.headers) {
+            headers.insert(header::TE, HeaderValue::from_static("trailers"));
+            headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+        }
         headers.remove(header::EXPECT);
         headers.insert(header::HOST, self.target.host_field.clone());
         origin::add_via(&mut headers, &self.worker.proxy.via);
@@ -254,9 +258,11 @@ impl Ask {
         headers
     }
 
-    /// The same without conditions and ranges: what everybody can use.
+    /// The same without conditions, ranges and trailers: what everybody can use.
     pub(crate) fn outgoing_for_all(&self) -> HeaderMap {
         let mut headers = self.outgoing();
+        headers.remove(header::TE);
+        headers.remove(header::CONNECTION);
         for name in validate::CONDITIONS {
             headers.remove(name);
         }

@@ -125,7 +125,10 @@ pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, 
         let mut stop = stopped;
         let _ = stop.wait_for(|stop| *stop == Stop::All).await;
         let drained = async {
-            while !connections.lock().by_number.is_empty() || worker.fills_running() {
+            while !connections.lock().by_number.is_empty()
+                || worker.fills_running()
+                || worker.proxy.epochs.invalidating()
+            {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
@@ -262,6 +265,8 @@ async fn serve(
     let mut connection = std::pin::pin!(connection);
     let stop = async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
+        // A turn of the reactor, however late this worker is: a request that has come is seen before the end is.
+        tokio::time::sleep(Duration::from_millis(1)).await;
     };
     tokio::select! {
         biased;

@@ -356,6 +356,12 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     headers.remove(&KEEP_ALIVE);
 }
 
+/// Whether who sent these fields reads trailers (RFC 9110 10.1.4).
+pub(crate) fn takes_trailers(headers: &HeaderMap) -> bool {
+    let lines = headers.get_all(header::TE).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|coding| coding.trim().eq_ignore_ascii_case("trailers"))
+}
+
 /// `Via`: earlier proxies, then us.
 pub(crate) fn add_via(headers: &mut HeaderMap, via: &HeaderValue) {
     headers.append(header::VIA, via.clone());

@@ -262,6 +262,11 @@ impl Server {
         &self.listen
     }
 
+    #[cfg(test)]
+    pub(crate) fn proxy(&self) -> &Arc<Proxy> {
+        &self.proxy
+    }
+
     /// Where the admin listener is.
     pub fn admin_address(&self) -> SocketAddr {
         self.admin

@@ -151,7 +151,9 @@ impl Serve {
         let asked = low.store.capacity;
         let config = low.resolve().map_err(|error| match path {
             // A flag may have said it instead.
-            Some(path) if alone.resolve().err().as_ref() == Some(&error) => error.in_file(&path).into(),
+            Some(path) if alone.resolve().is_err_and(|alone| alone.is_about_the_same(&error)) => {
+                error.in_file(&path).into()
+            }
             _ => Failure::from(error),
         })?;
         let store = &config.store;

@@ -87,6 +87,11 @@ impl Index {
         segment.read().expect(place);
     }
 
+    /// The bits of a hash by which entries are told apart: keys that have these in common have the same candidates.
+    pub(crate) fn told_apart_by(&self) -> u64 {
+        !(u64::MAX >> self.bits) | ((1 << word::PLACE_BITS) - 1)
+    }
+
     /// The entries that may be for this key, newest last.
     pub(crate) fn candidates(&self, hash: u64) -> Candidates {
         let (segment, place) = self.spot(hash);

@@ -1,19 +1,28 @@
-//! Files that an opening made, until it has succeeded.
+//! Files and folders that an opening made, until it has succeeded.
 //!
-//! Invariants: a file that was there before is never touched; one that was not goes while its lock is held, so that who
-//! waits for that lock never gets a file without a name.
+//! Invariants: what was there before is never touched; what was not goes while its lock is held, so that who waits for
+//! that lock never gets a file without a name.
 
 use std::sync::Arc;
 
-use picaflor_device::FileDevice;
+use picaflor_device::{FileDevice, RealFolder};
 
 /// Takes back on drop what was made, unless it is kept.
 #[derive(Default)]
-pub(crate) struct Made(Vec<Arc<FileDevice>>);
+pub(crate) struct Made(Vec<Place>);
+
+enum Place {
+    File(Arc<FileDevice>),
+    Folder(Arc<RealFolder>),
+}
 
 impl Made {
-    pub(super) fn note(&mut self, device: &Arc<FileDevice>) {
-        self.0.push(Arc::clone(device));
+    pub(super) fn file(&mut self, device: &Arc<FileDevice>) {
+        self.0.push(Place::File(Arc::clone(device)));
+    }
+
+    pub(super) fn folder(&mut self, folder: &Arc<RealFolder>) {
+        self.0.push(Place::Folder(Arc::clone(folder)));
     }
 
     /// The opening succeeded.
@@ -24,6 +33,11 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        self.0.iter().for_each(|device| device.unmake());
+        for place in &self.0 {
+            match place {
+                Place::File(device) => device.unmake(),
+                Place::Folder(folder) => folder.unmake(),
+            }
+        }
     }
 }

@@ -211,7 +211,9 @@ fn open_place(place: &Place, options: &Options, made: &mut Made) -> Result<Openi
         (Place::Path(path), Layout::Files(_)) => {
             let name = path.display().to_string();
             let folder = RealFolder::open(path).map_err(|error| Error::io(format!("opening {name}"), error))?;
-            open_folder(name, Arc::new(folder), options)
+            let folder = Arc::new(folder);
+            made.folder(&folder);
+            open_folder(name, folder, options)
         }
         (Place::Device(_), Layout::Files(_)) => wrong("in a folder, not on a device"),
         (Place::Folder(_), _) => wrong("on a device, not in a folder"),
@@ -224,7 +226,7 @@ fn open_place(place: &Place, options: &Options, made: &mut Made) -> Result<Openi
             }
             let device = open_file(path, options).map_err(|error| Error::io(format!("opening {name}"), error))?;
             let device = Arc::new(device);
-            made.note(&device);
+            made.file(&device);
             Ok((name, device, None))
         }
     }

@@ -222,16 +222,17 @@ fn build(
         (options.next_cluster, options.groups),
         notes_use,
     );
+    let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
     Ok(Volume {
         number,
         place: found.place,
         device: found.device,
         map,
         hasher: Hasher::new(superblock.seed),
-        index: Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes)),
         space: if ages { space.aging_from(shared.second()) } else { space },
         in_place: in_place.map(Box::new),
-        placer: Placer::new(shared.preset.placement, lanes, shared.hints_max()),
+        placer: Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by()),
+        index,
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
         buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
         journal: Mutex::new(Journal::new(map, superblock.store as u64, 1, 1, 1)),

@@ -101,3 +101,15 @@ pub(crate) fn pass(store: &Store, clock: &Clock, time: Duration) {
         store.step().unwrap();
     }
 }
+
+/// Two keys that the index of a store with this seed cannot tell apart.
+pub(crate) fn twins(seed: u64) -> [Vec<u8>; 2] {
+    let mut seen = std::collections::HashMap::new();
+    for i in 0.. {
+        let hash = xxhash_rust::xxh3::xxh3_128_with_seed(&key(i), seed) as u64;
+        if let Some(twin) = seen.insert((hash >> 58, hash & 0xff_ffff), i) {
+            return [key(twin), key(i)];
+        }
+    }
+    unreachable!()
+}

@@ -12,7 +12,7 @@ use picaflor::{
     device::{Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
 };
 
-use crate::common::{KIB, MIB, body, by_hand, bypass, counted, in_group, key, plain, read};
+use crate::common::{KIB, MIB, body, by_hand, bypass, counted, in_group, key, plain, read, twins};
 
 #[test]
 fn the_admission_filter_sees_key_and_length_and_its_word_counts() {
@@ -411,18 +411,6 @@ fn rot_on_the_way_is_read_again() {
         disk.clear_rules();
     }
     assert_eq!(store.stats().counts.damaged, 0);
-}
-
-/// Two keys that the index of a store with this seed cannot tell apart.
-fn twins(seed: u64) -> [Vec<u8>; 2] {
-    let mut seen = std::collections::HashMap::new();
-    for i in 0.. {
-        let hash = xxhash_rust::xxh3::xxh3_128_with_seed(&key(i), seed) as u64;
-        if let Some(twin) = seen.insert((hash >> 58, hash & 0xff_ffff), i) {
-            return [key(twin), key(i)];
-        }
-    }
-    unreachable!()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use picaflor::{
     device::{CountedDevice, Device, MemoryDevice},
 };
 
-use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read};
+use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read, twins};
 
 /// As the others of these tests, and this row.
 fn hummingbird(bytes: u64) -> (CountedDevice, Options) {
@@ -134,6 +134,33 @@ fn an_object_lies_in_several_clusters_if_several_ask_for_it() {
     assert_eq!(read(&store, &key(logo)).unwrap(), body(logo, 2000));
     store.close().unwrap();
     drop(device);
+}
+
+#[test]
+fn a_copy_takes_no_entry_of_another_key_of_its_place() {
+    let (_, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.with(|options| options.unpacked = 256 * KIB)).unwrap();
+    let ([logo, twin], page) = (twins(7), key(2 << 20));
+    let fill = |from: u64, count| {
+        for i in from..from + count {
+            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        }
+        store.step().unwrap();
+    };
+    store.put(&logo, &body(1, 2000), &plain()).unwrap();
+    fill(1 << 20, 150);
+    store.put(&page, &body(2, 2000), &plain()).unwrap();
+    store.collocate(&page, &logo);
+    fill(3 << 20, 150);
+    assert_eq!(store.stats().counts.copies_placed, 1, "beside the page");
+    // A cache gives it the entry of the other, which is a miss from here on.
+    store.put(&twin, &body(3, 2500), &plain()).unwrap();
+    fill(4 << 20, 5000);
+    // Its cluster is read, and with it the copy.
+    assert_eq!(read(&store, &page).unwrap(), body(2, 2000));
+    assert!(store.get(&logo).unwrap().is_none());
+    assert_eq!(read(&store, &twin).as_deref(), Some(&*body(3, 2500)));
+    assert_eq!(store.stats().counts.damaged, 0);
 }
 
 #[test]

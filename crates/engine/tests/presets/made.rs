@@ -27,16 +27,12 @@ fn made(path: &Path, mode: Mode, capacity: u64) -> u64 {
     capacity
 }
 
-/// Everything below a folder.
-fn listed(folder: &Path) -> Vec<std::path::PathBuf> {
-    let below = |path: std::path::PathBuf| if path.is_dir() { listed(&path) } else { vec![path] };
-    std::fs::read_dir(folder).unwrap().flat_map(|entry| below(entry.unwrap().path())).collect()
-}
-
 #[test]
 fn what_is_refused_is_foreseen_and_leaves_no_file_behind() {
     let (mut refused, mut opened) = (0, 0);
     for preset in Options::presets() {
+        // Only those that lie in a folder make the folders above it.
+        let parent = if ["simple", "squid", "multiple-dirs"].contains(&preset) { "above/it" } else { "" };
         for (capacity, memory) in [
             (100_000, 64 * MIB),
             (2 * MIB, 64 * MIB),
@@ -47,7 +43,7 @@ fn what_is_refused_is_foreseen_and_leaves_no_file_behind() {
             (24 * MIB, 64 * MIB),
         ] {
             let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("a");
+            let path = folder.path().join(parent).join("a");
             let options = Options::preset(preset, &path).unwrap().capacity(capacity).memory(memory);
             let foreseen = options.check(&[]);
             let store = Store::open(options.with(|o| o.preallocate = Preallocate::Reserve));
@@ -59,7 +55,7 @@ fn what_is_refused_is_foreseen_and_leaves_no_file_behind() {
                 }
                 (Err(Error::Option { name, .. }), Err(Error::Option { name: said, .. })) => {
                     assert_eq!(*name, said, "{what}");
-                    assert!(listed(folder.path()).is_empty(), "{what}: {:?}", listed(folder.path()));
+                    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{what}");
                     refused += 1;
                 }
                 (_, outcome) => panic!("{what}; opened: {:?}", outcome.map(|_| ())),

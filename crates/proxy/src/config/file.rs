@@ -20,6 +20,13 @@ impl ConfigError {
         Self { place: key.to_owned(), why }
     }
 
+    /// Whether both are about the same value of the same key; how much is free may have changed between them.
+    #[must_use]
+    pub fn is_about_the_same(&self, other: &Self) -> bool {
+        let value = |why: &str| why.split_once(", and ").map_or(why, |(value, _)| value).to_owned();
+        self.place == other.place && value(&self.why) == value(&other.why)
+    }
+
     /// The same with the file and the line that say so, where the file has the key: for an error of what the file alone
     /// comes to.
     #[must_use]

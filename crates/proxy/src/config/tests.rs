@@ -97,3 +97,12 @@ fn flags_win_over_the_file() {
     let both = file.under(flags).resolve().unwrap();
     assert_eq!((both.workers, both.cache.negative), (1, Span::secs(1)));
 }
+
+#[test]
+fn an_error_is_the_same_though_something_else_fills_the_disk() {
+    let error = |key: &str, why: &str| ConfigError::value(key, why.into());
+    let first = error("store.capacity", "900TiB, and . has 500 MiB free; give less");
+    assert!(first.is_about_the_same(&error("store.capacity", "900TiB, and . has 499 MiB free; give less")));
+    assert!(!first.is_about_the_same(&error("store.capacity", "800TiB, and . has 500 MiB free; give less")));
+    assert!(!first.is_about_the_same(&error("store.memory", "900TiB, and . has 500 MiB free; give less")));
+}

@@ -133,7 +133,12 @@ impl Ask {
     /// The origin's response, passed on.
     pub(crate) fn passed(&self, response: Response<Incoming>, fwd: &str, detail: &'static str) -> Answer {
         let (mut parts, body) = response.into_parts();
+        let trailer = parts.headers.get(header::TRAILER).cloned();
         self.clean(&mut parts);
+        // hyper passes on the trailers that are named here, behind chunks and to who asked for them.
+        if let Some(trailer) = trailer.filter(|_| origin::takes_trailers(&self.headers)) {
+            parts.headers.insert(header::TRAILER, trailer);
+        }
         let mut status = format!("picaflor; fwd={fwd}; fwd-status={}", parts.status.as_u16());
         if !detail.is_empty() {
             status.push_str("; detail=");
@@ -149,16 +154,13 @@ impl Ask {
     }
 
     async fn invalidate(&self, response: &Response<Incoming>) {
-        let proxy = &self.worker.proxy;
         let mut keys = vec![self.target.key.clone()];
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             keys.extend(response.headers().get_all(name).iter().filter_map(|value| self.target.sibling(value)));
         }
         keys.sort_unstable();
         keys.dedup();
-        for key in keys {
-            // Where the store cannot delete it, it is not served any more: the request has succeeded all the same.
-            let _ = keep::invalidate(&Arc::clone(proxy), &key).await;
-        }
+        // Where the store cannot delete it, it is not served any more: the request has succeeded all the same.
+        let _ = keep::invalidate(&self.worker.proxy, keys).await;
     }
 }

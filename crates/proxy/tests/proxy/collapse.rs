@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::kit::{Origin, Proxy, eventually, ok, sleep};
+use crate::kit::{Door, Origin, Proxy, STALE, eventually, ok};
 
 /// An origin that writes what the test sends it, piece by piece; an empty piece breaks the connection off.
 fn by_hand(head: &'static str) -> (Origin, mpsc::Sender<Vec<u8>>) {
@@ -37,26 +37,22 @@ const TEN: &str = "HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-lengt
 
 #[test]
 fn a_hundred_clients_are_one_fetch() {
-    let origin = Origin::start(|_, stream| {
-        sleep(300);
-        ok(stream, "cache-control: max-age=60", &vec![b'x'; 100_000])
-    });
+    let (origin, send) = by_hand("HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 100000\r\n\r\n");
     let proxy = Proxy::before(&origin.url(), "");
-    let together = Barrier::new(100);
-    thread::scope(|scope| {
-        for _ in 0..100 {
-            scope.spawn(|| {
-                let mut client = proxy.client();
-                together.wait();
-                let reply = client.get("/");
-                assert!(reply.status() == 200 && reply.body == vec![b'x'; 100_000], "{}", reply.first);
-            });
-        }
-    });
+    let mut clients: Vec<_> = (0..100).map(|_| proxy.client()).collect();
+    clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
+    send.send(b"x".to_vec()).unwrap();
+    for client in &mut clients {
+        assert_eq!(client.read_head().unwrap().status(), 200);
+        assert_eq!(client.read_bytes(1).unwrap(), b"x");
+    }
+    send.send(vec![b'x'; 99_999]).unwrap();
+    for client in &mut clients {
+        assert!(client.read_bytes(99_999).unwrap() == vec![b'x'; 99_999]);
+    }
     assert_eq!(origin.count(), 1);
     let requests = &proxy.stats()["proxy"]["requests"];
-    assert_eq!(requests["miss"], 1);
-    assert!(requests["collapsed"].as_u64() >= Some(90), "{requests}");
+    assert_eq!((&requests["miss"], &requests["collapsed"]), (&1.into(), &99.into()));
 }
 
 #[test]
@@ -88,10 +84,12 @@ fn who_began_may_leave() {
     eventually("it is asked for", || origin.count() == 1);
     let mut second = proxy.client();
     second.write("GET", "/", &[], b"");
-    sleep(50);
+    send.send(b"1".to_vec()).unwrap();
+    second.read_head().unwrap();
+    assert_eq!(second.read_bytes(1).unwrap(), b"1", "it is in the fetch");
     drop(first);
-    send.send(b"1234567890".to_vec()).unwrap();
-    assert_eq!(second.read("GET").unwrap().text(), "1234567890");
+    send.send(b"234567890".to_vec()).unwrap();
+    assert_eq!(second.read_bytes(9).unwrap(), b"234567890");
     assert_eq!(origin.count(), 1);
 }
 
@@ -103,9 +101,8 @@ fn what_nobody_waits_for_any_more_is_still_stored() {
     only.write("GET", "/", &[], b"");
     eventually("it is asked for", || origin.count() == 1);
     send.send(b"123".to_vec()).unwrap();
-    sleep(50);
+    only.read_head().unwrap();
     drop(only);
-    sleep(50);
     send.send(b"4567890".to_vec()).unwrap();
     eventually("it is stored", || proxy.stats()["proxy"]["stored"] == 1);
     assert!(proxy.get("/").is_hit());
@@ -117,12 +114,15 @@ fn a_fetch_that_breaks_off_breaks_its_readers_and_stores_nothing() {
     let proxy = Proxy::before(&origin.url(), "");
     let mut clients: Vec<_> = (0..3).map(|_| proxy.client()).collect();
     clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
-    eventually("it is asked for", || origin.count() == 1);
     send.send(b"123".to_vec()).unwrap();
-    sleep(100);
+    for client in &mut clients {
+        client.read_head().unwrap();
+        assert_eq!(client.read_bytes(3).unwrap(), b"123");
+    }
     send.send(Vec::new()).unwrap();
     for client in &mut clients {
-        assert!(client.read("GET").is_none(), "a short body must not look whole");
+        let broken = client.read_bytes(7).unwrap_err();
+        assert_ne!(broken.kind(), std::io::ErrorKind::WouldBlock, "a short body must not look whole");
     }
     assert_eq!(proxy.stats()["proxy"]["not_stored"]["truncated"], 1);
     assert_eq!(proxy.stats()["proxy"]["stored"], 0);
@@ -130,21 +130,26 @@ fn a_fetch_that_breaks_off_breaks_its_readers_and_stores_nothing() {
 
 #[test]
 fn a_fetch_that_fails_before_its_head_fails_all_who_wait_and_no_later_one() {
-    let count = Arc::new(AtomicUsize::new(0));
-    let seen = count.clone();
+    let (count, door) = (Arc::new(AtomicUsize::new(0)), Door::default());
+    let (seen, closed) = (count.clone(), door.clone());
     // The first connection, and the retry that every GET has, break off; later ones answer.
-    let origin = Origin::start(move |_, stream| {
-        sleep(200);
+    let origin = Origin::start(move |request, stream| {
+        if request.path() != "/" {
+            return ok(stream, "", b"");
+        }
+        closed.pass();
         seen.fetch_add(1, SeqCst) >= 2 && ok(stream, "cache-control: max-age=60", b"late")
     });
-    let proxy = Proxy::before(&origin.url(), "");
+    let proxy = Proxy::before(&origin.url(), "workers = 1\n");
     let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
     clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
+    proxy.has_taken_all();
+    door.open();
     for client in &mut clients {
         let reply = client.read("GET").unwrap();
         assert_eq!((reply.status(), reply.cache()), (502, "picaflor; detail=closed"));
     }
-    assert_eq!(origin.count(), 2, "an origin in trouble is not asked by each of them");
+    assert_eq!(count.load(SeqCst), 2, "an origin in trouble is not asked by each of them");
     assert_eq!(proxy.get("/").text(), "late");
 }
 
@@ -161,8 +166,12 @@ fn what_is_no_http_is_asked_for_once() {
 
 #[test]
 fn a_private_response_is_for_one_client_only() {
-    let origin = Origin::start(|request, stream| {
-        sleep(150);
+    let all_there = Arc::new(Barrier::new(10));
+    let origin = Origin::start(move |request, stream| {
+        // Those who say who they are come first; of the others, each waits for all.
+        if request.field("cookie").is_empty() {
+            all_there.wait();
+        }
         let body = format!("for {}", request.field("cookie"));
         ok(stream, "cache-control: private", body.as_bytes())
     });
@@ -171,67 +180,70 @@ fn a_private_response_is_for_one_client_only() {
         for n in 0..10 {
             let proxy = &proxy;
             scope.spawn(move || {
-                let reply = proxy.get_with("/", &[&format!("cookie: {n}")]);
+                let reply = proxy.client().send("GET", "/", &[&format!("cookie: {n}")], b"");
                 assert_eq!(reply.text(), format!("for {n}"));
             });
         }
     });
     assert_eq!(origin.count(), 10);
-    let start = std::time::Instant::now();
     thread::scope(|scope| {
         for _ in 0..10 {
-            scope.spawn(|| proxy.get("/"));
+            scope.spawn(|| assert_eq!(proxy.client().get("/").text(), "for ", "nobody queues for what is private"));
         }
     });
-    assert!(start.elapsed().as_millis() < 290, "nobody queues for what is known to be private");
 }
 
 #[test]
 fn another_variant_is_not_for_the_waiter() {
-    let origin = Origin::start(|request, stream| {
-        sleep(150);
+    let door = Door::default();
+    let closed = door.clone();
+    let origin = Origin::start(move |request, stream| {
+        if request.path() == "/" {
+            closed.pass();
+        }
         ok(stream, "cache-control: max-age=60\nvary: x-lang", request.field("x-lang").as_bytes())
     });
-    let proxy = Proxy::before(&origin.url(), "");
-    thread::scope(|scope| {
-        for lang in ["de", "es", "de", "es"] {
-            let proxy = &proxy;
-            scope.spawn(move || assert_eq!(proxy.get_with("/", &[&format!("x-lang: {lang}")]).text(), lang));
-        }
+    let proxy = Proxy::before(&origin.url(), "workers = 1\n");
+    let languages = ["de", "es", "de", "es"];
+    let mut clients = languages.map(|lang| {
+        let mut client = proxy.client();
+        client.write("GET", "/", &[&format!("x-lang: {lang}")], b"");
+        client
     });
-    assert!(origin.count() <= 3, "{}", origin.count());
+    proxy.has_taken_all();
+    door.open();
+    for (client, lang) in clients.iter_mut().zip(languages) {
+        assert_eq!(client.read("GET").unwrap().text(), lang);
+    }
+    assert!(origin.count() <= 1 + 3, "{}, and one to see that all wait", origin.count());
 }
 
 #[test]
 fn revalidation_is_done_once_for_all() {
-    let origin = Origin::start(|request, stream| {
+    let door = Door::default();
+    let closed = door.clone();
+    let origin = Origin::start(move |request, stream| {
         if request.field("if-none-match").is_empty() {
-            return ok(stream, "cache-control: max-age=1\netag: \"a\"", b"body");
+            return ok(stream, STALE, b"body");
         }
-        sleep(200);
-        stream.write_all(b"HTTP/1.1 304 Not Modified\r\netag: \"a\"\r\n\r\n").is_ok()
+        closed.pass();
+        stream.write_all(b"HTTP/1.1 304 Not Modified\r\netag: \"v\"\r\n\r\n").is_ok()
     });
-    let proxy = Proxy::before(&origin.url(), "");
+    let proxy = Proxy::before(&origin.url(), "workers = 1\n");
     proxy.get("/");
-    sleep(1100);
-    thread::scope(|scope| {
-        for _ in 0..20 {
-            scope.spawn(|| assert_eq!(proxy.get("/").text(), "body"));
-        }
-    });
-    assert_eq!(origin.count(), 2);
+    let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
+    clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
+    proxy.has_taken_all();
+    door.open();
+    for client in &mut clients {
+        assert_eq!(client.read("GET").unwrap().text(), "body");
+    }
+    assert_eq!(origin.count(), 1 + 1 + 1, "stored, confirmed, and one to see that all wait");
 }
 
 /// 24 MiB, more than a window and the buffers of two sockets hold.
 fn large_body() -> Vec<u8> {
     (0..24u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
-}
-
-fn large() -> (Origin, Vec<u8>) {
-    let body = large_body();
-    let sent = body.clone();
-    let origin = Origin::start(move |_, stream| ok(stream, "cache-control: max-age=60", &sent));
-    (origin, body)
 }
 
 #[test]
@@ -259,14 +271,28 @@ fn a_slow_reader_neither_stops_the_others_nor_loses_anything() {
 
 #[test]
 fn a_late_comer_past_the_window_fetches_for_itself() {
-    let (origin, body) = large();
+    let (body, door) = (large_body(), Door::default());
+    let (sent, closed, asked) = (body.clone(), door.clone(), AtomicUsize::new(0));
+    let origin = Origin::start(move |_, stream| {
+        let head = format!("HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: {}\r\n\r\n", sent.len());
+        let (begun, rest) = sent.split_at(4 << 20);
+        let first = asked.fetch_add(1, SeqCst) == 0;
+        if stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(begun)).is_err() {
+            return false;
+        }
+        if first {
+            closed.pass();
+        }
+        stream.write_all(rest).is_ok()
+    });
     let proxy = Proxy::before(&origin.url(), "[cache]\ncollapse_window = \"64KiB\"\ncollapse_patience = \"60s\"\n");
     let mut early = proxy.client();
     early.write("GET", "/", &[], b"");
     let head = early.read_head().unwrap();
     assert_eq!(head.status(), 200);
     let begun = early.read_bytes(1 << 20).unwrap();
-    let late = proxy.get("/");
+    let late = proxy.client().get("/");
     assert!(late.body == body && late.cache().ends_with("detail=collapse-late"), "{}", late.cache());
+    door.open();
     assert!([begun, early.read_bytes(body.len() - (1 << 20)).unwrap()].concat() == body);
 }

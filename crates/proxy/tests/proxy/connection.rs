@@ -2,7 +2,7 @@
 
 use std::{io::Write, time::Instant};
 
-use crate::kit::{Origin, Proxy, eventually, ok, sleep};
+use crate::kit::{Client, Door, Origin, Proxy, eventually, more_than_sockets_hold, ok, sleep};
 
 fn echo() -> Origin {
     Origin::start(|request, stream| {
@@ -123,6 +123,7 @@ fn very_long_heads_get_an_answer() {
     let mut client = proxy.client();
     let long = format!("x: {}", "y".repeat(30_000));
     assert_eq!(client.send("GET", "/stored", &[&long], b"").status(), 200);
+    proxy.settle();
     let fields: Vec<String> = (0..80).map(|n| format!("x-{n}: y")).collect();
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
     assert!(client.send("GET", "/stored", &fields, b"").is_hit(), "more fields than the fast path looks at");
@@ -134,35 +135,36 @@ fn very_long_heads_get_an_answer() {
 #[test]
 fn slow_heads_and_idle_connections_are_closed() {
     let origin = echo();
-    let proxy = Proxy::before(&origin.url(), "[limits]\nheader_timeout = \"1s\"\nidle_timeout = \"3s\"\n");
+    let proxy = Proxy::before(&origin.url(), "[limits]\nheader_timeout = \"1s\"\nidle_timeout = \"4s\"\n");
     let mut idle = proxy.client();
     let mut slow = proxy.client();
     slow.stream.write_all(b"GET / HTTP/1.1\r\nx: ").unwrap();
     let begun = Instant::now();
-    let dripping = slow.stream.try_clone().unwrap();
+    let mut dripping = slow.stream.try_clone().unwrap();
     let thread = std::thread::spawn(move || {
-        let mut dripping = dripping;
-        while dripping.write_all(b"T").is_ok() && begun.elapsed().as_secs() < 10 {
+        while dripping.write_all(b"T").is_ok() {
             sleep(300);
         }
     });
-    assert!(slow.read_bytes(1).is_err());
-    assert!(begun.elapsed().as_millis() < 3900, "dripping bytes buy no time: {:?}", begun.elapsed());
-    assert!(idle.read_bytes(1).is_err());
-    assert!((2500..7000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    // What is not closed is waited for in vain, and that is another error.
+    let closed = |client: &mut Client| client.read_bytes(1).unwrap_err().kind() != std::io::ErrorKind::WouldBlock;
+    assert!(closed(&mut slow), "dripping bytes buy no time");
+    assert!(closed(&mut idle));
+    assert!(begun.elapsed().as_secs() >= 2, "an idle one has more time than a head: {:?}", begun.elapsed());
     thread.join().unwrap();
     assert!(proxy.stats()["proxy"]["connections_timed_out"].as_u64() >= Some(2));
 }
 
 #[test]
 fn a_client_that_takes_nothing_is_let_go() {
-    let origin = Origin::start(|_, stream| ok(stream, "cache-control: max-age=60", &vec![0; 30 << 20]));
+    let len = more_than_sockets_hold();
+    let origin = Origin::start(move |_, stream| ok(stream, "cache-control: max-age=60", &vec![0; len]));
     let proxy =
         Proxy::before(&origin.url(), "[limits]\nsend_timeout = \"1s\"\n[cache]\ncollapse_patience = \"100ms\"\n");
     let mut stuck = proxy.client();
     stuck.write("GET", "/", &[], b"");
     eventually("it is closed", || proxy.stats()["proxy"]["connections_timed_out"].as_u64() >= Some(1));
-    assert_eq!(proxy.get("/").body.len(), 30 << 20);
+    assert_eq!(proxy.client().get("/").body.len(), len);
 }
 
 #[test]
@@ -171,15 +173,14 @@ fn a_stop_lets_requests_finish_and_closes_what_is_idle() {
         sleep(700);
         ok(stream, "cache-control: max-age=60", b"finished")
     });
-    let mut proxy = Proxy::before(&origin.url(), "");
+    // An idle connection that the stop waited for would hold it up for all of this.
+    let mut proxy = Proxy::before(&origin.url(), "[limits]\ndrain = \"5m\"\nidle_timeout = \"10m\"\n");
     let mut idle = proxy.client();
     let mut busy = proxy.client();
     busy.write("GET", "/", &[], b"");
     eventually("it is asked for", || origin.count() == 1);
-    let begun = Instant::now();
     let reader = std::thread::spawn(move || busy.read("GET").map(|reply| reply.text()));
     proxy.stop().unwrap();
-    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
     assert_eq!(reader.join().unwrap().as_deref(), Some("finished"));
     assert!(idle.read_bytes(1).is_err());
     assert!(std::net::TcpStream::connect(proxy.address).is_err());
@@ -274,16 +275,17 @@ fn requests_cut_anywhere_are_answered_alike() {
 #[test]
 fn a_slow_upload_outlives_the_wait_for_an_answer() {
     let origin = echo();
-    let proxy = Proxy::before(&origin.url(), "[limits]\nresponse_timeout = \"500ms\"\n");
+    let proxy = Proxy::before(&origin.url(), "[limits]\nresponse_timeout = \"2s\"\n");
     let mut client = proxy.client();
-    client.stream.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n").unwrap();
-    for byte in b"hello" {
+    client.stream.write_all(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n").unwrap();
+    for byte in b"helloagain" {
         sleep(300);
         client.stream.write_all(&[*byte]).unwrap();
     }
-    assert_eq!(client.read("POST").unwrap().text(), "POST / HTTP/1.1 hello");
-    let silent = Origin::start(|_, _| {
-        sleep(3000);
+    assert_eq!(client.read("POST").unwrap().text(), "POST / HTTP/1.1 helloagain");
+    let door = Door::default();
+    let silent = Origin::start(move |_, _| {
+        door.pass();
         false
     });
     let proxy = Proxy::before(&silent.url(), "[limits]\nresponse_timeout = \"300ms\"\n");
@@ -293,12 +295,13 @@ fn a_slow_upload_outlives_the_wait_for_an_answer() {
 
 #[test]
 fn a_slow_client_is_no_silent_origin() {
-    let origin = Origin::start(|_, stream| ok(stream, "cache-control: no-store", &vec![7; 20 << 20]));
-    let proxy = Proxy::before(&origin.url(), "[limits]\nbody_timeout = \"300ms\"\n");
+    let len = more_than_sockets_hold();
+    let origin = Origin::start(move |_, stream| ok(stream, "cache-control: no-store", &vec![7; len]));
+    let proxy = Proxy::before(&origin.url(), "[limits]\nbody_timeout = \"2s\"\n");
     let mut client = proxy.client();
     client.write("GET", "/", &[], b"");
-    sleep(1000);
-    assert_eq!(client.read("GET").unwrap().body.len(), 20 << 20);
+    sleep(3000);
+    assert_eq!(client.read("GET").unwrap().body.len(), len);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::kit::{Client, Message, Origin, Proxy, eventually, ok, sleep};
+use crate::kit::{Client, Door, Message, Origin, Proxy, eventually, ok};
 
 fn refused(reply: &Message, status: u16, reason: &str) {
     assert_eq!((reply.status(), reply.cache()), (status, format!("picaflor; detail={reason}").as_str()), "{reply:?}");
@@ -19,6 +19,7 @@ fn an_absolute_url_is_forwarded_and_stored_apart_from_reverse() {
     for round in 0..2 {
         let reply = client.send("GET", &url, &[], b"");
         assert_eq!((reply.text(), reply.is_hit()), (origin.address.to_string(), round == 1), "Host is the URL's");
+        proxy.settle();
     }
     let reply = client.send("GET", "/x", &[&format!("x-ignored: {url}")], b"");
     assert!(!reply.is_hit() && reply.text() == "test.example", "{reply:?}");
@@ -194,15 +195,18 @@ fn the_admin_listener_wants_its_token() {
 
 #[test]
 fn an_upload_that_breaks_off_is_the_clients_fault() {
-    let origin = Origin::start(|_, stream| {
-        sleep(300);
-        ok(stream, "", b"")
+    let door = Door::default();
+    let closed = door.clone();
+    let origin = Origin::start(move |_, _| {
+        closed.pass();
+        false
     });
     let proxy = Proxy::before(&origin.url(), "");
     let mut client = proxy.client();
     let head = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno length\r\n";
     client.stream.write_all(head).unwrap();
     refused(&client.read("POST").unwrap(), 400, "broken-body");
+    door.open();
     let stats = proxy.stats();
     assert_eq!(
         (&stats["proxy"]["origin_failures"]["closed"], &stats["proxy"]["origin_failures"]["protocol"]),
@@ -235,6 +239,35 @@ fn an_origins_length_does_not_cut_its_chunks() {
     let proxy = Proxy::before(&origin.url(), "");
     assert_eq!(proxy.get("/").text(), "B".repeat(20), "RFC 9112 6.3");
     refused(&proxy.get("/gzip"), 502, "protocol");
+}
+
+#[test]
+fn trailers_are_passed_on_to_who_takes_them() {
+    let origin = Origin::start(|request, stream| {
+        assert_eq!(request.field("te"), if request.path() == "/takes" { "trailers" } else { "" });
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, connection\r\n";
+        let chunks = "2\r\nab\r\n0\r\nx-sum: 7\r\nx-other: 8\r\nconnection: close\r\n\r\n";
+        stream.write_all(format!("{head}cache-control: max-age=60\r\n\r\n{chunks}").as_bytes()).is_ok()
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let ask = |method: &str, path: &str, te: &str| {
+        let mut client = proxy.client();
+        client.write(method, path, &["connection: te, close", te], b"");
+        let mut all = String::new();
+        client.stream.read_to_string(&mut all).unwrap();
+        all.split_once("\r\n\r\n").map(|(head, body)| (head.to_owned(), body.to_owned())).unwrap()
+    };
+    let (head, body) = ask("POST", "/takes", "te: gzip, trailers");
+    assert!(head.contains("trailer: x-sum"), "{head}");
+    assert_eq!(body, "2\r\nab\r\n0\r\nx-sum: 7\r\n\r\n", "those that were announced and may be: {head}");
+    let (head, body) = ask("POST", "/leaves", "te: gzip");
+    assert!(!head.contains("trailer"), "{head}");
+    assert_eq!(body, "2\r\nab\r\n0\r\n\r\n");
+    for _ in 0..2 {
+        let (_, body) = ask("GET", "/stored", "te: trailers");
+        assert!(!body.contains("x-sum") && body.contains("ab"), "a stored body has none: {body}");
+        proxy.settle();
+    }
 }
 
 #[test]

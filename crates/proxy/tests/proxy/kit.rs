@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Condvar, Mutex,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
     time::Duration,
@@ -170,13 +170,31 @@ impl Proxy {
         Client::new(self.address)
     }
 
-    /// One GET on a connection of its own.
+    /// One GET on a connection of its own; what it brought is in the store, if that is where it goes, when this
+    /// returns.
     pub(crate) fn get(&self, path: &str) -> Message {
-        self.client().get(path)
+        self.get_with(path, &[])
     }
 
     pub(crate) fn get_with(&self, path: &str, fields: &[&str]) -> Message {
-        self.client().send("GET", path, fields, b"")
+        let reply = self.client().send("GET", path, fields, b"");
+        self.settle();
+        reply
+    }
+
+    /// Waits until no fetch is under way: a response is stored a moment after its last byte, and who asks before that
+    /// shares the fetch.
+    pub(crate) fn settle(&self) {
+        eventually("no fetch is under way", || {
+            let stats = self.stats();
+            stats["proxy"]["fills"] == stats["proxy"]["fills_ended"]
+        });
+    }
+
+    /// Waits until the one worker has taken up what clients wrote before: it takes what has come in turns, and the
+    /// answer to this miss takes several.
+    pub(crate) fn has_taken_all(&self) {
+        self.client().get("/asked-last");
     }
 
     /// A request to the admin listener, with the token.
@@ -217,7 +235,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn new(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let reader = BufReader::new(stream.try_clone().unwrap());
         Self { stream, reader, host: "test.example".into() }
     }
@@ -286,13 +304,42 @@ impl Client {
 
 /// Tries until it is so; for what happens behind a response.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..400 {
+    for _ in 0..3000 {
         if is_so() {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
     panic!("never: {what}");
+}
+
+/// A door that the test opens: what an origin waits at until the test has seen what it is to see.
+#[derive(Clone, Default)]
+pub(crate) struct Door(Arc<(Mutex<bool>, Condvar)>);
+
+impl Door {
+    pub(crate) fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    /// Waits until it is open.
+    pub(crate) fn pass(&self) {
+        drop(self.0.1.wait_while(self.0.0.lock().unwrap(), |open| !*open).unwrap());
+    }
+}
+
+/// Fields of a response that is stale when it comes, and fresh for an hour once a 304 without an age confirms it: no
+/// test waits for that to happen, and none is too slow for it.
+pub(crate) const STALE: &str = "cache-control: max-age=3600\nage: 3601\netag: \"v\"";
+
+/// More bytes than the two sockets of a connection on this machine ever hold.
+pub(crate) fn more_than_sockets_hold() -> usize {
+    let most = |which: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{which}")).unwrap_or_default();
+        text.split_whitespace().last().and_then(|max| max.parse().ok()).unwrap_or(16 << 20)
+    };
+    most("rmem") + most("wmem") + (8 << 20)
 }
 
 pub(crate) fn sleep(millis: u64) {

@@ -4,20 +4,20 @@
 use std::{
     io::Write,
     net::{IpAddr, SocketAddr, UdpSocket},
-    thread,
 };
 
-use crate::kit::{Client, Origin, Proxy, eventually, ok, sleep};
+use crate::kit::{Client, Door, Origin, Proxy, STALE, eventually, ok};
 
-/// Fresh for a second; a 304 to every condition, with the fields that `confirm` makes of the request's cookie.
-fn confirming(stored: &'static str, confirm: fn(&str) -> String) -> Origin {
+/// Stale at once; behind the door a 304 to every condition, with the fields that `confirm` makes of its cookie.
+fn confirming(stored: &'static str, door: &Door, confirm: fn(&str) -> String) -> Origin {
+    let door = door.clone();
     Origin::start(move |request, stream| {
         if request.field("if-none-match").is_empty() {
             return ok(stream, stored, b"body");
         }
-        sleep(200);
+        door.pass();
         let fields = confirm(request.field("cookie"));
-        stream.write_all(format!("HTTP/1.1 304 Not Modified\r\netag: \"a\"\r\n{fields}\r\n\r\n").as_bytes()).is_ok()
+        stream.write_all(format!("HTTP/1.1 304 Not Modified\r\netag: \"v\"\r\n{fields}\r\n\r\n").as_bytes()).is_ok()
     })
 }
 
@@ -26,39 +26,42 @@ fn a_304_for_one_client_is_for_no_other() {
     for confirm in [(|cookie: &str| format!("set-cookie: session={cookie}")) as fn(&str) -> String, |cookie| {
         format!("cache-control: private\r\nx-for: {cookie}")
     }] {
-        let origin = confirming("cache-control: max-age=1\netag: \"a\"", confirm);
-        let proxy = Proxy::before(&origin.url(), "");
+        let door = Door::default();
+        let origin = confirming(STALE, &door, confirm);
+        let proxy = Proxy::before(&origin.url(), "workers = 1\n");
         proxy.get("/");
-        sleep(1100);
-        thread::scope(|scope| {
-            for user in ["ada", "bob", "eve"] {
-                let proxy = &proxy;
-                scope.spawn(move || {
-                    let reply = proxy.get_with("/", &[&format!("cookie: {user}")]);
-                    let mine = [reply.field("set-cookie"), reply.field("x-for")].concat();
-                    assert!(mine.is_empty() || mine.ends_with(user), "{user}: {reply:?}");
-                    assert_eq!(reply.text(), "body");
-                });
-            }
+        let users = ["ada", "bob", "eve"];
+        let mut clients = users.map(|user| {
+            let mut client = proxy.client();
+            client.write("GET", "/", &[&format!("cookie: {user}")], b"");
+            client
         });
-        assert!(origin.count() > 3, "each asked for itself");
+        proxy.has_taken_all();
+        door.open();
+        for (client, user) in clients.iter_mut().zip(users) {
+            let reply = client.read("GET").unwrap();
+            let mine = [reply.field("set-cookie"), reply.field("x-for")].concat();
+            assert!(mine.is_empty() || mine.ends_with(user), "{user}: {reply:?}");
+            assert_eq!(reply.text(), "body");
+        }
+        assert!(origin.count() > 1 + 3, "each asked for itself");
     }
 }
 
 #[test]
 fn credentials_leave_what_everybody_gets_alone() {
-    let fields = "cache-control: max-age=1, stale-while-revalidate=60\netag: \"a\"";
-    let origin = confirming(fields, |_| "cache-control: max-age=1, stale-while-revalidate=60".into());
+    let fields = "cache-control: max-age=3600, stale-while-revalidate=3600\nage: 3601\netag: \"v\"";
+    let door = Door::default();
+    door.open();
+    let origin = confirming(fields, &door, |_| "cache-control: max-age=3600, stale-while-revalidate=3600".into());
     let proxy = Proxy::before(&origin.url(), "");
     proxy.get("/");
-    sleep(1100);
     // Behind the stale answer it is confirmed, in nobody's name.
     assert!(proxy.get_with("/", &["authorization: Basic x"]).is_hit());
-    eventually("it is fresh again", || proxy.get("/").cache().contains("hit; ttl=0"));
-    sleep(1100);
+    assert!(proxy.get("/").cache().starts_with("picaflor; hit; ttl=3"), "it is fresh again");
     let own = proxy.get_with("/", &["authorization: Basic x", "cache-control: no-cache"]);
     assert!(own.cache().contains("fwd=request; fwd-status=304"), "{}", own.cache());
-    assert!(proxy.get("/").is_hit(), "stale, and still there");
+    assert!(proxy.get("/").is_hit(), "still there");
 }
 
 #[test]

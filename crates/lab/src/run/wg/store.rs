@@ -53,6 +53,11 @@ pub(super) fn run(
     let daemons = if load.threads > 1 { Daemon::Thread } else { Daemon::Called };
     let mut measured = play(load, &store, (&clock, &disks), (Box::new(load.requests()), daemons), progress)?;
     let counts = store.stats().counts;
+    if counts.damaged > 0 {
+        // No fault is simulated here, so this one is the engine's.
+        let why = format!("{} objects were counted as damaged on disks that have no faults", counts.damaged);
+        return Err(Error::experiment("wg-Hummingbird", why));
+    }
     let (brought, reads) = (counts.neighbours_read + counts.cluster_reads, counts.cluster_reads.max(1));
     measured.objects_per_cluster_read = brought as f64 / reads as f64;
     measured.causes = Some(causes(&counts, measured.events));
