@@ -2,15 +2,15 @@
 //!
 //! The kernel looks up and holds each page of a buffer for as long as the device works on it, gives the device a piece
 //! of its own for each that does not lie beside the next, and a processor keeps the addresses of few at hand. Cut from
-//! pages of 2 MiB, in alternation with what the allocator gave: 1.3 to 1.8 times the puts of a load, 1.15 times the gets
-//! of 32 threads, and a tenth less of the processor for either.
+//! pages of 2 MiB, in alternation with what the allocator gave: 1.3 to 1.8 times the puts of a load, 1.15 times the
+//! gets of 32 threads, and a tenth less of the processor for either.
 //!
 //! Invariants:
 //! - no two runs that are out overlap, and each lies in one chunk;
 //! - a run comes from pages that hold memory if there are enough in a row, and from the lowest chunk of those that
 //!   have room, so that the highest empty;
-//! - pages that are in no run but hold memory are *spare*, and never more than was allowed. Beyond half of that an empty
-//!   chunk goes back to the system whole; beyond all of it single runs go, whose pages are small ones ever after.
+//! - pages that are in no run but hold memory are *spare*, and never more than was allowed. Beyond half of that an
+//!   empty chunk goes back to the system whole; beyond all of it single runs go, whose pages are small ones ever after.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Range;
