@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! - no two runs that are out overlap, and each lies in one chunk;
-//! - a run comes from pages that hold memory if there are enough in a row, and from the lowest chunk of those that
-//!   have room, so that the highest empty;
+//! - a run comes from pages that hold memory if there are enough in a row, and from the oldest chunk of those that
+//!   have room, so that the others empty. Nothing depends on addresses: the same requests leave the same behind;
 //! - pages that are in no run but hold memory are *spare*, and never more than was allowed. Beyond half of that an
 //!   empty chunk goes back to the system whole; beyond all of it single runs go, whose pages are small ones ever after.
 
@@ -25,7 +25,7 @@ const CHUNK: usize = 2 << 20;
 
 /// The chunks of a pool.
 pub(crate) struct Chunks {
-    /// By address.
+    /// The oldest first.
     chunks: Vec<Chunk>,
     /// Whether to ask for huge pages: the first byte touched then costs memory for a whole one.
     huge: bool,
@@ -37,8 +37,8 @@ pub(crate) struct Chunks {
 impl Chunks {
     /// Chunks that keep at most so many bytes which are in no run.
     pub(crate) fn new(spare_bytes: usize) -> Self {
-        // Who may not keep two huge pages does not need them.
-        Self { chunks: Vec::new(), huge: spare_bytes >= 2 * CHUNK, spare: 0, spare_max: spare_bytes / ALIGN }
+        // Who may not keep one huge page does not need them.
+        Self { chunks: Vec::new(), huge: spare_bytes >= CHUNK, spare: 0, spare_max: spare_bytes / ALIGN }
     }
 
     /// Bytes that are in no run but hold memory.
@@ -58,8 +58,7 @@ impl Chunks {
         let (run, spare) = taken.unwrap_or_else(|| {
             let mut chunk = Chunk::map(len.next_multiple_of(CHUNK), self.huge);
             let taken = chunk.take(pages).unwrap_or_else(|| unreachable!("a new chunk holds what it was made for"));
-            let at = self.chunks.partition_point(|other| other.start < chunk.start);
-            self.chunks.insert(at, chunk);
+            self.chunks.push(chunk);
             taken
         });
         self.spare -= spare;
@@ -71,10 +70,9 @@ impl Chunks {
     /// # Safety
     /// The run must be out, of this length, and nobody may use it any more.
     pub(crate) unsafe fn put(&mut self, run: NonNull<u8>, len: usize) {
-        let at = self.chunks.partition_point(|chunk| chunk.start <= run).saturating_sub(1);
-        let Some(chunk) = self.chunks.get_mut(at) else { return };
-        // SAFETY: a run lies in its chunk, which is one mapping.
-        let first = unsafe { run.offset_from_unsigned(chunk.start) } / ALIGN;
+        let find = |(at, chunk): (usize, &Chunk)| chunk.offset_of(run).map(|offset| (at, offset / ALIGN));
+        let Some((at, first)) = self.chunks.iter().enumerate().find_map(find) else { return };
+        let chunk = &mut self.chunks[at];
         let pages = first..first + len / ALIGN;
         chunk.out.set(pages.clone(), false);
         chunk.free += pages.len();
@@ -143,6 +141,12 @@ impl Chunk {
 
     fn pages(&self) -> usize {
         self.out.0.len() * 64
+    }
+
+    /// Where in the chunk this is, if it is.
+    fn offset_of(&self, run: NonNull<u8>) -> Option<usize> {
+        let offset = run.addr().get().checked_sub(self.start.addr().get())?;
+        (offset < self.pages() * ALIGN).then_some(offset)
     }
 
     /// The first run of so many pages that are spare.
@@ -247,11 +251,10 @@ mod tests {
     const LEN: usize = 256 << 10;
 
     #[test]
-    fn runs_fill_the_lowest_chunk_first() {
+    fn runs_fill_the_oldest_chunk_first() {
         let mut chunks = Chunks::new(1 << 20);
-        let mut runs: Vec<_> = (0..16).map(|_| chunks.take(LEN)).collect();
+        let runs: Vec<_> = (0..16).map(|_| chunks.take(LEN)).collect();
         assert_eq!((chunks.chunks.len(), chunks.spare_bytes()), (2, 0));
-        runs.sort();
         assert!(runs.iter().all(|run| (run.as_ptr() as usize).is_multiple_of(ALIGN)));
         for run in [runs[15], runs[0]] {
             // SAFETY: it is out, and used by nobody.
@@ -270,8 +273,7 @@ mod tests {
     #[test]
     fn what_comes_back_beyond_the_bound_goes_to_the_system() {
         let mut chunks = Chunks::new(LEN);
-        let mut runs: Vec<_> = (0..8).map(|_| chunks.take(LEN)).collect();
-        runs.sort();
+        let runs: Vec<_> = (0..8).map(|_| chunks.take(LEN)).collect();
         for run in &runs {
             // SAFETY: it is out, and ours.
             unsafe { run.as_ptr().write(7) };
