@@ -252,7 +252,7 @@ struct PoolInner {
     copies: Idle<Box<[u8]>>,
     /// Where the memory of buffers comes from; every buffer keeps this alive.
     chunks: Mutex<Chunks>,
-    /// Sum of the capacities in `idle` and `copies`, but for what is being added or taken.
+    /// Sum of the capacities in `idle` and `copies`, plus what is about to be added.
     idle_bytes: AtomicUsize,
     /// Which length is to lose one next.
     turn: AtomicUsize,
@@ -270,28 +270,34 @@ impl PoolInner {
     }
 
     fn put(&self, memory: Memory) {
-        let capacity = memory.capacity;
-        self.come_home(capacity, || self.idle[class_of(capacity)].lock().push(memory));
+        let Memory { ptr, capacity } = memory;
+        if self.has_room(capacity) {
+            self.idle[class_of(capacity)].lock().push(memory);
+        } else {
+            // SAFETY: it came from these chunks as it is, and no buffer refers to it.
+            unsafe { self.chunks.lock().put(ptr, capacity) };
+        }
     }
 
-    /// Keeps so many bytes more. Beyond the bound, lengths lose one each in turn, so that what is kept in the end is of
-    /// the lengths that are asked for now.
-    fn come_home(&self, bytes: usize, keep: impl FnOnce()) {
-        // Before, so that whoever takes it takes off what was added.
-        let mut idle = self.idle_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        keep();
+    /// Reserves room for so many idle bytes, so that the bound holds however many threads return at once. Where there
+    /// is none, lengths lose one each in turn: what is kept in the end is of the lengths that are asked for now.
+    fn has_room(&self, bytes: usize) -> bool {
+        let more = |idle: usize| idle.checked_add(bytes).filter(|&sum| sum <= self.max_idle_bytes);
+        let reserve = || self.idle_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         let lengths = self.idle.len() + self.copies.len();
-        for _ in 0..lengths {
-            if idle <= self.max_idle_bytes {
-                return;
+        let tries = if bytes <= self.max_idle_bytes { lengths } else { 0 };
+        for _ in 0..tries {
+            if reserve() {
+                return true;
             }
             let turn = self.turn.fetch_add(1, Ordering::Relaxed) % lengths;
             let freed = match turn.checked_sub(self.idle.len()) {
                 None => self.free_one(turn),
                 Some(steps) => self.copies[steps].lock().pop().map_or(0, |memory| memory.len()),
             };
-            idle = self.idle_bytes.fetch_sub(freed, Ordering::Relaxed) - freed;
+            self.idle_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        false
     }
 
     /// Gives one idle buffer's memory back to the chunks: how much it was.
@@ -322,8 +328,9 @@ impl AsRef<[u8]> for Copied {
 impl Drop for Copied {
     fn drop(&mut self) {
         let memory = std::mem::take(&mut self.memory);
-        let len = memory.len();
-        self.home.come_home(len, || self.home.copies[len / BufPool::COPY_STEP - 1].lock().push(memory));
+        if self.home.has_room(memory.len()) {
+            self.home.copies[memory.len() / BufPool::COPY_STEP - 1].lock().push(memory);
+        }
     }
 }
 
@@ -447,6 +454,7 @@ mod tests {
         assert_eq!(pool.idle_bytes(), 6 * 4096);
         drop(pool.take(BufPool::MAX_POOLED + 1));
         assert_eq!(pool.idle_bytes(), 6 * 4096);
+        assert_eq!(pool.inner.idle_bytes.load(Ordering::Relaxed), 3 * 4096);
         for _ in 0..20 {
             drop(pool.take(8192));
         }
@@ -464,7 +472,8 @@ mod tests {
 
     #[test]
     fn threads_share_a_pool() {
-        let pool = BufPool::new(64 * 4096);
+        let bound = 8 * 4096;
+        let pool = BufPool::new(bound);
         std::thread::scope(|scope| {
             for id in 0..4u8 {
                 let pool = pool.clone();
@@ -473,10 +482,12 @@ mod tests {
                         let mut buf = pool.take(4096 * (1 + round % 3));
                         buf.fill(id);
                         assert!(buf.iter().all(|&b| b == id));
+                        drop((buf, pool.copy(&[id; 700])));
+                        assert!(pool.idle_bytes() <= bound, "at every moment");
                     }
                 });
             }
         });
-        assert!(pool.idle_bytes() <= 64 * 4096);
+        assert!(pool.idle_bytes() <= bound);
     }
 }
