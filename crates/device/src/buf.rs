@@ -270,12 +270,10 @@ impl PoolInner {
     }
 
     fn put(&self, memory: Memory) {
-        let Memory { ptr, capacity } = memory;
-        if self.has_room(capacity) {
-            self.idle[class_of(capacity)].lock().push(memory);
+        if self.has_room(memory.capacity) {
+            self.idle[class_of(memory.capacity)].lock().push(memory);
         } else {
-            // SAFETY: it came from these chunks as it is, and no buffer refers to it.
-            unsafe { self.chunks.lock().put(ptr, capacity) };
+            self.free(memory);
         }
     }
 
@@ -292,7 +290,10 @@ impl PoolInner {
             }
             let turn = self.turn.fetch_add(1, Ordering::Relaxed) % lengths;
             let freed = match turn.checked_sub(self.idle.len()) {
-                None => self.free_one(turn),
+                None => {
+                    let one = self.idle[turn].lock().pop();
+                    one.map_or(0, |memory| self.free(memory))
+                }
                 Some(steps) => self.copies[steps].lock().pop().map_or(0, |memory| memory.len()),
             };
             self.idle_bytes.fetch_sub(freed, Ordering::Relaxed);
@@ -300,12 +301,11 @@ impl PoolInner {
         false
     }
 
-    /// Gives one idle buffer's memory back to the chunks: how much it was.
-    fn free_one(&self, class: usize) -> usize {
-        let Some(Memory { ptr, capacity }) = self.idle[class].lock().pop() else { return 0 };
+    /// Gives memory back to the chunks: how much it was.
+    fn free(&self, memory: Memory) -> usize {
         // SAFETY: it came from these chunks as it is, and no buffer refers to it.
-        unsafe { self.chunks.lock().put(ptr, capacity) };
-        capacity
+        unsafe { self.chunks.lock().put(memory.ptr, memory.capacity) };
+        memory.capacity
     }
 }
 
