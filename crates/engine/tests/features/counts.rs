@@ -11,7 +11,7 @@ use std::{
 
 use picaflor::{
     Durability, Options, Store,
-    device::{CountedDevice, Device, MemoryDevice, Request},
+    device::{Clock, CountedDevice, Device, MemoryDevice, Request},
 };
 
 use crate::common::{KIB, MIB, Zipf, body, by_hand, bypass, counted, key, plain, rng, web_len};
@@ -226,6 +226,22 @@ fn writers_share_one_sync() {
             _ => assert!(done.syncs <= PUTS * 2 + 2, "{} syncs for {} puts", done.syncs, writers * PUTS),
         }
     }
+}
+
+#[test]
+fn a_commit_is_one_batch_and_one_sync() {
+    let (device, mut options) = counted(64 * MIB);
+    // On virtual time modelled disks are asked one after the other.
+    options.clock = Clock::real();
+    let store = Store::open(options).unwrap();
+    for i in 0..30 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    let before = device.counts();
+    store.flush().unwrap();
+    let (done, sealed) = (device.counts() - before, store.stats().counts.clusters_sealed);
+    assert_eq!((sealed, done.writes), (1, 3), "the sealed cluster, what is in the open one, and the journal's page");
+    assert_eq!((done.batches, done.syncs), (1, 1));
 }
 
 #[test]
