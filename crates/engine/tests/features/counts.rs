@@ -11,7 +11,7 @@ use std::{
 
 use picaflor::{
     Durability, Options, Store,
-    device::{Clock, CountedDevice, Device, MemoryDevice, Request},
+    device::{CountedDevice, Device, MemoryDevice, Request},
 };
 
 use crate::common::{KIB, MIB, Zipf, body, by_hand, bypass, counted, key, plain, rng, web_len};
@@ -230,9 +230,7 @@ fn writers_share_one_sync() {
 
 #[test]
 fn a_commit_is_one_batch_and_one_sync() {
-    let (device, mut options) = counted(64 * MIB);
-    // On virtual time modelled disks are asked one after the other.
-    options.clock = Clock::real();
+    let (device, options) = counted(64 * MIB);
     let store = Store::open(options).unwrap();
     for i in 0..30 {
         store.put(&key(i), &body(i, 3000), &plain()).unwrap();
