@@ -26,6 +26,12 @@ impl From<String> for Unfit {
     }
 }
 
+impl From<Error> for Unfit {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -184,6 +184,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         previous: None,
         lost: 0,
         durable: 0,
+        sealed_below: 0,
         layout,
         threshold: if shared.preset.layout == Layout::Slots { shared.options.threshold } else { 0 },
     }
@@ -348,8 +349,8 @@ fn recover(
     }
     clusters.retain(|id, _| !parts.contains(id) && !previous.contains(id));
     let merge = match gather(volume, &clusters, &deletes, checkpoint, receipt) {
-        Err(error @ Error::Io { .. }) => return cold_start(volume, Unfit::Refused(error), ring, receipt),
-        gathered => gathered?,
+        Err(why) => return cold_start(volume, why, ring, receipt),
+        Ok(merge) => merge,
     };
     let all = if all_young { 0..volume.space.count() } else { 0..0 };
     let scanned = young.into_iter().chain(clusters.keys().copied()).chain(open).chain(all);
@@ -369,7 +370,7 @@ fn gather(
     deletes: &Deletes,
     checkpoint: u64,
     receipt: &mut VolumeReceipt,
-) -> Result<Option<Merge>> {
+) -> Result<Option<Merge>, Unfit> {
     let merge = scan::gather(volume, clusters, deletes, checkpoint, receipt)?;
     if volume.shared.options.mode == Mode::Cache {
         return Ok(Some(merge).filter(|merge| !merge.is_empty()));
@@ -447,7 +448,7 @@ pub(super) fn add_untold(deletes: &mut Deletes, everywhere: &Deletes, journal: &
 fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let why = match (why, volume.shared.options.mode) {
         (Unfit::Damaged(why), Mode::Store) => {
-            let mend = "deleted objects could come back, so it is not opened; restore it from a copy, or remove it to start empty";
+            let mend = "what was deleted or replaced could come back, so it is not opened; restore it from a copy, or remove it to start empty";
             return Err(Error::Damaged { place: volume.place.clone(), why, mend: mend.into() });
         }
         (Unfit::Refused(error), Mode::Store) => return Err(error),
