@@ -67,8 +67,8 @@ impl Chunks {
         run
     }
 
-    /// Notes that a run came back, `gone` if its pages hold no memory any more. Returns a chunk that is empty now and is
-    /// to be unmapped.
+    /// Notes that a run came back, `gone` if its pages hold no memory any more. Returns a chunk that is empty now and
+    /// is to be unmapped.
     fn put(&mut self, run: NonNull<u8>, len: usize, gone: bool) -> Result<Option<Chunk>, Beyond> {
         let find = |(at, chunk): (usize, &Chunk)| chunk.offset_of(run).map(|offset| (at, offset / ALIGN));
         let Some((at, first)) = self.chunks.iter().enumerate().find_map(find) else { return Ok(None) };

@@ -122,8 +122,8 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Whether its time is that of a model. Figures of such devices are published: whoever changes what is asked of them,
-    /// or when, changes those.
+    /// Whether its time is that of a model. Figures of such devices are published: whoever changes what is asked of
+    /// them, or when, changes those.
     fn is_modelled(&self) -> bool {
         false
     }

@@ -6,8 +6,8 @@
 //!
 //! Threads that put one object after the other are all released by one commit, and come back one after the other. If
 //! the first of them led a commit for itself alone, the rest would wait for two. So nobody leads before as many have
-//! come as took part last time. The last of them leads, for it is awake; the first keeps time, and leads with whoever is
-//! there when half of what a commit takes has passed: a guess that is wrong costs no more. Tasks count like threads.
+//! come as took part last time. The last of them leads, for it is awake; the first keeps time, and leads with whoever
+//! is there when half of what a commit takes has passed: a guess that is wrong costs no more. Tasks count like threads.
 //!
 //! The condition variables are those of the standard library: one system call wakes all who wait, where the ones used
 //! elsewhere let each wake the next.
@@ -139,8 +139,8 @@ impl Commits {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Commits::wait`] for a future: `None` means that the waker will be called. `counted` is the future's own, and
-    /// false at first.
+    /// As [`Commits::wait`] for a future: `None` means that the waker will be called. `counted` is the future's own,
+    /// and false at first.
     pub(crate) fn poll(&self, number: u64, counted: &mut bool, waker: &Waker) -> Option<Result<()>> {
         let mut state = self.state();
         if state.completed >= number {

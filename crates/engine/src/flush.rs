@@ -489,8 +489,8 @@ impl Volume {
         Ok(Some((self.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
     }
 
-    /// Writes what a commit gathered and as much of what is queued as may be on its way, as one batch on this thread: the
-    /// way to the ring's thread and back takes as long as a write.
+    /// Writes what a commit gathered and as much of what is queued as may be on its way, as one batch on this thread:
+    /// the way to the ring's thread and back takes as long as a write.
     fn write_gathered(self: &Arc<Self>, _turn: &MutexGuard<'_, ()>, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
         if self.device.is_modelled() {
             // Their figures were taken with one after the other: the queue comes next.
