@@ -325,6 +325,7 @@ fn a_device_that_failed_is_still_read_one_by_one_and_many_at_once() {
     let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let many = table.get_many(&names).unwrap();
     for (key, found) in keys.iter().zip(many) {
+        let found = found.unwrap();
         assert_eq!(found.as_ref(), Some(key));
         assert_eq!(table.get(key).unwrap(), found);
     }
