@@ -361,6 +361,18 @@ impl Buffers {
         self.slots.iter().filter_map(since).min()
     }
 
+    /// The least sequence number of a buffer that is open or not wholly on the device.
+    pub(crate) fn oldest_seq(&self) -> Option<u64> {
+        let seq = |slot: &RwLock<Slot>| match &*slot.read() {
+            Slot::Open(open) => Some(open.seq),
+            Slot::Filled(filled) if !filled.written => {
+                cluster::Header::decode(&filled.bytes).ok().map(|header| header.seq)
+            }
+            _ => None,
+        };
+        self.slots.iter().filter_map(seq).min()
+    }
+
     /// Puts a buffer into a free slot; none if there is none.
     pub(crate) fn occupy(&self, buffer: Slot) -> Option<u32> {
         let slot = self.free.lock().pop()?;

@@ -83,6 +83,16 @@ impl Store {
     }
 }
 
+impl Store {
+    /// As [`Store::check`] for tasks.
+    pub fn check_async(
+        &self,
+        progress: impl FnMut(u64, u64) + Send + 'static,
+    ) -> impl Future<Output = CheckReport> + Send + 'static {
+        self.aside(move |store| store.check(progress))
+    }
+}
+
 impl Volume {
     fn check_slice(&self, in_place: &InPlace, slice: u32, report: &mut CheckReport) {
         for place in in_place.extents.slice(slice) {

@@ -72,6 +72,7 @@ struct Running {
     granted: u64,
     journal_start: u64,
     open: Vec<u32>,
+    sealed_below: u64,
     next_segment: u32,
     payload: Vec<u8>,
     parts: Vec<(u32, u64)>,
@@ -185,9 +186,10 @@ impl Volume {
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
         self.wait_commit(self.commits.next())?;
         let next_page = self.journal.lock().next_page();
-        // Whoever was granted a cluster before that page has it noted in its buffer once its lane has been
-        // free. Buffers that the checkpoint before found open are sealed, lest the journal grow with their age; in a
-        // pause all are, so that none keeps the log of what came after it.
+        let next_seq = self.next_seq.load(Relaxed);
+        // Whoever was granted a cluster before that page, or given a lower number, has it noted in its buffer once its
+        // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
+        // their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
         for lane in &self.lanes {
             for open in lane.lock().iter_mut() {
@@ -206,6 +208,7 @@ impl Volume {
             granted: self.space.granted(),
             journal_start,
             open,
+            sealed_below: self.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
             next_segment: 0,
             payload: Vec::new(),
             parts: Vec::new(),
@@ -346,6 +349,7 @@ impl Volume {
             block.previous = block.current;
             block.current = Some(reference);
             block.durable = self.durable_seal.load(Relaxed);
+            block.sealed_below = running.sealed_below;
         })?;
         let mut clusters = running.clusters;
         clusters.push(id);

@@ -21,7 +21,7 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Daemons, Result, store::Store};
+use crate::{Daemons, Options, Result, store::Store};
 
 /// Most hands at once: a device answers that many small reads hardly later than one.
 const MOST: usize = 8;
@@ -87,39 +87,57 @@ impl Hands {
     }
 }
 
+/// What a call comes to that one of these hands makes.
+fn later<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
+    daemons: Daemons,
+    hands: &Arc<Hands>,
+    act: F,
+) -> impl Future<Output = R> + Send + 'static + use<R, F> {
+    let outcome = Arc::new(Mutex::new(Outcome { result: None, waker: None }));
+    let shown = Arc::clone(&outcome);
+    let job = move || {
+        // What it owns is dropped before the task goes on: that may want to be the last who holds the store.
+        let result = catch_unwind(AssertUnwindSafe(act));
+        let waker = {
+            let mut outcome = shown.lock();
+            outcome.result = Some(result);
+            outcome.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    };
+    match daemons {
+        Daemons::Manual => job(),
+        Daemons::Threads => hands.give(Box::new(job)),
+    }
+    poll_fn(move |context| {
+        let mut outcome = outcome.lock();
+        match outcome.result.take() {
+            Some(Ok(result)) => Poll::Ready(result),
+            Some(Err(panic)) => resume_unwind(panic),
+            None => {
+                outcome.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    })
+}
+
 impl Store {
+    /// As [`Store::open`] for tasks: a thread reads what an opening reads. With [`Daemons::Manual`] it is done at once,
+    /// and the future is ready.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_async(options: Options) -> impl Future<Output = Result<Self>> + Send + 'static {
+        later(options.daemons, &Arc::default(), move || Self::open(options))
+    }
+
     /// Does what may read the device, or wait for a lock over such a read, without the executor's thread.
     pub(crate) fn aside<R: Send + 'static, F: FnOnce(&Self) -> R + Send + 'static>(
         &self,
         act: F,
     ) -> impl Future<Output = R> + Send + 'static + use<R, F> {
-        let outcome = Arc::new(Mutex::new(Outcome { result: None, waker: None }));
-        let (store, shown) = (self.clone(), Arc::clone(&outcome));
-        let job = move || {
-            let result = catch_unwind(AssertUnwindSafe(|| act(&store)));
-            // Before the task goes on: it may want to be the last who holds the store.
-            drop(store);
-            let waker = {
-                let mut outcome = shown.lock();
-                outcome.result = Some(result);
-                outcome.waker.take()
-            };
-            waker.into_iter().for_each(Waker::wake);
-        };
-        match self.shared().options.daemons {
-            Daemons::Manual => job(),
-            Daemons::Threads => self.inner().hands.give(Box::new(job)),
-        }
-        poll_fn(move |context| {
-            let mut outcome = outcome.lock();
-            match outcome.result.take() {
-                Some(Ok(result)) => Poll::Ready(result),
-                Some(Err(panic)) => resume_unwind(panic),
-                None => {
-                    outcome.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
+        let store = self.clone();
+        later(self.shared().options.daemons, &self.inner().hands, move || act(&store))
     }
 }

@@ -144,8 +144,24 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`] with the place.
     pub(crate) fn frames(&self, cluster: u32, seq: u64) -> Result<Vec<Row>> {
-        let bytes = self.read_at(cluster, 0, self.cluster_len())?;
-        Ok(self.frames_in(&bytes, cluster::HEADER..bytes.len(), 0, Some(self.hasher.mark(seq))))
+        Ok(self.frames_of(&self.read_at(cluster, 0, self.cluster_len())?, seq))
+    }
+
+    /// The same in a cluster that was read.
+    pub(crate) fn frames_of(&self, bytes: &[u8], seq: u64) -> Vec<Row> {
+        self.frames_in(bytes, cluster::HEADER..bytes.len(), 0, Some(self.hasher.mark(seq)))
+    }
+
+    /// Whether these intact frames are all that was ever in a sealed cluster of these bytes, of which the table is
+    /// lost: between them, and in front of a table of as many rows, it has zeros.
+    pub(crate) fn accounts_for(bytes: &[u8], rows: &[Row]) -> bool {
+        let table = bytes.len().saturating_sub(table_len(rows.len()));
+        let mut at = cluster::HEADER;
+        let mut is_zero = |until: usize, next: usize| {
+            let between = bytes.get(std::mem::replace(&mut at, next)..until).unwrap_or(&[1]);
+            between.iter().all(|byte| *byte == 0)
+        };
+        rows.iter().all(|row| is_zero(row.offset as usize, (row.offset + row.len) as usize)) && is_zero(table, table)
     }
 
     /// The intact frames, with this mark if one is given, that begin in a range of these bytes; they begin at `base` in

@@ -53,6 +53,9 @@ pub struct Superblock {
     pub lost: u64,
     /// Every seal up to this one was durable when this was written. In layouts of blocks: 1 once the tables are there.
     pub durable: u64,
+    /// Every cluster of the same opening with a smaller sequence number was sealed, and durable, when the newest
+    /// checkpoint was taken: if it has no table now, that is damage. 0 says nothing.
+    pub sealed_below: u64,
     /// How its objects lie.
     pub layout: Layout,
     /// Blocks of the longest object that shares an area, in the layouts that have areas; 0 is 256.
@@ -144,6 +147,7 @@ impl Superblock {
         put(out, 136, self.lost.to_le_bytes());
         put(out, 144, self.durable.to_le_bytes());
         put(out, 152, self.threshold.to_le_bytes());
+        put(out, 160, self.sealed_below.to_le_bytes());
         crate::codec::seal(out, MAGIC);
     }
 
@@ -174,6 +178,7 @@ impl Superblock {
             durable: u64_at(bytes, 144),
             layout: Layout::from_u32(u32_at(bytes, 128))?,
             threshold: u32_at(bytes, 152),
+            sealed_below: u64_at(bytes, 160),
         };
         if found.threshold > THRESHOLD_MAX {
             return Err(Corrupt::Field("threshold"));

@@ -55,6 +55,7 @@ fn superblock_of_three() -> Superblock {
         previous: None,
         lost: 0b101,
         durable: 0,
+        sealed_below: 0,
         layout: superblock::Layout::Ring,
         threshold: 0,
     }
@@ -75,6 +76,11 @@ fn superblock() {
 #[test]
 fn superblock_that_vouches() {
     check_superblock("superblock-durable", Superblock { durable: 0x0009_0000_0077, ..superblock_of_three() });
+}
+
+#[test]
+fn superblock_that_tells_what_was_sealed() {
+    check_superblock("superblock-sealed", Superblock { sealed_below: 9 << 40 | 3, ..superblock_of_three() });
 }
 
 #[test]
@@ -200,6 +206,7 @@ fn superblock_in_place() {
         previous: None,
         lost: 0,
         durable: 0,
+        sealed_below: 0,
         layout: superblock::Layout::NextFit,
         threshold: 0,
     };

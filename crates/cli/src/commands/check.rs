@@ -120,23 +120,24 @@ impl Check {
         });
         bar.finish_and_clear();
         let receipt = store.receipt();
-        let sound = report.is_clean() && receipt.volumes.iter().all(|volume| volume.damage.is_empty());
+        let refused = report.refused.len() + receipt.volumes.iter().map(|volume| volume.refused.len()).sum::<usize>();
+        let sound = refused == 0 && !is_damaged(&report, receipt);
         match self.format {
             Format::Json => out.json(&Verdict { places: &found.places, sound, receipt, report: &report })?,
             Format::Text => print(found, receipt, &report, sound, out)?,
         }
         out.flush()?;
-        if !sound && is_unknown(&report, receipt) {
-            let places = human::counted(report.refused.len() as u64, "place", "places");
+        if !sound && !is_damaged(&report, receipt) {
+            let places = human::counted(refused as u64, "place", "places");
             return Err(Failure::Failed(format!("{}: the device refused to read {places}", found.name())));
         }
         Ok(sound)
     }
 }
 
-/// Whether all that is wrong is that the device refused to read.
-fn is_unknown(report: &CheckReport, receipt: &Receipt) -> bool {
-    !report.is_damaged() && receipt.volumes.iter().all(|volume| volume.damage.is_empty())
+/// Whether something that was read is not what was written; what the device refused to read may be whole.
+fn is_damaged(report: &CheckReport, receipt: &Receipt) -> bool {
+    report.is_damaged() || receipt.volumes.iter().any(|volume| !volume.damage.is_empty())
 }
 
 /// Goes through the store, so that it meets what is damaged, and lets it do what its daemons would.
@@ -206,7 +207,7 @@ fn print(found: &Found, receipt: &Receipt, report: &CheckReport, sound: bool, ou
         let more = if report.unreadable_clusters.len() > NAMED { " ..." } else { "" };
         rows.push(("unreadable".into(), format!("clusters {}{more}", clusters.join(", "))));
     }
-    let verdict = match sound || !is_unknown(report, receipt) {
+    let verdict = match sound || is_damaged(report, receipt) {
         true => verdict(sound, mode),
         false => {
             "NOT KNOWN; the device refused to read some of it, which may be whole: look after the device, and check again"

@@ -1,15 +1,16 @@
 //! A checkpoint's image: the index as it was, read back part by part.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
 use picaflor_format::{
     checkpoint::{Directory, PAGES, PlaceRow, decode_cluster, next_piece},
     cluster::Content,
-    superblock::CheckpointRef,
+    journal::{Page, Record},
+    superblock::{CheckpointRef, Superblock},
 };
 
-use super::ahead;
-use crate::{Error, volume::Volume};
+use super::{ahead, receipt::VolumeReceipt};
+use crate::{Error, index::Word, volume::Volume};
 
 /// Why what an opening needs is of no use.
 #[derive(Clone)]
@@ -23,6 +24,15 @@ pub(super) enum Unfit {
 impl From<String> for Unfit {
     fn from(why: String) -> Self {
         Self::Damaged(why)
+    }
+}
+
+impl From<Error> for Unfit {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Io { .. } => Self::Refused(error),
+            other => Self::Damaged(other.to_string()),
+        }
     }
 }
 
@@ -52,8 +62,59 @@ pub(super) fn load_directory(volume: &Volume, reference: CheckpointRef) -> Resul
     Ok(Directory::decode(&payload).map_err(|why| format!("directory: {why}"))?)
 }
 
+/// The clusters of a checkpoint, and the use of each; without its directory that one alone.
+pub(super) fn own_clusters(reference: CheckpointRef, directory: Option<&Directory>) -> BTreeMap<u32, u64> {
+    let parts = directory.into_iter().flat_map(|directory| directory.parts.iter().copied());
+    parts.chain([(reference.directory, reference.seq)]).collect()
+}
+
+/// The clusters that the previous checkpoint calls open, and its own; `None` if it is not whole. Behind a superblock
+/// that is not the newest it may have been given up since, and its clusters hold objects.
+pub(super) fn previous_checkpoint(
+    volume: &Volume,
+    reference: CheckpointRef,
+    pages: &[Page],
+) -> Option<(Vec<u32>, Vec<u32>)> {
+    let directory = load_directory(volume, reference).ok()?;
+    let own = own_clusters(reference, Some(&directory));
+    let granted_again = pages.iter().flat_map(|page| &page.records).any(|record| match record {
+        Record::Reserve { cluster, seq } => own.get(cluster).is_some_and(|known| seq > known),
+        _ => false,
+    });
+    (!granted_again).then(|| (directory.open, own.into_keys().collect()))
+}
+
+/// A checkpoint, and in place the rows of its table.
+type Loaded = ((CheckpointRef, Directory), Vec<PlaceRow>);
+
+/// Fills the index from the newest checkpoint that is whole, if there ever was one.
+pub(super) fn load_newest(
+    volume: &Volume,
+    block: &Superblock,
+    receipt: &mut VolumeReceipt,
+) -> Result<Option<Loaded>, Unfit> {
+    let mut refused = None;
+    for (name, reference) in [("current", block.current), ("previous", block.previous)] {
+        let Some(reference) = reference else { continue };
+        match load_checkpoint(volume, reference) {
+            Ok((directory, rows)) => {
+                receipt.checkpoint = name;
+                return Ok(Some(((reference, directory), rows)));
+            }
+            Err(why) => {
+                volume.index.update_all(|_| Word::EMPTY);
+                receipt.note(&format!("{name} checkpoint: "), &why);
+                refused = refused.or(Some(why).filter(|why| matches!(why, Unfit::Refused(_))));
+            }
+        }
+    }
+    // If one was refused, that may be the sound one.
+    let why = || refused.unwrap_or_else(|| Unfit::Damaged("neither checkpoint is intact".into()));
+    if block.current.is_some() { Err(why()) } else { Ok(None) }
+}
+
 /// Fills the index from a checkpoint; in place, the rows of the table are returned instead.
-pub(super) fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<PlaceRow>), Unfit> {
+fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<PlaceRow>), Unfit> {
     let directory = load_directory(volume, reference)?;
     let mut rows = Vec::new();
     let mut image: Vec<u64> = Vec::new();

@@ -171,7 +171,7 @@ impl Left {
         let mut receipt = self.receipt.lock();
         match merged {
             Ok(entered) => entered.add_to(&mut receipt),
-            Err(why) => receipt.damage.push(why.to_string()),
+            Err(why) => receipt.note("", &why.into()),
         }
     }
 }

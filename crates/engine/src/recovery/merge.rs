@@ -15,7 +15,6 @@ use std::{
 
 use parking_lot::Mutex;
 use picaflor_format::{
-    BLOCK,
     cluster::Row,
     frame::{ChunkKey, GRAIN, Header},
     journal::Record,
@@ -24,12 +23,11 @@ use picaflor_format::{
 use super::{
     ahead,
     receipt::{Dropped, VolumeReceipt},
+    since::Since,
 };
 use crate::{
     Error, Mode, Result,
-    hash::HashKeyed,
     index::{Candidates, Location, Word},
-    rows::Use,
     space::State,
     volume::Volume,
 };
@@ -103,36 +101,6 @@ pub(super) struct Merge {
     bytes: u64,
 }
 
-/// What is known to have happened since the checkpoint.
-struct Since {
-    /// Deletes, by the short hash, as rows have it.
-    deletes: HashKeyed<u64>,
-    /// Clusters that were scanned.
-    scanned: BTreeSet<u32>,
-    /// The sequence number of the checkpoint's directory; 0 without one.
-    checkpoint: u64,
-}
-
-impl Since {
-    /// Whether the frame with this mark, to which an entry of the checkpoint leads, was written after the checkpoint
-    /// and nothing vouches for it: a crash kept its cluster and took the note of the grant. What is shown of it could
-    /// be gone after the next one.
-    fn wrote_untold(&self, volume: &Volume, grain: u64, mark: u64) -> Result<bool> {
-        let Some(cluster) = volume.cluster_of(grain).filter(|cluster| !self.scanned.contains(cluster)) else {
-            return Ok(false);
-        };
-        let seq = match volume.last_use(cluster, None, BLOCK) {
-            Ok(Use::Sealed(last, _)) => last.seq,
-            Ok(Use::Unsealed(seq)) => seq,
-            Ok(Use::Other) => return Ok(false),
-            Err(_) if volume.shared.options.mode == Mode::Cache => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        // Where the cluster's front was lost it still says the use before, which the frame is not of.
-        Ok((seq > self.checkpoint) == (volume.hasher.mark(seq) == mark))
-    }
-}
-
 /// What is to be merged of one part of the hashes.
 #[derive(Default)]
 struct Part {
@@ -157,7 +125,7 @@ impl Merge {
         let mut parts = Vec::new();
         parts.resize_with(passes * each, Mutex::default);
         let short = deletes.iter().map(|(hash, generation)| (hash as u64, generation)).collect();
-        let mut merge = Self { parts, each, since: Since { deletes: short, scanned, checkpoint }, bytes: 0 };
+        let mut merge = Self { parts, each, since: Since::new(short, scanned, checkpoint), bytes: 0 };
         for (hash, generation) in deletes.iter() {
             volume.shared.see_generation(generation);
             merge.part(hash as u64).deletes.push((hash, generation));
@@ -281,7 +249,7 @@ impl Part {
             }
         }
         for &(hash, generation) in &self.deletes {
-            entered.delete(volume, hash, generation)?;
+            entered.delete(volume, (hash, generation), since)?;
         }
         *self = Self { unread: std::mem::take(&mut entered.unread), ..Self::default() };
         Ok(entered)
@@ -320,7 +288,7 @@ impl Entered {
     /// Puts one sighting into the index, unless something newer is known of its key.
     fn enter(&mut self, volume: &Arc<Volume>, sighting: &Sighting, since: &Since) -> Result<()> {
         let hash = sighting.hash;
-        if since.deletes.get(&hash).is_some_and(|deleted| *deleted >= sighting.generation) {
+        if since.deleted(hash, sighting.generation) {
             self.dropped.deleted += 1;
             return Ok(());
         }
@@ -364,13 +332,14 @@ impl Entered {
         let Sighting { hash, generation, .. } = *sighting;
         let mut resolved = Resolved::None;
         for word in known {
-            match self.header_of(volume, hash, word, |found| found as u64 == hash)? {
+            match self.header_of(volume, hash, word, since, |found| found as u64 == hash)? {
+                Known::Rotten(newer) if newer > generation => return Ok(Resolved::Newer),
                 Known::Own(header) if header.generation > generation => {
                     let Location::OnDisk { grain } = word.location() else { return Ok(Resolved::Newer) };
                     let is_untold = since.wrote_untold(volume, grain, header.mark)?;
                     return Ok(if is_untold { Resolved::Older(word) } else { Resolved::Newer });
                 }
-                Known::Own(_) => return Ok(Resolved::Older(word)),
+                Known::Own(_) | Known::Rotten(_) => return Ok(Resolved::Older(word)),
                 Known::Other => {}
                 Known::Unread => resolved = Resolved::Unread,
             }
@@ -380,12 +349,14 @@ impl Entered {
 
     /// The header of an entry's frame, if its key's hash is the one. An entry without an intact frame of a key
     /// that can have it leads nowhere and is dropped: its cluster was written again and the crash took the note. So
-    /// does one of another length, though it leads to a later version of the very key.
+    /// does one of another length, though it leads to a later version of the very key. Where the table still names the
+    /// key it may be that, or rot: the entry stays, for nothing older is to take its place.
     fn header_of(
         &mut self,
         volume: &Arc<Volume>,
         hash: u64,
         word: Word,
+        since: &Since,
         is_it: impl Fn(u128) -> bool,
     ) -> Result<Known> {
         let Location::OnDisk { grain } = word.location() else { return Ok(Known::Other) };
@@ -398,6 +369,9 @@ impl Entered {
                     self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
                 }
                 Ok(if is_it(found) { Known::Own(header) } else { Known::Other })
+            }
+            Err(Error::Damaged { .. }) if let Some(generation) = since.generation_at(volume, grain, hash)? => {
+                Ok(Known::Rotten(generation))
             }
             Ok(_) | Err(Error::Damaged { .. }) => {
                 self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
@@ -414,10 +388,11 @@ impl Entered {
     }
 
     /// Applies a delete to what the index has of the key.
-    fn delete(&mut self, volume: &Arc<Volume>, hash: u128, generation: u64) -> Result<()> {
+    fn delete(&mut self, volume: &Arc<Volume>, (hash, generation): (u128, u64), since: &Since) -> Result<()> {
         for word in volume.index.candidates(hash as u64) {
-            if let Known::Own(header) = self.header_of(volume, hash as u64, word, |found| found == hash)?
-                && header.generation <= generation
+            let known = self.header_of(volume, hash as u64, word, since, |found| found == hash)?;
+            if let Known::Own(Header { generation: found, .. }) | Known::Rotten(found) = known
+                && found <= generation
                 && volume.index.remove(hash as u64, word).is_some()
             {
                 self.dropped.deleted += 1;
@@ -467,6 +442,8 @@ fn stays_witness(volume: &Volume, cluster: u32) {
 enum Known {
     /// The key's frame.
     Own(Header),
+    /// What was the key's frame, of this generation; a get says that it is damaged.
+    Rotten(u64),
     /// Another key's frame, or none.
     Other,
     /// Nobody knows: the device does not give it, and the entry is dropped.

@@ -14,6 +14,7 @@ mod places;
 mod receipt;
 mod ring;
 mod scan;
+mod since;
 mod superblock;
 mod volume;
 

@@ -4,6 +4,8 @@ use std::{fmt, time::Duration};
 
 use serde::Serialize;
 
+use super::image::Unfit;
+
 /// What opening a store found.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
@@ -47,6 +49,8 @@ pub struct VolumeReceipt {
     pub hot: usize,
     /// Damage that was met, in words.
     pub damage: Vec<String>,
+    /// What the device refused to read, in words: it may be whole.
+    pub refused: Vec<String>,
     /// Entries in the index after all that.
     pub objects: u64,
 }
@@ -67,6 +71,17 @@ pub struct Dropped {
     pub unread: u64,
     /// No checkpoint could be read, so a cache starts empty.
     pub cold_start: bool,
+}
+
+impl VolumeReceipt {
+    /// Notes why something of the opening could not be had; `what` names it.
+    pub(super) fn note(&mut self, what: &str, why: &Unfit) {
+        let notes = match why {
+            Unfit::Damaged(_) => &mut self.damage,
+            Unfit::Refused(_) => &mut self.refused,
+        };
+        notes.push(format!("{what}{why}"));
+    }
 }
 
 impl Dropped {
@@ -132,8 +147,8 @@ impl fmt::Display for VolumeReceipt {
             self.dropped.unread,
             self.hot,
         )?;
-        for damage in &self.damage {
-            write!(f, "; {damage}")?;
+        for met in self.damage.iter().chain(&self.refused) {
+            write!(f, "; {met}")?;
         }
         Ok(())
     }

@@ -4,6 +4,9 @@
 //! those have been written since → the trailers of the newest of these clusters say up to where a sync vouched →
 //! their tables are read; if no sync vouched for one, it is read whole and verified frame by frame.
 //!
+//! A cluster that was sealed when a checkpoint was taken, and has neither a table nor all of its frames, held newer
+//! versions of nobody knows what: nothing that is older can be trusted, and the scan fails.
+//!
 //! Invariants: what is found does not depend on how many threads look. What is held of the frames at one time is
 //! about [`budget`]; if there are more, the tables are read again, for the next range of hashes.
 
@@ -20,10 +23,12 @@ use picaflor_format::{
     BLOCK,
     cluster::{Row, Trailer},
     frame::{Header, Kind},
+    superblock::Superblock,
 };
 
 use super::{
     EPOCH_SHIFT, ahead,
+    image::Unfit,
     merge::{Deletes, Merge, Sighting},
     receipt::VolumeReceipt,
 };
@@ -55,7 +60,7 @@ pub(super) fn gather(
     deletes: &Deletes,
     checkpoint: u64,
     receipt: &mut VolumeReceipt,
-) -> Result<Merge> {
+) -> Result<Merge, Unfit> {
     drop_overwritten(volume, clusters, receipt);
     let named: Vec<Named> = clusters.iter().map(|(id, seq)| (*id, *seq)).collect();
     let readers = ahead::readers(&volume.shared.options);
@@ -78,7 +83,7 @@ pub(super) fn gather(
                     found.manifests.into_iter().for_each(|(manifest, vouched)| merge.add_manifest(manifest, vouched));
                 }
                 found.sightings.into_iter().for_each(|sighting| merge.add(pass, sighting));
-                Ok::<(), Error>(())
+                Ok::<(), Unfit>(())
             },
         )?;
         if pass + 1 < passes {
@@ -96,6 +101,8 @@ struct Look {
     /// The largest seal known to be durable, by epoch: what a later run synced says nothing of what an earlier one left
     /// torn. What lies above it may be durable too; verifying it comes to the same.
     durable: HashMap<u64, u64>,
+    /// As in the superblock.
+    sealed_below: u64,
     /// About how many frames there are.
     frames: usize,
     /// How long the last table was that was read: the next one is likely to be as long.
@@ -115,8 +122,8 @@ struct Found {
 
 impl Look {
     fn begin(volume: &Volume, named: &[Named], readers: usize) -> Result<Self> {
-        let mut look = Self { durable: HashMap::new(), frames: 0, table: AtomicUsize::new(BLOCK) };
-        let known = volume.superblock.lock().durable;
+        let Superblock { durable: known, sealed_below, .. } = *volume.superblock.lock();
+        let mut look = Self { durable: HashMap::new(), sealed_below, frames: 0, table: AtomicUsize::new(BLOCK) };
         let mut durable = HashMap::from([(known >> EPOCH_SHIFT, known)]);
         let mut newest: Vec<Named> = named.iter().filter(|(_, seq)| seq.is_some()).copied().collect();
         newest.sort_unstable_by_key(|(_, seq)| Reverse(*seq));
@@ -150,13 +157,19 @@ impl Look {
         Ok(found)
     }
 
-    fn inside(&self, volume: &Volume, &(cluster, seq): &Named) -> Result<Found> {
+    fn inside(&self, volume: &Volume, &(cluster, seq): &Named) -> Result<Found, Unfit> {
         let mut found = Found::default();
         let rows = match self.last_use(volume, cluster, seq)? {
             // Not sealed when the crash came: its frames stand on their own.
             Use::Unsealed(seq) => {
                 found.verified = true;
-                volume.frames(cluster, seq)?
+                let bytes = volume.read_at(cluster, 0, volume.cluster_len())?;
+                let rows = volume.frames_of(&bytes, seq);
+                if self.was_sealed(seq) && !Volume::accounts_for(&bytes, &rows) {
+                    let start = volume.map.cluster_start(cluster);
+                    return Err(format!("the table of the cluster at {start} and objects in it are damaged").into());
+                }
+                rows
             }
             Use::Other => return Ok(found),
             Use::Sealed(last, rows) if self.vouches_for(&last) => rows,
@@ -178,6 +191,11 @@ impl Look {
             }
         }
         Ok(found)
+    }
+
+    /// Whether the newest checkpoint found this use sealed.
+    fn was_sealed(&self, seq: u64) -> bool {
+        seq >> EPOCH_SHIFT == self.sealed_below >> EPOCH_SHIFT && seq < self.sealed_below
     }
 
     fn vouches_for(&self, last: &Trailer) -> bool {

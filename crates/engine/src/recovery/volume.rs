@@ -4,7 +4,7 @@
 //! first, with a new epoch ([`begin`]); what cannot be trusted is refused in a store and dropped in a cache, by name.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     sync::{
         Arc,
         atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
@@ -17,13 +17,13 @@ use picaflor_format::{
     frame::GRAIN,
     hot,
     journal::{Page, Record},
-    superblock::{CheckpointRef, Superblock},
+    superblock::Superblock,
     zone::{HOT_SLOT, Map},
 };
 
 use super::{
     EPOCH_SHIFT, Found, Identity,
-    image::{Unfit, load_checkpoint, load_directory},
+    image::{Unfit, load_directory, load_newest, own_clusters, previous_checkpoint},
     judge,
     merge::{Deletes, Merge},
     places,
@@ -184,6 +184,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         previous: None,
         lost: 0,
         durable: 0,
+        sealed_below: 0,
         layout,
         threshold: if shared.preset.layout == Layout::Slots { shared.options.threshold } else { 0 },
     }
@@ -284,30 +285,10 @@ fn recover(
         let why = why_lost(volume.number, &block).to_owned();
         return cold_start(volume, why.into(), ring, receipt);
     }
-    let mut refs = [("current", block.current), ("previous", block.previous)].into_iter();
-    let (mut loaded, mut refused) = (None, None);
-    let mut rows = Vec::new();
-    for (name, reference) in refs.by_ref() {
-        let Some(reference) = reference else { continue };
-        match load_checkpoint(volume, reference) {
-            Ok((directory, table)) => {
-                receipt.checkpoint = name;
-                loaded = Some((reference, directory));
-                rows = table;
-                break;
-            }
-            Err(why) => {
-                volume.index.update_all(|_| Word::EMPTY);
-                receipt.damage.push(format!("{name} checkpoint: {why}"));
-                refused = refused.or(Some(why).filter(|why| matches!(why, Unfit::Refused(_))));
-            }
-        }
-    }
-    if loaded.is_none() && block.current.is_some() {
-        // If one was refused, that may be the sound one.
-        let why = refused.unwrap_or_else(|| Unfit::Damaged("neither checkpoint is intact".into()));
-        return cold_start(volume, why, ring, receipt);
-    }
+    let (loaded, rows) = match load_newest(volume, &block, receipt) {
+        Ok(loaded) => loaded.unzip(),
+        Err(why) => return cold_start(volume, why, ring, receipt),
+    };
     receipt.from_checkpoint = volume.index.objects();
     let (start, checkpoint) = loaded.as_ref().map_or((1, 0), |(reference, _)| (reference.journal_start, reference.seq));
     // Pages of the older checkpoint too: its clusters are still too young to be reclaimed.
@@ -337,6 +318,7 @@ fn recover(
     if let Some(in_place) = &volume.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let log = (&pages[since..], everywhere, &mut journal);
+        let rows = rows.unwrap_or_default();
         let told = places::restore(volume, in_place, (rows, directory.cursor), log, receipt)?;
         let checkpointer = Checkpointer::restored(parts, previous, 0);
         return Ok(Recovered { journal, ring, checkpointer, merge: None, clean: !told, cold: false });
@@ -347,9 +329,14 @@ fn recover(
         clusters.entry(*id).or_insert(None);
     }
     clusters.retain(|id, _| !parts.contains(id) && !previous.contains(id));
+    if let ("previous", Some(reference)) = (receipt.checkpoint, block.current) {
+        // They hold no objects, and what the device refused of them it would refuse again.
+        let unfit = own_clusters(reference, load_directory(volume, reference).ok().as_ref());
+        clusters.retain(|id, seq| seq.is_none() || unfit.get(id) != seq.as_ref());
+    }
     let merge = match gather(volume, &clusters, &deletes, checkpoint, receipt) {
-        Err(error @ Error::Io { .. }) => return cold_start(volume, Unfit::Refused(error), ring, receipt),
-        gathered => gathered?,
+        Err(why) => return cold_start(volume, why, ring, receipt),
+        Ok(merge) => merge,
     };
     let all = if all_young { 0..volume.space.count() } else { 0..0 };
     let scanned = young.into_iter().chain(clusters.keys().copied()).chain(open).chain(all);
@@ -369,25 +356,13 @@ fn gather(
     deletes: &Deletes,
     checkpoint: u64,
     receipt: &mut VolumeReceipt,
-) -> Result<Option<Merge>> {
+) -> Result<Option<Merge>, Unfit> {
     let merge = scan::gather(volume, clusters, deletes, checkpoint, receipt)?;
     if volume.shared.options.mode == Mode::Cache {
         return Ok(Some(merge).filter(|merge| !merge.is_empty()));
     }
     merge.all(volume)?.add_to(receipt);
     Ok(None)
-}
-
-/// The clusters that the previous checkpoint calls open, and its own; `None` if it is not whole. Behind a superblock
-/// that is not the newest it may have been given up since, and its clusters hold objects.
-fn previous_checkpoint(volume: &Volume, reference: CheckpointRef, pages: &[Page]) -> Option<(Vec<u32>, Vec<u32>)> {
-    let directory = load_directory(volume, reference).ok()?;
-    let own: BTreeMap<u32, u64> = directory.parts.into_iter().chain([(reference.directory, reference.seq)]).collect();
-    let granted_again = pages.iter().flat_map(|page| &page.records).any(|record| match record {
-        Record::Reserve { cluster, seq } => own.get(cluster).is_some_and(|known| seq > known),
-        _ => false,
-    });
-    (!granted_again).then(|| (directory.open, own.into_keys().collect()))
 }
 
 /// What the journal tells.
@@ -447,17 +422,17 @@ pub(super) fn add_untold(deletes: &mut Deletes, everywhere: &Deletes, journal: &
 fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let why = match (why, volume.shared.options.mode) {
         (Unfit::Damaged(why), Mode::Store) => {
-            let mend = "deleted objects could come back, so it is not opened; restore it from a copy, or remove it to start empty";
+            let mend = "what was deleted or replaced could come back, so it is not opened; restore it from a copy, or remove it to start empty";
             return Err(Error::Damaged { place: volume.place.clone(), why, mend: mend.into() });
         }
         (Unfit::Refused(error), Mode::Store) => return Err(error),
         (Unfit::Refused(error), Mode::Cache) if is_gone(volume) => return Err(error),
-        (why, Mode::Cache) => why.to_string(),
+        (why, Mode::Cache) => why,
     };
     volume.index.update_all(|_| Word::EMPTY);
     receipt.dropped.cold_start = true;
     receipt.checkpoint = "none";
-    receipt.damage.push(why);
+    receipt.note("", &why);
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
     let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);

@@ -15,6 +15,7 @@ mod ranges;
 mod refused;
 mod reports;
 mod rings;
+mod rotten;
 mod streams;
 mod tasks;
 mod threads;

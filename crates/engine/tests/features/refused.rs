@@ -101,13 +101,37 @@ fn a_cache_starts_empty_where_one_place_stays_bad_and_a_store_says_which() {
             (Ok(store), Mode::Cache) => {
                 let receipt = &store.receipt().volumes[0];
                 assert!(receipt.dropped.cold_start, "{receipt:?}");
-                assert!(receipt.damage[0].contains("reading a page of the journal at "), "{receipt:?}");
+                assert!(receipt.refused[0].contains("reading a page of the journal at "), "{receipt:?}");
+                assert!(receipt.damage.is_empty(), "{receipt:?}");
             }
             (Err(Error::Io { place, .. }), Mode::Store) => {
                 assert!(place.contains("reading a page of the journal at "), "{place}");
             }
             (opened, _) => panic!("{mode:?}: {:?}", opened.map(|_| ())),
         }
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_refused_is_not_called_damaged() {
+    for mode in [Mode::Store, Mode::Cache] {
+        let (faulty, _, options) = crashed("picaflor", mode);
+        Store::open(options.clone()).unwrap().close().unwrap();
+        let mut met = 0;
+        for start in (0..32 * MIB).step_by(64 << 10) {
+            faulty.add(Rule::rate(Fault::ReadError, 1.0).within(start..start + (64 << 10)));
+            let opened = Store::open(options.clone().with(|options| options.read_only = true));
+            faulty.clear_rules();
+            let Ok(store) = opened else { continue };
+            let receipt = &store.receipt().volumes[0];
+            assert!(receipt.damage.is_empty(), "{mode:?}, {start}: {receipt:?}");
+            if receipt.checkpoint == "previous" {
+                assert!(receipt.refused[0].contains("current checkpoint: "), "{mode:?}, {start}: {receipt:?}");
+                assert_eq!(found(&store), OBJECTS);
+                met += 1;
+            }
+        }
+        assert!(met > 1, "{mode:?}: its directory and its parts");
     }
 }
 

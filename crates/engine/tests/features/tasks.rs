@@ -221,7 +221,7 @@ fn every_verb_has_a_form_for_tasks() {
 }
 
 #[test]
-fn a_close_is_done_aside_and_is_a_close() {
+fn opening_checking_and_closing_are_done_aside() {
     for executor in EXECUTORS {
         for preset in PRESETS {
             let folder = tempfile::tempdir().unwrap();
@@ -229,7 +229,13 @@ fn a_close_is_done_aside_and_is_a_close() {
             let store = Store::open(options.clone().durability(Durability::None)).unwrap();
             (0..20).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
             *device.executor.lock() = Some(std::thread::current().id());
-            executor(Box::pin(async move { store.close_async().await.unwrap() }));
+            let again = options.clone();
+            executor(Box::pin(async move {
+                store.close_async().await.unwrap();
+                let store = Store::open_async(again).await.unwrap();
+                assert!(store.check_async(|_, _| {}).await.is_clean(), "{preset}");
+                store.close_async().await.unwrap();
+            }));
             *device.executor.lock() = None;
             let store = Store::open(options).unwrap();
             let found = (0..20).filter(|i| store.contains(&key(*i)).unwrap()).count();

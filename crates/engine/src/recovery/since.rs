@@ -1,0 +1,65 @@
+//! What is known to have happened since the checkpoint, and what its entries lead to now.
+
+use std::collections::BTreeSet;
+
+use picaflor_format::BLOCK;
+
+use crate::{Mode, Result, hash::HashKeyed, rows::Use, volume::Volume};
+
+pub(super) struct Since {
+    /// Deletes, by the short hash, as rows have it.
+    deletes: HashKeyed<u64>,
+    /// Clusters that were scanned.
+    scanned: BTreeSet<u32>,
+    /// The sequence number of the checkpoint's directory; 0 without one.
+    checkpoint: u64,
+}
+
+impl Since {
+    pub(super) fn new(deletes: HashKeyed<u64>, scanned: BTreeSet<u32>, checkpoint: u64) -> Self {
+        Self { deletes, scanned, checkpoint }
+    }
+
+    /// Whether this version was deleted.
+    pub(super) fn deleted(&self, hash: u64, generation: u64) -> bool {
+        self.deletes.get(&hash).is_some_and(|deleted| *deleted >= generation)
+    }
+
+    /// The last use of the cluster that an entry of the checkpoint leads to; none for one that was scanned, and for one
+    /// that a cache cannot read.
+    fn last_use(&self, volume: &Volume, grain: u64) -> Result<Option<(u32, Use)>> {
+        let Some(cluster) = volume.cluster_of(grain).filter(|cluster| !self.scanned.contains(cluster)) else {
+            return Ok(None);
+        };
+        match volume.last_use(cluster, None, BLOCK) {
+            Ok(found) => Ok(Some((cluster, found))),
+            Err(_) if volume.shared.options.mode == Mode::Cache => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the frame with this mark, to which an entry of the checkpoint leads, was written after the checkpoint
+    /// and nothing vouches for it: a crash kept its cluster and took the note of the grant. What is shown of it could
+    /// be gone after the next one.
+    pub(super) fn wrote_untold(&self, volume: &Volume, grain: u64, mark: u64) -> Result<bool> {
+        let seq = match self.last_use(volume, grain)? {
+            Some((_, Use::Sealed(last, _))) => last.seq,
+            Some((_, Use::Unsealed(seq))) => seq,
+            Some((_, Use::Other)) | None => return Ok(false),
+        };
+        // Where the cluster's front was lost it still says the use before, which the frame is not of.
+        Ok((seq > self.checkpoint) == (volume.hasher.mark(seq) == mark))
+    }
+
+    /// The generation of the frame of this hash to which an entry of the checkpoint leads, and which is not intact, by
+    /// the table of its cluster; none where the cluster was written since.
+    pub(super) fn generation_at(&self, volume: &Volume, grain: u64, hash: u64) -> Result<Option<u64>> {
+        Ok(match self.last_use(volume, grain)? {
+            Some((cluster, Use::Sealed(last, rows))) if last.seq <= self.checkpoint => {
+                let row = rows.iter().find(|row| volume.grain(cluster, row.offset) == grain);
+                row.filter(|row| row.hash == hash).map(|row| row.generation)
+            }
+            _ => None,
+        })
+    }
+}
