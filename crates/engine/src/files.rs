@@ -8,7 +8,8 @@
 //! not removed, unless nobody asked for durability.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
+    fmt::Write as _,
     io,
     sync::{
         Arc,
@@ -19,12 +20,13 @@ use std::{
 use parking_lot::Mutex;
 use picaflor_device::Folder;
 
-use crate::space::Tree;
+use crate::{hash::HashKeyed, space::Tree};
 
 pub(crate) struct Files {
     folder: Arc<dyn Folder>,
     tree: Tree,
-    names: Mutex<HashMap<u32, Name>>,
+    /// By [`spread`] of their numbers.
+    names: Mutex<HashKeyed<Name>>,
     /// Directories that are there.
     made: Mutex<HashSet<String>>,
     /// Counts files, for directories in turn.
@@ -45,6 +47,15 @@ pub(crate) const SUPERBLOCKS: [&str; 2] = ["store-a", "store-b"];
 /// Files by number, with their lengths in bytes.
 pub(crate) type Listed = Vec<(u32, Name, u64)>;
 
+/// A number as a hash, each its own: how much room a map takes after removals depends on the hashes of its keys, and
+/// what a store says of its memory is to be the same in each run.
+fn spread(number: u32) -> u64 {
+    u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Characters of a file's name: a hash and a generation.
+const NAME: usize = 48;
+
 const CLEAN: &str = "clean";
 /// Directories of SQUID's tree: 16 of 256.
 const ROUND: u32 = 16 * 256;
@@ -56,7 +67,7 @@ impl Files {
 
     /// Memory of the names: a place in a map each, and the directories'.
     pub(crate) fn bytes(&self) -> u64 {
-        let names = self.names.lock().capacity() * 8 / 7 * (size_of::<(u32, Name)>() + 1);
+        let names = self.names.lock().capacity() * 8 / 7 * (size_of::<(u64, Name)>() + 1);
         (names + self.made.lock().capacity() * 64) as u64
     }
 
@@ -69,12 +80,18 @@ impl Files {
     }
 
     fn path(&self, name: &Name) -> String {
-        let file = format!("{:032x}{:016x}", name.hash, name.generation);
-        self.dir(name.dir).map_or_else(|| file.clone(), |dir| format!("{dir}/{file}"))
+        let mut path = self.dir(name.dir).unwrap_or_default();
+        path.reserve(1 + NAME);
+        if !path.is_empty() {
+            path.push('/');
+        }
+        // A string takes whatever it is given.
+        let _ = write!(path, "{:032x}{:016x}", name.hash, name.generation);
+        path
     }
 
     fn named(&self, number: u32) -> io::Result<Name> {
-        let name = self.names.lock().get(&number).copied();
+        let name = self.names.lock().get(&spread(number)).copied();
         name.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no file has number {number}")))
     }
 
@@ -104,7 +121,7 @@ impl Files {
         let name = Name { hash, generation, dir };
         self.make_dirs(dir)?;
         self.folder.write(&self.path(&name), bytes)?;
-        self.names.lock().insert(number, name);
+        self.names.lock().insert(spread(number), name);
         Ok(())
     }
 
@@ -122,7 +139,7 @@ impl Files {
     /// # Errors
     /// Those of the folder.
     pub(crate) fn remove(&self, number: u32) -> io::Result<()> {
-        let Some(name) = self.names.lock().remove(&number) else { return Ok(()) };
+        let Some(name) = self.names.lock().remove(&spread(number)) else { return Ok(()) };
         match self.folder.remove(&self.path(&name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
@@ -172,7 +189,7 @@ impl Files {
         found.sort_unstable_by_key(|(name, _)| name.generation);
         let mut names = self.names.lock();
         let numbered = found.into_iter().zip(0..).map(|((name, len), number)| {
-            names.insert(number, name);
+            names.insert(spread(number), name);
             (number, name, len)
         });
         let all: Vec<_> = numbered.collect();
@@ -187,7 +204,7 @@ impl Files {
             (Tree::Rounds | Tree::Servers, Some(dir)) => u32::from_str_radix(&dir.replace('/', ""), 16).ok()?,
             _ => return None,
         };
-        let (hash, generation) = file.split_at_checked(32).filter(|_| file.len() == 48)?;
+        let (hash, generation) = file.split_at_checked(32).filter(|_| file.len() == NAME)?;
         let name = Name {
             hash: u128::from_str_radix(hash, 16).ok()?,
             generation: u64::from_str_radix(generation, 16).ok()?,

@@ -84,9 +84,13 @@ impl Frame {
         &self.bytes[self.header.meta_start()..self.header.body_start()]
     }
 
-    pub(crate) fn body(&self) -> Bytes {
+    fn body_range(&self) -> Range<usize> {
         let start = self.header.body_start();
-        self.bytes.slice(start..start + self.header.body_len as usize)
+        start..start + self.header.body_len as usize
+    }
+
+    pub(crate) fn body(&self) -> Bytes {
+        self.bytes.slice(self.body_range())
     }
 
     /// Bytes of memory it holds, bookkeeping included.
@@ -217,6 +221,15 @@ impl Object {
             None => Some(self.frame.body()),
             Some(Elsewhere::Chunks { .. }) => None,
             Some(Elsewhere::Memory(body)) => Some(body.clone()),
+        }
+    }
+
+    /// As [`Object::body`], for who looks at it and does not keep it.
+    pub fn body_slice(&self) -> Option<&[u8]> {
+        match self.elsewhere.as_deref() {
+            None => Some(&self.frame.bytes[self.frame.body_range()]),
+            Some(Elsewhere::Chunks { .. }) => None,
+            Some(Elsewhere::Memory(body)) => Some(body),
         }
     }
 

@@ -194,7 +194,8 @@ impl Groups {
         self.cache.lock().held.get(&key).map(|held| Arc::clone(&held.bytes))
     }
 
-    /// Brings records into memory that are about to be read, with many reads on their way at once.
+    /// Brings records into memory that are about to be read, with many reads on their way at once. One that cannot be
+    /// read is left to who reads it.
     pub(crate) fn read_ahead(&self, keys: impl Iterator<Item = Key>) -> Result<()> {
         let mut keys: Vec<Key> = keys.collect();
         keys.sort_unstable();
@@ -211,7 +212,9 @@ impl Groups {
             let values = table.get_many(&names)?;
             let mut cache = self.cache.lock();
             for (&key, value) in of_table.iter().zip(values) {
-                cache.take(key, &value.unwrap_or_default().into());
+                if let Ok(value) = value {
+                    cache.take(key, &value.unwrap_or_default().into());
+                }
             }
         }
         Ok(())

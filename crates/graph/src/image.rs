@@ -52,7 +52,11 @@ impl Image {
             let names: Vec<[u8; 4]> = some.iter().map(|number| number.to_le_bytes()).collect();
             let names: Vec<&[u8]> = names.iter().map(<[u8; 4]>::as_slice).collect();
             for part in self.parts.get_many(&names)? {
-                let Some(part) = part else { return Ok(false) };
+                let part = match part {
+                    Ok(Some(part)) => part,
+                    Ok(None) | Err(picaflor::Error::Damaged { .. }) => return Ok(false),
+                    Err(error) => return Err(error.into()),
+                };
                 let Ok(count) = graph::items(&part) else { return Ok(false) };
                 for place in 0..count {
                     let Ok((key, record)) = graph::item(&part, place).and_then(graph::decode_copy) else {

@@ -8,8 +8,12 @@ use std::{
 
 use picaflor::{
     blocks::BlockOptions,
-    device::{CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Rule},
+    device::{AlignedBuf, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Rule},
     htod::{HashTables, HtodOptions},
+};
+use picaflor_format::{
+    BLOCK,
+    htod::{SECTOR, check_sector},
 };
 use picaflor_graph::{Change, Graph, GraphError, GraphOptions};
 
@@ -400,6 +404,43 @@ fn an_image_of_another_version_is_not_read_and_taken_back_before_a_change() {
         graph.close().unwrap();
         let (_, reads, after) = reads_of(&device, &options, &changed);
         assert!(reads < 5 && after == rebuilt + 1, "one of this version took its place: {reads} reads");
+    }
+}
+
+#[test]
+fn a_damaged_index_page_costs_its_own_records_and_no_opening() {
+    let options = GraphOptions { memory: 4 << 20, nodes: 3000, seed: Some(1) };
+    let name = |n: usize| format!("fragment-{n}");
+    let nodes: Vec<Change> = (0..3000).map(|n| put(&name(n), &[name(n / 7).as_str()][..usize::from(n > 0)])).collect();
+    // Tables have numbers in the order in which they are made: of nodes, and of the image of memory.
+    for (table, is_closed) in [(2, false), (6, true)] {
+        let device = memory();
+        let graph = Graph::open(Arc::clone(&device), &options).unwrap();
+        graph.apply(&nodes).unwrap();
+        if is_closed {
+            graph.close().unwrap();
+        } else {
+            drop(graph);
+        }
+        let mut image = AlignedBuf::zeroed(device.capacity() as usize);
+        device.read(0, &mut image).unwrap();
+        let is_its_page = |at: &usize| check_sector(&image[*at..*at + BLOCK], table, 0, 0).is_ok();
+        let rotten = (0..=image.len() - BLOCK).step_by(SECTOR).find(is_its_page).unwrap();
+        device.write(rotten as u64, &AlignedBuf::zeroed(SECTOR)).unwrap();
+        let graph = Graph::open(Arc::clone(&device), &options).unwrap();
+        let (mut whole, mut damaged) = (0, 0);
+        for n in 0..3000 {
+            match graph.node(&name(n)) {
+                Ok(found) => {
+                    whole += 1;
+                    assert_eq!(found.unwrap().dependencies.len(), usize::from(n > 0));
+                }
+                Err(GraphError::Store(picaflor::Error::Damaged { .. })) => damaged += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        println!("table {table}: {whole} whole, {damaged} damaged");
+        assert_eq!((whole > 100, damaged > 100), (true, table == 2), "{whole} whole, {damaged} damaged");
     }
 }
 

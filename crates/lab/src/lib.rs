@@ -14,6 +14,7 @@ mod error;
 pub mod exec;
 pub mod experiment;
 pub mod fs;
+mod hash;
 pub mod lru;
 pub mod method;
 pub mod reproduce;

@@ -144,6 +144,22 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_eq!(asks_for("<img src=\"http://a.org/x.png\">"), Some("src="), "what must be found is found");
 }
 
+#[test]
+fn the_same_seed_gives_the_same_bytes_with_a_file_for_each_object() {
+    let few = FILES.replace("1500", "20000").replace("[0.6]", "[0.2]").replace(r#""simple", "#, "");
+    let spec = Spec::parse("files", &few).unwrap();
+    let runs = [1, 2, 3].map(|_| experiment::run(&spec, NonZero::new(2), &|_, _| {}).unwrap());
+    for rows in &runs {
+        assert!(
+            rows.iter().all(|row| row.outcome.deletes > 1000),
+            "what was removed leaves its mark on tables in memory"
+        );
+        for (row, first) in rows.iter().zip(&runs[0]) {
+            assert_eq!(format!("{:?}", row.outcome), format!("{:?}", first.outcome), "{}", row.preset);
+        }
+    }
+}
+
 /// What in a page has a browser fetch something. A name of a namespace is no address.
 fn asks_for(page: &str) -> Option<&'static str> {
     let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");

@@ -2,9 +2,9 @@
 //!
 //! hyper reads and writes through a [`FastIo`]. When hyper is between two requests and the next head is complete in
 //! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store is answered right
-//! here, with one vectored write of stored head, three fields, and the body where it lies; from memory at once, from
-//! the device after one read. hyper never sees it. Everything else is handed to hyper, one request at a time, byte by
-//! byte as it came.
+//! here, with one write of stored head, three fields, and the body; from memory at once, from the device after one
+//! read. hyper never sees it, and is not even polled. Everything else is handed to hyper, one request at a time, byte
+//! by byte as it came.
 //!
 //! Invariants:
 //! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper.
@@ -16,7 +16,7 @@
 //!
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 
-use picaflor::{Object, TryGet};
+mod answer;
 mod hit;
 mod refuse;
 mod seen;
@@ -29,14 +29,16 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::Bytes;
 use httparse::Header;
+use parking_lot::Mutex;
+use picaflor::{Object, TryGet};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 
 use self::{
+    answer::Out,
     hit::FastHit,
     seen::{NotPlain, Seen},
 };
@@ -44,10 +46,9 @@ use crate::{
     conn::{Conn, Phase},
     head::{Head, Stored, decode},
     key::{self, Side},
-    log::Line,
     reason::{Denied, Outcome},
     rules::vary,
-    server::{Worker, unix_millis},
+    server::Worker,
 };
 
 const BUFFER: usize = 8 << 10;
@@ -82,36 +83,6 @@ enum Step {
     Refused(Denied),
 }
 
-#[derive(Default)]
-struct Out {
-    head: Vec<u8>,
-    body: Bytes,
-    at: usize,
-}
-
-impl Out {
-    fn len(&self) -> usize {
-        self.head.len() + self.body.len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.at == self.len()
-    }
-
-    /// All of it is gone; its memory, but for the head's, goes too.
-    fn clear(&mut self) {
-        self.body = Bytes::new();
-        self.head.clear();
-        self.at = 0;
-    }
-
-    fn slices(&self) -> [IoSlice<'_>; 2] {
-        let head = &self.head[self.at.min(self.head.len())..];
-        let body = &self.body[self.at.saturating_sub(self.head.len())..];
-        [IoSlice::new(head), IoSlice::new(body)]
-    }
-}
-
 /// A read of the device for the head at `start`.
 struct Reading {
     object: Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>,
@@ -142,6 +113,10 @@ pub(crate) struct FastIo {
     out: Out,
     key: Vec<u8>,
     reading: Option<Reading>,
+    /// Requests answered here, to see whether a wake brought any.
+    answered: u64,
+    /// What hyper has yet to be told.
+    failed: Option<io::Error>,
 }
 
 impl FastIo {
@@ -160,7 +135,14 @@ impl FastIo {
             out: Out::default(),
             key: Vec::with_capacity(256),
             reading: None,
+            answered: 0,
+            failed: None,
         }
+    }
+
+    /// The same socket for hyper.
+    pub(crate) fn for_hyper(io: &Arc<Mutex<Self>>) -> Hypers {
+        Hypers(io.clone())
     }
 
     fn tick(&self) -> u32 {
@@ -188,25 +170,6 @@ impl FastIo {
         let n = room.filled().len();
         self.end += n;
         Poll::Ready(Ok(n))
-    }
-
-    /// Writes what is left of our own answer.
-    fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.out.is_empty() {
-            match self.io.try_write_vectored(&self.out.slices()) {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(n) => {
-                    self.out.at += n;
-                    self.conn.enter(Phase::Sending, self.tick());
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready!(self.io.poll_write_ready(cx))?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Poll::Ready(Err(e)),
-            }
-        }
-        self.out.clear();
-        self.conn.enter(Phase::Idle, self.tick());
-        Poll::Ready(Ok(()))
     }
 
     /// Looks at the head in the buffer.
@@ -269,7 +232,7 @@ impl FastIo {
             TryGet::Absent(_) => return Found::Nothing,
         };
         let hit = match &*object.decoded(decode) {
-            Stored::Response(head) => self.hit(&object, head, now),
+            Stored::Response(head) => self.hit(object, head, now),
             Stored::Unreadable => None,
             Stored::Vary(index) => {
                 let value = |name: &String| {
@@ -280,7 +243,7 @@ impl FastIo {
                 let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
                 match store.try_get(&key::variant(&self.key, hash)) {
                     TryGet::Hit(object) => match &*object.decoded(decode) {
-                        Stored::Response(head) => self.hit(&object, head, now),
+                        Stored::Response(head) => self.hit(object, head, now),
                         _ => None,
                     },
                     _ => None,
@@ -291,7 +254,7 @@ impl FastIo {
     }
 
     /// What may go out at once of a response of the URL whose key was made.
-    fn hit(&self, object: &Object, head: &Head, now: u64) -> Option<FastHit> {
+    fn hit(&self, object: Object, head: &Head, now: u64) -> Option<FastHit> {
         let is_gone = self.worker.proxy.epochs.is_gone(&self.key, head.received);
         if is_gone { None } else { FastHit::new(object, head, now) }
     }
@@ -334,7 +297,7 @@ impl FastIo {
         let (len, head_only) = (reading.len, reading.head_only);
         self.reading = None;
         let hit = object.ok().flatten().and_then(|object| match &*object.decoded(decode) {
-            Stored::Response(head) => self.hit(&object, head, self.worker.clock.millis()),
+            Stored::Response(head) => self.hit(object, head, self.worker.clock.millis()),
             _ => None,
         });
         match hit {
@@ -347,61 +310,6 @@ impl FastIo {
             None => self.hand_over(len as u64, Turn::Hyper),
         }
         Poll::Ready(())
-    }
-
-    /// Queues the answer and writes what the socket takes at once.
-    fn answer(&mut self, hit: &FastHit, head_only: bool, outcome: Outcome, request: &[u8]) {
-        let out = &mut self.out;
-        hit.write_head(&mut out.head);
-        out.body = if head_only { Bytes::new() } else { hit.body.clone() };
-        out.at = 0;
-        if let Ok(n) = self.io.try_write_vectored(&out.slices()) {
-            out.at = n;
-        }
-        let counters = &self.worker.counters;
-        counters.outcomes.one(outcome);
-        counters.sent_bytes.add(out.len() as u64);
-        if out.is_empty() {
-            out.clear();
-            self.conn.enter(Phase::Idle, self.worker.clock.tick());
-        } else {
-            self.conn.enter(Phase::Sending, self.worker.clock.tick());
-        }
-        if self.worker.proxy.log.on() {
-            self.log(hit, outcome, request);
-        }
-    }
-
-    fn log(&self, hit: &FastHit, outcome: Outcome, bytes: &[u8]) {
-        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
-        let mut request = httparse::Request::new(&mut []);
-        if request.parse_with_uninit_headers(bytes, &mut fields).is_err() {
-            return;
-        }
-        let (method, path) = (request.method.unwrap_or_default(), request.path.unwrap_or_default());
-        let field = |name: &str| {
-            let found = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
-            String::from_utf8_lossy(found.map_or(&b""[..], |field| field.value)).into_owned()
-        };
-        let url = if path.starts_with('/') { format!("http://{}{path}", field("host")) } else { path.to_owned() };
-        let stored = Head::fields(hit.object.metadata());
-        let kind = stored.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        self.worker.log(&Line {
-            client: self.conn.client,
-            began: unix_millis(),
-            took: 0,
-            method,
-            target: path,
-            protocol: "HTTP/1.1",
-            url: &url,
-            status: hit.status,
-            bytes: if method == "HEAD" { 0 } else { hit.body.len() as u64 },
-            referer: &field("referer"),
-            agent: &field("user-agent"),
-            content_type: kind.unwrap_or_default(),
-            outcome,
-            detail: "",
-        });
     }
 
     /// Ends hyper's turn when it is over.
@@ -452,53 +360,82 @@ impl FastIo {
     }
 }
 
-impl hyper::rt::Read for FastIo {
+impl FastIo {
+    /// Answers what is answered here, until there is something for hyper: bytes, or the end.
+    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if !self.out.is_empty() {
+                ready!(self.poll_out(cx))?;
+            }
+            ready!(self.poll_reading(cx));
+            let unread = self.end - self.start;
+            if unread > 0 && self.granted > 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if unread > 0 && self.turn == Turn::Ours {
+                if self.advance() {
+                    continue;
+                }
+                if self.eof {
+                    // Half a head, and no more to come: hyper would hang up without a word.
+                    self.refuse(Denied::Malformed);
+                    continue;
+                }
+            }
+            if unread > 0 && self.turn == Turn::Hyper && (self.eof || unread >= LONGEST_HEAD) {
+                // Requests sent ahead, or the last of them: each waits for its turn; `end_turn` wakes us.
+                return Poll::Pending;
+            }
+            if self.eof {
+                return Poll::Ready(Ok(()));
+            }
+            self.eof = ready!(self.poll_fill(cx))? == 0;
+        }
+    }
+
+    /// Whether this wake was for what is answered here: then hyper, which waits for its turn, need not be polled.
+    pub(crate) fn poll_alone(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.turn != Turn::Ours || self.failed.is_some() {
+            return false;
+        }
+        let before = self.answered;
+        match self.poll_own(cx) {
+            Poll::Pending => self.answered != before,
+            Poll::Ready(result) => {
+                self.failed = result.err();
+                false
+            }
+        }
+    }
+}
+
+/// The socket as hyper has it.
+pub(crate) struct Hypers(Arc<Mutex<FastIo>>);
+
+impl hyper::rt::Read for Hypers {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         mut to: hyper::rt::ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        loop {
-            if !this.out.is_empty() {
-                ready!(this.poll_out(cx))?;
-            }
-            ready!(this.poll_reading(cx));
-            let unread = this.end - this.start;
-            if unread > 0 && this.granted > 0 {
-                let n = unread.min(to.remaining()).min(usize::try_from(this.granted).unwrap_or(usize::MAX));
-                to.put_slice(&this.buffer[this.start..this.start + n]);
-                this.start += n;
-                if this.turn == Turn::Hyper {
-                    this.granted -= n as u64;
-                }
-                return Poll::Ready(Ok(()));
-            }
-            if unread > 0 && this.turn == Turn::Ours {
-                if this.advance() {
-                    continue;
-                }
-                if this.eof {
-                    // Half a head, and no more to come: hyper would hang up without a word.
-                    this.refuse(Denied::Malformed);
-                    continue;
-                }
-            }
-            if unread > 0 && this.turn == Turn::Hyper && (this.eof || unread >= LONGEST_HEAD) {
-                // Requests sent ahead, or the last of them: each waits for its turn; `end_turn` wakes us.
-                return Poll::Pending;
-            }
-            if this.eof {
-                return Poll::Ready(Ok(()));
-            }
-            this.eof = ready!(this.poll_fill(cx))? == 0;
+        let io = &mut *self.0.lock();
+        if let Some(error) = io.failed.take() {
+            return Poll::Ready(Err(error));
         }
+        ready!(io.poll_own(cx))?;
+        let n = (io.end - io.start).min(to.remaining()).min(usize::try_from(io.granted).unwrap_or(usize::MAX));
+        to.put_slice(&io.buffer[io.start..io.start + n]);
+        io.start += n;
+        if io.turn == Turn::Hyper {
+            io.granted -= n as u64;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
-impl hyper::rt::Write for FastIo {
+impl hyper::rt::Write for Hypers {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
+        let this = &mut *self.0.lock();
         ready!(this.poll_out_if_any(cx))?;
         let result = Pin::new(&mut this.io).poll_write(cx, bytes);
         this.note_progress(&result);
@@ -506,7 +443,7 @@ impl hyper::rt::Write for FastIo {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+        let this = &mut *self.0.lock();
         ready!(this.poll_out_if_any(cx))?;
         ready!(Pin::new(&mut this.io).poll_flush(cx))?;
         this.end_turn(cx);
@@ -514,7 +451,7 @@ impl hyper::rt::Write for FastIo {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
+        let this = &mut *self.0.lock();
         // A stop finds hyper idle although an answer is being read.
         ready!(this.poll_reading(cx));
         ready!(this.poll_out_if_any(cx))?;
@@ -530,7 +467,7 @@ impl hyper::rt::Write for FastIo {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
+        let this = &mut *self.0.lock();
         ready!(this.poll_out_if_any(cx))?;
         let result = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
         this.note_progress(&result);

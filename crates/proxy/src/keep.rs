@@ -54,7 +54,7 @@ pub(crate) struct Epochs {
     /// Of a stripe, when something of it was invalidated that the store could not delete; and whether any was.
     gone: Vec<AtomicU64>,
     any_gone: AtomicBool,
-    /// Invalidations that are under way.
+    /// Invalidations that are under way, and requests that may end in one.
     invalidating: AtomicUsize,
     indexes: Vec<tokio::sync::Mutex<()>>,
 }
@@ -361,24 +361,35 @@ pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, new:
 }
 
 /// Takes URLs, all their variants included, out of the store, and keeps fetches in progress from bringing them back.
-/// Says how many responses were there, or what went wrong last. It is done on a task of its own: a client that leaves
-/// in the middle leaves no half of it undone, and no stop comes before its end.
+/// Says how many responses were there, or what went wrong last.
 pub(crate) async fn invalidate(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Result<usize, Error> {
-    let running = proxy.clone();
-    running.epochs.invalidating.fetch_add(1, Relaxed);
-    let task = tokio::spawn(async move {
-        let _ending = Invalidating(&running.epochs);
+    let taking = proxy.clone();
+    let taken = to_its_end(proxy, async move {
         let mut result = Ok(0);
         for url_key in &url_keys {
-            result = match (take_out(&running, url_key).await, result) {
+            result = match (take_out(&taking, url_key).await, result) {
                 (Ok(n), Ok(before)) => Ok(before + n),
                 (Err(e), _) | (_, Err(e)) => Err(e),
             };
         }
         result
     });
-    // It ends without an answer only with the whole proxy.
-    task.await.unwrap_or(Err(Error::Closed))
+    taken.await.unwrap_or(Err(Error::Closed))
+}
+
+/// Does what ends in an invalidation on a task of its own: a client that leaves in the middle leaves no half of it
+/// undone, and no stop comes before its end. Without an answer it ends only with the whole proxy.
+pub(crate) async fn to_its_end<T: Send + 'static>(
+    proxy: &Arc<Proxy>,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Option<T> {
+    let running = proxy.clone();
+    running.epochs.invalidating.fetch_add(1, Relaxed);
+    let task = tokio::spawn(async move {
+        let _ending = Invalidating(&running.epochs);
+        work.await
+    });
+    task.await.ok()
 }
 
 struct Invalidating<'a>(&'a Epochs);

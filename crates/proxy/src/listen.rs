@@ -11,7 +11,7 @@ use std::{
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, OwnedFd},
     sync::Arc,
-    task::ready,
+    task::{Poll, ready},
     time::Duration,
 };
 
@@ -254,27 +254,36 @@ async fn serve(
     left: Arc<Left>,
     mut stopped: watch::Receiver<Stop>,
 ) {
-    let io = FastIo::new(stream, worker.clone(), conn.clone());
+    let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone())));
     let connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(64 << 10)
         // A client that says that it will ask no more is still to be answered.
         .half_close(true)
-        .serve_connection(io, Serve { worker, conn, left })
+        .serve_connection(FastIo::for_hyper(&io), Serve { worker, conn, left })
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    let stop = async {
+    let told = stopped.clone();
+    let mut stop = std::pin::pin!(async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
         // A turn of the reactor, however late this worker is: a request that has come is seen before the end is.
         tokio::time::sleep(Duration::from_millis(1)).await;
-    };
-    tokio::select! {
-        biased;
-        _ = connection.as_mut() => {}
-        () = stop => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+    });
+    let mut waits = false;
+    let is_over = poll_fn(|context| {
+        // Once both below wait, nothing but the socket wakes us, until we are told to stop.
+        if waits && !told.has_changed().unwrap_or(true) && io.lock().poll_alone(context) {
+            return Poll::Pending;
         }
+        waits = true;
+        match connection.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending => stop.as_mut().poll(context).map(|()| false),
+        }
+    });
+    if !is_over.await {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
     }
 }
 

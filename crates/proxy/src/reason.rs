@@ -182,6 +182,18 @@ pub(crate) enum NoAnswer {
     Denied(Denied),
 }
 
+impl NoAnswer {
+    /// Whether the origin may have had the request, and done what it says.
+    pub(crate) fn may_be_done(self) -> bool {
+        match self {
+            Self::Failed(why) => {
+                !matches!(why, OriginFailure::Resolve | OriginFailure::Connect | OriginFailure::ConnectTimeout)
+            }
+            Self::Denied(why) => why == Denied::BrokenBody,
+        }
+    }
+}
+
 impl From<OriginFailure> for NoAnswer {
     fn from(failure: OriginFailure) -> Self {
         Self::Failed(failure)

@@ -145,10 +145,14 @@ pub(crate) fn is_server_error(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }
 
-/// A successful unsafe request makes what is stored under its URL invalid (4.4).
-pub(crate) fn invalidates(method: &Method, status: StatusCode) -> bool {
+/// Whether a request may change something at the origin.
+pub(crate) fn is_unsafe(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)
-        && (status.is_success() || status.is_redirection())
+}
+
+/// An unsafe request that was answered so makes what is stored under its URL invalid (4.4).
+pub(crate) fn invalidates(status: StatusCode) -> bool {
+    status.is_success() || status.is_redirection()
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
     (
         "crates/lab",
         &[
-            &["error"],
+            &["error", "hash"],
             // Drawings know numbers, not where they come from.
             &["draw", "lru", "trace"],
             // What is replayed, and what it is replayed on: neither knows the other.

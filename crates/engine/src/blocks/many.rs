@@ -57,7 +57,7 @@ impl FreeLists {
     }
 
     /// As [`FreeLists::read_area`] of `len` bytes at each of these offsets.
-    pub(crate) fn read_pages(&self, pages: &[(Block, u64)], len: usize) -> BlockResult<Vec<Vec<u8>>> {
+    pub(crate) fn read_pages(&self, pages: &[(Block, u64)], len: usize) -> BlockResult<Vec<BlockResult<Vec<u8>>>> {
         let unit = self.device.read_unit() as u64;
         let place = |(area, offset): &(Block, u64)| self.area_place(area, *offset, len as u64, unit);
         let places = pages.iter().map(place).collect::<BlockResult<Vec<u64>>>()?;
@@ -70,7 +70,7 @@ impl FreeLists {
             parts.lay_over(&mut page);
             Ok(page)
         });
-        pages.collect()
+        Ok(pages.collect())
     }
 
     /// So many bytes from each of these offsets.

@@ -1,5 +1,6 @@
 //! Opening: create on a blank device; or take the image of a clean shutdown; or find the tail, and leave the rest to
-//! discovery, while allocation works from the tail.
+//! discovery, while allocation works from the tail. What is found is made durable; then the new epoch is, before
+//! anything else is written, which may be later than the opening.
 
 use std::sync::Arc;
 
@@ -54,6 +55,16 @@ impl FreeLists {
     /// [`BlockError::Option`]; [`BlockError::Foreign`] if something else is there, another version, or both homes are
     /// damaged; [`BlockError::Io`].
     pub fn open(device: Arc<dyn Device>, options: BlockOptions) -> BlockResult<(Self, BlockReceipt)> {
+        let (lists, receipt) = Self::open_to_read(device, options)?;
+        lists.begin(lists.roots())?;
+        Ok((lists, receipt))
+    }
+
+    /// As [`FreeLists::open`], but for [`FreeLists::begin`]: until that, nothing is written.
+    ///
+    /// # Errors
+    /// As [`FreeLists::open`].
+    pub(crate) fn open_to_read(device: Arc<dyn Device>, options: BlockOptions) -> BlockResult<(Self, BlockReceipt)> {
         options.check()?;
         match home::find(device.as_ref())? {
             Found::Blank if !options.create => {
@@ -93,7 +104,7 @@ impl FreeLists {
         space.lists.tail = shape.start;
         space.links = Links::new(&shape, &[]);
         let receipt = receipt(&state.home, true, true);
-        Self::begin(device, options, shape, state, space, receipt)
+        Self::ready(device, options, shape, state, space, receipt)
     }
 
     fn reopen(
@@ -112,7 +123,7 @@ impl FreeLists {
         if let Some(space) = image::load(device.as_ref(), &shape, home) {
             home.image = None;
             let receipt = receipt(home, false, true);
-            return Self::begin(device, options, shape, state, space, receipt);
+            return Self::ready(device, options, shape, state, space, receipt);
         }
         home.image = None;
         let mut receipt = receipt(home, false, false);
@@ -141,11 +152,10 @@ impl FreeLists {
         receipt.from_lists = links::follow(device.as_ref(), &shape, home, &mut space, options.step_blocks);
         space.walk = (walk.at > shape.start).then(|| Walk::new(shape.start, walk.at, u64::MAX));
         receipt.undiscovered = (walk.at - shape.start) * shape.grain;
-        Self::begin(device, options, shape, state, space, receipt)
+        Self::ready(device, options, shape, state, space, receipt)
     }
 
-    /// A new epoch is durable before anything else is written.
-    fn begin(
+    fn ready(
         device: Arc<dyn Device>,
         options: BlockOptions,
         shape: Shape,
@@ -164,9 +174,6 @@ impl FreeLists {
         let salt = home.salt;
         // What was found may still be on its way to the medium, if no power failed since it was written.
         device.sync().map_err(BlockError::io("syncing the device"))?;
-        state.write(device.as_ref(), &shape)?;
-        device.sync().map_err(BlockError::io("syncing the device"))?;
-        state.synced();
         let lists = Self {
             device,
             shape,
@@ -183,6 +190,18 @@ impl FreeLists {
             options,
         };
         Ok((lists, receipt))
+    }
+
+    /// Notes that this opening began, and with it these roots. Durable before anything else is written.
+    ///
+    /// # Errors
+    /// [`BlockError::Io`], and then the allocator has stopped.
+    pub(crate) fn begin(&self, roots: [u64; ROOTS]) -> BlockResult<()> {
+        self.alive()?;
+        let mut home = self.home.lock();
+        home.home.roots = roots;
+        home.write(self.device.as_ref(), &self.shape).inspect_err(|error| self.commits.fail(error.shared()))?;
+        self.sync_device(&mut home)
     }
 }
 

@@ -105,59 +105,56 @@ impl Cache {
         held.make_room(self.room, write)?;
         let frame = Frame::new(index, number, Page::unread());
         let mut page = frame.page.write();
-        held.insert(&frame);
+        held.announce(&frame);
         drop(held);
         let outcome = load(&mut page);
-        if outcome.is_err() {
-            page.gone = true;
-            shard.lock().frames.remove(&(index.number, number));
-        }
+        shard.lock().take_in(&frame, &mut page, outcome.is_ok());
         drop(page);
         outcome.map(|()| frame)
     }
 
-    /// Takes in those of a table's pages that are not in memory; `load` fills them all, given their numbers.
+    /// Takes in those of a table's pages that are not in memory, as far as that can be done: `load` is given their
+    /// numbers, and says of each whether it filled it. Whoever asks for one of the others hears why it is not there.
     pub(super) fn read_ahead(
         &self,
         index: &Arc<Index>,
         numbers: &[u64],
-        load: impl FnOnce(&[u64], &mut [RwLockWriteGuard<'_, Page>]) -> Result<()>,
+        load: impl FnOnce(&[u64], &mut [RwLockWriteGuard<'_, Page>]) -> Vec<bool>,
         write: impl Fn(&Frame, &mut Page) -> Result<()>,
-    ) -> Result<()> {
+    ) {
         let missing = numbers.iter().filter(|&&number| self.peek(index.number, number).is_none());
         let frames: Vec<_> = missing.map(|&number| Frame::new(index, number, Page::unread())).collect();
-        let (mut taken, mut pages) = (Vec::new(), Vec::new());
-        let mut outcome = Ok(());
+        let (mut taken, mut numbers, mut pages) = (Vec::new(), Vec::new(), Vec::new());
         for frame in &frames {
             let page = frame.page.write();
             let mut held = self.shard(index.number, frame.number).lock();
             if held.frames.contains_key(&(index.number, frame.number)) {
                 continue;
             }
-            outcome = held.make_room(self.room, &write);
-            if outcome.is_err() {
+            if held.make_room(self.room, &write).is_err() {
                 break;
             }
-            held.insert(frame);
-            taken.push(frame.number);
+            held.announce(frame);
+            taken.push(frame);
+            numbers.push(frame.number);
             pages.push(page);
         }
-        // Nobody else has what is locked here, and here nobody waits for a lock: so nobody waits for ever.
-        let outcome = outcome.and_then(|()| if taken.is_empty() { Ok(()) } else { load(&taken, &mut pages) });
-        if outcome.is_err() {
-            for (page, &number) in pages.iter_mut().zip(&taken) {
-                page.gone = true;
-                self.shard(index.number, number).lock().frames.remove(&(index.number, number));
-            }
+        if taken.is_empty() {
+            return;
         }
-        outcome
+        // Nobody else has what is locked here, and here nobody waits for a lock: so nobody waits for ever.
+        let filled = load(&numbers, &mut pages);
+        for ((frame, page), filled) in taken.into_iter().zip(&mut pages).zip(filled) {
+            self.shard(index.number, frame.number).lock().take_in(frame, page, filled);
+        }
     }
 
     /// Takes in a page that was never on the device.
     pub(super) fn insert(&self, frame: &Arc<Frame>, write: impl Fn(&Frame, &mut Page) -> Result<()>) -> Result<()> {
         let mut held = self.shard(frame.index.number, frame.number).lock();
         held.make_room(self.room, write)?;
-        held.insert(frame);
+        held.announce(frame);
+        held.enqueue(frame);
         Ok(())
     }
 
@@ -178,9 +175,24 @@ impl Cache {
 }
 
 impl Shard {
-    fn insert(&mut self, frame: &Arc<Frame>) {
+    /// Who asks for this page waits for its lock, which its loader holds. It is not queued yet: it cannot leave, and a
+    /// page that is asked for again and again and never read leaves nothing behind.
+    fn announce(&mut self, frame: &Arc<Frame>) {
         self.frames.insert((frame.index.number, frame.number), Arc::clone(frame));
+    }
+
+    fn enqueue(&mut self, frame: &Arc<Frame>) {
         self.queue.insert(frame.hash(), Arc::clone(frame), 1);
+    }
+
+    /// A page that was announced is filled, or could not be and goes.
+    fn take_in(&mut self, frame: &Arc<Frame>, page: &mut Page, filled: bool) {
+        if filled {
+            self.enqueue(frame);
+        } else {
+            page.leave();
+            self.frames.remove(&(frame.index.number, frame.number));
+        }
     }
 
     /// Lets pages go until there is room for one more. Those that somebody holds stay, even if it is too many.
@@ -212,5 +224,37 @@ impl Shard {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use picaflor_device::MemoryDevice;
+
+    use super::*;
+    use crate::{
+        Error,
+        blocks::BlockOptions,
+        htod::{HashTables, HtodOptions},
+    };
+
+    #[test]
+    fn a_page_that_is_asked_for_again_and_again_and_never_read_leaves_nothing_in_memory() {
+        let device = Arc::new(MemoryDevice::new(4 << 20));
+        let (tables, _) = HashTables::open(device, BlockOptions::default(), HtodOptions::default()).unwrap();
+        let table = tables.table("t").unwrap();
+        let (index, cache) = (&table.index, Cache::new(64));
+        let held = Arc::strong_count(index);
+        for _ in 0..100 {
+            assert!(cache.get(index, 5, |_| Err(Error::Closed), |_, _| Ok(())).is_err());
+            cache.read_ahead(
+                index,
+                &[5, 6, 7],
+                |missing, _| missing.iter().map(|&it| it == 7).collect(),
+                |_, _| Ok(()),
+            );
+        }
+        // Each frame holds its table.
+        assert_eq!((cache.len(), Arc::strong_count(index)), (1, held + 1));
     }
 }

@@ -176,7 +176,7 @@ impl Pairs {
                 let numbers: Vec<u64> = (page..ahead).collect();
                 if some > 1 {
                     // What is wrong with one of them is met when it is its turn.
-                    drop(inner.read_ahead(lists, index, &numbers));
+                    inner.read_ahead(lists, index, &numbers);
                 }
             }
             self.next += 1;

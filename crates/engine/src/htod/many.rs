@@ -13,13 +13,15 @@ use std::sync::{
 use picaflor_format::htod::{ENTRY_HEADER, Entry};
 
 use super::{
-    Batch, Inner, Table, failed, shape,
+    Batch, Inner, Table, failed,
+    page::Standing,
+    shape,
     tables::Index,
     verbs::{Current, Fresh, Looked, check_key, give_back},
 };
 use crate::{
     Result,
-    blocks::{Address, Block, FreeLists},
+    blocks::{Address, Block, BlockResult, FreeLists},
 };
 
 /// Keys of a batch of reads: as many pages are kept in memory that were not asked for yet.
@@ -48,25 +50,28 @@ impl Table {
     /// The keys' values, in their order. As [`Table::get`] of each, but with two batches of device reads for many keys,
     /// where that is two reads for each key, one after the other: as many keys as a quarter of the page cache has
     /// pages, 64 at least and 1,024 at most, and a batch more for every 4 MiB of entries. What lies side by side is one
-    /// read.
+    /// read. A key that cannot be answered, for its index page is damaged or the device fails there, has an error in
+    /// its place, and the others their answers.
     ///
     /// # Errors
-    /// As [`Table::get`].
-    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>> {
+    /// As [`Table::get`]: of all, where a key is no key or the place is closed; of one, in its place.
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Result<Option<Vec<u8>>>>> {
         keys.iter().try_for_each(|key| check_key(key))?;
         let mut values = Vec::with_capacity(keys.len());
         for batch in keys.chunks((self.inner.cache.most() / CACHE_PART).clamp(BATCH, MOST_KEYS)) {
             let looked = {
                 let entered = self.inner.enter_to_read()?;
-                self.inner.look_many(entered.lists()?, &self.index, batch)?
+                self.inner.look_many(entered.lists()?, &self.index, batch)
             };
-            for (key, Looked { seen, current, .. }) in batch.iter().zip(looked) {
-                values.push(match current.found {
-                    Some(found) => Some(found.into_value(key)),
-                    None if seen.is_empty() => None,
-                    None => self.get(key)?,
-                });
-            }
+            let value = |(key, looked): (&&[u8], Result<Looked>)| {
+                let Looked { seen, current, .. } = looked?;
+                match current.found {
+                    Some(found) => Ok(Some(found.into_value(key))),
+                    None if seen.is_empty() => Ok(None),
+                    None => self.get(key),
+                }
+            };
+            values.extend(batch.iter().zip(looked).map(value));
         }
         Ok(values)
     }
@@ -127,7 +132,8 @@ impl Table {
         let outcome = fresh.chunks(BATCH).try_for_each(|batch| {
             let keys: Vec<&[u8]> = batch.iter().map(|fresh| fresh.key).collect();
             let mut added = 0;
-            for (fresh, looked) in batch.iter().zip(inner.look_many(lists, index, &keys)?) {
+            for (fresh, looked) in batch.iter().zip(inner.look_many(lists, index, &keys)) {
+                let looked = looked?;
                 named += 1;
                 let done = inner.name(&entered, index, fresh, Some(looked))?;
                 added += usize::from(done.added);
@@ -152,8 +158,8 @@ impl Table {
         let lists = entered.lists()?;
         let mut number = 0;
         for batch in keys.chunks(BATCH) {
-            for (key, looked) in batch.iter().zip(inner.look_many(lists, index, batch)?) {
-                let done = inner.remove(&entered, index, key, Some(looked))?;
+            for (key, looked) in batch.iter().zip(inner.look_many(lists, index, batch)) {
+                let done = inner.remove(&entered, index, key, Some(looked?))?;
                 see(number, done.former.map(|former| former.into_value(key)));
                 number += 1;
             }
@@ -208,47 +214,64 @@ impl Inner {
     }
 
     /// As [`Inner::look`] for each of the keys, with the device reads of all on their way at once.
-    fn look_many(&self, lists: &FreeLists, index: &Arc<Index>, keys: &[&[u8]]) -> Result<Vec<Looked>> {
+    fn look_many(&self, lists: &FreeLists, index: &Arc<Index>, keys: &[&[u8]]) -> Vec<Result<Looked>> {
         let hashes: Vec<u64> = keys.iter().map(|key| self.hasher.key(key).short()).collect();
         let pages = index.pages.load(Acquire);
         let mut numbers: Vec<u64> = hashes.iter().map(|&hash| shape::page_of(hash, pages)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        self.read_ahead(lists, index, &numbers)?;
-        let mut looked = Vec::with_capacity(keys.len());
+        self.read_ahead(lists, index, &numbers);
         let mut wanted = Vec::new();
-        for (number, &hash) in hashes.iter().enumerate() {
+        let look = |(number, &hash): (usize, &u64)| {
             let (frame, seen) = self.candidates(lists, index, hash)?;
             let current = seen.iter().filter(|standing| !standing.slot.superseded);
             wanted.extend(current.map(|standing| (number, *standing)));
-            looked.push(Looked { frame, seen, current: Current::default() });
-        }
+            Ok(Looked { frame, seen, current: Current::default() })
+        };
+        let mut looked: Vec<Result<Looked>> = hashes.iter().enumerate().map(look).collect();
         let places: Vec<Address> = wanted.iter().filter_map(|(_, it)| Address::from_word(it.slot.place)).collect();
         let bytes = |at: &Address| usize::try_from(lists.bytes_at(*at)).unwrap_or(usize::MAX / 2);
         let mut read = runs(&places, MOST_BYTES, bytes).flat_map(|places| lists.read_many(places));
         for (number, standing) in wanted {
-            let first = match Address::from_word(standing.slot.place).and_then(|_| read.next()) {
-                Some(read) => self.found(index, standing, read)?,
-                None => None,
-            };
-            // Twice: a device that errs once must not make an entry look lost.
-            let entry = match first {
-                None => self.read(lists, index, standing)?,
-                found => found,
-            };
-            let current = &mut looked[number].current;
-            match entry {
-                Some(entry) if entry.key() == keys[number] && current.found.is_none() => {
-                    *current = Current { found: Some(entry), lost: Vec::new() };
-                }
-                Some(_) => {}
-                None if current.found.is_none() => {
-                    self.count_unreadable();
-                    current.lost.push(standing);
-                }
-                None => {}
+            let read = Address::from_word(standing.slot.place).and_then(|_| read.next());
+            let Ok(so_far) = &mut looked[number] else { continue };
+            if let Err(error) = self.meet(lists, index, standing, read, keys[number], &mut so_far.current) {
+                looked[number] = Err(error);
             }
         }
-        Ok(looked)
+        looked
+    }
+
+    /// Notes what one of a key's slots leads to; `read` is what was read there, if anything was.
+    fn meet(
+        &self,
+        lists: &FreeLists,
+        index: &Index,
+        standing: Standing,
+        read: Option<BlockResult<(Block, Vec<u8>)>>,
+        key: &[u8],
+        current: &mut Current,
+    ) -> Result<()> {
+        if current.found.is_some() {
+            return Ok(());
+        }
+        let first = match read {
+            Some(read) => self.found(index, standing, read)?,
+            None => None,
+        };
+        // Twice: a device that errs once must not make an entry look lost.
+        let entry = match first {
+            None => self.read(lists, index, standing)?,
+            found => found,
+        };
+        match entry {
+            Some(entry) if entry.key() == key => *current = Current { found: Some(entry), lost: Vec::new() },
+            Some(_) => {}
+            None => {
+                self.count_unreadable();
+                current.lost.push(standing);
+            }
+        }
+        Ok(())
     }
 }

@@ -45,7 +45,7 @@ mod verbs;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU32, AtomicU64},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Acquire},
 };
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -165,6 +165,9 @@ struct Inner {
     cache: Cache,
     /// Taken under `gate`, and for a moment only.
     tables: Mutex<Tables>,
+    /// Whether the device says that this opening began, and what is held by who has it say so.
+    begun: AtomicBool,
+    beginning: Mutex<()>,
     /// Held by who opens or makes a table, before `gate`.
     opening: Mutex<()>,
     unreadable: AtomicU64,
@@ -173,7 +176,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// The allocator, while no mending keeps us out.
+    /// The allocator, for what may write, while no mending keeps us out.
     fn enter(&self) -> Result<Entered<'_>> {
         let guard = self.gate.read();
         if guard.is_none() {
@@ -182,10 +185,15 @@ impl Inner {
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
-        Ok(Entered { guard })
+        let entered = Entered { guard };
+        if !self.begun.load(Acquire) {
+            self.begin(&entered)?;
+        }
+        Ok(entered)
     }
 
-    /// As [`Inner::enter`], for what only reads: a failed device may still answer.
+    /// As [`Inner::enter`], for what only reads: a failed device may still answer, and an opening that never writes
+    /// leaves no trace.
     fn enter_to_read(&self) -> Result<Entered<'_>> {
         let guard = self.gate.read();
         if guard.is_none() { Err(Error::Closed) } else { Ok(Entered { guard }) }

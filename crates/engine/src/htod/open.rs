@@ -3,17 +3,22 @@
 //! What the allocator's roots say: `ROOT`, the place of the list of tables, the epoch and whether it was closed,
 //! the first doubtful epoch, the seed of the hash.
 //!
-//! Steps of an opening: read the roots; note the new epoch, unclosed, and sync, which also makes durable whatever
-//! of the last run was read from a cache of the machine; open the list of tables. A table is opened when it is
-//! asked for.
+//! Steps of an opening: read the roots; sync, which makes durable whatever of the last run was read from a cache of the
+//! machine; open the list of tables. A table is opened when it is asked for. Nothing is written, and gets are answered.
+//!
+//! Steps of its beginning, before the first call that writes: note the new epoch, unclosed, in one home of the
+//! allocator, and sync; note it in the other, and what was found of each table that is open in its header, and sync.
+//!
+//! Invariant: nothing of an epoch is written before both homes say that it was begun, and no page of a table before the
+//! table's header says, with this epoch, how many there are.
 
 use std::{
     collections::HashMap,
     sync::{
         Arc,
         atomic::{
-            AtomicU32, AtomicU64,
-            Ordering::{Acquire, Relaxed},
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
 };
@@ -23,7 +28,7 @@ use picaflor_device::Device;
 use picaflor_format::{BLOCK, htod::ROOT};
 
 use super::{
-    HashTables, HtodOptions, HtodStats, Inner, Table,
+    Entered, HashTables, HtodOptions, HtodStats, Inner, Table,
     cache::Cache,
     failed,
     tables::{Index, LIST, Tables},
@@ -104,7 +109,7 @@ impl HashTables {
     /// allocator refuses.
     pub fn open(device: Arc<dyn Device>, blocks: BlockOptions, options: HtodOptions) -> Result<(Self, HtodReceipt)> {
         let (block_size, may_create) = (device.block_size(), blocks.create);
-        let (lists, receipt) = FreeLists::open(device, blocks).map_err(failed("open the block allocator"))?;
+        let (lists, receipt) = FreeLists::open_to_read(device, blocks).map_err(failed("open the block allocator"))?;
         let found = Roots::read(lists.roots())?;
         let created = found.is_none();
         if created && !may_create {
@@ -123,13 +128,12 @@ impl HashTables {
             Some(last) => {
                 let epoch = last.epoch + 1;
                 let doubt = if last.clean && last.doubt == last.epoch { epoch } else { last.doubt.min(last.epoch) };
-                let roots = Roots { epoch, clean: false, doubt, ..last };
-                note_twice(&lists, &roots)?;
-                roots
+                Roots { epoch, clean: false, doubt, ..last }
             }
         };
         let epoch = roots.epoch;
         let list = if created {
+            lists.begin(lists.roots()).map_err(failed("note the epoch"))?;
             let list = Index::create(&lists, LIST, epoch)?;
             lists.sync().map_err(failed("sync"))?;
             note_twice(&lists, &Roots { list: list.word(), ..roots })?;
@@ -137,7 +141,7 @@ impl HashTables {
         } else {
             Index::open(&lists, LIST, roots.list, epoch)?
         };
-        let tables = Tables { list, open: HashMap::new() };
+        let tables = Tables { list, open: HashMap::new(), begun: created };
         let inner = Arc::new(Inner::new(&roots, lists, block_size, tables, &options));
         Ok((Self { inner }, HtodReceipt { created, clean, epoch, blocks: receipt }))
     }
@@ -163,8 +167,16 @@ impl HashTables {
                     Some((u32::from_le_bytes(*number), u64::from_le_bytes(*rest.first_chunk::<8>()?)))
                 });
                 let (number, word) = words.ok_or_else(|| list.index.damaged(0, "an entry is too short"))?;
-                let entered = inner.enter()?;
-                Index::open(entered.lists()?, number, word, inner.epoch)?
+                let index = {
+                    let entered = inner.enter_to_read()?;
+                    Index::open(entered.lists()?, number, word, inner.epoch)?
+                };
+                if !inner.tables.lock().opened(name, &index) {
+                    let entered = inner.enter()?;
+                    index.note_first(entered.lists()?)?;
+                    entered.lists()?.sync().map_err(failed("sync"))?;
+                }
+                index
             }
             None => {
                 let index = {
@@ -300,6 +312,32 @@ impl HashTables {
 }
 
 impl Inner {
+    /// Begins to write: see above.
+    pub(super) fn begin(&self, entered: &Entered<'_>) -> Result<()> {
+        let _turn = self.beginning.lock();
+        if self.begun.load(Acquire) {
+            return Ok(());
+        }
+        let lists = entered.lists()?;
+        let (list, open) = {
+            let mut tables = self.tables.lock();
+            tables.begun = true;
+            let open: Vec<_> = tables.open.values().chain([&tables.list]).map(Arc::clone).collect();
+            (tables.list.word(), open)
+        };
+        let doubt = self.doubt.load(Acquire);
+        let roots = Roots { list, epoch: self.epoch, clean: false, doubt, seed: self.hasher.seed() };
+        let note = || {
+            lists.begin(roots.words()).map_err(failed("note the epoch"))?;
+            lists.set_roots(roots.words()).map_err(failed("note the epoch"))?;
+            open.iter().try_for_each(|index| index.note_first(lists))?;
+            lists.sync().map_err(failed("sync"))
+        };
+        self.stopping(note())?;
+        self.begun.store(true, Release);
+        Ok(())
+    }
+
     /// Whether sectors may hold what a crash left half done.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.doubt.load(Acquire) != self.epoch
@@ -324,6 +362,8 @@ impl Inner {
             freed: AtomicU64::new(0),
             freed_now: AtomicU64::new(0),
             cache: Cache::new((options.cache / BLOCK).max(LEAST_PAGES)),
+            begun: AtomicBool::new(tables.begun),
+            beginning: Mutex::default(),
             tables: Mutex::new(tables),
             opening: Mutex::default(),
             unreadable: AtomicU64::new(0),
@@ -338,7 +378,7 @@ impl Inner {
         let roots = Roots { list, epoch: self.epoch, clean: false, doubt, seed: self.hasher.seed() };
         lists.set_roots(roots.words()).map_err(failed("note what is in doubt"))?;
         lists.sync().map_err(failed("sync"))?;
-        self.doubt.store(doubt, std::sync::atomic::Ordering::Release);
+        self.doubt.store(doubt, Release);
         Ok(())
     }
 }

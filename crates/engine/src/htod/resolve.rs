@@ -65,22 +65,27 @@ impl Inner {
         lists.read_area(&extent, offset, &mut page.bytes).map_err(failed("read an index page"))
     }
 
-    /// Brings pages of a table into memory, with all reads on their way at once.
-    pub(super) fn read_ahead(&self, lists: &FreeLists, index: &Arc<Index>, numbers: &[u64]) -> Result<()> {
+    /// Brings pages of a table into memory, with all reads on their way at once. What cannot be brought is left to who
+    /// asks for that page.
+    pub(super) fn read_ahead(&self, lists: &FreeLists, index: &Arc<Index>, numbers: &[u64]) {
         self.cache.read_ahead(
             index,
             numbers,
             |missing, pages| {
-                let places = missing.iter().map(|&number| index.place(number)).collect::<Result<Vec<_>>>()?;
-                let read = lists.read_pages(&places, BLOCK).map_err(failed("read index pages"))?;
-                for ((page, bytes), &number) in pages.iter_mut().zip(read).zip(missing) {
-                    page.bytes.copy_from_slice(&bytes);
-                    self.take_in(lists, index, number, page)?;
-                }
-                Ok(())
+                let places = missing.iter().map(|&number| index.place(number)).collect::<Result<Vec<_>>>();
+                let read = places.ok().and_then(|places| lists.read_pages(&places, BLOCK).ok());
+                let Some(read) = read else { return vec![false; missing.len()] };
+                let read = pages.iter_mut().zip(read).zip(missing);
+                let filled = read.map(|((page, bytes), &number)| {
+                    bytes.is_ok_and(|bytes| {
+                        page.bytes.copy_from_slice(&bytes);
+                        self.take_in(lists, index, number, page).is_ok()
+                    })
+                });
+                filled.collect()
             },
             |frame, page| self.write_page(lists, frame, page),
-        )
+        );
     }
 
     /// Checks a page as it was read from the device, and decides what in it counts.

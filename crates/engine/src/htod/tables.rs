@@ -34,6 +34,18 @@ const AT_ONCE: usize = 64;
 pub(super) struct Tables {
     pub(super) list: Arc<Index>,
     pub(super) open: HashMap<String, Arc<Index>>,
+    /// This opening writes, and who opens one more table notes in its header what was found of it.
+    pub(super) begun: bool,
+}
+
+impl Tables {
+    /// A table was opened; false if this opening writes already, and then nobody knows the table yet.
+    pub(super) fn opened(&mut self, name: &str, index: &Arc<Index>) -> bool {
+        if !self.begun {
+            self.open.insert(name.to_owned(), Arc::clone(index));
+        }
+        !self.begun
+    }
 }
 
 /// One table: its index pages, and what is under way in them.
@@ -153,9 +165,10 @@ impl Index {
         home.write(lists, commits)
     }
 
-    /// As [`Index::note`], where a sync follows before anybody else knows the table: no commit has to cover it.
-    fn note_first(&self, lists: &FreeLists, durable: u64) -> Result<()> {
-        self.note(lists, durable, &Commits::default())?;
+    /// Notes what an opening found, or made, with its epoch. A sync follows before a page of the table is written: no
+    /// commit has to cover it.
+    pub(super) fn note_first(&self, lists: &FreeLists) -> Result<()> {
+        self.note(lists, self.pages.load(Relaxed), &Commits::default())?;
         self.home.lock().covered_by = 0;
         Ok(())
     }
@@ -196,11 +209,12 @@ impl Index {
         let header = Header { table: number, epoch, pages: 1, next_table: LIST + 1, ..Header::default() };
         let index = Self::new(area, header, vec![extent]);
         // Whoever makes a table syncs.
-        index.note_first(lists, 1)?;
+        index.note_first(lists)?;
         Ok(index)
     }
 
-    /// Opens the table whose header is at `word`, and learns how far its doubling got.
+    /// Opens the table whose header is at `word`, and learns how far its doubling got. Writes nothing: see
+    /// [`Index::note_first`].
     pub(super) fn open(lists: &FreeLists, number: u32, word: u64, epoch: u32) -> Result<Arc<Self>> {
         let lost = |why: &str| Error::Damaged {
             place: format!("header of table {number}"),
@@ -222,10 +236,7 @@ impl Index {
         let extents = lists.locate_many(&named).map_err(failed("find an area of a table"))?;
         let made_in = std::mem::replace(&mut header.epoch, epoch);
         let index = Self::new(area, header, extents);
-        let pages = index.count_pages(lists, made_in)?;
-        index.pages.store(pages, Relaxed);
-        index.note_first(lists, pages)?;
-        lists.sync().map_err(failed("sync"))?;
+        index.pages.store(index.count_pages(lists, made_in)?, Relaxed);
         Ok(index)
     }
 

@@ -325,7 +325,33 @@ fn a_device_that_failed_is_still_read_one_by_one_and_many_at_once() {
     let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let many = table.get_many(&names).unwrap();
     for (key, found) in keys.iter().zip(many) {
+        let found = found.unwrap();
         assert_eq!(found.as_ref(), Some(key));
         assert_eq!(table.get(key).unwrap(), found);
     }
+}
+
+#[test]
+fn an_opening_answers_though_the_device_takes_no_writes() {
+    let device = faulty(9);
+    let open = || {
+        let options = options(Durable::EachCall);
+        HashTables::open(Arc::new(device.clone()), BlockOptions::default(), options).unwrap().0
+    };
+    let (tables, names) = (open(), (0..300).map(key).collect::<Vec<_>>());
+    let table = tables.table("t").unwrap();
+    names.iter().for_each(|name| table.put(name, name).unwrap());
+    drop((tables, table));
+    device.add(Rule::rate(Fault::WriteError, 1.0));
+    let tables = open();
+    let table = tables.table("t").unwrap();
+    let all_there = |table: &Table| names.iter().all(|name| table.get(name).unwrap().as_ref() == Some(name));
+    assert!(all_there(&table) && tables.failure().is_none());
+    assert!(matches!(table.put(b"one more", b""), Err(Error::Io { .. })) && tables.failure().is_some());
+    assert!(all_there(&table) && table.get(b"one more").unwrap().is_none());
+    device.clear_rules();
+    let tables = open();
+    let table = tables.table("t").unwrap();
+    table.put(b"one more", b"").unwrap();
+    assert!(all_there(&table) && table.get(b"one more").unwrap().is_some());
 }

@@ -181,6 +181,39 @@ fn a_page_that_rots_while_the_table_is_in_use_is_made_anew_beside_it() {
     assert_eq!(table.len(), table.keys().count() as u64);
 }
 
+#[test]
+fn of_many_keys_those_of_a_damaged_page_are_errors_and_the_others_are_answered() {
+    let (device, tables, oracle) = filled(Durable::EachCall);
+    tables.close().unwrap();
+    let image = image_of(&device);
+    let (at, ..) = pages(&image).into_iter().find(|&(_, table, page)| table != 0 && page == 2).unwrap();
+    let device = device_of(&rot(&image, at, 3, 4));
+    let (tables, _) = open(&device, Durable::EachCall);
+    let table = tables.table("t").unwrap();
+    let keys: Vec<Vec<u8>> = (0..100).map(key).collect();
+    let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let held = tables.stats().cached_pages;
+    for _ in 0..3 {
+        let many = table.get_many(&names).unwrap();
+        let damaged = many.iter().filter(|answer| matches!(answer, Err(Error::Damaged { .. }))).count();
+        assert!((5..60).contains(&damaged), "{damaged} of a hundred keys in one page of several");
+        for (number, answer) in (0..).zip(many) {
+            match (answer, table.get(&key(number))) {
+                (Ok(many), Ok(one)) => assert_eq!(many, one, "key {number}"),
+                (Err(many), Err(one)) => assert_eq!(many.to_string(), one.to_string()),
+                (many, one) => panic!("key {number}: {many:?} with others, {one:?} alone"),
+            }
+        }
+        assert!(tables.stats().cached_pages < held + table.pages() as usize, "the damaged one is not kept");
+    }
+    assert!(glance(&table, &oracle).unwrap() > 0);
+    assert_eq!(tables.mend().unwrap().rebuilt, 1);
+    assert_eq!(glance(&table, &oracle), Ok(0));
+    for (number, answer) in (0..).zip(table.get_many(&names).unwrap()) {
+        assert_eq!(answer.unwrap(), table.get(&key(number)).unwrap());
+    }
+}
+
 /// One workload, as far as a crash at an operation lets it come; `None` if it came to its end.
 fn crashed(seed: u64, point: u64, oracle: &mut Oracle, device: &FaultyDevice) -> bool {
     device.add(Rule::nth(Fault::Crash(On::Any), point));

@@ -7,6 +7,9 @@ const CHUNK: u64 = 512;
 
 pub(crate) struct Directory {
     pub(crate) inode: u64,
+    /// The directory it is in, and the hash of its path.
+    pub(crate) above: u64,
+    pub(crate) name: u64,
     /// Runs of fragments, in order.
     pub(crate) runs: Vec<Run>,
     /// Names in it.
@@ -22,10 +25,10 @@ pub(crate) fn entry_bytes(name: &str) -> u16 {
 }
 
 impl Directory {
-    /// Empty, with its first block.
-    pub(crate) fn new(inode: u64, first: Run) -> Self {
+    /// Empty, with its first block; where it is, and what it is called.
+    pub(crate) fn new(inode: u64, (above, name): (u64, u64), first: Run) -> Self {
         let runs = vec![first];
-        let mut directory = Self { inode, runs, entries: 2, chunks: 0, most_free: vec![0; 2] };
+        let mut directory = Self { inode, above, name, runs, entries: 2, chunks: 0, most_free: vec![0; 2] };
         let chunk = directory.lengthen();
         directory.take(chunk, entry_bytes(".") + entry_bytes(".."));
         directory
@@ -125,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_first_chunk_with_room_is_found_as_by_looking_at_each() {
-        let mut directory = Directory::new(1, (0, 8));
+        let mut directory = Directory::new(1, (0, 0), (0, 8));
         let mut dice = crate::synth::Dice::new(8, 1);
         let mut free = vec![CHUNK as u16 - entry_bytes(".") - entry_bytes("..")];
         let mut names = Vec::new();

@@ -4,8 +4,6 @@
 //! near the inode, block after block while there is room; the last part of a small file takes fragments of a block
 //! that others share.
 
-use std::collections::BTreeSet;
-
 use super::profile::LayoutProfile;
 
 /// Where something lies, in fragments.
@@ -36,12 +34,40 @@ struct Group {
     rotor: usize,
     free_blocks: u64,
     /// Blocks in part free, by their longest free run.
-    partial: [BTreeSet<u32>; 8],
+    partial: [Marks; 8],
     /// A bit for each inode in use.
     inodes: Vec<u64>,
     inode_rotor: usize,
     free_inodes: u64,
     directories: u64,
+}
+
+/// A set of small numbers, whose least one is asked for.
+#[derive(Default)]
+struct Marks {
+    bits: Vec<u64>,
+    /// All words before this one are empty.
+    from: usize,
+}
+
+impl Marks {
+    fn insert(&mut self, number: usize) {
+        let word = number / 64;
+        if self.bits.len() <= word {
+            self.bits.resize(word + 1, 0);
+        }
+        self.bits[word] |= 1 << (number % 64);
+        self.from = self.from.min(word);
+    }
+
+    fn remove(&mut self, number: usize) {
+        self.bits[number / 64] &= !(1 << (number % 64));
+    }
+
+    fn first(&mut self) -> Option<usize> {
+        self.from += self.bits[self.from..].iter().take_while(|word| **word == 0).count();
+        self.bits.get(self.from).map(|word| self.from * 64 + word.trailing_zeros() as usize)
+    }
 }
 
 /// Fragments of the longest run of set bits, and where it begins.
@@ -187,9 +213,9 @@ impl Layout {
 
     /// `count` fragments side by side, fewer than a block: best fit in a block that others share, else a new one.
     pub(crate) fn take_fragments(&mut self, group: usize, count: u64) -> Option<Address> {
-        let fitting = (count as usize..8).find_map(|run| Some((run, *self.groups[group].partial[run].first()?)));
+        let fitting = self.groups[group].partial[count as usize..].iter_mut().find_map(Marks::first);
         let block = match fitting {
-            Some((_, block)) => (self.base(group) + self.header + u64::from(block)) * self.fragments,
+            Some(block) => (self.base(group) + self.header + block as u64) * self.fragments,
             None => {
                 let block = self.take_block(group, None)?;
                 self.set(block, self.fragments, true);
@@ -223,11 +249,7 @@ impl Layout {
                 group.free_blocks = if enters { group.free_blocks + 1 } else { group.free_blocks - 1 };
             } else if mask != 0 {
                 let run = &mut group.partial[longest_run(mask).0 as usize];
-                if enters {
-                    run.insert(index as u32)
-                } else {
-                    run.remove(&(index as u32))
-                };
+                if enters { run.insert(index) } else { run.remove(index) }
             }
         }
         self.free = if free { self.free + count } else { self.free - count };
@@ -260,6 +282,22 @@ mod tests {
             reserve_percent: 0,
         };
         Layout::new(&profile, 4 * 64 * 8192, 0)
+    }
+
+    #[test]
+    fn the_least_mark_is_first() {
+        let (mut marks, mut set) = (Marks::default(), std::collections::BTreeSet::new());
+        let mut dice = crate::synth::Dice::new(3, 1);
+        for _ in 0..5000 {
+            let number = dice.below(300) as usize;
+            if set.remove(&number) {
+                marks.remove(number);
+            } else if dice.below(3) == 0 {
+                set.insert(number);
+                marks.insert(number);
+            }
+            assert_eq!(marks.first(), set.first().copied());
+        }
     }
 
     #[test]

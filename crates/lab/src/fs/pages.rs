@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -56,6 +57,8 @@ pub(crate) struct Pages {
     metadata: Option<Lru>,
     dirty: BTreeMap<Address, Dirty>,
     dirty_fragments: u64,
+    /// What has to make room, for a moment; empty between calls.
+    left: Vec<Address>,
     under_way: Arc<AtomicU64>,
     pub(crate) counts: IoCounts,
 }
@@ -75,6 +78,7 @@ impl Pages {
             metadata: profile.memory.metadata.map(Lru::new),
             dirty: BTreeMap::new(),
             dirty_fragments: 0,
+            left: Vec::new(),
             under_way: Arc::default(),
             counts: IoCounts::default(),
         }
@@ -95,18 +99,19 @@ impl Pages {
     }
 
     fn keep(&mut self, key: u64, bytes: u64, metadata: bool) -> io::Result<()> {
-        let mut left = Vec::new();
         let lru = self.metadata.as_mut().filter(|_| metadata).unwrap_or(&mut self.lru);
-        if lru.touch(key).is_none() {
-            lru.insert(key, bytes, 0, |key| left.push(key));
+        if lru.touch(key).is_some() {
+            return Ok(());
         }
+        let mut left = mem::take(&mut self.left);
+        lru.insert(key, bytes, 0, |key| left.push(key));
         // What leaves dirty is written first, with what lies beside it.
-        for key in left {
-            if self.dirty.contains_key(&key) {
-                self.write_around(key)?;
-            }
-        }
-        Ok(())
+        let written = left.drain(..).try_for_each(|key| match self.dirty.contains_key(&key) {
+            true => self.write_around(key),
+            false => Ok(()),
+        });
+        self.left = left;
+        written
     }
 
     /// Whether this is in memory; if so, it was just used.

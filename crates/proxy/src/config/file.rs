@@ -13,18 +13,25 @@ pub struct ConfigError {
     pub place: String,
     /// What is wrong, and the mend where there is one.
     pub why: String,
+    /// What of it is the configuration's own, where `why` also tells what the machine has at the moment.
+    about: Option<String>,
 }
 
 impl ConfigError {
     pub(crate) fn value(key: &str, why: String) -> Self {
-        Self { place: key.to_owned(), why }
+        Self { place: key.to_owned(), why, about: None }
+    }
+
+    /// Of a value that the machine has no room for now.
+    pub(crate) fn no_room(key: &str, about: String, why: String) -> Self {
+        Self { place: key.to_owned(), why, about: Some(about) }
     }
 
     /// Whether both are about the same value of the same key; how much is free may have changed between them.
     #[must_use]
     pub fn is_about_the_same(&self, other: &Self) -> bool {
-        let value = |why: &str| why.split_once(", and ").map_or(why, |(value, _)| value).to_owned();
-        self.place == other.place && value(&self.why) == value(&other.why)
+        let about = |error: &Self| error.about.as_ref().unwrap_or(&error.why).clone();
+        self.place == other.place && about(self) == about(other)
     }
 
     /// The same with the file and the line that say so, where the file has the key: for an error of what the file alone
@@ -36,7 +43,7 @@ impl ConfigError {
         else {
             return self;
         };
-        Self { place: format!("{}:{}: {}", path.display(), line(&text, at), self.place), why: self.why }
+        Self { place: format!("{}:{}: {}", path.display(), line(&text, at), self.place), ..self }
     }
 }
 
@@ -72,7 +79,7 @@ impl Low {
     /// Reads a file.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|e| ConfigError { place: name.clone(), why: e.to_string() })?;
+        let text = fs::read_to_string(path).map_err(|e| ConfigError::value(&name, e.to_string()))?;
         Self::parse(&name, &text)
     }
 
@@ -80,7 +87,7 @@ impl Low {
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
         toml::from_str(text).map_err(|e| {
             let line = e.span().map_or(1, |span| line(text, span.start));
-            ConfigError { place: format!("{name}:{line}"), why: explain(e.message()) }
+            ConfigError::value(&format!("{name}:{line}"), explain(e.message()))
         })
     }
 }

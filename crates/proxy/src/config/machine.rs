@@ -53,7 +53,7 @@ pub(super) fn room_for(store: &StoreConfig) -> Result<(), ConfigError> {
             folder.display(),
             free >> 20
         );
-        return Err(ConfigError::value("store.capacity", why));
+        return Err(ConfigError::no_room("store.capacity", store.capacity.to_string(), why));
     }
     Ok(())
 }
@@ -71,8 +71,9 @@ pub(super) fn store_capacity(path: &Path) -> Result<Size, ConfigError> {
     let free = stat.f_bavail * stat.f_frsize;
     let size = (free / 2).min(16 << 30) >> 20 << 20;
     if size < 64 << 20 {
-        return Err(ConfigError::value(
+        return Err(ConfigError::no_room(
             "store.capacity",
+            "chosen".into(),
             format!("only {} bytes are free in {}; name another folder with store.path", free, folder.display()),
         ));
     }

@@ -100,9 +100,12 @@ fn flags_win_over_the_file() {
 
 #[test]
 fn an_error_is_the_same_though_something_else_fills_the_disk() {
-    let error = |key: &str, why: &str| ConfigError::value(key, why.into());
-    let first = error("store.capacity", "900TiB, and . has 500 MiB free; give less");
-    assert!(first.is_about_the_same(&error("store.capacity", "900TiB, and . has 499 MiB free; give less")));
-    assert!(!first.is_about_the_same(&error("store.capacity", "800TiB, and . has 500 MiB free; give less")));
-    assert!(!first.is_about_the_same(&error("store.memory", "900TiB, and . has 500 MiB free; give less")));
+    let error = |key: &str, about: &str, why: &str| ConfigError::no_room(key, about.into(), why.into());
+    let first = error("store.capacity", "900TiB", "900TiB, and . has 500 MiB free; give less");
+    assert!(first.is_about_the_same(&error("store.capacity", "900TiB", "900TiB, and . has 499 MiB free; give less")));
+    assert!(!first.is_about_the_same(&error("store.capacity", "800TiB", "800TiB, and . has 500 MiB free; give less")));
+    assert!(!first.is_about_the_same(&error("store.memory", "900TiB", "900TiB, and . has 500 MiB free; give less")));
+    let plain = |why: &str| ConfigError::value("origin", why.into());
+    assert!(plain("two, and more").is_about_the_same(&plain("two, and more")));
+    assert!(!plain("two, and more").is_about_the_same(&plain("two, and others")));
 }

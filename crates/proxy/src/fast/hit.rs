@@ -1,6 +1,5 @@
 //! A stored response on the fast path: fresh, in one piece, and its head written in one go.
 
-use bytes::Bytes;
 use picaflor::Object;
 
 use crate::head::Head;
@@ -8,29 +7,31 @@ use crate::head::Head;
 /// A response that can go out at once.
 pub(super) struct FastHit {
     pub(super) object: Object,
-    pub(super) body: Bytes,
     pub(super) status: u16,
     age: u64,
     ttl: u64,
 }
 
 impl FastHit {
-    pub(super) fn new(object: &Object, head: &Head, now: u64) -> Option<Self> {
-        if now >= head.fast_until {
+    pub(super) fn new(object: Object, head: &Head, now: u64) -> Option<Self> {
+        if now >= head.fast_until || object.body_slice().is_none() {
             return None;
         }
-        let body = object.body()?;
         let age = head.policy.age(now);
         let ttl = head.fast_until - now;
-        Some(Self { object: object.clone(), body, status: head.status.as_u16(), age, ttl })
+        Some(Self { object, status: head.status.as_u16(), age, ttl })
     }
 
-    /// The head as it is sent.
+    pub(super) fn body(&self) -> &[u8] {
+        // It has one, or there would be no hit.
+        self.object.body_slice().unwrap_or_default()
+    }
+
+    /// Appends the head as it is sent.
     pub(super) fn write_head(&self, out: &mut Vec<u8>) {
-        out.clear();
         out.extend_from_slice(Head::wire(self.object.metadata()));
         out.extend_from_slice(b"content-length: ");
-        push_number(out, self.body.len() as u64);
+        push_number(out, self.object.len());
         out.extend_from_slice(b"\r\nage: ");
         push_number(out, self.age / 1000);
         out.extend_from_slice(b"\r\ncache-status: picaflor; hit; ttl=");

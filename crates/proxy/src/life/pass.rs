@@ -1,9 +1,9 @@
 //! Requests that go to the origin past the store: methods other than GET and HEAD, requests with bodies, and those
-//! that may not or need not be stored.
+//! that may not or need not be stored. One that may change something is seen to its end though its client leaves.
 
 use std::sync::Arc;
 
-use http::{Method, Response, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::Incoming;
 
 use super::Ask;
@@ -12,7 +12,7 @@ use crate::{
     keep,
     lookup::Hit,
     origin::{self, Payload},
-    reason::{Bypass, NotStored, Outcome},
+    reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, CACHE_STATUS, failed},
     rules::{
         self, Failure,
@@ -31,20 +31,34 @@ impl Ask {
             Ok(request) => request,
             Err(failure) => return failed(failure.into()),
         };
-        let result = self.worker.pools.send(&self.target, request).await;
+        let ask = Arc::new(self);
+        let result = if rules::is_unsafe(&ask.method) {
+            let asking = ask.clone();
+            let seen = keep::to_its_end(&ask.worker.proxy, async move { asking.change(request).await });
+            seen.await.unwrap_or(Err(OriginFailure::Closed.into()))
+        } else {
+            ask.worker.pools.send(&ask.target, request).await
+        };
         let fwd = if why == Bypass::Method { "method" } else { "bypass" };
         match result {
-            Ok(response) => {
-                if rules::invalidates(&self.method, response.status()) {
-                    self.invalidate(&response).await;
-                }
-                self.passed(response, fwd, why.name())
-            }
+            Ok(response) => ask.passed(response, fwd, why.name()),
             Err(why) => {
-                self.worker.counters.no_answer(why);
+                ask.worker.counters.no_answer(why);
                 failed(why)
             }
         }
+    }
+
+    /// Asks for a change, and takes out what it makes invalid: also where the origin ends without a word, for it may
+    /// have done it.
+    async fn change(&self, request: Request<Payload>) -> Result<Response<Incoming>, NoAnswer> {
+        let result = self.worker.pools.send(&self.target, request).await;
+        match &result {
+            Ok(response) if rules::invalidates(response.status()) => self.invalidate(response.headers()).await,
+            Err(why) if why.may_be_done() => self.invalidate(&HeaderMap::new()).await,
+            _ => {}
+        }
+        result
     }
 
     /// Without a body.
@@ -153,10 +167,10 @@ impl Ask {
         Answer::new(parts, kind, Outcome::Bypass).because(detail)
     }
 
-    async fn invalidate(&self, response: &Response<Incoming>) {
+    async fn invalidate(&self, answered: &HeaderMap) {
         let mut keys = vec![self.target.key.clone()];
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
-            keys.extend(response.headers().get_all(name).iter().filter_map(|value| self.target.sibling(value)));
+            keys.extend(answered.get_all(name).iter().filter_map(|value| self.target.sibling(value)));
         }
         keys.sort_unstable();
         keys.dedup();

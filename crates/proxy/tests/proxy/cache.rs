@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::kit::{Origin, Proxy, STALE, answer, eventually, ok, sleep};
+use crate::kit::{Door, Origin, Proxy, STALE, answer, eventually, ok, sleep};
 
 #[test]
 fn what_must_not_be_stored_is_not_and_says_why() {
@@ -156,6 +156,38 @@ fn an_unsafe_request_makes_what_is_stored_invalid() {
     client.send("POST", "/fails", &[], b"");
     for (path, hit) in [("/", false), ("/made", false), ("/also", false), ("/fails", true), ("/other", true)] {
         assert_eq!(client.get(path).is_hit(), hit, "{path}");
+    }
+}
+
+#[test]
+fn an_unsafe_request_whose_client_is_gone_makes_what_is_stored_invalid_all_the_same() {
+    let whole = "POST / HTTP/1.1\r\nHost: test.example\r\nContent-Length: 4\r\n\r\nform";
+    let begun = "PUT / HTTP/1.1\r\nHost: test.example\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nform\r\n";
+    // What the client sends before it goes, and whether the origin answers: not at all, or not before it is done with.
+    for (request, answers) in [(whole, Some(true)), (whole, Some(false)), (begun, None)] {
+        let door = Door::default();
+        let closed = door.clone();
+        let origin = Origin::start(move |request, stream| {
+            if request.method() == "GET" {
+                return ok(stream, "cache-control: max-age=60", b"x");
+            }
+            closed.pass();
+            answers == Some(true) && ok(stream, "", b"done")
+        });
+        let proxy = Proxy::before(&origin.url(), "");
+        proxy.get("/");
+        let mut client = proxy.client();
+        client.write("GET", "/", &[], b"");
+        client.stream.write_all(request.as_bytes()).unwrap();
+        eventually("the origin has it", || origin.count() == 2);
+        assert!(proxy.get("/").is_hit(), "nothing is known yet");
+        // With an answer unread in it, the connection is reset.
+        drop(client);
+        if answers.is_some() {
+            door.open();
+        }
+        eventually("what is stored is invalid", || !proxy.get("/").is_hit());
+        door.open();
     }
 }
 

@@ -141,11 +141,7 @@ fn a_fetch_that_fails_before_its_head_fails_all_who_wait_and_no_later_one() {
         seen.fetch_add(1, SeqCst) >= 2 && ok(stream, "cache-control: max-age=60", b"late")
     });
     let proxy = Proxy::before(&origin.url(), "workers = 1\n");
-    let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
-    clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
-    proxy.has_taken_all();
-    door.open();
-    for client in &mut clients {
+    for client in &mut proxy.held_at(&door, (0..20).map(|n| format!("x-client: {n}"))) {
         let reply = client.read("GET").unwrap();
         assert_eq!((reply.status(), reply.cache()), (502, "picaflor; detail=closed"));
     }
@@ -205,14 +201,8 @@ fn another_variant_is_not_for_the_waiter() {
     });
     let proxy = Proxy::before(&origin.url(), "workers = 1\n");
     let languages = ["de", "es", "de", "es"];
-    let mut clients = languages.map(|lang| {
-        let mut client = proxy.client();
-        client.write("GET", "/", &[&format!("x-lang: {lang}")], b"");
-        client
-    });
-    proxy.has_taken_all();
-    door.open();
-    for (client, lang) in clients.iter_mut().zip(languages) {
+    let clients = proxy.held_at(&door, languages.map(|lang| format!("x-lang: {lang}")));
+    for (mut client, lang) in clients.into_iter().zip(languages) {
         assert_eq!(client.read("GET").unwrap().text(), lang);
     }
     assert!(origin.count() <= 1 + 3, "{}, and one to see that all wait", origin.count());
@@ -231,11 +221,7 @@ fn revalidation_is_done_once_for_all() {
     });
     let proxy = Proxy::before(&origin.url(), "workers = 1\n");
     proxy.get("/");
-    let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
-    clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
-    proxy.has_taken_all();
-    door.open();
-    for client in &mut clients {
+    for client in &mut proxy.held_at(&door, (0..20).map(|n| format!("x-client: {n}"))) {
         assert_eq!(client.read("GET").unwrap().text(), "body");
     }
     assert_eq!(origin.count(), 1 + 1 + 1, "stored, confirmed, and one to see that all wait");

@@ -191,10 +191,19 @@ impl Proxy {
         });
     }
 
-    /// Waits until the one worker has taken up what clients wrote before: it takes what has come in turns, and the
-    /// answer to this miss takes several.
-    pub(crate) fn has_taken_all(&self) {
+    /// Clients that asked for `/`, each with a field of its own, and are all in the hands of the one worker when the
+    /// door opens, behind which the origin has what they wait for. The worker takes what has come in turns, and the
+    /// answer to the miss that comes last takes several.
+    pub(crate) fn held_at(&self, door: &Door, fields: impl IntoIterator<Item = String>) -> Vec<Client> {
+        let ask = |field: String| {
+            let mut client = self.client();
+            client.write("GET", "/", &[&field], b"");
+            client
+        };
+        let clients = fields.into_iter().map(ask).collect();
         self.client().get("/asked-last");
+        door.open();
+        clients
     }
 
     /// A request to the admin listener, with the token.

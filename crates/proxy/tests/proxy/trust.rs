@@ -31,14 +31,8 @@ fn a_304_for_one_client_is_for_no_other() {
         let proxy = Proxy::before(&origin.url(), "workers = 1\n");
         proxy.get("/");
         let users = ["ada", "bob", "eve"];
-        let mut clients = users.map(|user| {
-            let mut client = proxy.client();
-            client.write("GET", "/", &[&format!("cookie: {user}")], b"");
-            client
-        });
-        proxy.has_taken_all();
-        door.open();
-        for (client, user) in clients.iter_mut().zip(users) {
+        let clients = proxy.held_at(&door, users.map(|user| format!("cookie: {user}")));
+        for (mut client, user) in clients.into_iter().zip(users) {
             let reply = client.read("GET").unwrap();
             let mine = [reply.field("set-cookie"), reply.field("x-for")].concat();
             assert!(mine.is_empty() || mine.ends_with(user), "{user}: {reply:?}");

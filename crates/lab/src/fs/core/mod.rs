@@ -24,6 +24,7 @@ use super::directory::{Directory, entry_bytes};
 use super::layout::{Address, Layout, Run};
 use super::pages::Pages;
 use super::profile::{FsProfile, Metadata};
+use crate::hash::ByHash;
 use crate::lru::Lru;
 
 pub(super) struct Core {
@@ -31,9 +32,9 @@ pub(super) struct Core {
     pub(super) layout: Layout,
     pub(super) pages: Pages,
     /// By path; the root's is empty.
-    directories: HashMap<String, u64>,
+    directories: HashMap<String, u64, ByHash>,
     by_id: Vec<Directory>,
-    files: HashMap<String, File>,
+    files: HashMap<String, File, ByHash>,
     /// Inodes and names that are known without the disk.
     inodes: Lru,
     names: Lru,
@@ -82,9 +83,9 @@ impl Core {
         let mut core = Self {
             layout,
             pages: Pages::new(profile, disk.clone()),
-            directories: HashMap::new(),
+            directories: HashMap::default(),
             by_id: Vec::new(),
-            files: HashMap::new(),
+            files: HashMap::default(),
             inodes: Lru::new(profile.memory.inodes),
             names: Lru::new(profile.memory.names),
             contents: SparseBytes::new(),
@@ -92,7 +93,7 @@ impl Core {
             journal: (profile.metadata == Metadata::Journal).then_some(journal),
             profile: profile.clone(),
         };
-        core.new_directory("", 0)?;
+        core.new_directory("", 0, 0)?;
         Ok(core)
     }
 

@@ -10,6 +10,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{Core, full, missing};
 use crate::fs::directory::{Directory, entry_bytes};
 
+/// The directory that all others are in.
+const ROOT: u64 = 0;
+
 impl Core {
     /// The block of a directory that holds this chunk has changed.
     pub(super) fn change_directory(&mut self, id: u64, chunk: u32, at_once: bool) -> io::Result<()> {
@@ -31,9 +34,9 @@ impl Core {
     }
 
     pub(super) fn know_name(&mut self, path: &str) {
-        let key = xxh3_64(path.as_bytes());
-        if self.names.touch(key).is_none() {
-            self.names.insert(key, 1, 0, |_| ());
+        let name = xxh3_64(path.as_bytes());
+        if self.names.touch(name).is_none() {
+            self.names.insert(name, 1, 0, |_| ());
         }
     }
 
@@ -50,28 +53,32 @@ impl Core {
     pub(super) fn parent(&mut self, path: &str) -> io::Result<u64> {
         let parent = path.rfind('/').map_or("", |end| &path[..end]);
         let id = *self.directories.get(parent).ok_or_else(|| missing(parent))?;
-        let mut above = 0;
-        let ends = parent.match_indices('/').map(|(end, _)| end).chain((!parent.is_empty()).then_some(parent.len()));
-        for end in ends {
-            let part = &parent[..end];
-            let next = *self.directories.get(part).ok_or_else(|| missing(part))?;
-            if self.names.touch(xxh3_64(part.as_bytes())).is_none() {
-                self.search(above, None)?;
-                self.know_name(part);
-            }
-            self.need_inode(self.by_id[next as usize].inode)?;
-            above = next;
-        }
+        self.walk_to(id)?;
         Ok(id)
     }
 
+    /// Looks a directory up, from the root on.
+    fn walk_to(&mut self, id: u64) -> io::Result<()> {
+        if id == ROOT {
+            return Ok(());
+        }
+        let Directory { above, name, inode, .. } = self.by_id[id as usize];
+        self.walk_to(above)?;
+        if self.names.touch(name).is_none() {
+            self.search(above, None)?;
+            self.names.insert(name, 1, 0, |_| ());
+        }
+        self.need_inode(inode)
+    }
+
     /// An inode and a directory of its own group, in memory only.
-    pub(super) fn new_directory(&mut self, path: &str, group: usize) -> io::Result<u64> {
+    pub(super) fn new_directory(&mut self, path: &str, above: u64, group: usize) -> io::Result<u64> {
         let inode = self.layout.take_inode(group, true).ok_or_else(full)?;
         let group = self.layout.group_of_inode(inode);
         let address = self.layout.take_block(group, None).ok_or_else(full)?;
         let id = self.by_id.len() as u64;
-        self.by_id.push(Directory::new(inode, (address, self.block())));
+        let name = xxh3_64(path.as_bytes());
+        self.by_id.push(Directory::new(inode, (above, name), (address, self.block())));
         self.directories.insert(path.to_owned(), id);
         self.pages.grown_directory(id, &[(address, self.block())])?;
         Ok(id)
@@ -88,7 +95,7 @@ impl Core {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{path}: a file of that name is there")));
         }
         let at_once = self.at_once(true);
-        let id = self.new_directory(path, self.layout.group_for_directory())?;
+        let id = self.new_directory(path, above, self.layout.group_for_directory())?;
         let inode = self.by_id[id as usize].inode;
         self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
         self.change(self.layout.inode_block(inode), at_once)?;
