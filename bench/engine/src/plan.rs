@@ -24,7 +24,7 @@ use crate::{
     engines::{self, Config, Table},
     fio::Fio,
     work::{
-        Figures, Job, Work,
+        Figures, Job, Work, bare,
         durable::Verb,
         reopen::{MEMORY, READY},
     },
@@ -33,6 +33,8 @@ use crate::{
 /// The first engine of the table of caches and stores; the others of ours begin with the same word.
 const OURS: &str = "picaflor";
 const DEVICE: &str = "device (fio)";
+/// As many threads as write, with no store behind them.
+const BARE: &str = "device (threads, no store)";
 
 /// Memory of an engine where the work is to go to the device.
 const SMALL_MEMORY: u64 = 64 << 20;
@@ -42,6 +44,9 @@ const LARGE_MEMORY: u64 = 256 << 20;
 /// Load where every block was written before, as by a log that went round its device once. The plain load writes
 /// blocks that were never written, where the file system has to note for each that it now is.
 const LOAD_WRITTEN: &str = "load, blocks written before";
+
+/// The writers of a server: tasks that one thread runs.
+const DURABLE_TASKS: &str = "durable put, 8 writers, tasks of one thread";
 
 /// foyer hangs on a device of few of its 16 MiB blocks.
 const LEAST_CAPACITY: u64 = 256 << 20;
@@ -195,10 +200,16 @@ impl<'a> Bench<'a> {
         }
         if wants("durable") {
             figures.push(("durable put, 1 writer", fio.durable(1)?));
-            figures.push(("durable put, 8 writers", fio.durable(8)?));
+            let joint = fio.durable(8)?;
+            figures.push(("durable put, 8 writers", joint.clone()));
+            figures.push((DURABLE_TASKS, joint));
         }
         for (work, figures) in figures {
             self.report.add(work, DEVICE, round, &figures);
+        }
+        if wants("durable") {
+            let bare = bare::run(&self.arguments.folder.join("bare"), 8, self.arguments.time())?;
+            self.report.add("durable put, 8 writers", BARE, round, &bare);
         }
         Ok(())
     }
@@ -234,6 +245,11 @@ impl<'a> Bench<'a> {
                     job.config.capacity = LEAST_CAPACITY;
                 }
                 self.measure(&durable::puts(writers), &job, round)?;
+                if writers > 1 && engine.starts_with(OURS) {
+                    clear(folder)?;
+                    job.work = Work::DurableTasks { writers };
+                    self.measure(DURABLE_TASKS, &job, round)?;
+                }
             }
         }
         if wants("reopen") {

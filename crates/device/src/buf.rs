@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::chunks::Chunks;
+use crate::chunks::{self, Chunks};
 
 /// Alignment of every [`AlignedBuf`], in bytes. No common device asks direct I/O for more.
 pub const ALIGN: usize = 4096;
@@ -304,7 +304,7 @@ impl PoolInner {
     /// Gives memory back to the chunks: how much it was.
     fn free(&self, memory: Memory) -> usize {
         // SAFETY: it came from these chunks as it is, and no buffer refers to it.
-        unsafe { self.chunks.lock().put(memory.ptr, memory.capacity) };
+        unsafe { chunks::put_back(&self.chunks, memory.ptr, memory.capacity) };
         memory.capacity
     }
 }

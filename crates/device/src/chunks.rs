@@ -17,6 +17,7 @@ use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 
+use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 use crate::ALIGN;
@@ -66,28 +67,47 @@ impl Chunks {
         run
     }
 
-    /// Takes back what [`Chunks::take`] gave.
-    ///
-    /// # Safety
-    /// The run must be out, of this length, and nobody may use it any more.
-    pub(crate) unsafe fn put(&mut self, run: NonNull<u8>, len: usize) {
+    /// Notes that a run came back, `gone` if its pages hold no memory any more. Returns a chunk that is empty now and
+    /// is to be unmapped.
+    fn put(&mut self, run: NonNull<u8>, len: usize, gone: bool) -> Result<Option<Chunk>, Beyond> {
         let find = |(at, chunk): (usize, &Chunk)| chunk.offset_of(run).map(|offset| (at, offset / ALIGN));
-        let Some((at, first)) = self.chunks.iter().enumerate().find_map(find) else { return };
+        let Some((at, first)) = self.chunks.iter().enumerate().find_map(find) else { return Ok(None) };
         let chunk = &mut self.chunks[at];
         let pages = first..first + len / ALIGN;
+        let spare = self.spare + if gone { 0 } else { pages.len() };
+        let whole = spare > self.spare_max / 2 && chunk.free + pages.len() == chunk.pages();
+        if whole {
+            self.spare -= chunk.spare_pages;
+            return Ok(Some(self.chunks.remove(at)));
+        }
+        if spare > self.spare_max {
+            return Err(Beyond);
+        }
         chunk.out.set(pages.clone(), false);
         chunk.free += pages.len();
-        self.spare += pages.len();
-        chunk.add_spare(pages.clone());
-        if self.spare > self.spare_max / 2 && chunk.free == chunk.pages() {
-            self.spare -= chunk.spare_pages;
-            self.chunks.remove(at);
-        } else if self.spare > self.spare_max {
-            // SAFETY: nobody uses these pages, by the caller's word; they read as zeros from now on. That fails for no
-            // mapping of this kind.
-            let _ = unsafe { madvise(run.as_ptr().cast(), len, Advice::LinuxDontNeed) };
-            self.spare -= chunk.drop_spare(pages);
+        if !gone {
+            self.spare = spare;
+            chunk.add_spare(pages);
         }
+        Ok(None)
+    }
+}
+
+/// There is no room for the memory of a run that came back: it goes to the system first.
+struct Beyond;
+
+/// Takes back what [`Chunks::take`] gave. What goes to the system does so with nothing locked: it interrupts the other
+/// processors, and who waits for a buffer meanwhile is a thread of another get.
+///
+/// # Safety
+/// The run must be out, of this length, and nobody may use it any more.
+pub(crate) unsafe fn put_back(chunks: &Mutex<Chunks>, run: NonNull<u8>, len: usize) {
+    let emptied = chunks.lock().put(run, len, false);
+    if emptied.is_err() {
+        // SAFETY: nobody uses these pages, by the caller's word, and until it is noted that they are back nobody is
+        // given them; they read as zeros from now on. That fails for no mapping of this kind.
+        let _ = unsafe { madvise(run.as_ptr().cast(), len, Advice::LinuxDontNeed) };
+        let _emptied = chunks.lock().put(run, len, true);
     }
 }
 
@@ -253,60 +273,64 @@ mod tests {
 
     #[test]
     fn runs_fill_the_oldest_chunk_first() {
-        let mut chunks = Chunks::new(1 << 20);
-        let runs: Vec<_> = (0..16).map(|_| chunks.take(LEN)).collect();
-        assert_eq!((chunks.chunks.len(), chunks.spare_bytes()), (2, 0));
+        let mut chunks = Mutex::new(Chunks::new(1 << 20));
+        let runs: Vec<_> = (0..16).map(|_| chunks.get_mut().take(LEN)).collect();
+        assert_eq!((chunks.get_mut().chunks.len(), chunks.get_mut().spare_bytes()), (2, 0));
         assert!(runs.iter().all(|run| (run.as_ptr() as usize).is_multiple_of(ALIGN)));
         for run in [runs[15], runs[0]] {
             // SAFETY: it is out, and used by nobody.
-            unsafe { chunks.put(run, LEN) };
+            unsafe { put_back(&chunks, run, LEN) };
         }
-        assert_eq!(chunks.spare_bytes(), 2 * LEN);
-        let small = chunks.take(12 << 10);
+        assert_eq!(chunks.get_mut().spare_bytes(), 2 * LEN);
+        let small = chunks.get_mut().take(12 << 10);
         assert_eq!(small, runs[0]);
         // SAFETY: a page of the run that is free.
         let rest = unsafe { small.add(12 << 10) };
-        assert_eq!(chunks.take(LEN - (12 << 10)), rest);
-        assert_eq!(chunks.take(LEN), runs[15]);
-        assert_eq!(chunks.spare_bytes(), 0);
+        assert_eq!(chunks.get_mut().take(LEN - (12 << 10)), rest);
+        assert_eq!(chunks.get_mut().take(LEN), runs[15]);
+        assert_eq!(chunks.get_mut().spare_bytes(), 0);
     }
 
     #[test]
     fn what_comes_back_beyond_the_bound_goes_to_the_system() {
-        let mut chunks = Chunks::new(LEN);
-        let runs: Vec<_> = (0..8).map(|_| chunks.take(LEN)).collect();
+        let mut chunks = Mutex::new(Chunks::new(LEN));
+        let runs: Vec<_> = (0..8).map(|_| chunks.get_mut().take(LEN)).collect();
         for run in &runs {
             // SAFETY: it is out, and ours.
             unsafe { run.as_ptr().write(7) };
         }
         for run in &runs[..2] {
             // SAFETY: it is out, and used by nobody.
-            unsafe { chunks.put(*run, LEN) };
+            unsafe { put_back(&chunks, *run, LEN) };
         }
-        assert_eq!(chunks.spare_bytes(), LEN, "the second went");
-        let again = [chunks.take(LEN), chunks.take(LEN)];
+        assert_eq!(chunks.get_mut().spare_bytes(), LEN, "the second went");
+        let again = [chunks.get_mut().take(LEN), chunks.get_mut().take(LEN)];
         assert_eq!(again[..], runs[..2]);
         // SAFETY: they are out, and ours.
         let kept = unsafe { [again[0].as_ptr().read(), again[1].as_ptr().read()] };
         assert_eq!(kept, [7, 0]);
         for run in runs {
             // SAFETY: it is out, and used by nobody.
-            unsafe { chunks.put(run, LEN) };
+            unsafe { put_back(&chunks, run, LEN) };
         }
-        assert_eq!((chunks.chunks.len(), chunks.spare_bytes()), (0, 0), "an empty chunk went whole");
+        assert_eq!(
+            (chunks.get_mut().chunks.len(), chunks.get_mut().spare_bytes()),
+            (0, 0),
+            "an empty chunk went whole"
+        );
     }
 
     #[test]
     fn what_is_longer_than_a_chunk_has_one_of_its_own() {
-        let mut chunks = Chunks::new(4 * CHUNK);
-        let long = chunks.take(3 << 20);
+        let mut chunks = Mutex::new(Chunks::new(4 * CHUNK));
+        let long = chunks.get_mut().take(3 << 20);
         assert_eq!(long.as_ptr() as usize % CHUNK, 0);
         // SAFETY: it is out, and ours.
         unsafe {
             long.as_ptr().add((3 << 20) - 1).write(1);
-            chunks.put(long, 3 << 20);
+            put_back(&chunks, long, 3 << 20);
         }
-        assert_eq!((chunks.chunks.len(), chunks.spare_bytes()), (1, 3 << 20));
+        assert_eq!((chunks.get_mut().chunks.len(), chunks.get_mut().spare_bytes()), (1, 3 << 20));
     }
 
     #[test]
@@ -321,7 +345,7 @@ mod tests {
 
     #[test]
     fn runs_never_overlap() {
-        let mut chunks = Chunks::new(1 << 20);
+        let mut chunks = Mutex::new(Chunks::new(1 << 20));
         let mut out: Vec<(usize, usize)> = Vec::new();
         let mut random = 1u64;
         for _ in 0..20_000 {
@@ -329,21 +353,21 @@ mod tests {
             let pick = (random >> 33) as usize;
             if out.len() < 40 || (out.len() < 300 && pick.is_multiple_of(2)) {
                 let len = (1 + pick / 2 % 90) * ALIGN;
-                let run = chunks.take(len).as_ptr() as usize;
+                let run = chunks.get_mut().take(len).as_ptr() as usize;
                 assert!(out.iter().all(|(other, size)| run + len <= *other || other + size <= run));
                 out.push((run, len));
             } else {
                 let (run, len) = out.swap_remove(pick % out.len());
                 // SAFETY: it is out, and nobody uses it.
-                unsafe { chunks.put(NonNull::new(run as *mut u8).unwrap(), len) };
+                unsafe { put_back(&chunks, NonNull::new(run as *mut u8).unwrap(), len) };
             }
-            assert!(chunks.spare_bytes() <= 1 << 20);
+            assert!(chunks.get_mut().spare_bytes() <= 1 << 20);
         }
         let taken: usize = out.iter().map(|(_, len)| len / ALIGN).sum();
-        let free: usize = chunks.chunks.iter().map(|chunk| chunk.free).sum();
-        let whole: usize = chunks.chunks.iter().map(Chunk::pages).sum();
+        let free: usize = chunks.get_mut().chunks.iter().map(|chunk| chunk.free).sum();
+        let whole: usize = chunks.get_mut().chunks.iter().map(Chunk::pages).sum();
         assert_eq!(taken + free, whole);
-        let spare: usize = chunks.chunks.iter().map(|chunk| chunk.spare.count(0..chunk.pages())).sum();
-        assert_eq!(spare, chunks.spare);
+        let spare: usize = chunks.get_mut().chunks.iter().map(|chunk| chunk.spare.count(0..chunk.pages())).sum();
+        assert_eq!(spare, chunks.get_mut().spare);
     }
 }

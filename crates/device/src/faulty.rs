@@ -217,6 +217,10 @@ impl Device for FaultyDevice {
         self.shared.inner.advance()
     }
 
+    fn is_modelled(&self) -> bool {
+        self.shared.inner.is_modelled()
+    }
+
     fn backend(&self) -> String {
         format!("faulty over {}", self.shared.inner.backend())
     }

@@ -122,6 +122,12 @@ pub trait Device: Send + Sync {
         false
     }
 
+    /// Whether its time is that of a model. Figures of such devices are published: whoever changes what is asked of
+    /// them, or when, changes those.
+    fn is_modelled(&self) -> bool {
+        false
+    }
+
     /// What runs behind the seam, for logs and metrics: `io_uring`, `pread pool`, `memory` ...
     fn backend(&self) -> String;
 }
@@ -131,6 +137,14 @@ pub trait Device: Send + Sync {
 /// # Errors
 /// As [`Device::write`], the first that is met; then any of them may have been written.
 pub fn write_all(device: &dyn Device, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
+    write_beside(device, writes, Vec::new())
+}
+
+/// As [`write_all`], with other requests in the same batch, which tell of themselves.
+///
+/// # Errors
+/// Those of the writes.
+pub fn write_beside(device: &dyn Device, writes: Vec<(u64, Bytes)>, others: Vec<Request>) -> io::Result<()> {
     let failure = Arc::new(OnceLock::new());
     let request = |(offset, bytes)| {
         let failure = Arc::clone(&failure);
@@ -141,7 +155,7 @@ pub fn write_all(device: &dyn Device, writes: Vec<(u64, Bytes)>) -> io::Result<(
         });
         Request { offset, op: Op::Write(bytes), done }
     };
-    device.run(writes.into_iter().map(request).collect());
+    device.run(writes.into_iter().map(request).chain(others).collect());
     let failure = Arc::into_inner(failure).ok_or_else(|| io::Error::other("a request of the batch is not over"))?;
     failure.into_inner().map_or(Ok(()), Err)
 }

@@ -112,6 +112,10 @@ impl Device for Section {
         self.inner.advance()
     }
 
+    fn is_modelled(&self) -> bool {
+        self.inner.is_modelled()
+    }
+
     fn backend(&self) -> String {
         self.inner.backend()
     }

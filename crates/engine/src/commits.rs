@@ -1,12 +1,13 @@
 //! Group commit: who waits for durability, and who makes it.
 //!
-//! Commits are numbered. What was appended before a commit began is durable when it completes. A waiter
-//! that finds nobody at work becomes the leader and commits for all; the others sleep. A device that
-//! failed once is never asked again: what it holds since its last sync is unknown.
+//! Commits are numbered. What was appended before a commit began is durable when it completes. One of those who wait
+//! becomes the leader and commits for all; the others sleep. A device that failed once is never asked again: what it
+//! holds since its last sync is unknown.
 //!
-//! Threads that put one object after the other are all released by one commit, and come back one after the other. The
-//! first of them would lead a commit for itself alone, and the rest would wait for two. So a leader waits for as many
-//! as took part last time, but no longer than half of what a commit takes: a guess that is wrong costs no more.
+//! Threads that put one object after the other are all released by one commit, and come back one after the other. If
+//! the first of them led a commit for itself alone, the rest would wait for two. So nobody leads before as many have
+//! come as took part last time. The last of them leads, for it is awake; the first keeps time, and leads with whoever
+//! is there when half of what a commit takes has passed: a guess that is wrong costs no more. Tasks count like threads.
 //!
 //! The condition variables are those of the standard library: one system call wakes all who wait, where the ones used
 //! elsewhere let each wake the next.
@@ -14,7 +15,10 @@
 use std::{
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     task::Waker,
     time::{Duration, Instant},
@@ -28,9 +32,10 @@ const MOST_PATIENCE: Duration = Duration::from_millis(2);
 #[derive(Default)]
 pub(crate) struct Commits {
     state: Mutex<State>,
+    /// A commit is complete, writing has stopped, or a task's coming made it time for a commit.
     changed: Condvar,
-    /// As many as the leader waits for are there.
-    gathered: Condvar,
+    /// Nothing is written any more: `failed` says why.
+    stopped: AtomicBool,
     /// The device failed, or a daemon; closing a store sets no more than `failed`.
     broken: AtomicBool,
 }
@@ -40,16 +45,34 @@ struct State {
     started: u64,
     completed: u64,
     leading: bool,
-    /// Threads that wait for a commit that has not begun, its leader aside.
+    /// Somebody keeps time until the next commit begins.
+    timed: bool,
+    /// Threads and tasks that wait for a commit that has not begun.
     waiting: usize,
-    /// Threads that took part in the commit that began last.
+    /// Those who took part in the commit that began last.
     joined: usize,
-    /// Threads that are likely to take part in the next.
+    /// Those who are likely to take part in the next.
     expected: usize,
-    /// How long a leader waits for them.
+    /// Longest that they are waited for.
     patience: Duration,
+    /// Threads that sleep: without any, nobody need be woken.
+    asleep: usize,
     failed: Option<Error>,
     wakers: Vec<Waker>,
+}
+
+impl State {
+    /// Whether as many have come as are likely to.
+    fn is_full(&self) -> bool {
+        self.waiting >= self.expected || self.patience.is_zero()
+    }
+
+    fn lead(&mut self) -> Turn {
+        (self.leading, self.timed) = (true, false);
+        self.started += 1;
+        self.joined = std::mem::take(&mut self.waiting);
+        Turn::Lead(self.started)
+    }
 }
 
 /// What a waiter is to do.
@@ -78,6 +101,8 @@ impl Commits {
     pub(crate) fn wait(&self, number: u64) -> Result<Turn> {
         let mut state = self.state();
         let mut counted = false;
+        // Set where this thread keeps time.
+        let mut until = None;
         loop {
             if state.completed >= number {
                 return Ok(Turn::Durable);
@@ -85,39 +110,28 @@ impl Commits {
             if let Some(failed) = &state.failed {
                 return Err(failed.clone());
             }
-            if !state.leading {
-                state.leading = true;
-                state.waiting -= usize::from(counted);
-                state = self.gather(state);
-                state.started += 1;
-                state.joined = std::mem::take(&mut state.waiting) + 1;
-                return Ok(Turn::Lead(state.started));
-            }
             if !counted && number > state.started {
                 counted = true;
                 state.waiting += 1;
-                if state.waiting + 1 >= state.expected {
-                    self.gathered.notify_one();
+            }
+            if state.leading {
+                until = None;
+            } else if state.is_full() || until.is_some_and(|until| until <= Instant::now()) {
+                return Ok(state.lead());
+            } else if until.is_none() && !state.timed {
+                state.timed = true;
+                until = Some(Instant::now() + state.patience);
+            }
+            state.asleep += 1;
+            state = match until {
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
-            }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+            state.asleep -= 1;
         }
-    }
-
-    /// The leader waits for those who are likely to come.
-    fn gather<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if state.waiting + 1 >= state.expected || state.patience.is_zero() {
-            return state;
-        }
-        let until = Instant::now() + state.patience;
-        while state.waiting + 1 < state.expected && state.failed.is_none() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            (state, _) = self.gathered.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
-        }
-        state
     }
 
     /// No panic leaves it half changed.
@@ -125,8 +139,9 @@ impl Commits {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As [`Commits::wait`] for a future: `None` means that the waker will be called.
-    pub(crate) fn poll(&self, number: u64, waker: &Waker) -> Option<Result<()>> {
+    /// As [`Commits::wait`] for a future: `None` means that the waker will be called. `counted` is the future's own,
+    /// and false at first.
+    pub(crate) fn poll(&self, number: u64, counted: &mut bool, waker: &Waker) -> Option<Result<()>> {
         let mut state = self.state();
         if state.completed >= number {
             return Some(Ok(()));
@@ -135,43 +150,55 @@ impl Commits {
             return Some(Err(failed.clone()));
         }
         state.wakers.push(waker.clone());
+        if !std::mem::replace(counted, true) && number > state.started {
+            state.waiting += 1;
+            // A thread has to lead: who keeps time, or another that waits.
+            let is_time = state.timed && state.is_full();
+            drop(state);
+            if is_time {
+                self.changed.notify_all();
+            }
+        }
         None
     }
 
     /// The leader's commit came to its end, and took so long.
     pub(crate) fn complete(&self, number: u64, result: Result<()>, took: Duration) {
-        self.note(result.as_ref().err());
-        let wakers = {
-            let mut state = self.state();
-            state.leading = false;
-            state.expected = state.joined + state.waiting;
-            state.patience = (took / 2).min(MOST_PATIENCE);
-            match result {
-                Ok(()) => state.completed = state.completed.max(number),
-                Err(error) => drop(state.failed.get_or_insert(error)),
-            }
-            std::mem::take(&mut state.wakers)
-        };
-        self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        let mut state = self.state();
+        state.leading = false;
+        state.expected = state.joined + state.waiting;
+        state.patience = (took / 2).min(MOST_PATIENCE);
+        match result {
+            Ok(()) => state.completed = state.completed.max(number),
+            Err(error) => self.stop(&mut state, error),
+        }
+        self.tell(state);
     }
 
     /// Stops the volume for writing.
     pub(crate) fn fail(&self, error: Error) {
-        self.note(Some(&error));
-        let wakers = {
-            let mut state = self.state();
-            state.failed.get_or_insert(error);
-            std::mem::take(&mut state.wakers)
-        };
-        self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        let mut state = self.state();
+        self.stop(&mut state, error);
+        self.tell(state);
     }
 
-    fn note(&self, error: Option<&Error>) {
-        if matches!(error, Some(Error::Io { .. } | Error::Daemon { .. })) {
+    fn stop(&self, state: &mut State, error: Error) {
+        if matches!(error, Error::Io { .. } | Error::Daemon { .. }) {
             self.broken.store(true, Relaxed);
         }
+        state.failed.get_or_insert(error);
+        self.stopped.store(true, Release);
+    }
+
+    /// Wakes all who wait.
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        let wakers = std::mem::take(&mut state.wakers);
+        let asleep = state.asleep > 0;
+        drop(state);
+        if asleep {
+            self.changed.notify_all();
+        }
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Whether the device or a daemon failed, without a lock.
@@ -181,7 +208,8 @@ impl Commits {
 
     /// Why the volume stopped writing, if it did.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.state().failed.clone()
+        // Asked by every put: the lock is for those who find something.
+        self.stopped.load(Acquire).then(|| self.state().failed.clone()).flatten()
     }
 }
 
@@ -225,6 +253,49 @@ mod tests {
             }
         });
         assert_eq!(led.load(SeqCst), 1, "one commit for all of them");
+    }
+
+    #[test]
+    fn the_last_to_come_leads_for_it_is_awake() {
+        let commits = Commits::default();
+        commits.state().expected = 2;
+        // Nobody comes as late as that.
+        commits.state().patience = Duration::from_secs(600);
+        thread::scope(|scope| {
+            let first = scope.spawn(|| matches!(commits.wait(1), Ok(Turn::Durable)));
+            while commits.state().waiting == 0 {
+                thread::yield_now();
+            }
+            let Ok(Turn::Lead(number)) = commits.wait(1) else { panic!("the last leads") };
+            commits.complete(number, Ok(()), Duration::ZERO);
+            assert!(first.join().unwrap(), "the first was not woken to lead");
+        });
+    }
+
+    #[test]
+    fn tasks_are_waited_for_like_threads() {
+        struct Idle;
+        impl std::task::Wake for Idle {
+            fn wake(self: std::sync::Arc<Self>) {}
+        }
+        let waker = Waker::from(std::sync::Arc::new(Idle));
+        let commits = Commits::default();
+        commits.state().expected = 3;
+        commits.state().patience = Duration::from_secs(600);
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let Ok(Turn::Lead(number)) = commits.wait(1) else { panic!("tasks do not lead") };
+                commits.complete(number, Ok(()), Duration::ZERO);
+            });
+            let mut counted = [false; 2];
+            for counted in &mut counted {
+                // Polled twice, counted once.
+                assert!((0..2).all(|_| commits.poll(1, counted, &waker).is_none()) || commits.completed() == 1);
+            }
+            thread.join().unwrap();
+            assert_eq!((commits.completed(), commits.state().joined), (1, 3));
+            assert!(matches!(commits.poll(1, &mut counted[0], &waker), Some(Ok(()))));
+        });
     }
 
     #[test]

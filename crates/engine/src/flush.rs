@@ -8,8 +8,8 @@
 //! Waking a thread costs as much as writing 32 KiB, so the flusher is woken for [`BATCH`] buffers at once as long
 //! as the device has something to do meanwhile, and at once when it has not ([`WriterState::is_worth_waking`]).
 //!
-//! Steps of a commit: gather pieces of open buffers → write them and the journal's pages → drain what was
-//! queued → sync → everything appended before the commit began is durable.
+//! Steps of a commit: gather pieces of open buffers → write them, the journal's pages and what was queued, in no order
+//! → sync → everything appended before the commit began is durable.
 
 use std::{
     collections::VecDeque,
@@ -41,7 +41,9 @@ pub(crate) struct Writer {
     /// Held by whoever writes object data.
     turn: Mutex<()>,
     state: Mutex<WriterState>,
-    /// Something was enqueued, a write was done, or a buffer came free.
+    /// There is something to write, or to look at the time for: the flusher rests here.
+    work: Condvar,
+    /// A write was done, a buffer or clean space came free, or something was enqueued while somebody waits for it.
     changed: Condvar,
     /// Bytes of buffers that are open, queued or in flight.
     unwritten: AtomicU64,
@@ -65,6 +67,14 @@ impl WriterState {
     /// Slots whose writes have not come to their end.
     fn unlanded(&self) -> impl Iterator<Item = u32> {
         self.queue.iter().chain(&self.flying).copied().chain(self.landed.iter().map(|(slot, _)| *slot))
+    }
+
+    /// As many of those queued as may be on their way are from now on.
+    fn start(&mut self) -> Vec<u32> {
+        let room = DEPTH.saturating_sub(self.flying.len()).min(self.queue.len());
+        let start: Vec<u32> = self.queue.drain(..room).collect();
+        self.flying.extend(&start);
+        start
     }
 
     /// Whether whoever writes should look now. Whatever is left for later is seen when the device runs dry: the
@@ -91,6 +101,7 @@ impl Writer {
         Self {
             turn: Mutex::new(()),
             state: Mutex::default(),
+            work: Condvar::new(),
             changed: Condvar::new(),
             unwritten: AtomicU64::new(0),
             deadline: AtomicU64::new(u64::MAX),
@@ -109,8 +120,14 @@ impl Writer {
         let wake = state.is_worth_waking();
         drop(state);
         if wake {
-            self.changed.notify_all();
+            self.wake_writers();
         }
+    }
+
+    /// Wakes whoever writes.
+    fn wake_writers(&self) {
+        self.work.notify_all();
+        self.changed.notify_all();
     }
 
     pub(crate) fn unwritten_bytes(&self) -> u64 {
@@ -126,9 +143,14 @@ impl Writer {
         if self.deadline.fetch_min(at_nanos, Relaxed) > at_nanos {
             // Only the first volatile thing since a commit gets here: the flusher's sleep is cut short. Under
             // the lock, so that a flusher which has just read the old deadline is asleep, or reads the new one.
-            let _state = self.state.lock();
-            self.changed.notify_all();
+            self.wake_flusher();
         }
+    }
+
+    /// Has the flusher look at the time.
+    pub(crate) fn wake_flusher(&self) {
+        let _state = self.state.lock();
+        self.work.notify_all();
     }
 
     pub(crate) fn deadline(&self) -> u64 {
@@ -140,7 +162,7 @@ impl Writer {
         let mut state = self.state.lock();
         if !state.is_worth_waking() && !state.stop {
             let until_due = Duration::from_nanos(self.deadline().saturating_sub(clock.now_nanos()));
-            self.changed.wait_for(&mut state, until_due.min(most));
+            self.work.wait_for(&mut state, until_due.min(most));
         }
         match () {
             () if state.stop => Woken::Stop,
@@ -192,13 +214,14 @@ impl Writer {
 
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
-        self.changed.notify_all();
+        self.wake_writers();
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.state.lock().stop
     }
 
+    /// Wakes who waits for a buffer or clean space.
     pub(crate) fn wake(&self) {
         self.changed.notify_all();
         self.wake_tasks();
@@ -221,10 +244,7 @@ impl Volume {
         loop {
             let (landed, start) = {
                 let mut state = self.writer.state.lock();
-                let landed = std::mem::take(&mut state.landed);
-                let room = DEPTH.saturating_sub(state.flying.len()).min(state.queue.len());
-                let start: Vec<u32> = state.queue.drain(..room).collect();
-                state.flying.extend(&start);
+                let (landed, start) = (std::mem::take(&mut state.landed), state.start());
                 if landed.is_empty() && start.is_empty() {
                     // Who was to write it may be the daemon that ended, and then it never lands.
                     if awaited.is_empty() || matches!(self.commits.failure(), Some(Error::Daemon { .. })) {
@@ -239,7 +259,7 @@ impl Volume {
                 (landed, start)
             };
             if !start.is_empty() {
-                self.device.submit(start.into_iter().filter_map(|slot| self.write_request(slot)).collect());
+                self.device.submit(self.requests(start));
             }
             for (slot, outcome) in landed {
                 awaited.retain(|awaited| *awaited != slot);
@@ -249,6 +269,10 @@ impl Volume {
                 return;
             }
         }
+    }
+
+    fn requests(self: &Arc<Self>, slots: Vec<u32>) -> Vec<Request> {
+        slots.into_iter().filter_map(|slot| self.write_request(slot)).collect()
     }
 
     fn write_request(self: &Arc<Self>, slot: u32) -> Option<Request> {
@@ -266,7 +290,7 @@ impl Volume {
             let wake = state.is_worth_waking();
             drop(state);
             if wake {
-                volume.writer.changed.notify_all();
+                volume.writer.wake_writers();
             }
         });
         Some(Request { offset, op: Op::Write(bytes), done })
@@ -322,6 +346,7 @@ impl Volume {
     /// As [`Volume::fail`], for this reason.
     pub(crate) fn stop(&self, why: Error) {
         self.commits.fail(why);
+        self.writer.wake_flusher();
         self.writer.wake();
         self.tell_others();
     }
@@ -368,7 +393,8 @@ impl Volume {
         if self.shared.options.daemons == Daemons::Manual {
             return self.wait_commit_in_time(number);
         }
-        poll_fn(|context| match self.commits.poll(number, context.waker()) {
+        let mut counted = false;
+        poll_fn(|context| match self.commits.poll(number, &mut counted, context.waker()) {
             Some(result) => Poll::Ready(result),
             None => {
                 // Each time anew: a commit that began just before this put clears the deadline.
@@ -401,13 +427,13 @@ impl Volume {
         let ready = self.ready_extents();
         self.empty_lanes()?;
         let mut writes = self.gather_pieces()?;
-        // With the pieces: their clusters' reservations are among the records. And before the queue: a buffer
-        // that is sealed from now on is written, and forgotten, only when what is taken here is on the device.
+        // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
+        // buffer that is sealed from now on is forgotten only when what is taken here is on the device.
         let pages = self.journal.lock().take_pages(begun, &self.shared.pool);
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
         // After them: what they tell of is in the packet by now.
         self.flush_packet()?;
-        let written = if writes.is_empty() { Ok(()) } else { self.write_all(writes) };
+        let written = self.write_gathered(&turn, writes);
         self.pump(&turn, true);
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
@@ -463,10 +489,26 @@ impl Volume {
         Ok(Some((self.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
     }
 
-    /// Writes all of these and waits for them; a single one on this thread, without a hand-over.
-    pub(crate) fn write_all(&self, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
+    /// Writes what a commit gathered and as much of what is queued as may be on its way, as one batch on this thread:
+    /// the way to the ring's thread and back takes as long as a write.
+    fn write_gathered(self: &Arc<Self>, _turn: &MutexGuard<'_, ()>, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
+        if self.device.is_modelled() {
+            // Their figures were taken with one after the other: the queue comes next.
+            return if writes.is_empty() { Ok(()) } else { self.write_all(writes) };
+        }
+        self.count_writes(&writes);
+        let queued = self.writer.state.lock().start();
+        picaflor_device::write_beside(self.device.as_ref(), writes, self.requests(queued))
+    }
+
+    fn count_writes(&self, writes: &[(u64, Bytes)]) {
         add(&self.shared.counters.device_writes, writes.len() as u64);
         add(&self.shared.counters.device_written, writes.iter().map(|(_, bytes)| bytes.len() as u64).sum());
+    }
+
+    /// Writes all of these and waits for them; a single one on this thread, without a hand-over.
+    pub(crate) fn write_all(&self, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
+        self.count_writes(&writes);
         if let [(offset, bytes)] = &writes[..] {
             return self.device.write(*offset, bytes);
         }

@@ -48,6 +48,14 @@ pub(crate) trait Asker {
     fn answer(&mut self, id: u64, took: std::time::Duration, body: Option<&[u8]>);
 }
 
+/// Asked for each asynchronous put, told of it when it has returned.
+pub(crate) trait Putter<'a> {
+    /// Key and body of the next object; nothing when it is enough.
+    fn next(&mut self) -> Option<(crate::data::Key, &'a [u8])>;
+    /// A put of so many bytes took so long.
+    fn answer(&mut self, bytes: usize, took: std::time::Duration);
+}
+
 /// What is gone through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Walk {
@@ -85,6 +93,10 @@ pub(crate) trait Engine: Send + Sync {
     }
     /// Keeps this many gets in flight from one thread until there are no more. Whether the engine can.
     fn gets(&self, _in_flight: usize, _asker: &mut dyn Asker) -> Result<bool> {
+        Ok(false)
+    }
+    /// Puts from this many tasks of one thread until there is no more. Whether the engine can.
+    fn puts(&self, _tasks: usize, _putter: &mut dyn Putter<'_>) -> Result<bool> {
         Ok(false)
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use picaflor::{Durability, Mode, Options, PutOptions, Refusal, Store, ThreadRing, device::Preallocate};
 
-use super::{Asker, Config, Engine, OwnCount};
+use super::{Asker, Config, Engine, OwnCount, Putter};
 
 struct Picaflor {
     store: Store,
@@ -112,6 +112,26 @@ impl Engine for Picaflor {
                 }
                 let Some((id, begin, found)) = running.next().await else { return Ok(true) };
                 asker.answer(id, begin.elapsed(), found?.as_deref());
+            }
+        })
+    }
+
+    fn puts(&self, tasks: usize, putter: &mut dyn Putter<'_>) -> Result<bool> {
+        let put = |key: crate::data::Key, body: &[u8]| {
+            let (begin, bytes) = (Instant::now(), key.len() + body.len());
+            let put = self.store.put_async(&key, body, &self.how);
+            async move { put.await.map(|()| (bytes, begin.elapsed())) }
+        };
+        ThreadRing::new()?.block_on(async {
+            let mut running = FuturesUnordered::new();
+            loop {
+                while running.len() < tasks {
+                    let Some((key, body)) = putter.next() else { break };
+                    running.push(put(key, body));
+                }
+                let Some(done) = running.next().await else { return Ok(true) };
+                let (bytes, took) = done?;
+                putter.answer(bytes, took);
             }
         })
     }

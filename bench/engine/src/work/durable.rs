@@ -1,19 +1,20 @@
-//! Durable: every put, or every delete, is durable before it returns, from one writer or from several at once.
+//! Durable: every put, or every delete, is durable before it returns, from one writer or from several at once: threads,
+//! or tasks of one thread.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use anyhow::Result;
-use bench_common::usage::Usage;
+use anyhow::{Result, bail};
+use bench_common::usage::{Usage, Used};
 use serde::{Deserialize, Serialize};
 
 use super::{Figures, Job, Seen};
 use crate::{
-    data::{Data, KEY_LEN, key},
-    engines::Engine,
+    data::{Data, KEY_LEN, Key, key},
+    engines::{Engine, Putter},
 };
 
 /// What the writers do.
@@ -50,19 +51,54 @@ pub(super) fn run(engine: &dyn Engine, data: &Data, job: &Job, writers: usize, v
         handles.into_iter().map(|handle| handle.join().expect("a writer panicked")).collect()
     });
     let used = before.until_now();
-    let (mut all, mut bytes) = (Seen::new(), 0.0);
+    let (mut all, mut bytes) = (Seen::new(), 0);
     for part in parts {
         let (seen, own) = part?;
         all.merge(&seen);
-        bytes += own as f64;
+        bytes += own;
     }
+    Ok(figures(verb, &used, &all, bytes))
+}
+
+/// The same from tasks of one thread, where the engine can.
+pub(super) fn run_tasks(engine: &dyn Engine, data: &Data, job: &Job, writers: usize) -> Result<Figures> {
+    let before = Usage::now();
+    let mut run = Run { data, end: Instant::now() + job.time, next: 0, seen: Seen::new(), bytes: 0 };
+    if !engine.puts(writers, &mut run)? {
+        bail!("{} has no asynchronous put", job.engine);
+    }
+    Ok(figures(Verb::Put, &before.until_now(), &run.seen, run.bytes))
+}
+
+struct Run<'a> {
+    data: &'a Data,
+    end: Instant,
+    next: u64,
+    seen: Seen,
+    bytes: usize,
+}
+
+impl<'a> Putter<'a> for Run<'a> {
+    fn next(&mut self) -> Option<(Key, &'a [u8])> {
+        let id = self.next;
+        self.next += 1;
+        (Instant::now() < self.end).then(|| (key(id), self.data.body(id, 0)))
+    }
+
+    fn answer(&mut self, bytes: usize, took: Duration) {
+        self.seen.note(took, true, true);
+        self.bytes += bytes;
+    }
+}
+
+fn figures(verb: Verb, used: &Used, all: &Seen, bytes: usize) -> Figures {
     let done = all.gets() as f64;
     let of_byte = if verb == Verb::Put { "5 bytes written/byte put" } else { "5 bytes written/byte deleted" };
-    Ok(Figures::from([
+    Figures::from([
         (format!("1 durable {verb:?}s/s").to_lowercase(), done / used.seconds),
         (format!("2 CPU us/{verb:?}").replace("/P", "/p").replace("/D", "/d"), used.cpu * 1e6 / done),
         ("3 p50 us".into(), all.latency.value_at_quantile(0.5) as f64),
         ("4 p99 us".into(), all.latency.value_at_quantile(0.99) as f64),
-        (of_byte.into(), used.written / bytes),
-    ]))
+        (of_byte.into(), used.written / bytes as f64),
+    ])
 }

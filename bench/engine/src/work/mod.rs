@@ -1,6 +1,7 @@
 //! One piece of work on one engine, done in a process of its own: its memory, processor time and device bytes are
 //! then its alone, it can be limited, and it can be killed.
 
+pub(crate) mod bare;
 mod churn;
 pub(crate) mod durable;
 mod get;
@@ -35,6 +36,8 @@ pub(crate) enum Work {
     Churn { age: f64 },
     /// Put or delete durably from this many threads.
     Durable { writers: usize, verb: durable::Verb },
+    /// Put durably from this many tasks of one thread.
+    DurableTasks { writers: usize },
     /// Put every object, flush, say so, and wait to be killed.
     Wait,
     /// Open what a killed process left.
@@ -86,6 +89,7 @@ pub(crate) fn run(job: &Job) -> Result<()> {
         Work::Zipf { threads, fill } => zipf::run(&*open()?, &data, job, threads, fill)?,
         Work::Churn { age } => churn::run(&*open()?, &data, job, age)?,
         Work::Durable { writers, verb } => durable::run(&*open()?, &data, job, writers, verb)?,
+        Work::DurableTasks { writers } => durable::run_tasks(&*open()?, &data, job, writers)?,
         Work::Wait => reopen::fill_and_wait(&*open()?, &data, job)?,
         Work::Reopen => reopen::reopen(open, &data, job)?,
         Work::Ask => warm::fill_and_work(&*open()?, &data, job)?,

@@ -421,6 +421,10 @@ impl Device for SimulatedDisk {
         }
     }
 
+    fn is_modelled(&self) -> bool {
+        true
+    }
+
     fn advance(&self) -> bool {
         match self.next_event() {
             Some(next) => {

@@ -28,6 +28,7 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 pub use s3fifo::{S3Fifo, Standing, Step};
+use smallvec::SmallVec;
 
 use crate::{group::Temper, hash::HashKeyed, object::Frame};
 
@@ -68,6 +69,14 @@ pub(crate) struct Memory {
     cluster_bytes: AtomicU64,
     /// Numbers hits and insertions, for LRU.
     tick: AtomicU64,
+}
+
+/// What was evicted. Objects are let go of with nothing locked: to give back their memory may be a call of the system,
+/// and every get that reads from the device comes by here.
+#[derive(Default)]
+struct Left {
+    clusters: Vec<Resident>,
+    objects: SmallVec<[Arc<Frame>; 4]>,
 }
 
 struct Queues {
@@ -346,13 +355,12 @@ impl Memory {
     /// Evicts until no more than `budget` bytes are held. Returns the clusters that left; the caller
     /// tells the index.
     pub(crate) fn shrink(&self, budget: u64) -> Vec<Resident> {
-        let mut left = Vec::new();
-        if self.held() <= budget {
-            return left;
+        let mut left = Left::default();
+        if self.held() > budget {
+            let mut queues = self.queues.lock();
+            while self.held() > budget && self.evict_one(&mut queues, budget, &mut left) {}
         }
-        let mut queues = self.queues.lock();
-        while self.held() > budget && self.evict_one(&mut queues, budget, &mut left) {}
-        left
+        left.clusters
     }
 
     /// Takes clusters of this volume out, those that would leave first, until no more than `budget` bytes are held.
@@ -376,9 +384,10 @@ impl Memory {
             return Some(resident);
         }
         let is_its = |unit: &Unit| matches!(unit, Unit::Cluster(resident) if resident.volume == volume);
-        let mut left = Vec::new();
+        let mut left = Left::default();
         self.unit_left(Self::pop_least_recent(&mut queues, is_its)?, &mut left);
-        left.pop()
+        drop(queues);
+        left.clusters.pop()
     }
 
     /// Takes out all clusters, and pages of clusters, that are `sought`, where clusters are what is held.
@@ -407,21 +416,21 @@ impl Memory {
         left.push(resident.clone());
     }
 
-    fn unit_left(&self, unit: Unit, left: &mut Vec<Resident>) {
+    fn unit_left(&self, unit: Unit, left: &mut Left) {
         match unit {
-            Unit::Cluster(resident) => self.cluster_left(&resident, left),
-            Unit::Object(weak) => drop(weak.upgrade().inspect(|frame| self.remove_this(frame))),
+            Unit::Cluster(resident) => self.cluster_left(&resident, &mut left.clusters),
+            Unit::Object(weak) => left.objects.extend(weak.upgrade().inspect(|frame| self.remove_this(frame))),
         }
     }
 
     /// One step of eviction; false if nothing is left to evict.
-    fn evict_one(&self, queues: &mut Queues, budget: u64, left: &mut Vec<Resident>) -> bool {
+    fn evict_one(&self, queues: &mut Queues, budget: u64, left: &mut Left) -> bool {
         if let Some(weak) = queues.hated.pop() {
-            weak.upgrade().inspect(|frame| self.remove_this(frame));
+            self.unit_left(Unit::Object(weak), left);
             return true;
         }
         if let Some(resident) = queues.pop_hated(|_| true) {
-            self.cluster_left(&resident, left);
+            self.cluster_left(&resident, &mut left.clusters);
             return true;
         }
         if let Some(unit) = Self::pop_least_recent(queues, |_| true) {
@@ -431,17 +440,20 @@ impl Memory {
         match queues.fifo.step(budget, Unit::standing, Unit::leave_with) {
             Step::Leaves(unit) => self.unit_left(unit, left),
             Step::Moved => {}
-            Step::Empty => return self.evict_loved(queues),
+            Step::Empty => return self.evict_loved(queues, left),
         }
         true
     }
 
     /// The oldest of the loved leaves, unless it was asked for; false if there is none.
-    fn evict_loved(&self, queues: &mut Queues) -> bool {
+    fn evict_loved(&self, queues: &mut Queues, left: &mut Left) -> bool {
         let Some(weak) = queues.loved.pop_front() else { return false };
         if let Some(frame) = weak.upgrade() {
             match frame.uses() {
-                0 => self.remove_this(&frame),
+                0 => {
+                    self.remove_this(&frame);
+                    left.objects.push(frame);
+                }
                 uses => {
                     frame.set_uses(uses - 1);
                     queues.loved.push_back(weak);

@@ -229,6 +229,20 @@ fn writers_share_one_sync() {
 }
 
 #[test]
+fn a_commit_is_one_batch_and_one_sync() {
+    let (device, options) = counted(64 * MIB);
+    let store = Store::open(options).unwrap();
+    for i in 0..30 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    let before = device.counts();
+    store.flush().unwrap();
+    let (done, sealed) = (device.counts() - before, store.stats().counts.clusters_sealed);
+    assert_eq!((sealed, done.writes), (1, 3), "the sealed cluster, what is in the open one, and the journal's page");
+    assert_eq!((done.batches, done.syncs), (1, 1));
+}
+
+#[test]
 fn a_thousand_deletes_are_seven_pages_and_one_sync() {
     let (device, mut options) = counted(64 * MIB);
     options.delete_count = 10_000;
