@@ -164,10 +164,6 @@ impl Device for CountedDevice {
         self.inner.advance()
     }
 
-    fn is_modelled(&self) -> bool {
-        self.inner.is_modelled()
-    }
-
     fn backend(&self) -> String {
         self.inner.backend()
     }

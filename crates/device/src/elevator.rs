@@ -206,10 +206,6 @@ impl Device for ElevatorDevice {
         self.inner.advance()
     }
 
-    fn is_modelled(&self) -> bool {
-        self.inner.is_modelled()
-    }
-
     fn backend(&self) -> String {
         self.inner.backend()
     }

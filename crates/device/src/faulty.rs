@@ -217,10 +217,6 @@ impl Device for FaultyDevice {
         self.shared.inner.advance()
     }
 
-    fn is_modelled(&self) -> bool {
-        self.shared.inner.is_modelled()
-    }
-
     fn backend(&self) -> String {
         format!("faulty over {}", self.shared.inner.backend())
     }

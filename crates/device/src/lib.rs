@@ -122,12 +122,6 @@ pub trait Device: Send + Sync {
         false
     }
 
-    /// Whether its time is that of a model. Figures of such devices are published: whoever changes what is asked of
-    /// them, or when, changes those.
-    fn is_modelled(&self) -> bool {
-        false
-    }
-
     /// What runs behind the seam, for logs and metrics: `io_uring`, `pread pool`, `memory` ...
     fn backend(&self) -> String;
 }

@@ -112,10 +112,6 @@ impl Device for Section {
         self.inner.advance()
     }
 
-    fn is_modelled(&self) -> bool {
-        self.inner.is_modelled()
-    }
-
     fn backend(&self) -> String {
         self.inner.backend()
     }

@@ -492,10 +492,6 @@ impl Volume {
     /// Writes what a commit gathered and as much of what is queued as may be on its way, as one batch on this thread:
     /// the way to the ring's thread and back takes as long as a write.
     fn write_gathered(self: &Arc<Self>, _turn: &MutexGuard<'_, ()>, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
-        if self.device.is_modelled() {
-            // Their figures were taken with one after the other: the queue comes next.
-            return if writes.is_empty() { Ok(()) } else { self.write_all(writes) };
-        }
         self.count_writes(&writes);
         let queued = self.writer.state.lock().start();
         picaflor_device::write_beside(self.device.as_ref(), writes, self.requests(queued))

@@ -421,10 +421,6 @@ impl Device for SimulatedDisk {
         }
     }
 
-    fn is_modelled(&self) -> bool {
-        true
-    }
-
     fn advance(&self) -> bool {
         match self.next_event() {
             Some(next) => {

@@ -279,10 +279,6 @@ impl Device for BigFile {
     }
 
     /// On this thread, in order; what a `done` submits waits for its turn.
-    fn is_modelled(&self) -> bool {
-        true
-    }
-
     fn submit(&self, batch: Vec<Request>) {
         let mut queue = self.queue.lock();
         queue.waiting.push_back(batch);
