@@ -30,8 +30,11 @@ impl ConfigError {
     /// Whether both are about the same value of the same key; how much is free may have changed between them.
     #[must_use]
     pub fn is_about_the_same(&self, other: &Self) -> bool {
-        let about = |error: &Self| error.about.as_ref().unwrap_or(&error.why).clone();
-        self.place == other.place && about(self) == about(other)
+        self.place == other.place && self.about() == other.about()
+    }
+
+    fn about(&self) -> &str {
+        self.about.as_ref().unwrap_or(&self.why)
     }
 
     /// The same with the file and the line that say so, where the file has the key: for an error of what the file alone
