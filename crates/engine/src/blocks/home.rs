@@ -45,7 +45,7 @@ pub(super) fn find(device: &dyn Device) -> BlockResult<Found> {
                 return Err(BlockError::Foreign(what));
             }
             Err(_) if bytes.iter().all(|&byte| byte == 0) => blank[index as usize] = true,
-            Err(_) if Home::claims(&bytes) => damaged += 1,
+            Err(_) if Home::claims(bytes) => damaged += 1,
             Err(_) => {}
         }
     }

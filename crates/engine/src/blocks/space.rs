@@ -74,6 +74,8 @@ pub(super) struct Space {
     pub(super) allocations: u64,
     pub(super) splits: u64,
     pub(super) from_tail: u64,
+    /// What that was when discovery was last asked for.
+    pub(super) looked: u64,
     pub(super) frees: u64,
 }
 
