@@ -80,6 +80,10 @@ pub(super) struct Space {
 }
 
 impl Space {
+    pub(super) fn new(shape: &Shape) -> Self {
+        Self { lists: Lists::new(shape.search), ..Self::default() }
+    }
+
     pub(super) fn next_seq(&mut self) -> u64 {
         self.seq += 1;
         self.seq
