@@ -87,8 +87,8 @@ impl FreeLists {
         self.space.lock().tally.grains.max(0).cast_unsigned()
     }
 
-    /// As [`FreeLists::discover`], if the tail was asked since that was last done: for what may be free where nobody has
-    /// looked yet. Who only frees has no use for it.
+    /// As [`FreeLists::discover`], if the tail was asked since that was last done: for what may be free where nobody
+    /// has looked yet. Who only frees has no use for it.
     pub(crate) fn discover_for_tail(&self, limit: usize) -> bool {
         let is_wanted = {
             let mut space = self.space.lock();

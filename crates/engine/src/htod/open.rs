@@ -154,8 +154,8 @@ impl HashTables {
         self.table_or(name, |list| self.make_table(list, name))
     }
 
-    /// The table of this name, which was made: if the list does not name it, what named it is damaged, and whatever lies
-    /// in it would be lost to one made anew.
+    /// The table of this name, which was made: if the list does not name it, what named it is damaged, and whatever
+    /// lies in it would be lost to one made anew.
     pub(crate) fn table_made(&self, name: &str) -> Result<Table> {
         self.table_or(name, |_| {
             Err(Error::Damaged {

@@ -84,8 +84,8 @@ fn an_opening_that_only_reads_syncs_once_and_writes_nothing_until_the_first_put(
         let table = tables.table("t").unwrap();
         assert_eq!(table.get(&key(7)).unwrap().as_deref(), Some(&[7; 300][..]));
         let cost = device.counts() - before;
-        // Homes, what lies behind the tail; of the list of tables header, page and entry; of the table the same, and the
-        // first page that might be one more. However many extents it has: nothing of them is read.
+        // Homes, what lies behind the tail; of the list of tables header, page and entry; of the table the same, and
+        // the first pages that might be more. However many extents it has: nothing of them is read.
         assert_eq!((cost.reads, cost.writes, cost.syncs), (9, 0, 1), "{cost:?}");
         epochs.push(receipt.epoch);
         std::mem::forget((tables, table));
