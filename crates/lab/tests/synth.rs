@@ -40,7 +40,7 @@ fn dec_gives_the_operations_of_the_paper() {
     }
 }
 
-/// Douglis et al., USITS 1997: of requests for what is asked for more than once, about half of all, 13% find it changed.
+/// Douglis et al., USITS 1997: half of the requests are for what is asked for again; 13% of these find it changed.
 #[test]
 fn dec_changes_as_was_seen_in_its_time() {
     let mut seen: HashMap<u64, (u64, u32)> = HashMap::new();
