@@ -36,7 +36,7 @@ pub(super) fn find(device: &dyn Device) -> BlockResult<Found> {
     let mut homes = Vec::new();
     let (mut blank, mut damaged) = ([false; 2], 0);
     let mut both = AlignedBuf::zeroed(2 * slot);
-    device.read(0, &mut both).map_err(BlockError::io("reading the homes"))?;
+    device.read(0, &mut both).map_err(BlockError::io("reading homes 0 and 1"))?;
     for (index, bytes) in (0..).zip(both.chunks_exact(slot)) {
         match Home::decode(bytes) {
             Ok(home) => homes.push((home, index)),
