@@ -55,15 +55,7 @@ impl Table {
     #[must_use]
     pub fn pairs(&self) -> Pairs {
         let known = self.index.pages.load(Acquire);
-        Pairs {
-            table: self.clone(),
-            known,
-            next: 0,
-            slots: Vec::new(),
-            done: 0,
-            ready: VecDeque::new(),
-            lost: 0,
-        }
+        Pairs { table: self.clone(), known, next: 0, slots: Vec::new(), done: 0, ready: VecDeque::new(), lost: 0 }
     }
 
     /// As [`Table::pairs`], keys only. They lie with the values, so this reads as much.
