@@ -166,10 +166,8 @@ fn by_two<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R
 /// A group as a part: its length 4, then DEFLATE.
 fn deflate(group: &[u8]) -> Vec<u8> {
     let mut out = DeflateEncoder::new((group.len() as u32).to_le_bytes().to_vec(), Compression::fast());
-    match out.write_all(group).and_then(|()| out.finish()) {
-        Ok(part) => part,
-        Err(_) => Vec::new(),
-    }
+    // Writing to memory does not fail.
+    out.write_all(group).and_then(|()| out.finish()).unwrap_or_default()
 }
 
 /// The group of a part, if it is one.

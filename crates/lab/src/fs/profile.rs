@@ -105,6 +105,8 @@ pub struct DaemonProfile {
     pub dirty_percent: u64,
     /// Bytes of one transfer of adjacent blocks at most.
     pub cluster: u64,
+    /// Writes that it has on their way at a time; if nothing is said, all that are due.
+    pub writes_at_once: Option<u64>,
     /// Reads of one batch that are sent to the disk together.
     pub reads_at_once: usize,
     /// Bytes under way to the disk at which a writer waits, ...
@@ -310,9 +312,10 @@ impl FsProfile {
             || daemon.cluster < layout.block
             || daemon.low_water > daemon.high_water
             || daemon.reads_at_once == 0
+            || daemon.writes_at_once == Some(0)
         {
             return Err(
-                "daemon: every_s above 0, cluster at least a block, a read at once, low_water at most high_water"
+                "daemon: every_s above 0, cluster at least a block, a read and a write at once, low_water at most high_water"
                     .to_owned(),
             );
         }

@@ -132,10 +132,9 @@ impl Core {
         loop {
             let due = self.journal.as_ref().map_or(self.next_round, |journal| journal.commit_at.min(self.next_round));
             if due >= nanos {
-                self.pages.wait_until(nanos);
-                return Ok(());
+                return self.pages.wait_until(nanos);
             }
-            self.pages.wait_until(due);
+            self.pages.wait_until(due)?;
             self.round()?;
         }
     }
@@ -148,8 +147,9 @@ impl Core {
             self.next_round = now + nanos(daemon.every_s);
             let since = |age: f64| now.saturating_sub(nanos(age));
             let (data, metadata) = (since(daemon.data_age_s), since(daemon.metadata_age_s));
-            self.pages.flush(data, metadata)?;
+            self.pages.flush_in_turn(data, metadata)?;
         }
+        self.pages.go_on()?;
         if self.pages.is_full_of_dirt() {
             self.pages.flush(now, now)?;
             self.pages.throttle();
