@@ -50,8 +50,8 @@ pub struct Values(Pairs);
 impl Table {
     /// All keys with their values, in no order. Others may put and remove meanwhile: what they change is met or
     /// not, what they do not change is met once. After an error the next call goes on behind it, but
-    /// [`crate::Error::Closed`] is the last. Takes up to 6 MiB of memory, most of it for where entries lie: in the order
-    /// of which they are read, a hundred thousand at a time.
+    /// [`crate::Error::Closed`] is the last. Takes up to 6 MiB of memory, most of it for where entries lie: they are
+    /// read in that order, a hundred thousand at a time.
     #[must_use]
     pub fn pairs(&self) -> Pairs {
         let known = self.index.pages.load(Acquire);

@@ -1,7 +1,7 @@
 //! A directory that is a tree: names in order in buffers, a block each, that divide in the middle when they are full.
 //!
-//! What stands above these buffers is one for each twenty or more of them, and every search passes it: it is taken to be
-//! in memory, and costs nothing.
+//! What stands above these buffers is one for each twenty or more of them, and every search passes it: it is taken to
+//! be in memory, and costs nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

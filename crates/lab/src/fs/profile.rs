@@ -125,8 +125,8 @@ pub struct JournalProfile {
     pub commit_s: f64,
 }
 
-/// Of file systems whose inodes are records of a table, which small files lie in, whose directories are trees, and whose
-/// log has what was done.
+/// Of file systems whose inodes are records of a table, which small files lie in, whose directories are trees, and
+/// whose log has what was done.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordsProfile {

@@ -263,8 +263,8 @@ fn a_rewritten_file_keeps_its_name_and_a_synced_one_is_on_the_disk() {
 }
 
 /// Reckoned by hand: to read one of many files, NT's file system reads the buffer of the directory that has its name,
-/// its record, and its data, unless that lies in the record. The time of the access is kept in record and buffer, an hour
-/// late. See `filesystems/ntfs.toml`.
+/// its record, and its data, unless that lies in the record. The time of the access is kept in record and buffer, an
+/// hour late. See `filesystems/ntfs.toml`.
 #[test]
 fn a_read_of_a_file_on_ntfs_is_a_buffer_a_record_and_its_data() {
     let (fs, _) = made("ntfs");
@@ -309,10 +309,10 @@ fn a_read_of_a_file_on_ntfs_is_a_buffer_a_record_and_its_data() {
     assert_eq!(writes() - before, 3, "the log has all of it");
 }
 
-/// The same where memory is an LRU of an eighth or so of what there is: a tenth of section 3.2 of Iyengar et al. With `T`
-/// reads until a page leaves, all pages in memory sum up to 1,638: of 357 buffers each is asked for by 28 of 10,000 reads,
-/// of 2,500 blocks of records by 4, of 13,000 of data by 1. So `T` is 630, and found there are five of six buffers, one
-/// block of records of five, and of data, which three of four files have, one of sixteen.
+/// The same where memory is an LRU of an eighth or so of what there is: a tenth of section 3.2 of Iyengar et al. With
+/// `T` reads until a page leaves, all pages in memory sum up to 1,638: of 357 buffers each is asked for by 28 of 10,000
+/// reads, of 2,500 blocks of records by 4, of 13,000 of data by 1. So `T` is 630, and found there are five of six
+/// buffers, one block of records of five, and of data, which three of four files have, one of sixteen.
 #[test]
 fn most_reads_on_ntfs_find_the_buffer_in_memory_and_neither_record_nor_data() {
     let memory = "[memory]\ncache = 6_710_886".parse::<toml::Table>().unwrap();

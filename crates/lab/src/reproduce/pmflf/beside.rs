@@ -3,11 +3,12 @@
 //!
 //! *Forced* puts are durable when they return, files with their names; else both are left to the system. The paper has
 //! both "commit after every write", and credits rewritten files with the system's cache, so Figure 9 is run both ways;
-//! of §3.2, whose tests are another program's, it says nothing, so that is run both ways too. What else the paper does not give is chosen here: names lie in directories of a few hundred, objects are read by
-//! name in an order of their own; the site's sizes, of which the mean is known, are those of §3.3 with an exponent of 1
-//! and a cutoff of 2^10 grains. The machine of §3.2 is a desktop with a disk that is not named: 14 ms for a random
-//! access are what such disks took. Whether its files lay in one directory or many is not said; they lie as those of
-//! §3.1, and as NT's directories are trees, that makes hardly a difference.
+//! of §3.2, whose tests are another program's, it says nothing, so that is run both ways too. What else the paper does
+//! not give is chosen here: names lie in directories of a few hundred, objects are read by name in an order of their
+//! own; the site's sizes, of which the mean is known, are those of §3.3 with an exponent of 1 and a cutoff of 2^10
+//! grains. The machine of §3.2 is a desktop with a disk that is not named: 14 ms for a random access are what such
+//! disks took. Whether its files lay in one directory or many is not said; they lie as those of §3.1, and as NT's
+//! directories are trees, that makes hardly a difference.
 
 use std::{io, sync::Arc};
 
@@ -131,8 +132,8 @@ impl Device for Left {
     }
 }
 
-/// Tables 1 to 3 for one of the two: files, PMFLF in a file beside them, PMFLF on the disk itself, which knows no system
-/// that it could be left to.
+/// Tables 1 to 3 for one of the two: files, PMFLF in a file beside them, PMFLF on the disk itself, which knows no
+/// system that it could be left to.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub(super) struct Nt {
     /// Replacements a second.
