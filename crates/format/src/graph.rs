@@ -5,7 +5,8 @@
 //! node:   flags 1 | expiry 8 | name length 4 | name | dependencies, ids
 //! edges:  0 | dependents, ids            or  1 | log2 of chunks 1 | dependents in all 4
 //! ids:    count, then each as its distance from the one before: varints, ascending
-//! image:  whether it is believed 1 | version 4 | its parts 4; a part is a group of copies
+//! image:  whether it is believed 1 | version 4 | its parts 4; a part is the length of a group of copies 4,
+//!         and that group, deflated
 //! copy:   kind 1 | number 4 | log2 of chunks 1 | which 4 | the record
 //! ```
 //!
@@ -202,8 +203,9 @@ pub fn decode_copy(item: &[u8]) -> Result<(CopyOf, &[u8]), Corrupt> {
     Ok((of, record))
 }
 
-/// Version of an image: of what the settings say of it, of its parts, and of the records that they copy.
-pub const IMAGE: u32 = 1;
+/// Version of an image: of what the settings say of it, of its parts, and of the records that they copy. Parts of the
+/// first were not deflated.
+pub const IMAGE: u32 = 2;
 
 /// What the settings say of an image. In every version the first byte is whether it is believed, so that a program of
 /// another one can take it back before it changes what the image copies.
@@ -326,7 +328,7 @@ mod tests {
         }
         let said = ImageSaid::new(true, 12);
         assert_eq!(ImageSaid::decode(&said.encode()), Ok(said));
-        let other = ImageSaid { version: 2, ..said };
+        let other = ImageSaid { version: 3, ..said };
         let longer = [&other.encode()[..], &[7; 5]].concat();
         assert_eq!(
             ImageSaid::decode(&longer),

@@ -343,7 +343,12 @@ fn graph() {
         graph::encode_copy(graph::CopyOf::Chunk(70_000, 5, 31), b"chunk"),
     ];
     check("graph-image-part", &graph::encode_group(&copies));
-    check("graph-image-said", &graph::ImageSaid::new(true, 300).encode());
+    check("graph-image-said-2", &graph::ImageSaid::new(true, 300).encode());
+    // The first version.
+    let first = [1, 1, 0, 0, 0, 0x2c, 1, 0, 0];
+    check("graph-image-said", &first);
+    let said = graph::ImageSaid::decode(&first);
+    assert_eq!(said, Ok(graph::ImageSaid { is_believed: true, version: 1, parts: 0 }));
     // From before it had a version.
     let first = [1, 0x2c, 1, 0, 0];
     check("graph-image", &first);

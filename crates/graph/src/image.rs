@@ -1,19 +1,26 @@
-//! The image: the records that were in memory at a clean close, side by side, so that the next opening has them with a
-//! few long reads where it would make thousands of short ones.
+//! The image: the records that were in memory at a clean close, side by side and deflated, so that the next opening has
+//! them with a few long reads where it would make thousands of short ones. Names, most of it, have much in common.
 //!
 //! Invariants: an image is believed while the settings say so, which they do when all of it is durable; before the
 //! first change of an opening they durably say so no longer, whichever version of this program made it. So it is never
 //! older than the records it copies. One of another version is not read.
 
+use std::{
+    io::{Read as _, Write as _},
+    panic::resume_unwind,
+    thread,
+};
+
+use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 use picaflor::htod::{HashTables, Table};
 use picaflor_format::graph::{self, ImageSaid};
 
 use super::{Result, groups::Groups};
 
-/// Bytes of a part, about.
-const PART: usize = 512 << 10;
+/// Bytes of a part, about, before it is deflated.
+const PART: usize = 1 << 20;
 /// Parts that are read or written at a time.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 /// Where the settings say whether there is one, and of how many parts.
 const NAME: &[u8] = b"image";
 
@@ -51,12 +58,16 @@ impl Image {
         for some in numbers.chunks(AT_ONCE) {
             let names: Vec<[u8; 4]> = some.iter().map(|number| number.to_le_bytes()).collect();
             let names: Vec<&[u8]> = names.iter().map(<[u8; 4]>::as_slice).collect();
+            let mut parts = Vec::with_capacity(some.len());
             for part in self.parts.get_many(&names)? {
-                let part = match part {
-                    Ok(Some(part)) => part,
+                match part {
+                    Ok(Some(part)) => parts.push(part),
                     Ok(None) | Err(picaflor::Error::Damaged { .. }) => return Ok(false),
                     Err(error) => return Err(error.into()),
-                };
+                }
+            }
+            for part in by_two(&parts, |part| inflate(part)) {
+                let Some(part) = part else { return Ok(false) };
                 let Ok(count) = graph::items(&part) else { return Ok(false) };
                 for place in 0..count {
                     let Ok((key, record)) = graph::item(&part, place).and_then(graph::decode_copy) else {
@@ -100,14 +111,14 @@ impl Image {
             self.discard(tables)?;
             return self.write(tables, groups);
         };
-        let (mut items, mut bytes, mut number) = (Vec::new(), 0, 0_u32);
-        let put = |number: u32, items: &mut Vec<Vec<u8>>| -> Result<()> {
-            self.parts.put(&number.to_le_bytes(), &graph::encode_group(items))?;
-            items.clear();
-            if (number as usize + 1).is_multiple_of(AT_ONCE) {
-                tables.commit()?;
+        let (mut parts, mut items, mut bytes, mut number) = (Vec::new(), Vec::new(), 0, 0_u32);
+        let mut put = |parts: &mut Vec<Vec<u8>>| -> Result<()> {
+            for part in by_two(parts, |part| deflate(part)) {
+                self.parts.put(&number.to_le_bytes(), &part)?;
+                number += 1;
             }
-            Ok(())
+            parts.clear();
+            Ok(tables.commit()?)
         };
         for key in groups.cached_keys() {
             let Some(record) = groups.cached(key) else { continue };
@@ -115,14 +126,17 @@ impl Image {
             bytes += item.len() + 4;
             items.push(item);
             if bytes >= PART {
-                put(number, &mut items)?;
-                (bytes, number) = (0, number + 1);
+                parts.push(graph::encode_group(&items));
+                (bytes, items) = (0, Vec::new());
+            }
+            if parts.len() == AT_ONCE {
+                put(&mut parts)?;
             }
         }
         if !items.is_empty() {
-            put(number, &mut items)?;
-            number += 1;
+            parts.push(graph::encode_group(&items));
         }
+        put(&mut parts)?;
         for old in number..count {
             self.parts.remove(&old.to_le_bytes())?;
         }
@@ -130,5 +144,61 @@ impl Image {
         self.settings.put(NAME, &ImageSaid::new(true, number).encode())?;
         (self.count, self.is_current, self.is_believed) = (Some(number), true, true);
         Ok(tables.commit()?)
+    }
+}
+
+/// What `work` makes of each, on two processors.
+fn by_two<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (near, far) = items.split_at(items.len().div_ceil(2));
+    let all = |items: &[T]| items.iter().map(&work).collect::<Vec<R>>();
+    thread::scope(|scope| {
+        // Without another thread this one does it all.
+        let other = thread::Builder::new().spawn_scoped(scope, || all(far));
+        let mut done = all(near);
+        done.extend(match other {
+            Ok(other) => other.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(_) => all(far),
+        });
+        done
+    })
+}
+
+/// A group as a part: its length 4, then DEFLATE.
+fn deflate(group: &[u8]) -> Vec<u8> {
+    let mut out = DeflateEncoder::new((group.len() as u32).to_le_bytes().to_vec(), Compression::fast());
+    // Writing to memory does not fail.
+    out.write_all(group).and_then(|()| out.finish()).unwrap_or_default()
+}
+
+/// The group of a part, if it is one.
+fn inflate(part: &[u8]) -> Option<Vec<u8>> {
+    let (len, body) = part.split_first_chunk::<4>()?;
+    let len = u64::from(u32::from_le_bytes(*len));
+    let mut group = Vec::with_capacity(len.min(2 * PART as u64) as usize);
+    let read = DeflateDecoder::new(body).take(len + 1).read_to_end(&mut group);
+    (read.ok()? as u64 == len).then_some(group)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_small_and_come_back_and_what_is_none_is_refused() {
+        let name = |number: usize| format!("/results/athletics/event-{number:07}/index.html").into_bytes();
+        let group = graph::encode_group(&(0..1000).map(name).collect::<Vec<_>>());
+        let part = deflate(&group);
+        assert!(part.len() * 3 < group.len(), "{} of {}", part.len(), group.len());
+        assert_eq!(inflate(&part).as_ref(), Some(&group));
+        let longer = [&(group.len() as u32 + 1).to_le_bytes()[..], &part[4..]].concat();
+        let shorter = [&(group.len() as u32 - 1).to_le_bytes()[..], &part[4..]].concat();
+        for wrong in [&part[..part.len() / 2], &part[..3], &longer, &shorter, &group] {
+            assert_eq!(inflate(wrong), None);
+        }
+        // A block that is stored as it is: these bytes are read for as long as there is this version.
+        let stored = [3, 0, 0, 0, 1, 3, 0, 0xfc, 0xff, b'a', b'b', b'c'];
+        assert_eq!(inflate(&stored).as_deref(), Some(&b"abc"[..]));
+        assert_eq!(by_two(&[1, 2, 3], |one| one * 2), [2, 4, 6]);
+        assert_eq!(by_two(&[], |one: &u8| *one), [] as [u8; 0]);
     }
 }

@@ -1,13 +1,13 @@
 //! Going through a table: keys, values, or both, in the order of their pages.
 //!
 //! Invariants: what is there from the beginning to the end is met once; what is put or removed meanwhile may be met
-//! or not; a key that is replaced meanwhile is met with one of its values. A batch of slots is in memory at a time, and
-//! some of their entries are read ahead, in the order of their places: what lies side by side with one read.
+//! or not; a key that is replaced meanwhile is met with one of its values. A batch of slots is in memory at a time, of
+//! all of the table if they fit, and some of their entries are read ahead, in the order of their places: what lies side
+//! by side with one read. So each batch goes over the device once, in one direction.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::VecDeque,
     sync::{Arc, atomic::Ordering::Acquire},
-    vec,
 };
 
 use picaflor_format::htod::Slot;
@@ -18,8 +18,9 @@ use crate::{
     blocks::{Address, FreeLists},
 };
 
-/// Slots collected ahead, at least, if there are as many: the more, the more of their entries lie side by side.
-const BATCH: usize = 4096;
+/// Bytes of slots collected ahead, about, if there are as many: the more, the fewer times the device is gone over.
+const BATCH_BYTES: usize = 4 << 20;
+const BATCH: usize = BATCH_BYTES / size_of::<Standing>();
 /// Index pages that are read at once, where the page cache has room for many more.
 const PAGES: usize = 16;
 const CACHE_PART: usize = 32;
@@ -33,9 +34,9 @@ pub struct Pairs {
     /// Pages when this began: what was divided since is met with what it was divided off.
     known: u64,
     next: u64,
-    /// Slots of the batch that are still to be read, and all of its slots.
-    slots: vec::IntoIter<Standing>,
-    batch: HashSet<Slot>,
+    /// The batch, in the order of its places, and how many of it were read.
+    slots: Vec<Standing>,
+    done: usize,
     ready: VecDeque<Result<(Vec<u8>, Vec<u8>)>>,
     lost: u64,
 }
@@ -49,19 +50,12 @@ pub struct Values(Pairs);
 impl Table {
     /// All keys with their values, in no order. Others may put and remove meanwhile: what they change is met or
     /// not, what they do not change is met once. After an error the next call goes on behind it, but
-    /// [`crate::Error::Closed`] is the last.
+    /// [`crate::Error::Closed`] is the last. Takes up to 6 MiB of memory, most of it for where entries lie: they are
+    /// read in that order, a hundred thousand at a time.
     #[must_use]
     pub fn pairs(&self) -> Pairs {
         let known = self.index.pages.load(Acquire);
-        Pairs {
-            table: self.clone(),
-            known,
-            next: 0,
-            slots: Vec::new().into_iter(),
-            batch: HashSet::new(),
-            ready: VecDeque::new(),
-            lost: 0,
-        }
+        Pairs { table: self.clone(), known, next: 0, slots: Vec::new(), done: 0, ready: VecDeque::new(), lost: 0 }
     }
 
     /// As [`Table::pairs`], keys only. They lie with the values, so this reads as much.
@@ -81,10 +75,10 @@ impl Iterator for Pairs {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        while self.ready.is_empty() && (self.slots.len() > 0 || self.next < self.known) {
+        while self.ready.is_empty() && (self.done < self.slots.len() || self.next < self.known) {
             if let Err(error) = self.fill() {
                 // Nothing is read any more: the place was closed.
-                (self.next, self.slots) = (self.known, Vec::new().into_iter());
+                (self.next, self.done) = (self.known, self.slots.len());
                 return Some(Err(error));
             }
         }
@@ -108,25 +102,37 @@ impl Iterator for Values {
     }
 }
 
+fn place(slot: &Slot) -> Option<Address> {
+    Address::from_word(slot.place)
+}
+
+/// What a batch is ordered by.
+fn grain(slot: &Slot) -> Option<u64> {
+    place(slot).map(Address::grain)
+}
+
 impl Pairs {
     fn fill(&mut self) -> Result<()> {
         let table = self.table.clone();
         let inner = &*table.inner;
         let entered = inner.enter_to_read()?;
         let (lists, index) = (entered.lists()?, &table.index);
-        if self.slots.len() == 0 {
+        if self.done == self.slots.len() {
             return self.collect(lists);
         }
         let (mut ahead, mut bytes) = (Vec::new(), 0);
-        while ahead.len() < AHEAD && bytes < AHEAD_BYTES {
-            let Some(standing) = self.slots.next() else { break };
-            bytes += Address::from_word(standing.slot.place).map_or(0, |at| lists.bytes_at(at));
+        for &standing in &self.slots[self.done..] {
+            if ahead.len() == AHEAD || bytes >= AHEAD_BYTES {
+                break;
+            }
+            bytes += place(&standing.slot).map_or(0, |at| lists.bytes_at(at));
             ahead.push(standing);
         }
-        let places: Vec<Address> = ahead.iter().filter_map(|it| Address::from_word(it.slot.place)).collect();
+        self.done += ahead.len();
+        let places: Vec<Address> = ahead.iter().filter_map(|it| place(&it.slot)).collect();
         let mut read = lists.read_many(&places).into_iter();
         for standing in ahead {
-            let read = Address::from_word(standing.slot.place).and_then(|_| read.next());
+            let read = place(&standing.slot).and_then(|_| read.next());
             let found = read.map_or(Ok(None), |read| inner.found(index, standing, read));
             match found {
                 Ok(Some(found)) => self.meet(&found),
@@ -153,7 +159,7 @@ impl Pairs {
         let now = inner.slots_of_hash(lists, index, standing.slot.hash)?;
         self.lost += u64::from(now.iter().any(|it| it.slot == standing.slot));
         for successor in now {
-            if !self.batch.contains(&successor.slot)
+            if !self.is_of_batch(&successor.slot)
                 && let Some(found) = inner.read(lists, index, successor)?
             {
                 self.meet(&found);
@@ -162,11 +168,19 @@ impl Pairs {
         Ok(())
     }
 
+    /// Whether this slot is met in its turn, or was.
+    fn is_of_batch(&self, slot: &Slot) -> bool {
+        let first = self.slots.partition_point(|standing| grain(&standing.slot) < grain(slot));
+        let there = self.slots[first..].iter().take_while(|standing| grain(&standing.slot) == grain(slot));
+        there.into_iter().any(|standing| standing.slot == *slot)
+    }
+
     /// Collects the slots of some pages. Of one that is damaged the error is met in its place.
     fn collect(&mut self, lists: &FreeLists) -> Result<()> {
         let table = self.table.clone();
         let (inner, index) = (&*table.inner, &table.index);
-        let mut slots = Vec::new();
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.clear();
         let mut ahead = self.next;
         while slots.len() < BATCH && self.next < self.known {
             let page = self.next;
@@ -184,9 +198,8 @@ impl Pairs {
                 self.ready.push_back(Err(error));
             }
         }
-        slots.sort_unstable_by_key(|standing| Address::from_word(standing.slot.place).map(Address::grain));
-        self.batch = slots.iter().map(|standing| standing.slot).collect();
-        self.slots = slots.into_iter();
+        slots.sort_unstable_by_key(|standing| grain(&standing.slot));
+        (self.slots, self.done) = (slots, 0);
         Ok(())
     }
 

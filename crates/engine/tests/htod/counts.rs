@@ -212,8 +212,7 @@ fn going_through_a_table_is_a_few_long_reads() {
     let held = tables.space().unwrap().taken;
     println!("{cost:?}, {held} bytes taken");
     assert!(cost.reads < count / 15, "an entry and a page each alone were {}: {cost:?}", count + table.pages());
-    // What lies between the entries of a batch is read along, and is another batch's.
-    assert!(cost.read_bytes < 3 * held, "{cost:?} of {held}");
+    assert!(cost.read_bytes < held + held / 10, "the device is gone over once: {cost:?} of {held}");
 }
 
 #[test]

@@ -262,13 +262,17 @@ impl Device for BigFile {
         Ok(())
     }
 
-    /// As `fsync`: what is dirty, then the inode.
+    /// As `fsync`: what is dirty, then the inode, or the log that has it.
     fn sync(&self) -> io::Result<()> {
         let core = &mut *self.fs.core.lock();
         let state = &mut *self.state.lock();
         state.behind = 0..0;
-        core.sync()?;
         let inode = core.layout.inode_block(state.inode);
+        if core.profile.records.is_some() {
+            core.change(inode, false)?;
+            return core.sync();
+        }
+        core.sync()?;
         core.pages.write(inode, core.layout.fragments)
     }
 

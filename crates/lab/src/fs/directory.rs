@@ -1,5 +1,7 @@
-//! One directory: names in chunks of 512 bytes, searched from the start, freed slots used again.
+//! One directory: names in chunks of 512 bytes, searched from the start, freed slots used again; or a tree, a chunk of
+//! which is one of its buffers.
 
+use super::index::Index;
 use super::layout::Run;
 
 /// Bytes of a chunk; a name does not cross into the next.
@@ -14,6 +16,9 @@ pub(crate) struct Directory {
     pub(crate) runs: Vec<Run>,
     /// Names in it.
     pub(crate) entries: u64,
+    /// Of one that is a tree, and bytes of a chunk.
+    pub(crate) index: Option<Index>,
+    chunk: u64,
     chunks: u32,
     /// Free bytes by chunk, as a tree of what is most: the root at 1, the leaves in the second half.
     most_free: Vec<u16>,
@@ -28,10 +33,27 @@ impl Directory {
     /// Empty, with its first block; where it is, and what it is called.
     pub(crate) fn new(inode: u64, (above, name): (u64, u64), first: Run) -> Self {
         let runs = vec![first];
-        let mut directory = Self { inode, above, name, runs, entries: 2, chunks: 0, most_free: vec![0; 2] };
+        let (chunk, most_free) = (CHUNK, vec![0; 2]);
+        let mut directory = Self { inode, above, name, runs, entries: 2, index: None, chunk, chunks: 0, most_free };
         let chunk = directory.lengthen();
         directory.take(chunk, entry_bytes(".") + entry_bytes(".."));
         directory
+    }
+
+    /// The same, as a tree whose buffers are blocks of so many bytes.
+    pub(crate) fn tree(inode: u64, (above, name): (u64, u64), first: Run, index: Index, block: u64) -> Self {
+        let runs = vec![first];
+        Self {
+            inode,
+            above,
+            name,
+            runs,
+            entries: 0,
+            index: Some(index),
+            chunk: block,
+            chunks: 1,
+            most_free: vec![0; 2],
+        }
     }
 
     /// Has another block at its end.
@@ -44,13 +66,16 @@ impl Directory {
 
     /// Whether its last block is full of chunks.
     pub(crate) fn is_full(&self, fragment: u64) -> bool {
-        u64::from(self.chunks) * CHUNK == self.fragments() * fragment
+        u64::from(self.chunks) * self.chunk == self.fragments() * fragment
     }
 
     /// Has another chunk at its end.
     pub(crate) fn lengthen(&mut self) -> u32 {
         let chunk = self.chunks;
         self.chunks += 1;
+        if self.index.is_some() {
+            return chunk;
+        }
         let leaves = self.most_free.len() / 2;
         if chunk as usize == leaves {
             let old = self.most_free.split_off(leaves);
@@ -106,7 +131,7 @@ impl Directory {
 
     /// Where the block that a chunk is in lies, and how many of its fragments the directory has.
     pub(crate) fn place(&self, chunk: u32, fragment: u64, block: u64) -> Run {
-        let mut skip = u64::from(chunk) * CHUNK / fragment;
+        let mut skip = u64::from(chunk) * self.chunk / fragment;
         for (start, count) in &self.runs {
             if skip < *count {
                 let address = start + skip / block * block;

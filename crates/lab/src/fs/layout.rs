@@ -21,6 +21,8 @@ pub(crate) struct Layout {
     header: u64,
     inodes: u64,
     inodes_per_block: u64,
+    /// One more than the last inode that was ever in use.
+    reach: u64,
     /// Blocks before the first group.
     front: u64,
     free: u64,
@@ -88,7 +90,10 @@ impl Layout {
     /// `front`: blocks before the first group, for a journal.
     pub(crate) fn new(profile: &LayoutProfile, capacity: u64, front: u64) -> Self {
         let fragments = profile.block / profile.fragment;
-        let group_blocks = u64::from(profile.group_blocks);
+        let group_blocks = match profile.group_blocks {
+            0 => (capacity / profile.block).saturating_sub(front).max(16),
+            blocks => u64::from(blocks),
+        };
         let inodes_per_block = profile.block / profile.inode;
         let inodes = group_blocks * profile.block / profile.bytes_per_inode;
         let inodes = inodes.next_multiple_of(inodes_per_block).min(group_blocks / 2 * inodes_per_block);
@@ -114,6 +119,7 @@ impl Layout {
             header,
             inodes,
             inodes_per_block,
+            reach: 0,
             front,
             free,
             reserve: free / 100 * profile.reserve_percent,
@@ -131,6 +137,16 @@ impl Layout {
     /// Fragments that may still be taken.
     pub(crate) fn available(&self) -> u64 {
         self.free.saturating_sub(self.reserve)
+    }
+
+    /// Inodes from the first to the last that was ever in use.
+    pub(crate) fn reach(&self) -> u64 {
+        self.reach
+    }
+
+    /// Where an inode begins, in bytes.
+    pub(crate) fn inode_byte(&self, inode: u64, profile: &LayoutProfile) -> u64 {
+        self.inode_block(inode) * profile.fragment + inode % self.inodes_per_block * profile.inode
     }
 
     pub(crate) fn groups(&self) -> usize {
@@ -178,7 +194,9 @@ impl Layout {
         group.inode_rotor = word;
         group.free_inodes -= 1;
         group.directories += u64::from(directory);
-        Some(at as u64 * self.inodes + (word * 64 + bit) as u64)
+        let inode = at as u64 * self.inodes + (word * 64 + bit) as u64;
+        self.reach = self.reach.max(inode + 1);
+        Some(inode)
     }
 
     pub(crate) fn free_inode(&mut self, inode: u64) {

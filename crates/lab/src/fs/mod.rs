@@ -12,6 +12,7 @@
 mod big_file;
 mod core;
 mod directory;
+mod index;
 mod layout;
 mod pages;
 mod profile;
@@ -29,7 +30,7 @@ use self::core::Core;
 pub use self::pages::IoCounts;
 pub(crate) use self::profile::merge;
 pub use self::profile::{
-    DaemonProfile, FsProfile, JournalProfile, LayoutProfile, MemoryProfile, Metadata, ProcessorProfile,
+    DaemonProfile, FsProfile, JournalProfile, LayoutProfile, MemoryProfile, Metadata, ProcessorProfile, RecordsProfile,
 };
 use crate::{Error, Result};
 
@@ -125,6 +126,12 @@ impl FileSystem {
     /// `NotFound`, or those of the disk.
     pub fn sync_file(&self, path: &str) -> io::Result<()> {
         self.core.lock().sync_file(checked(path)?)
+    }
+
+    /// Bytes of the table of inodes, where that grows with the files: room that they take beside their own.
+    #[must_use]
+    pub fn table(&self) -> u64 {
+        self.core.lock().table()
     }
 
     /// Bytes that may still be written.

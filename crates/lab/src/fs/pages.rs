@@ -3,9 +3,10 @@
 //! Invariants:
 //! - contents are elsewhere: this knows addresses and times only;
 //! - what is dirty is written in order of address, neighbours together, at most a cluster at a time;
-//! - a writer waits while more than the high water is under way; the daemon does not.
+//! - a writer waits while more than the high water is under way; the daemon does not, but where it has a few writes on
+//!   their way at a time, what waits for them goes when a call comes by and some of them are done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::mem;
 use std::sync::Arc;
@@ -60,6 +61,10 @@ pub(crate) struct Pages {
     /// What has to make room, for a moment; empty between calls.
     left: Vec<Address>,
     under_way: Arc<AtomicU64>,
+    /// Writes that are under way, how many of them the daemon may have, and what waits for that.
+    writes: Arc<AtomicU64>,
+    at_once: Option<u64>,
+    waiting: VecDeque<Run>,
     pub(crate) counts: IoCounts,
 }
 
@@ -80,6 +85,9 @@ impl Pages {
             dirty_fragments: 0,
             left: Vec::new(),
             under_way: Arc::default(),
+            writes: Arc::default(),
+            at_once: profile.daemon.writes_at_once,
+            waiting: VecDeque::new(),
             counts: IoCounts::default(),
         }
     }
@@ -94,8 +102,15 @@ impl Pages {
     }
 
     /// Lets time pass until then.
-    pub(crate) fn wait_until(&self, nanos: u64) {
+    pub(crate) fn wait_until(&mut self, nanos: u64) -> io::Result<()> {
+        while !self.waiting.is_empty() && self.now() < nanos {
+            self.go_on()?;
+            if !self.next() {
+                break;
+            }
+        }
         self.disk.run_until(nanos.max(self.now()));
+        Ok(())
     }
 
     fn keep(&mut self, key: u64, bytes: u64, metadata: bool) -> io::Result<()> {
@@ -200,6 +215,7 @@ impl Pages {
     }
 
     fn read(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+        self.go_on()?;
         self.counts.read_bytes += fragments * self.fragment;
         let mut at = address;
         while at < address + fragments {
@@ -285,9 +301,11 @@ impl Pages {
         let bytes = fragments * self.fragment;
         self.counts.written_bytes += bytes;
         self.under_way.fetch_add(bytes, Relaxed);
-        let under_way = Arc::clone(&self.under_way);
+        self.writes.fetch_add(1, Relaxed);
+        let (under_way, writes) = (Arc::clone(&self.under_way), Arc::clone(&self.writes));
         self.disk.touch(address * self.fragment, bytes, true, move || {
             under_way.fetch_sub(bytes, Relaxed);
+            writes.fetch_sub(1, Relaxed);
         })
     }
 
@@ -350,28 +368,47 @@ impl Pages {
         }
     }
 
-    /// Starts the writes of what is due: of data and metadata since these times or longer, adjacent ones together.
+    /// Starts the writes of what is due, as the daemon does.
+    pub(crate) fn flush_in_turn(&mut self, data_since: u64, metadata_since: u64) -> io::Result<()> {
+        let due = self.due(data_since, metadata_since);
+        if self.at_once.is_none() {
+            return due.into_iter().try_for_each(|(start, count)| self.write_run(start, count, false));
+        }
+        // What waits still is dirty still, and due.
+        self.waiting = due.into();
+        self.go_on()
+    }
+
+    /// The daemon goes on, if fewer of its writes are under way than may be.
+    pub(crate) fn go_on(&mut self) -> io::Result<()> {
+        while self.at_once.is_some_and(|most| self.writes.load(Relaxed) < most)
+            && let Some((address, fragments)) = self.waiting.pop_front()
+        {
+            self.write_dirty(address, fragments)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the writes of all that has been dirty since these times, data and metadata.
     pub(crate) fn flush(&mut self, data_since: u64, metadata_since: u64) -> io::Result<()> {
+        let due = self.due(data_since, metadata_since);
+        due.into_iter().try_for_each(|(start, count)| self.write_run(start, count, false))
+    }
+
+    /// What is due: data and metadata since these times or longer, adjacent ones together.
+    fn due(&self, data_since: u64, metadata_since: u64) -> Vec<Run> {
         let is_due = |dirty: &Dirty| dirty.since <= if dirty.metadata { metadata_since } else { data_since };
-        let due: Vec<_> =
-            self.dirty.iter().filter(|(_, dirty)| is_due(dirty)).map(|(at, d)| (*at, d.fragments)).collect();
-        let mut run: Option<Run> = None;
+        let due = self.dirty.iter().filter(|(_, dirty)| is_due(dirty)).map(|(at, dirty)| (*at, dirty.fragments));
+        let mut runs: Vec<Run> = Vec::new();
         for (address, fragments) in due {
-            match &mut run {
+            match runs.last_mut() {
                 Some((start, count)) if *start + *count == address && *count + fragments <= self.cluster => {
                     *count += fragments;
                 }
-                _ => {
-                    if let Some((start, count)) = run.replace((address, fragments)) {
-                        self.write_run(start, count, false)?;
-                    }
-                }
+                _ => runs.push((address, fragments)),
             }
         }
-        match run {
-            Some((start, count)) => self.write_run(start, count, false),
-            None => Ok(()),
-        }
+        runs
     }
 
     /// Whether more is dirty than may be.

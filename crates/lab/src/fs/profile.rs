@@ -30,8 +30,10 @@ pub struct FsProfile {
     pub memory: MemoryProfile,
     /// When what is dirty is written.
     pub daemon: DaemonProfile,
-    /// Of file systems with [`Metadata::Journal`].
+    /// Of file systems with [`Metadata::Journal`] or [`Metadata::Logged`].
     pub journal: Option<JournalProfile>,
+    /// Of file systems with [`Metadata::Logged`].
+    pub records: Option<RecordsProfile>,
     /// The machine.
     pub processor: ProcessorProfile,
 }
@@ -48,6 +50,8 @@ pub enum Metadata {
     Delayed,
     /// None; a journal takes it every few seconds.
     Journal,
+    /// None; a log takes what was done to it, rather than blocks, when a file is forced and every few seconds: NTFS.
+    Logged,
 }
 
 /// Where things lie.
@@ -58,7 +62,7 @@ pub struct LayoutProfile {
     pub block: u64,
     /// Bytes of a fragment, of which the last block of a small file may take some only; from an eighth of `block` up.
     pub fragment: u64,
-    /// Blocks of a group.
+    /// Blocks of a group; 0 for a group that is the whole disk.
     pub group_blocks: u32,
     /// Bytes of an inode.
     pub inode: u64,
@@ -101,6 +105,8 @@ pub struct DaemonProfile {
     pub dirty_percent: u64,
     /// Bytes of one transfer of adjacent blocks at most.
     pub cluster: u64,
+    /// Writes that it has on their way at a time; if nothing is said, all that are due.
+    pub writes_at_once: Option<u64>,
     /// Reads of one batch that are sent to the disk together.
     pub reads_at_once: usize,
     /// Bytes under way to the disk at which a writer waits, ...
@@ -117,6 +123,23 @@ pub struct JournalProfile {
     pub blocks: u32,
     /// Seconds between commits.
     pub commit_s: f64,
+}
+
+/// Of file systems whose inodes are records of a table, which small files lie in, whose directories are trees, and
+/// whose log has what was done.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecordsProfile {
+    /// Bytes of a file that lies in its record, at most.
+    pub resident: u64,
+    /// Bytes of a directory's block that are not for entries.
+    pub buffer_header: u64,
+    /// Bytes of a directory's entry beside the name, of which each character takes two.
+    pub entry: u64,
+    /// Bytes of the log for one change.
+    pub log_record: u64,
+    /// Seconds by which the disk may be behind with the time of the last access, in the record and in the directory.
+    pub access_s: f64,
 }
 
 /// The machine: what its processor takes.
@@ -141,6 +164,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("ufs-async", include_str!("../../filesystems/ufs-async.toml")),
     ("ext2", include_str!("../../filesystems/ext2.toml")),
     ("extent", include_str!("../../filesystems/extent.toml")),
+    ("ntfs", include_str!("../../filesystems/ntfs.toml")),
 ];
 
 /// Values of `other` in the place of those of `table`, table by table.
@@ -175,7 +199,7 @@ impl FsProfile {
     }
 
     /// A profile that is compiled in, with other values for some of its keys: what a paper says of its machine. One
-    /// that is given other `metadata` than a journal loses its journal.
+    /// that is given other `metadata` loses its journal, or its records.
     ///
     /// # Errors
     /// As [`FsProfile::parse`]; or if no profile of this name is compiled in.
@@ -186,8 +210,13 @@ impl FsProfile {
         let wrong = |error: toml::de::Error| Error::experiment(name, error.to_string());
         let mut table: toml::Table = toml::from_str(text).map_err(wrong)?;
         merge(&mut table, other);
-        if table.get("metadata").and_then(toml::Value::as_str) != Some("journal") {
+        let metadata = table.get("metadata").and_then(toml::Value::as_str);
+        let (has_journal, has_records) = (matches!(metadata, Some("journal" | "logged")), metadata == Some("logged"));
+        if !has_journal {
             table.remove("journal");
+        }
+        if !has_records {
+            table.remove("records");
         }
         let profile: Self = table.try_into().map_err(wrong)?;
         profile.check().map_err(|why| Error::experiment(name, why))?;
@@ -245,6 +274,7 @@ impl FsProfile {
             ("daemon.data_age_s", daemon.data_age_s, day),
             ("daemon.metadata_age_s", daemon.metadata_age_s, day),
             ("journal.commit_s", self.journal.as_ref().map_or(0.0, |journal| journal.commit_s), day),
+            ("records.access_s", self.records.as_ref().map_or(0.0, |records| records.access_s), day),
             ("processor.call_us", processor.call_us, 1e6),
             ("processor.change_us", processor.change_us, 1e6),
             ("processor.entry_ns", processor.entry_ns, 1e6),
@@ -265,7 +295,7 @@ impl FsProfile {
         if !(1..=8).contains(&(layout.block / layout.fragment)) || layout.bytes_per_inode < layout.inode {
             return Err("layout: from 1 to 8 fragments a block, and more bytes an inode than it is large".to_owned());
         }
-        if u64::from(layout.group_blocks) < 16
+        if (1..16).contains(&layout.group_blocks)
             || layout.reserve_percent > 50
             || layout.first_percent > 99
             || layout.direct == 0
@@ -282,19 +312,44 @@ impl FsProfile {
             || daemon.cluster < layout.block
             || daemon.low_water > daemon.high_water
             || daemon.reads_at_once == 0
+            || daemon.writes_at_once == Some(0)
         {
             return Err(
-                "daemon: every_s above 0, cluster at least a block, a read at once, low_water at most high_water"
+                "daemon: every_s above 0, cluster at least a block, a read and a write at once, low_water at most high_water"
                     .to_owned(),
             );
         }
         if self.memory.cache.min(self.memory.metadata.unwrap_or(u64::MAX)) < 64 * layout.block {
             return Err("memory: caches of at least 64 blocks".to_owned());
         }
+        self.check_records()?;
         match (&self.journal, self.metadata) {
-            (Some(journal), Metadata::Journal) if journal.commit_s > 0.0 && journal.blocks > 64 => Ok(()),
+            (Some(journal), Metadata::Journal | Metadata::Logged) if journal.commit_s > 0.0 && journal.blocks > 64 => {
+                Ok(())
+            }
             (None, Metadata::Synchronous | Metadata::SynchronousCreate | Metadata::Delayed) => Ok(()),
-            _ => Err("a [journal] of more than 64 blocks, with metadata = \"journal\" and only there".to_owned()),
+            _ => Err("a [journal] of more than 64 blocks, with metadata = \"journal\" or \"logged\" and only there"
+                .to_owned()),
+        }
+    }
+
+    /// A record holds what is said to lie in it, and a directory's block two of the longest names.
+    fn check_records(&self) -> std::result::Result<(), String> {
+        let layout = &self.layout;
+        match &self.records {
+            None if self.metadata != Metadata::Logged => Ok(()),
+            Some(records)
+                if self.metadata == Metadata::Logged
+                    && layout.block == layout.fragment
+                    && records.resident <= layout.inode
+                    && records.buffer_header.saturating_add(records.entry.saturating_mul(2)) + 2048 <= layout.block =>
+            {
+                Ok(())
+            }
+            _ => {
+                Err("[records] that fit into inode and block, no fragments, with metadata = \"logged\" and only there"
+                    .to_owned())
+            }
         }
     }
 }

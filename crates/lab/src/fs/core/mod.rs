@@ -8,6 +8,9 @@
 //! | rewrite | inode; indirect block                                                | map, the last, partial block  |
 //! | read   | nothing                                                               | inode, with access times      |
 //!
+//! Where metadata is logged, nothing is at once; a read of a file whose access time on the disk is too old leaves its
+//! record and its directory's buffer dirty.
+//!
 //! How names are found is in `names`, where bytes go in `room`. After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`,
 //! `ffs_inode.c`, `ffs_balloc.c`.
 
@@ -20,6 +23,7 @@ use std::io;
 use picaflor_device::{SimulatedDisk, SparseBytes};
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::names::last_part;
 use super::directory::{Directory, entry_bytes};
 use super::layout::{Address, Layout, Run};
 use super::pages::Pages;
@@ -50,13 +54,18 @@ struct File {
     size: u64,
     runs: Vec<Run>,
     indirect: Option<Address>,
+    /// Its access time on the disk, or on its way there.
+    accessed: u64,
 }
 
 struct Journal {
     next: u64,
     commit_at: u64,
-    /// Metadata since the last commit.
+    /// Metadata since the last commit: blocks, or bytes of what was done.
     blocks: BTreeSet<Address>,
+    bytes: u64,
+    /// Bytes of the block at `next` that a log has already.
+    within: u64,
 }
 
 fn missing(path: &str) -> io::Error {
@@ -79,7 +88,7 @@ impl Core {
             let what = format!("{}: the disk has no room for one group of blocks", profile.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let journal = Journal { next: 0, commit_at: 0, blocks: BTreeSet::new() };
+        let journal = Journal { next: 0, commit_at: 0, blocks: BTreeSet::new(), bytes: 0, within: 0 };
         let mut core = Self {
             layout,
             pages: Pages::new(profile, disk.clone()),
@@ -90,7 +99,7 @@ impl Core {
             names: Lru::new(profile.memory.names),
             contents: SparseBytes::new(),
             next_round: nanos(profile.daemon.every_s),
-            journal: (profile.metadata == Metadata::Journal).then_some(journal),
+            journal: matches!(profile.metadata, Metadata::Journal | Metadata::Logged).then_some(journal),
             profile: profile.clone(),
         };
         core.new_directory("", 0, 0)?;
@@ -99,6 +108,10 @@ impl Core {
 
     pub(super) fn available(&self) -> u64 {
         self.layout.available() * self.profile.layout.fragment
+    }
+
+    pub(super) fn table(&self) -> u64 {
+        if self.profile.records.is_some() { self.layout.reach() * self.profile.layout.inode } else { 0 }
     }
 
     fn block(&self) -> u64 {
@@ -119,10 +132,9 @@ impl Core {
         loop {
             let due = self.journal.as_ref().map_or(self.next_round, |journal| journal.commit_at.min(self.next_round));
             if due >= nanos {
-                self.pages.wait_until(nanos);
-                return Ok(());
+                return self.pages.wait_until(nanos);
             }
-            self.pages.wait_until(due);
+            self.pages.wait_until(due)?;
             self.round()?;
         }
     }
@@ -135,8 +147,9 @@ impl Core {
             self.next_round = now + nanos(daemon.every_s);
             let since = |age: f64| now.saturating_sub(nanos(age));
             let (data, metadata) = (since(daemon.data_age_s), since(daemon.metadata_age_s));
-            self.pages.flush(data, metadata)?;
+            self.pages.flush_in_turn(data, metadata)?;
         }
+        self.pages.go_on()?;
         if self.pages.is_full_of_dirt() {
             self.pages.flush(now, now)?;
             self.pages.throttle();
@@ -152,6 +165,9 @@ impl Core {
         let now = self.pages.now();
         let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
         journal.commit_at = now + nanos(profile.commit_s);
+        if self.profile.records.is_some() {
+            return self.force_log();
+        }
         if journal.blocks.is_empty() {
             return Ok(());
         }
@@ -167,17 +183,35 @@ impl Core {
         self.pages.write_later(address, count * self.layout.fragments)
     }
 
+    /// What was done to metadata goes to the log, from within the block where it ended.
+    fn force_log(&mut self) -> io::Result<()> {
+        let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
+        let (block, most) = (self.profile.layout.block, u64::from(profile.blocks));
+        let end = journal.within + std::mem::take(&mut journal.bytes);
+        if end == journal.within {
+            return Ok(());
+        }
+        let count = end.div_ceil(block).min(most);
+        if journal.next + count > most {
+            journal.next = 0;
+        }
+        let address = journal.next * self.layout.fragments;
+        journal.next += end / block;
+        journal.within = end % block;
+        self.pages.write_later(address, count * self.layout.fragments)
+    }
+
     /// Whether what a removal or a creation changes is on the disk before the call returns.
     fn at_once(&self, creates: bool) -> bool {
         match self.profile.metadata {
             Metadata::Synchronous => true,
             Metadata::SynchronousCreate => creates,
-            Metadata::Delayed | Metadata::Journal => false,
+            Metadata::Delayed | Metadata::Journal | Metadata::Logged => false,
         }
     }
 
     /// A block of metadata has changed.
-    fn change(&mut self, address: Address, at_once: bool) -> io::Result<()> {
+    pub(super) fn change(&mut self, address: Address, at_once: bool) -> io::Result<()> {
         self.pages.need(address)?;
         if at_once {
             return self.pages.write(address, self.block());
@@ -187,8 +221,10 @@ impl Core {
     }
 
     fn log(&mut self, address: Address) {
-        if let Some(journal) = &mut self.journal {
-            journal.blocks.insert(address);
+        match (&mut self.journal, &self.profile.records) {
+            (Some(journal), Some(records)) => journal.bytes += records.log_record,
+            (Some(journal), None) => drop(journal.blocks.insert(address)),
+            (None, _) => {}
         }
     }
 
@@ -198,7 +234,7 @@ impl Core {
         }
         self.begin(bytes.len() as u64, 0, true)?;
         let directory = self.parent(path)?;
-        self.search(directory, None)?;
+        self.search(directory, path, None)?;
         if self.directories.contains_key(path) {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
@@ -223,11 +259,12 @@ impl Core {
         self.inodes.insert(inode, 1, 0, |_| ());
         let chunk = self.enter(directory, path, at_once)?;
         self.know_name(path);
-        self.lay(&runs, indirect, bytes, at_once)?;
+        self.lay(inode, (&runs, indirect), bytes, at_once)?;
         if size > 0 {
             self.change(inode_block, false)?;
         }
-        self.files.insert(path.to_owned(), File { inode, directory, chunk, size, runs, indirect });
+        let accessed = self.pages.now();
+        self.files.insert(path.to_owned(), File { inode, directory, chunk, size, runs, indirect, accessed });
         Ok(())
     }
 
@@ -246,7 +283,7 @@ impl Core {
         let found = self.place(self.layout.group_of_inode(inode), bytes.len() as u64);
         let is_full = found.is_none();
         if let Some((runs, indirect)) = found {
-            self.lay(&runs, indirect, bytes, at_once)?;
+            self.lay(inode, (&runs, indirect), bytes, at_once)?;
             (file.runs, file.indirect, file.size) = (runs, indirect, bytes.len() as u64);
         }
         self.files.insert(path.to_owned(), file);
@@ -254,20 +291,26 @@ impl Core {
         if is_full { Err(full()) } else { Ok(()) }
     }
 
-    /// As `fsync` of a file and of the directory that names it; a journal has both.
+    /// As `fsync` of a file and of the directory that names it; a journal has both, and a log all but the data.
     pub(super) fn sync_file(&mut self, path: &str) -> io::Result<()> {
-        if self.journal.is_some() {
+        if self.journal.is_some() && self.profile.records.is_none() {
             return self.sync();
         }
         self.begin(0, 0, false)?;
         let file = self.files.get(path).ok_or_else(|| missing(path))?;
         let block = self.block();
-        let directory = self.by_id[file.directory as usize].place(file.chunk, self.profile.layout.fragment, block);
-        let inode = (self.layout.inode_block(file.inode), block);
-        let indirect = file.indirect.map(|address| (address, block));
-        let parts: Vec<Run> = file.runs.iter().copied().chain(indirect).chain([inode, directory]).collect();
+        let mut parts = file.runs.clone();
+        if self.profile.records.is_none() {
+            parts.extend(file.indirect.map(|address| (address, block)));
+            parts.push((self.layout.inode_block(file.inode), block));
+            parts.push(self.by_id[file.directory as usize].place(file.chunk, self.profile.layout.fragment, block));
+        }
         for (address, fragments) in parts {
             self.pages.write_dirty(address, fragments)?;
+        }
+        // Of a file whose metadata is logged, the log has the rest.
+        if self.profile.records.is_some() {
+            self.force_log()?;
         }
         self.pages.settle();
         self.pages.sync_disk()
@@ -277,17 +320,20 @@ impl Core {
         self.begin(0, 0, true)?;
         let directory = self.parent(path)?;
         let Some(file) = self.files.get(path) else {
-            self.search(directory, None)?;
+            self.search(directory, path, None)?;
             return Err(missing(path));
         };
-        let (chunk, inode) = (file.chunk, file.inode);
-        self.search(directory, Some(chunk))?;
+        let (chunk, inode) = (self.chunk_of(directory, path, file.chunk), file.inode);
+        self.search(directory, path, Some(chunk))?;
         self.need_inode(inode)?;
         let Some(file) = self.files.remove(path) else { return Err(missing(path)) };
         let at_once = self.at_once(false);
-        let bytes = entry_bytes(&path[path.rfind('/').map_or(0, |slash| slash + 1)..]);
-        self.by_id[directory as usize].give_back(chunk, bytes);
-        self.by_id[directory as usize].entries -= 1;
+        let (name, names) = (last_part(path), &mut self.by_id[directory as usize]);
+        match &mut names.index {
+            Some(index) => index.remove(name),
+            None => names.give_back(chunk, entry_bytes(name)),
+        }
+        names.entries -= 1;
         self.change_directory(file.directory, chunk, at_once)?;
         self.names.remove(xxh3_64(path.as_bytes()));
         if let Some(indirect) = file.indirect {
@@ -299,6 +345,9 @@ impl Core {
             self.change(inode_block, at_once)?;
         }
         self.release(&file.runs)?;
+        if self.is_resident(file.size) {
+            self.contents.clear(self.layout.inode_byte(inode, &self.profile.layout), file.size);
+        }
         self.change(inode_block, false)?;
         self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
         self.layout.free_inode(inode);
@@ -317,6 +366,9 @@ impl Core {
         self.pages.need_data(&file.runs)?;
         let fragment = self.profile.layout.fragment;
         let mut bytes = vec![0; size as usize];
+        if file.runs.is_empty() {
+            self.contents.read(self.layout.inode_byte(inode, &self.profile.layout), &mut bytes);
+        }
         let mut rest = &mut bytes[..];
         for (start, count) in &file.runs {
             let here = (rest.len() as u64).min(count * fragment) as usize;
@@ -324,18 +376,32 @@ impl Core {
             self.contents.read(start * fragment, now);
             rest = later;
         }
-        let inode_block = self.layout.inode_block(inode);
-        if self.profile.access_times && self.pages.has_metadata(inode_block) {
-            self.change(inode_block, false)?;
-        }
+        self.accessed(path)?;
         Ok(bytes)
+    }
+
+    /// A file was read: what becomes of its access time.
+    fn accessed(&mut self, path: &str) -> io::Result<()> {
+        let now = self.pages.now();
+        let Some(file) = self.files.get_mut(path).filter(|_| self.profile.access_times) else { return Ok(()) };
+        let inode_block = self.layout.inode_block(file.inode);
+        let Some(records) = &self.profile.records else {
+            return if self.pages.has_metadata(inode_block) { self.change(inode_block, false) } else { Ok(()) };
+        };
+        if now.saturating_sub(file.accessed) > nanos(records.access_s) {
+            file.accessed = now;
+            let (directory, chunk) = (file.directory, file.chunk);
+            self.change(inode_block, false)?;
+            self.change_directory(directory, self.chunk_of(directory, path, chunk), false)?;
+        }
+        Ok(())
     }
 
     /// Every file, in order of path, as a walk through all directories and inodes finds them.
     pub(super) fn list(&mut self) -> io::Result<Vec<(String, u64)>> {
         self.begin(0, self.files.len() as u64, false)?;
         for id in 0..self.by_id.len() as u64 {
-            self.pages.need_directory(id, &self.by_id[id as usize].runs)?;
+            self.need_all(id)?;
         }
         let blocks: BTreeSet<_> = self.files.values().map(|file| self.layout.inode_block(file.inode)).collect();
         for block in blocks {
@@ -363,6 +429,9 @@ impl Core {
         let now = self.pages.now();
         if self.journal.is_some() {
             self.commit()?;
+            if self.profile.records.is_some() {
+                self.pages.flush(now, 0)?;
+            }
         } else {
             self.pages.flush(now, now)?;
         }

@@ -9,14 +9,24 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Core, full, missing};
 use crate::fs::directory::{Directory, entry_bytes};
+use crate::fs::index::Index;
+use crate::fs::layout::Address;
 
 /// The directory that all others are in.
 const ROOT: u64 = 0;
+
+/// What a path is called in its directory.
+pub(super) fn last_part(path: &str) -> &str {
+    &path[path.rfind('/').map_or(0, |slash| slash + 1)..]
+}
 
 impl Core {
     /// The block of a directory that holds this chunk has changed.
     pub(super) fn change_directory(&mut self, id: u64, chunk: u32, at_once: bool) -> io::Result<()> {
         let (address, fragments) = self.by_id[id as usize].place(chunk, self.profile.layout.fragment, self.block());
+        if self.by_id[id as usize].index.is_some() {
+            return self.change(address, at_once);
+        }
         if at_once {
             return self.pages.write(address, fragments);
         }
@@ -40,9 +50,20 @@ impl Core {
         }
     }
 
-    /// Looks through a directory, as far as this chunk or to its end.
-    pub(super) fn search(&mut self, id: u64, up_to: Option<u32>) -> io::Result<()> {
+    /// The chunk of its directory in which this file's name stands. The buffers of a tree divide.
+    pub(super) fn chunk_of(&self, id: u64, path: &str, chunk: u32) -> u32 {
+        self.by_id[id as usize].index.as_ref().map_or(chunk, |index| index.number(last_part(path)))
+    }
+
+    /// Looks through a directory for this path, as far as this chunk or to its end; of a tree, in the one buffer where
+    /// it would stand.
+    pub(super) fn search(&mut self, id: u64, path: &str, up_to: Option<u32>) -> io::Result<()> {
         let directory = &self.by_id[id as usize];
+        if directory.index.is_some() {
+            let chunk = self.chunk_of(id, path, 0);
+            let (address, _) = self.by_id[id as usize].place(chunk, self.profile.layout.fragment, self.block());
+            return self.pages.need(address);
+        }
         let entries = up_to.map_or(directory.entries, |chunk| directory.entries_up_to(chunk));
         self.pages.need_directory(id, &directory.runs)?;
         self.pages.work(self.profile.processor.entry_ns * entries as f64);
@@ -64,8 +85,9 @@ impl Core {
         }
         let Directory { above, name, inode, .. } = self.by_id[id as usize];
         self.walk_to(above)?;
-        if self.names.touch(name).is_none() {
-            self.search(above, None)?;
+        // Where directories are trees, those that are in use stay open.
+        if self.profile.records.is_none() && self.names.touch(name).is_none() {
+            self.search(above, "", None)?;
             self.names.insert(name, 1, 0, |_| ());
         }
         self.need_inode(inode)
@@ -78,16 +100,41 @@ impl Core {
         let address = self.layout.take_block(group, None).ok_or_else(full)?;
         let id = self.by_id.len() as u64;
         let name = xxh3_64(path.as_bytes());
-        self.by_id.push(Directory::new(inode, (above, name), (address, self.block())));
+        let (first, block) = ((address, self.block()), self.profile.layout.block);
+        self.by_id.push(match &self.profile.records {
+            Some(records) => Directory::tree(inode, (above, name), first, Index::new(records, block), block),
+            None => Directory::new(inode, (above, name), first),
+        });
         self.directories.insert(path.to_owned(), id);
-        self.pages.grown_directory(id, &[(address, self.block())])?;
+        self.has_block(id, address)?;
         Ok(id)
+    }
+
+    /// A directory that is in memory has a new block.
+    fn has_block(&mut self, id: u64, address: Address) -> io::Result<()> {
+        let directory = &self.by_id[id as usize];
+        match directory.index {
+            Some(_) => self.pages.made(address),
+            None => self.pages.grown_directory(id, &directory.runs),
+        }
+    }
+
+    /// All of a directory is needed.
+    pub(super) fn need_all(&mut self, id: u64) -> io::Result<()> {
+        let directory = &self.by_id[id as usize];
+        if directory.index.is_none() {
+            return self.pages.need_directory(id, &directory.runs);
+        }
+        let block = self.block();
+        let buffers: Vec<Address> =
+            directory.runs.iter().flat_map(|(start, count)| (*start..start + count).step_by(block as usize)).collect();
+        buffers.into_iter().try_for_each(|buffer| self.pages.need(buffer))
     }
 
     pub(in crate::fs) fn make_dir(&mut self, path: &str) -> io::Result<()> {
         self.begin(0, 0, true)?;
         let above = self.parent(path)?;
-        self.search(above, None)?;
+        self.search(above, path, None)?;
         if self.directories.contains_key(path) {
             return Ok(());
         }
@@ -107,7 +154,10 @@ impl Core {
 
     /// Puts a name into its directory; returns the chunk it is in.
     pub(super) fn enter(&mut self, id: u64, path: &str, at_once: bool) -> io::Result<u32> {
-        let bytes = entry_bytes(&path[path.rfind('/').map_or(0, |slash| slash + 1)..]);
+        if self.by_id[id as usize].index.is_some() {
+            return self.enter_tree(id, last_part(path), at_once);
+        }
+        let bytes = entry_bytes(last_part(path));
         let inode_block = self.layout.inode_block(self.by_id[id as usize].inode);
         let room = self.by_id[id as usize].room(bytes);
         let chunk = match room {
@@ -122,6 +172,28 @@ impl Core {
         Ok(chunk)
     }
 
+    fn enter_tree(&mut self, id: u64, name: &str, at_once: bool) -> io::Result<u32> {
+        let number = self.chunk_of(id, name, 0);
+        if self.by_id[id as usize].index.as_ref().is_some_and(|index| index.is_full(name)) {
+            let other = self.lengthen(id)?;
+            if let Some(index) = &mut self.by_id[id as usize].index {
+                index.divide(name, other);
+            }
+            self.change_directory(id, other, at_once)?;
+            self.change_directory(id, number, at_once)?;
+        }
+        let directory = &mut self.by_id[id as usize];
+        directory.entries += 1;
+        let inode = directory.inode;
+        if let Some(index) = &mut directory.index {
+            index.insert(name);
+        }
+        let number = self.chunk_of(id, name, 0);
+        self.change_directory(id, number, at_once)?;
+        self.change(self.layout.inode_block(inode), false)?;
+        Ok(number)
+    }
+
     pub(super) fn lengthen(&mut self, id: u64) -> io::Result<u32> {
         let directory = &self.by_id[id as usize];
         if directory.is_full(self.profile.layout.fragment) {
@@ -129,9 +201,8 @@ impl Core {
             let wanted = directory.runs.last().map(|(start, count)| start + count);
             let address = self.layout.take_block(group, wanted).ok_or_else(full)?;
             let block = self.block();
-            let directory = &mut self.by_id[id as usize];
-            directory.grow((address, block));
-            self.pages.grown_directory(id, &directory.runs)?;
+            self.by_id[id as usize].grow((address, block));
+            self.has_block(id, address)?;
             self.change(self.layout.map(self.layout.group_of(address)), false)?;
         }
         Ok(self.by_id[id as usize].lengthen())
@@ -141,12 +212,12 @@ impl Core {
     pub(super) fn find(&mut self, path: &str) -> io::Result<u64> {
         let directory = self.parent(path)?;
         let Some(file) = self.files.get(path) else {
-            self.search(directory, None)?;
+            self.search(directory, path, None)?;
             return Err(missing(path));
         };
         let (chunk, inode) = (file.chunk, file.inode);
         if self.names.touch(xxh3_64(path.as_bytes())).is_none() {
-            self.search(directory, Some(chunk))?;
+            self.search(directory, path, Some(chunk))?;
             self.know_name(path);
         }
         self.need_inode(inode)?;

@@ -6,8 +6,16 @@ use super::Core;
 use crate::fs::layout::{Address, Layout, Run};
 
 impl Core {
+    /// Whether a file of so many bytes lies in its record.
+    pub(super) fn is_resident(&self, size: u64) -> bool {
+        self.profile.records.as_ref().is_some_and(|records| size <= records.resident)
+    }
+
     /// Takes room for so many bytes near the start of a group; all or nothing.
     pub(super) fn place(&mut self, group: usize, size: u64) -> Option<(Vec<Run>, Option<Address>)> {
+        if self.is_resident(size) {
+            return Some((Vec::new(), None));
+        }
         let (block, direct) = (self.profile.layout.block, self.profile.layout.direct);
         let (whole, rest) = (size / block, size % block);
         // Only a small file ends in fragments.
@@ -53,11 +61,14 @@ impl Core {
     /// Bytes, and the block that says where they are, into room that was taken for them.
     pub(super) fn lay(
         &mut self,
-        runs: &[Run],
-        indirect: Option<Address>,
+        inode: u64,
+        (runs, indirect): (&[Run], Option<Address>),
         bytes: &[u8],
         at_once: bool,
     ) -> io::Result<()> {
+        if self.is_resident(bytes.len() as u64) {
+            self.contents.write(self.layout.inode_byte(inode, &self.profile.layout), bytes);
+        }
         self.put_data(runs, bytes)?;
         if let Some(indirect) = indirect {
             self.pages.made(indirect)?;

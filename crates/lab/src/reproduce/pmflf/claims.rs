@@ -11,6 +11,9 @@ const fn near(value: f64) -> (f64, f64) {
     around(value, 0.1)
 }
 
+/// What the paper calls no serious external fragmentation, without a number, of runs that P-9 and P-12 have in common.
+const NOT_SERIOUS: (f64, f64) = (1.0, 1.2);
+
 /// The cutoff of 2^10 grains.
 const USUAL: usize = 2;
 
@@ -92,7 +95,7 @@ fn shapes(m: &Measured) -> Vec<Verdict> {
             "P-9",
             "external fragmentation, the worst up to 2^10 grains",
             "not serious",
-            (1.0, 1.2),
+            NOT_SERIOUS,
             Some(m.largest(|f| f.external, 0..=USUAL)),
         ),
         Verdict::of(
@@ -133,7 +136,7 @@ fn scales(m: &Measured) -> Vec<Verdict> {
             "P-12",
             "external fragmentation with 100,000 live blocks",
             "not serious",
-            (1.0, 1.1),
+            NOT_SERIOUS,
             m.scale[end].iter().map(|f| f.external).reduce(f64::max),
         ),
     ]

@@ -51,8 +51,8 @@ struct Measured {
     batched: Vec<Batched>,
     /// Of TS, PL and PFL; then of TS that writes its home each time.
     accesses: [Accesses; 4],
-    /// Beside files, by sizes: the site's, the proxy's.
-    nt: [Nt; 2],
+    /// Beside files: forced, then left to the system; by sizes: the site's, the proxy's.
+    nt: [[Nt; 2]; 2],
     /// Forced, then left to the system.
     linux: [Linux; 2],
     site: odg::Site,
@@ -65,8 +65,8 @@ enum Job {
     Shape(usize, usize),
     Scale(usize, usize),
     Batch(usize),
-    /// Whose sizes.
-    Nt(usize),
+    /// Whose sizes, and whether each put is forced.
+    Nt(usize, bool),
     /// Whether each put is forced.
     Linux(bool),
     Site,
@@ -92,9 +92,10 @@ fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
     let part = if how.quick { 100 } else { 1 };
     let shapes = (0..ALPHAS.len()).flat_map(|a| (0..CUTOFFS.len()).map(move |c| Job::Shape(a, c)));
     let scales = (0..LIVE.len()).flat_map(|n| (0..REPLACED.len()).map(move |a| Job::Scale(n, a)));
-    let beside = [Job::Nt(0), Job::Nt(1), Job::Linux(true), Job::Linux(false), Job::Site];
+    let nt = [true, false].into_iter().flat_map(|forced| (0..SIZES.len()).map(move |sizes| Job::Nt(sizes, forced)));
+    let beside = nt.chain([Job::Linux(true), Job::Linux(false), Job::Site]);
     let others = (0..THRESHOLDS.len()).map(Job::Batch).chain(shapes).chain(scales);
-    let jobs: Vec<Job> = beside.into_iter().chain(others).collect();
+    let jobs: Vec<Job> = beside.chain(others).collect();
     let measured = Mutex::new(Measured {
         shape: vec![vec![Fragmentation::default(); CUTOFFS.len()]; ALPHAS.len()],
         scale: vec![vec![Fragmentation::default(); REPLACED.len()]; LIVE.len()],
@@ -128,9 +129,10 @@ fn measure(how: How, progress: Progress<'_>) -> Result<Measured> {
                 let found = runs::batches(THRESHOLDS[t], BATCH, 40_000 / part, 40_000 / part, 3)?;
                 measured.lock().batched[t] = found;
             }
-            Job::Nt(sizes) => {
-                let found = beside::nt(SIZES[sizes], Phases(100_000 / part, 20_000 / part, 100_000 / part))?;
-                measured.lock().nt[sizes] = found;
+            Job::Nt(sizes, forced) => {
+                let phases = Phases(100_000 / part, 20_000 / part, 100_000 / part);
+                let found = beside::nt(SIZES[sizes], phases, forced)?;
+                measured.lock().nt[usize::from(!forced)][sizes] = found;
             }
             Job::Site => {
                 let found = odg::site(part as u64)?;
