@@ -20,11 +20,11 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 
-use crate::inline::Perform;
+use crate::inline::{self, Perform};
 use crate::open::{self, Before, OpenOptions};
 use crate::pool::Pool;
 use crate::thread_ring;
-use crate::uring::Ring;
+use crate::uring::{Lending, Ring};
 use crate::{AlignedBuf, Backend, Device, Op, Request, check_request, finish};
 
 /// A regular file or raw block device; see [`OpenOptions`] for how it is opened.
@@ -33,13 +33,23 @@ use crate::{AlignedBuf, Backend, Device, Op, Request, check_request, finish};
 /// buffer; those of an [`AlignedBuf`] never are.
 pub struct FileDevice {
     core: Arc<FileCore>,
-    queue: Queue,
+    wanted: Backend,
+    /// Started by the first request: who only blocks needs no thread, and an opening does not wait until one runs.
+    queue: OnceLock<Queue>,
+    lending: Lending,
 }
 
 /// What carries out submitted requests.
 enum Queue {
     Ring(Ring),
-    Pool { pool: Pool, why: String },
+    Pool {
+        pool: Pool,
+        why: String,
+    },
+    /// Whoever submits.
+    Caller {
+        why: String,
+    },
 }
 
 impl FileDevice {
@@ -63,9 +73,21 @@ impl FileDevice {
         progress: &mut dyn FnMut(u64, u64),
     ) -> io::Result<Self> {
         let core = Arc::new(open::open(path.as_ref(), &options, progress)?);
-        let queue = Queue::start(&core, options.backend);
-        let queue = queue.inspect_err(|_| core.before.restore(&core.path, &core.file))?;
-        Ok(Self { core, queue })
+        let wanted = options.backend;
+        let queue = match wanted {
+            Backend::Auto => OnceLock::new(),
+            // Whoever asks for one of them hears at once if it is not to be had.
+            Backend::IoUring | Backend::Pool => {
+                let queue = Queue::start(&core, wanted);
+                OnceLock::from(queue.inspect_err(|_| core.before.restore(&core.path, &core.file))?)
+            }
+        };
+        Ok(Self { core, wanted, queue, lending: Lending::default() })
+    }
+
+    fn queue(&self) -> &Queue {
+        let start = || Queue::start(&self.core, self.wanted);
+        self.queue.get_or_init(|| start().unwrap_or_else(|error| Queue::Caller { why: error.to_string() }))
     }
 
     /// Leaves the path as it was before this device made a file there; what was there already is not touched. For who
@@ -131,18 +153,16 @@ impl Device for FileDevice {
     }
 
     fn submit(&self, batch: Vec<Request>) {
-        match &self.queue {
+        match self.queue() {
             Queue::Ring(ring) => ring.submit(batch),
             Queue::Pool { pool, .. } => pool.submit(batch),
+            Queue::Caller { .. } => inline::submit(Arc::clone(&self.core) as Arc<dyn Perform>, batch),
         }
     }
 
     fn run(&self, batch: Vec<Request>) {
-        let ring = match &self.queue {
-            Queue::Ring(ring) if batch.len() > 1 => ring.lend(),
-            _ => None,
-        };
-        match ring {
+        let is_lent = batch.len() > 1 && self.wanted != Backend::Pool;
+        match is_lent.then(|| self.lending.lend()).flatten() {
             Some(mut lent) => lent.run(&self.core, batch),
             None => {
                 for Request { offset, op, done } in batch {
@@ -153,21 +173,21 @@ impl Device for FileDevice {
     }
 
     fn submit_own(&self, request: Request) {
-        match &self.queue {
-            Queue::Ring(ring) => {
-                if let Err(request) = thread_ring::submit(&self.core, request) {
-                    ring.submit(vec![request]);
-                }
-            }
-            Queue::Pool { pool, .. } => pool.submit(vec![request]),
+        // A thread that has a ring can have one.
+        if self.wanted == Backend::Pool {
+            return self.submit(vec![request]);
+        }
+        if let Err(request) = thread_ring::submit(&self.core, request) {
+            self.submit(vec![request]);
         }
     }
 
     fn backend(&self) -> String {
         let access = &self.core.access;
-        match &self.queue {
+        match self.queue() {
             Queue::Ring(ring) => format!("io_uring ({}), {access}", ring.mode()),
             Queue::Pool { why, .. } => format!("pread pool ({why}), {access}"),
+            Queue::Caller { why } => format!("no threads ({why}), {access}"),
         }
     }
 }
@@ -413,6 +433,40 @@ impl Error for FileError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_thread_is_started_before_somebody_submits() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions { capacity: Some(64 << 10), create: true, ..OpenOptions::default() };
+        let device = FileDevice::open(directory.path().join("store"), options).unwrap();
+        device.write(0, &[1; 4096]).unwrap();
+        let writes = [4096, 16384].map(|at| (at, AlignedBuf::copy_from(&[2; 4096]).into_bytes()));
+        crate::write_all(&device, writes.to_vec()).unwrap();
+        device.sync().unwrap();
+        let reads = [0, 4096, 16384].map(|at| (at, AlignedBuf::zeroed(4096)));
+        let read = crate::read_all(&device, reads.into_iter().collect());
+        assert!(device.queue.get().is_none(), "who waits asks by itself");
+        assert_eq!(read.into_iter().map(|buf| buf.unwrap()[0]).collect::<Vec<_>>(), [1, 2, 2]);
+        let (tell, told) = std::sync::mpsc::channel();
+        let done = Box::new(move |outcome: io::Result<AlignedBuf>| tell.send(outcome.unwrap()[0]).unwrap());
+        device.submit(vec![Request { offset: 4096, op: Op::Read(AlignedBuf::zeroed(4096)), done }]);
+        assert_eq!(told.recv().unwrap(), 2);
+        assert!(device.queue.get().is_some());
+    }
+
+    #[test]
+    fn where_neither_ring_nor_thread_is_to_be_had_whoever_submits_does_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = OpenOptions { capacity: Some(8192), create: true, ..OpenOptions::default() };
+        let device = FileDevice::open(directory.path().join("store"), options).unwrap();
+        assert!(device.queue.set(Queue::Caller { why: "no more threads".to_owned() }).is_ok());
+        assert!(device.backend().contains("no more threads"), "{}", device.backend());
+        device.write(4096, &[3; 4096]).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let done = Box::new(move |outcome: io::Result<AlignedBuf>| tell.send(outcome.unwrap()[0]).unwrap());
+        device.submit(vec![Request { offset: 4096, op: Op::Read(AlignedBuf::zeroed(4096)), done }]);
+        assert_eq!(told.try_recv().unwrap(), 3);
+    }
 
     #[test]
     fn after_a_failed_sync_nothing_more_is_written_through_any_door() {

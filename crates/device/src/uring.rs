@@ -17,6 +17,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
@@ -31,8 +32,6 @@ pub(crate) struct Ring {
     shared: Arc<Shared>,
     alarm: Arc<Alarm>,
     thread: Option<JoinHandle<()>>,
-    /// Rings that no thread is turning.
-    idle: Mutex<Vec<Flights>>,
     mode: &'static str,
 }
 
@@ -66,7 +65,7 @@ impl Ring {
         let thread = thread::Builder::new().name("picaflor-uring".to_owned()).spawn(run)?;
         let started = told.recv().unwrap_or_else(|_| Err(io::Error::other("the ring's thread ended")));
         let (alarm, mode) = started?;
-        Ok(Self { shared, alarm, thread: Some(thread), idle: Mutex::default(), mode })
+        Ok(Self { shared, alarm, thread: Some(thread), mode })
     }
 
     pub(crate) fn submit(&self, batch: Vec<Request>) {
@@ -77,18 +76,6 @@ impl Ring {
         if asleep {
             self.alarm.ring();
         }
-    }
-
-    /// A ring for a batch of the calling thread; none where the system refuses one more.
-    pub(crate) fn lend(&self) -> Option<Lent<'_>> {
-        let idle = self.idle.lock().pop();
-        // Whoever turns it is its issuer for a batch only.
-        let flights = idle.or_else(|| {
-            let best = IoUring::builder().setup_coop_taskrun().build(ENTRIES);
-            // Linux before 5.19 does not know the flag.
-            best.or_else(|_| IoUring::new(ENTRIES)).and_then(Flights::new).ok()
-        })?;
-        Some(Lent { idle: &self.idle, flights: Some(flights) })
     }
 
     /// Which kind of ring the kernel gave.
@@ -106,6 +93,40 @@ impl Drop for Ring {
             && thread.thread().id() != thread::current().id()
         {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Rings for batches of threads that wait for them, made as they are needed; no thread of their own.
+#[derive(Default)]
+pub(crate) struct Lending {
+    /// Those that no thread is turning.
+    idle: Mutex<Vec<Flights>>,
+    /// The system does not give any.
+    refused: AtomicBool,
+}
+
+impl Lending {
+    /// A ring for a batch of the calling thread; none where the system refuses one more.
+    pub(crate) fn lend(&self) -> Option<Lent<'_>> {
+        let idle = self.idle.lock().pop();
+        if idle.is_none() && self.refused.load(Relaxed) {
+            return None;
+        }
+        // Whoever turns it is its issuer for a batch only.
+        let flights = idle.or_else(|| {
+            let best = IoUring::builder().setup_coop_taskrun().build(ENTRIES);
+            // Linux before 5.19 does not know the flag.
+            let ring = best.or_else(|_| IoUring::new(ENTRIES)).and_then(Flights::new);
+            ring.inspect_err(|error| self.note(error)).ok()
+        })?;
+        Some(Lent { idle: &self.idle, flights: Some(flights) })
+    }
+
+    /// Want of memory or of descriptors may end; of these, who asks again asks for each batch and in vain.
+    fn note(&self, error: &io::Error) {
+        if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) {
+            self.refused.store(true, Relaxed);
         }
     }
 }

@@ -87,6 +87,17 @@ impl FreeLists {
         self.space.lock().tally.grains.max(0).cast_unsigned()
     }
 
+    /// As [`FreeLists::discover`], if the tail was asked since that was last done: for what may be free where nobody
+    /// has looked yet. Who only frees has no use for it.
+    pub(crate) fn discover_for_tail(&self, limit: usize) -> bool {
+        let is_wanted = {
+            let mut space = self.space.lock();
+            let from_tail = space.from_tail;
+            std::mem::replace(&mut space.looked, from_tail) != from_tail
+        };
+        is_wanted && self.discover(limit)
+    }
+
     /// Looks at so many more headers. False if there is nothing more to find, or not before the next sync.
     pub(crate) fn discover(&self, limit: usize) -> bool {
         if self.space.lock().walk.is_none() {

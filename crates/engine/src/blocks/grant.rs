@@ -148,19 +148,17 @@ impl FreeLists {
 
     /// Writes the header that frees a block; the caller holds the gate, and has looked whether it is allocated.
     pub(super) fn release(&self, block: &Header, later: bool) -> BlockResult<()> {
-        let (header, later) = {
+        let header = {
             let mut space = self.space.lock();
-            // Discovery reads from the device what it finds.
-            let later = later && !space.is_unknown(block.at);
             let header = space.freed(block, &self.shape);
             let counted = block.seq >= self.opening || !space.is_unknown(block.at);
             if counted {
                 space.tally.subtract(block);
             }
             space.frees += 1;
-            // Nobody may see it as allocated or take it while the write is under way.
+            // Nobody may see it as allocated or take it while the write is under way, or waits; discovery stops there.
             space.wait_for_sync(&header);
-            (header, later)
+            header
         };
         if later {
             self.write_block_later(&header, &[]);

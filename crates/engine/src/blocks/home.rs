@@ -32,20 +32,20 @@ pub(super) fn slot(device: &dyn Device) -> u64 {
 }
 
 pub(super) fn find(device: &dyn Device) -> BlockResult<Found> {
-    let slot = slot(device);
+    let slot = slot(device) as usize;
     let mut homes = Vec::new();
     let (mut blank, mut damaged) = ([false; 2], 0);
-    for index in 0..2 {
-        let mut bytes = AlignedBuf::zeroed(slot as usize);
-        device.read(index * slot, &mut bytes).map_err(BlockError::io(format!("reading home {index}")))?;
-        match Home::decode(&bytes) {
+    let mut both = AlignedBuf::zeroed(2 * slot);
+    device.read(0, &mut both).map_err(BlockError::io("reading homes 0 and 1"))?;
+    for (index, bytes) in (0..).zip(both.chunks_exact(slot)) {
+        match Home::decode(bytes) {
             Ok(home) => homes.push((home, index)),
             Err(Corrupt::Version(version)) => {
                 let what = format!("the block allocator there has format version {version}, this build reads 1");
                 return Err(BlockError::Foreign(what));
             }
             Err(_) if bytes.iter().all(|&byte| byte == 0) => blank[index as usize] = true,
-            Err(_) if Home::claims(&bytes) => damaged += 1,
+            Err(_) if Home::claims(bytes) => damaged += 1,
             Err(_) => {}
         }
     }

@@ -80,7 +80,7 @@ pub(super) fn load(device: &dyn Device, shape: &Shape, home: &Home) -> Option<Sp
     let mut buf = AlignedBuf::zeroed(len as usize);
     device.read(from, &mut buf).ok()?;
     let image = Image::decode(&buf[..place.bytes as usize]).ok().filter(|image| image.generation == home.generation)?;
-    let mut space = Space { most: image.most, ..Space::default() };
+    let mut space = Space { most: image.most, ..Space::new(shape) };
     for free in image.free {
         let link = Link { list: free.link.0, next: free.link.1 };
         space.lists.insert(free.at, free.size, free.explicit, link);

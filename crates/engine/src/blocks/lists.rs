@@ -2,7 +2,8 @@
 //!
 //! Invariants: every block here is free on the device and durably so; no two overlap, and none reaches behind the
 //! tail. A quick list is the blocks of one size, a misc list those of a range of sizes; both are runs of one index
-//! ordered by size, then newest first, so that the head of a list is its first.
+//! ordered by size, then by rank: newest first, so that the head of a list is its first, or by place
+//! ([`Search::SplitThenTail`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,7 @@ pub(super) struct Free {
     pub(super) size: u32,
     /// A header of its own stands there; else the block before says that this is free.
     pub(super) explicit: bool,
-    /// When it came here; the newest is the head of its list.
+    /// When it came here; in the paper's order the newest is the head of its list.
     pub(super) stamp: u64,
     pub(super) link: Link,
 }
@@ -67,7 +68,9 @@ pub(super) struct Taken {
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     by_address: BTreeMap<u64, Free>,
+    /// Size, [`Lists::rank`], place.
     by_size: BTreeSet<(u32, Reverse<u64>, u64)>,
+    order: Search,
     grains: u64,
     stamp: u64,
     /// First grain that was never allocated since the tail was made.
@@ -75,17 +78,27 @@ pub(super) struct Lists {
 }
 
 impl Lists {
+    pub(super) fn new(order: Search) -> Self {
+        Self { order, ..Self::default() }
+    }
+
+    /// Which of one size is taken first: the newest, as in the paper; or, for who would rather not ask the tail, the
+    /// one that lies first, so that what lies behind grows together and goes back to the tail.
+    fn rank(&self, at: u64, stamp: u64) -> Reverse<u64> {
+        Reverse(if self.order == Search::TailThenSplit { stamp } else { u64::MAX - 1 - at })
+    }
+
     pub(super) fn insert(&mut self, at: u64, size: u32, explicit: bool, link: Link) {
         self.stamp += 1;
         let free = Free { size, explicit, stamp: self.stamp, link };
-        self.by_size.insert((size, Reverse(free.stamp), at));
+        self.by_size.insert((size, self.rank(at, self.stamp), at));
         self.by_address.insert(at, free);
         self.grains += u64::from(size);
     }
 
     pub(super) fn remove(&mut self, at: u64) -> Option<Free> {
         let free = self.by_address.remove(&at)?;
-        self.by_size.remove(&(free.size, Reverse(free.stamp), at));
+        self.by_size.remove(&(free.size, self.rank(at, free.stamp), at));
         self.grains -= u64::from(free.size);
         Some(free)
     }
@@ -175,7 +188,7 @@ impl Lists {
         self.first(size, within).or_else(|| self.smallest(size).filter(|at| self.by_address[at].size <= high))
     }
 
-    /// The newest block of these sizes, both included.
+    /// The first block of these sizes, both included, by its rank.
     fn first(&self, low: u32, high: u32) -> Option<u64> {
         let mut from = low;
         let mut best: Option<(Reverse<u64>, u64)> = None;

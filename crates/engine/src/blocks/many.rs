@@ -4,7 +4,6 @@
 use std::io;
 
 use bytes::Bytes;
-use picaflor_format::blocks::HEADER;
 
 use super::{Address, Block, BlockError, BlockResult, FreeLists};
 
@@ -35,18 +34,6 @@ impl FreeLists {
                 None => self.read(at),
             })
             .collect()
-    }
-
-    /// As [`FreeLists::locate`] of each, with all device reads on their way at once.
-    pub(crate) fn locate_many(&self, places: &[Address]) -> BlockResult<Vec<Block>> {
-        let waits = |at: &Address| self.queue.get(at.grain() * self.shape.grain).is_some();
-        if places.iter().any(waits) {
-            return places.iter().map(|&at| self.locate(at)).collect();
-        }
-        places.iter().try_for_each(|&at| self.check_place(at))?;
-        let read = self.read_at_once(places, |_| self.device.read_unit().max(HEADER));
-        let judged = places.iter().zip(read).map(|(&at, bytes)| Ok(self.block(self.judge(&bytes?, at)?)));
-        judged.collect()
     }
 
     fn read_at_once(&self, places: &[Address], len: impl Fn(&Address) -> usize) -> Vec<BlockResult<Bytes>> {

@@ -100,7 +100,7 @@ impl FreeLists {
         state.write(device.as_ref(), &shape)?;
         device.sync().map_err(BlockError::io("syncing the device"))?;
         state.synced();
-        let mut space = Space::default();
+        let mut space = Space::new(&shape);
         space.lists.tail = shape.start;
         space.links = Links::new(&shape, &[]);
         let receipt = receipt(&state.home, true, true);
@@ -133,7 +133,7 @@ impl FreeLists {
             let (_, to) = home.voids.remove(1);
             home.voids[0].1 = to;
         }
-        let mut space = Space::default();
+        let mut space = Space::new(&shape);
         let mut walk = Walk::new(home.tail.0, home.tail.0, home.tail.1);
         loop {
             let step = walk.next(device.as_ref(), &shape, home.salt);

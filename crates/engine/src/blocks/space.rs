@@ -74,10 +74,16 @@ pub(super) struct Space {
     pub(super) allocations: u64,
     pub(super) splits: u64,
     pub(super) from_tail: u64,
+    /// What that was when discovery was last asked for.
+    pub(super) looked: u64,
     pub(super) frees: u64,
 }
 
 impl Space {
+    pub(super) fn new(shape: &Shape) -> Self {
+        Self { lists: Lists::new(shape.search), ..Self::default() }
+    }
+
     pub(super) fn next_seq(&mut self) -> u64 {
         self.seq += 1;
         self.seq

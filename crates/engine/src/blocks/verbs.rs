@@ -1,8 +1,8 @@
 //! What can be done with a block.
 
-use picaflor_format::blocks::{HEADER, Header, checksum};
+use picaflor_format::blocks::{HEADER, Header, Status, checksum};
 
-use super::{Address, Block, BlockError, BlockResult, FreeLists, ROOTS, grant::Wish};
+use super::{Address, Block, BlockError, BlockResult, FreeLists, ROOTS, grant::Wish, lists::Link};
 
 impl FreeLists {
     /// A block for `len` bytes: one device write, of its header. It cannot be read before it is written.
@@ -100,6 +100,26 @@ impl FreeLists {
     /// As [`FreeLists::read`].
     pub fn locate(&self, at: Address) -> BlockResult<Block> {
         Ok(self.block(self.header_at(at)?))
+    }
+
+    /// The handle of an area that something durable names, without a device read: the address says how large it is, and
+    /// the area's parts vouch for themselves. One read where the address does not say.
+    ///
+    /// # Errors
+    /// [`BlockError::NotAllocated`] if what lies there is known to be free, or reaches behind the tail; as
+    /// [`FreeLists::locate`] where that is asked.
+    pub(crate) fn area_at(&self, at: Address) -> BlockResult<Block> {
+        let Some(size) = u32::try_from(at.size()).ok().filter(|&size| size > 0) else { return self.locate(at) };
+        let begin = self.shape.begin(true);
+        let capacity = (u64::from(size) * self.shape.grain).saturating_sub(begin);
+        let space = self.space.lock();
+        let end = at.grain() + u64::from(size);
+        if at.grain() < self.shape.start || end > space.lists.tail || space.is_free(at.grain()) {
+            return Err(BlockError::NotAllocated(at));
+        }
+        let len = u32::try_from(capacity).unwrap_or(u32::MAX);
+        let header = Link::NONE.header(Status::Allocated, at.grain(), size, 0);
+        Ok(Block { header: Header { len, flags: Header::AREA, ..header }, capacity })
     }
 
     /// Frees a block: one device write, at once. It may reach the device before anything else that is not synced yet,

@@ -52,7 +52,8 @@ pub(super) struct Walk {
     /// What the device said when it last refused to read. An opening is not to take that for damage, nor for the end.
     pub(super) refused: Option<io::Error>,
     window: AlignedBuf,
-    window_at: u64,
+    /// Where it was read, if that still counts.
+    window_at: Option<u64>,
 }
 
 enum Look {
@@ -75,7 +76,7 @@ pub(super) fn why(corrupt: Corrupt) -> &'static str {
 impl Walk {
     pub(super) fn new(at: u64, until: u64, floor: u64) -> Self {
         let window = AlignedBuf::empty();
-        Self { at, until, floor, context: None, doubt: false, joins: None, refused: None, window, window_at: 0 }
+        Self { at, until, floor, context: None, doubt: false, joins: None, refused: None, window, window_at: None }
     }
 
     /// Moves on to grain `at`, where a block is known to begin.
@@ -86,7 +87,7 @@ impl Walk {
 
     /// Forgets what was read, which may have changed since.
     pub(super) fn refresh(&mut self) {
-        self.window.truncate(0);
+        self.window_at = None;
     }
 
     /// The next block, damage, or the end.
@@ -163,27 +164,40 @@ impl Walk {
 
     fn look(&mut self, device: &dyn Device, shape: &Shape, salt: u64, at: u64) -> Look {
         let from = at * shape.grain;
-        let unit = device.block_size() as u64;
-        let held = self.window_at..self.window_at + self.window.len() as u64;
-        if !(held.contains(&from) && from + HEADER as u64 <= held.end) {
-            let limit = shape.end * shape.grain;
-            let len = WINDOW.min(limit - from) / unit * unit;
-            let mut window = AlignedBuf::zeroed(len.max(unit) as usize);
-            if device.read(from, &mut window).is_err() {
-                window = AlignedBuf::zeroed(unit as usize);
-                if let Err(error) = device.read(from, &mut window) {
+        let held = |begin: u64| from >= begin && from + HEADER as u64 <= begin + self.window.len() as u64;
+        let begin = match self.window_at.filter(|&begin| held(begin)) {
+            Some(begin) => begin,
+            None => {
+                if let Err(error) = self.read_window(device, from, shape.end * shape.grain) {
                     self.refused = Some(error);
                     return Look::Broken("the device cannot read it");
                 }
+                from
             }
-            (self.window, self.window_at) = (window, from);
-        }
-        let bytes = &self.window[(from - self.window_at) as usize..][..HEADER];
+        };
+        let bytes = &self.window[(from - begin) as usize..][..HEADER];
         match Header::decode(bytes, salt, at) {
             Ok(header) => Look::Header(header),
             Err(corrupt) if Header::claims(bytes, salt, at) && !foreign(corrupt) => Look::Broken(why(corrupt)),
             Err(_) => Look::Nothing,
         }
+    }
+
+    /// Reads what begins at byte `from`: many headers, or one if the device cannot read so much. The memory of the last
+    /// window is that of the next.
+    fn read_window(&mut self, device: &dyn Device, from: u64, limit: u64) -> io::Result<()> {
+        let unit = device.block_size() as u64;
+        let len = (WINDOW.min(limit - from) / unit * unit).max(unit) as usize;
+        self.window_at = None;
+        if self.window.len() != len {
+            self.window = AlignedBuf::zeroed(len);
+        }
+        if device.read(from, &mut self.window).is_err() {
+            self.window.truncate(unit as usize);
+            device.read(from, &mut self.window)?;
+        }
+        self.window_at = Some(from);
+        Ok(())
     }
 }
 

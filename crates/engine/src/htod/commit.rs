@@ -33,8 +33,8 @@ const MOST_WAITING: usize = 16 * 1024;
 /// Frees after which free blocks are joined, a bounded bit at a time; most such bits of one commit.
 const TIDY: u64 = 64;
 const MOST_BITS: u64 = 8;
-/// Frees after which, while blocks are still to be discovered after a crash, so many headers are looked at: a few reads
-/// of 64 KiB. Puts take the tail for what is not discovered yet.
+/// Frees after which, while blocks are still to be discovered after a crash and puts take the tail for what is not, so
+/// many headers are looked at: a few reads of 64 KiB.
 const LOOK: u64 = 16;
 const HEADERS: usize = 64;
 
@@ -191,10 +191,9 @@ impl Inner {
     fn tidy(&self, lists: &FreeLists, freed: u64) -> Result<()> {
         let before = self.freed.fetch_add(freed, Relaxed);
         let due = |every: u64| 0..((before + freed) / every - before / every).min(MOST_BITS);
-        for _ in due(LOOK) {
-            if !lists.discover(HEADERS) {
-                break;
-            }
+        let looks = due(LOOK).count();
+        if looks > 0 {
+            lists.discover_for_tail(HEADERS * looks);
         }
         for _ in due(TIDY) {
             if !lists.tidy().map_err(failed("coalesce"))? {

@@ -151,6 +151,23 @@ impl HashTables {
     /// # Errors
     /// As [`Table::put`].
     pub fn table(&self, name: &str) -> Result<Table> {
+        self.table_or(name, |list| self.make_table(list, name))
+    }
+
+    /// The table of this name, which was made: if the list does not name it, what named it is damaged, and whatever
+    /// lies in it would be lost to one made anew.
+    pub(crate) fn table_made(&self, name: &str) -> Result<Table> {
+        self.table_or(name, |_| {
+            Err(Error::Damaged {
+                place: "list of tables".to_owned(),
+                why: format!("it does not name the table {name:?}, and there was one"),
+                mend: "restore a copy of the device".to_owned(),
+            })
+        })
+    }
+
+    /// The table of this name, or what `make` does if there is none.
+    fn table_or(&self, name: &str, make: impl FnOnce(&Table) -> Result<Arc<Index>>) -> Result<Table> {
         let inner = &self.inner;
         let _turn = inner.opening.lock();
         let (list, open) = {
@@ -178,23 +195,26 @@ impl HashTables {
                 }
                 index
             }
-            None => {
-                let index = {
-                    let entered = inner.enter()?;
-                    let lists = entered.lists()?;
-                    let number = list.index.take_number(lists, &inner.commits)?;
-                    let index = Index::create(lists, number, inner.epoch)?;
-                    lists.sync().map_err(failed("sync"))?;
-                    index
-                };
-                let value = [&index.number.to_le_bytes()[..], &index.word().to_le_bytes()].concat();
-                list.put(name.as_bytes(), &value)?;
-                self.commit()?;
-                index
-            }
+            None => make(&list)?,
         };
         inner.tables.lock().open.insert(name.to_owned(), Arc::clone(&index));
         Ok(Table { inner: Arc::clone(inner), index })
+    }
+
+    fn make_table(&self, list: &Table, name: &str) -> Result<Arc<Index>> {
+        let inner = &self.inner;
+        let index = {
+            let entered = inner.enter()?;
+            let lists = entered.lists()?;
+            let number = list.index.take_number(lists, &inner.commits)?;
+            let index = Index::create(lists, number, inner.epoch)?;
+            lists.sync().map_err(failed("sync"))?;
+            index
+        };
+        let value = [&index.number.to_le_bytes()[..], &index.word().to_le_bytes()].concat();
+        list.put(name.as_bytes(), &value)?;
+        self.commit()?;
+        Ok(index)
     }
 
     /// The names of all tables, in no order.

@@ -27,8 +27,10 @@ use crate::{
 /// The number of the list of tables.
 pub(super) const LIST: u32 = 0;
 
-/// Pages that an opening reads at once.
-const AT_ONCE: usize = 64;
+/// Pages that an opening reads at once to see whether they were made, and how many it reads first: seldom were there
+/// more since the header was written.
+const AT_ONCE: u64 = 64;
+const AT_FIRST: u64 = 4;
 
 /// Tables that are open.
 pub(super) struct Tables {
@@ -221,19 +223,17 @@ impl Index {
             why: why.to_owned(),
             mend: "put the table's entries again from their source".to_owned(),
         };
-        let locate = |word| match Address::from_word(word) {
-            Some(address) => lists.locate(address).map_err(failed("find an area of a table")),
+        let area_at = |word| match Address::from_word(word) {
+            Some(address) => lists.area_at(address).map_err(failed("find an area of a table")),
             None => Err(lost("it names no place")),
         };
-        let area = locate(word)?;
+        let area = area_at(word)?;
         let mut bytes = vec![0; 2 * BLOCK];
         lists.read_area(&area, 0, &mut bytes).map_err(failed("read a table's header"))?;
         let copies = bytes.chunks_exact(BLOCK).filter_map(|copy| Header::decode(copy).ok());
         let header = copies.filter(|header| header.table == number).max_by_key(|header| header.seq);
         let mut header = header.ok_or_else(|| lost("neither copy is intact"))?;
-        let named = header.extents.iter().map(|&word| Address::from_word(word));
-        let named = named.collect::<Option<Vec<_>>>().ok_or_else(|| lost("it names no place"))?;
-        let extents = lists.locate_many(&named).map_err(failed("find an area of a table"))?;
+        let extents = header.extents.iter().map(|&word| area_at(word)).collect::<Result<_>>()?;
         let made_in = std::mem::replace(&mut header.epoch, epoch);
         let index = Self::new(area, header, extents);
         index.pages.store(index.count_pages(lists, made_in)?, Relaxed);
@@ -244,19 +244,20 @@ impl Index {
     /// be more: none that is durable.
     fn count_pages(&self, lists: &FreeLists, epoch: u32) -> Result<u64> {
         let mut pages = self.pages.load(Relaxed);
-        let mut bytes = vec![0; AT_ONCE * BLOCK];
+        let (mut bytes, mut at_once) = (Vec::new(), AT_FIRST);
         while self.has_extent_of(pages) {
             let (extent, offset) = self.place(pages)?;
             let (number, within) = shape::extent_of(pages);
-            let left = (shape::extent_pages(number) - within).min(AT_ONCE as u64);
-            let read = &mut bytes[..left as usize * BLOCK];
-            lists.read_area(&extent, offset, read).map_err(failed("read index pages"))?;
-            for page in read.chunks_exact(BLOCK) {
+            let left = (shape::extent_pages(number) - within).min(at_once);
+            bytes.resize(left as usize * BLOCK, 0);
+            lists.read_area(&extent, offset, &mut bytes).map_err(failed("read index pages"))?;
+            for page in bytes.chunks_exact(BLOCK) {
                 if (0..SECTORS).any(|sector| check_sector(page, self.number, pages, sector) != Ok(epoch)) {
                     return Ok(pages);
                 }
                 pages += 1;
             }
+            at_once = AT_ONCE;
         }
         Ok(pages)
     }

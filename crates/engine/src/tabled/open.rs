@@ -161,12 +161,13 @@ impl Tables {
         let batch = if options.preset.placement == Placement::Batch { Batch::BestFit } else { Batch::ByLists };
         let htod = HtodOptions { cache, durable: Durable::EachCall, seed: Some(block.seed), batch };
         let (tables, receipt) = HashTables::open(device, blocks, htod)?;
-        let groups = tables.table(GROUPS)?;
+        let table = |name| if block.durable == 0 { tables.table(name) } else { tables.table_made(name) };
+        let groups = table(GROUPS)?;
         let settings = tables.with_rebuilt(|| read_settings(&groups))?;
         Ok(Self {
-            objects: tables.table(OBJECTS)?,
-            chunks: tables.table(CHUNKS)?,
-            large: tables.table(LARGE)?,
+            objects: table(OBJECTS)?,
+            chunks: table(CHUNKS)?,
+            large: table(LARGE)?,
             settings,
             groups,
             receipt,

@@ -149,6 +149,44 @@ fn whatever_page_rots_after_a_clean_stop_all_is_found_again() {
     mend(&rotten, &oracle).unwrap_or_else(|what| panic!("all pages: {what}"));
 }
 
+/// Where the headers stand of the areas that tables lie in: their headers' and extents' own.
+fn areas(image: &Image) -> Vec<usize> {
+    let is_area = |at: &usize| image[*at..].starts_with(b"PFbh") && image[at + 52] & 1 == 1;
+    let is_table = |at: &usize| ["PFht", "PFhs"].iter().any(|magic| image[at + SECTOR..].starts_with(magic.as_bytes()));
+    (0..image.len() - BLOCK).step_by(SECTOR).filter(is_area).filter(is_table).collect()
+}
+
+#[test]
+fn headers_of_areas_that_rot_take_nothing_with_them() {
+    for is_clean in [true, false] {
+        let (device, tables, mut oracle) = filled(Durable::EachCall);
+        if is_clean {
+            tables.close().unwrap();
+        } else {
+            std::mem::forget(tables);
+        }
+        let mut image = image_of(&device);
+        let rotten = areas(&image);
+        assert!(rotten.len() > 7, "{rotten:?}");
+        rotten.into_iter().for_each(|at| image[at + 9] ^= 4);
+        let device = device_of(&image);
+        for round in 0..3 {
+            let (tables, _) = open(&device, Durable::EachCall);
+            let table = tables.table("t").unwrap();
+            oracle.check(&table).unwrap();
+            // What is written meanwhile is written to none of them.
+            for number in 1000 * round..1000 * round + 300 {
+                table.put(&key(number), &value(number, 7)).unwrap();
+                oracle.done(number, Some(7), true);
+            }
+            assert_eq!(tables.mend().unwrap().rebuilt, 0);
+            oracle.check(&table).unwrap();
+            // As a crash leaves it.
+            std::mem::forget((tables, table));
+        }
+    }
+}
+
 #[test]
 fn a_page_that_rots_while_the_table_is_in_use_is_made_anew_beside_it() {
     let (device, tables, mut oracle) = filled(Durable::AtCommit);

@@ -147,7 +147,7 @@ fn oba_lays_a_batch_into_the_free_blocks_that_fit_best() {
     // Put as each would be alone, one goes to each of the free blocks, for what a split leaves waits for a sync, and
     // the others behind the tail. Together they share three of those blocks, one write each, and one sync more has
     // them durable before their page names them. Their page is counted with both.
-    assert_eq!(taken, [(8, 1), (4, 2)]);
+    assert_eq!(taken, [(7, 1), (4, 2)]);
 }
 
 /// What became of a call that a crash cut short.

@@ -93,6 +93,31 @@ fn the_check_tells_of_pages_that_rot_and_the_keeper_makes_them_anew() {
 }
 
 #[test]
+fn a_table_whose_name_rots_is_damage_and_not_a_new_table() {
+    for (name, crashed) in [("objects", true), ("objects", false), ("large", true)] {
+        let device = memory(8 * MIB, 512);
+        let options = by_hand("pmflf-ts", device.clone());
+        let store = filled(&options);
+        if crashed {
+            std::mem::forget(store);
+        } else {
+            store.close().unwrap();
+        }
+        let mut image = AlignedBuf::zeroed(device.capacity() as usize);
+        device.read(0, &mut image).unwrap();
+        let names = |at: &usize| image[at + 64..].starts_with(b"PFhe") && image[at + 84..].starts_with(name.as_bytes());
+        let at = (0..image.len() - BLOCK).step_by(SECTOR).find(names).expect("the list names it");
+        device.write(at as u64, &AlignedBuf::zeroed(SECTOR)).unwrap();
+        let error = Store::open(options).map(drop).unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{name}, after a crash {crashed}: {error}");
+        let mut after = AlignedBuf::zeroed(device.capacity() as usize);
+        device.read(0, &mut after).unwrap();
+        image[at..at + SECTOR].fill(0);
+        assert!(image[..] == after[..], "a place that is refused is as it was");
+    }
+}
+
+#[test]
 fn a_count_that_a_crash_took_is_said_to_be_none() {
     let options = by_hand("pmflf-ts", memory(8 * MIB, 512));
     let store = Store::open(options.clone()).unwrap();
