@@ -101,14 +101,14 @@ impl RealFolder {
         Ok(Self { root, directory, made, opened, next: AtomicU64::new(0) })
     }
 
-    /// Takes away the folders that this opening made, and the files that lie in this one; what was there before is not
-    /// touched, nor a folder in which others have put something. For who finds that there is to be no store after all.
-    /// Nothing of it may be used afterwards.
-    pub fn unmake(&self) {
+    /// Takes away the folders that this opening made, and the files `written`; what was there before is not touched,
+    /// nor a folder in which others have put something. For who finds that there is to be no store after all. Nothing
+    /// of it may be used afterwards.
+    pub fn unmake(&self, written: &[&str]) {
         let Some(root) = self.made.first() else { return };
-        for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        for name in written {
             // What cannot be removed keeps its folder, and that is all it does.
-            let _ = fs::remove_file(entry.path());
+            let _ = fs::remove_file(root.join(name));
         }
         let _ = self.made.iter().try_for_each(fs::remove_dir);
     }
@@ -284,6 +284,20 @@ mod tests {
             assert!(errors.iter().all(|error| error.kind() == io::ErrorKind::InvalidInput), "{path:?}: {errors:?}");
         }
         assert_eq!(fs::read(dir.path().join("outside")).unwrap(), b"x");
+    }
+
+    #[test]
+    fn what_was_made_is_taken_back_and_what_others_put_there_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = RealFolder::open(dir.path().join("a/b")).unwrap();
+        folder.write("mine", b"x").unwrap();
+        folder.unmake(&["mine", "never-written"]);
+        assert!(!dir.path().join("a").exists());
+        let folder = RealFolder::open(dir.path().join("a/b")).unwrap();
+        folder.write("mine", b"x").unwrap();
+        fs::write(dir.path().join("a/b/theirs"), b"y").unwrap();
+        folder.unmake(&["mine"]);
+        assert_eq!(listing(&folder), BTreeMap::from([("theirs".to_owned(), 1)]));
     }
 
     #[test]

@@ -44,6 +44,9 @@ pub(crate) struct Name {
 
 /// Written in turn, as on a device: of a file that no sync followed a crash may leave nothing.
 pub(crate) const SUPERBLOCKS: [&str; 2] = ["store-a", "store-b"];
+const CLEAN: &str = "clean";
+/// Files of a store that has no objects yet.
+pub(crate) const EMPTY: [&str; 3] = [SUPERBLOCKS[0], SUPERBLOCKS[1], CLEAN];
 /// Files by number, with their lengths in bytes.
 pub(crate) type Listed = Vec<(u32, Name, u64)>;
 
@@ -56,7 +59,6 @@ fn spread(number: u32) -> u64 {
 /// Characters of a file's name: a hash and a generation.
 const NAME: usize = 48;
 
-const CLEAN: &str = "clean";
 /// Directories of SQUID's tree: 16 of 256.
 const ROUND: u32 = 16 * 256;
 

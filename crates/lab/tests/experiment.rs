@@ -88,7 +88,9 @@ fn a_file_for_each_object_lies_on_a_modelled_file_system() {
     let cache = as_cache(&FILES.replace(r#""squid", "#, ""), 9000);
     for row in experiment::run(&Spec::parse("cache", &cache).unwrap(), None, &|_, _| {}).unwrap() {
         let outcome = &row.outcome;
-        assert!(outcome.refused == 0 && outcome.hits > 1000, "{}: {outcome:?}", row.preset);
+        // One object of 7 MB, a quarter of the disk, finds no room among BUDDY's slots.
+        let refused = u64::from(row.preset == "buddy");
+        assert!(outcome.refused <= refused && outcome.hits > 1000, "{}: {outcome:?}", row.preset);
         assert!(outcome.utilisation > 0.5, "it was filled: {outcome:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Synthetic workloads have the statistics they were made from.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use picaflor_lab::{
     lru::Lru,
@@ -38,6 +38,23 @@ fn dec_gives_the_operations_of_the_paper() {
         near("operations", counts.operations() as f64, 1_000_000.0, 0.02);
         near("mean slot", method.mean_slot(), 5400.0, 0.05);
     }
+}
+
+/// Douglis et al., USITS 1997: half of the requests are for what is asked for again; 13% of these find it changed.
+#[test]
+fn dec_changes_as_was_seen_in_its_time() {
+    let mut seen: HashMap<u64, (u64, u32)> = HashMap::new();
+    let mut changed = 0;
+    for request in Synthetic::Dec.requests(1).take(1_058_206) {
+        let (count, version) = seen.entry(request.key).or_insert((0, request.version));
+        changed += u64::from(*version != request.version);
+        (*count, *version) = (*count + 1, request.version);
+    }
+    let again: Vec<u64> = seen.values().map(|seen| seen.0).filter(|count| *count > 1).collect();
+    let requests: u64 = again.iter().sum();
+    near("asked for more than once, of the objects", again.len() as f64 / seen.len() as f64, 0.22, 0.2);
+    near("requests for these", requests as f64 / 1_058_206.0, 0.5, 0.2);
+    near("of which found another version", changed as f64 / requests as f64, 0.13, 0.1);
 }
 
 /// Pages come with their parts, on one server, among the requests of others.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use picaflor_device::{FileDevice, RealFolder};
 
+use crate::files;
+
 /// Takes back on drop what was made, unless it is kept.
 #[derive(Default)]
 pub(crate) struct Made(Vec<Place>);
@@ -36,7 +38,7 @@ impl Drop for Made {
         for place in &self.0 {
             match place {
                 Place::File(device) => device.unmake(),
-                Place::Folder(folder) => folder.unmake(),
+                Place::Folder(folder) => folder.unmake(&files::EMPTY),
             }
         }
     }

@@ -183,9 +183,10 @@ fn disk(setup: &Setup, profile: &Profile, clock: &Clock, bytes: Option<u64>) -> 
     SimulatedDisk::new(profile, clock.clone(), &options).map_err(|error| wrong(setup, error))
 }
 
-/// A file system on as much of the disk, from its outer edge, as it needs to have the room of the store. A cache fills
-/// what it is given, and a file takes more than its slots: whole fragments, and a directory. So it gets half as much
-/// again, and inodes for small files, as who keeps a cache on it would ask for.
+/// A file system for a file per object. By the method of Markatos et al. it is on all of the disk, as it is for one
+/// large file. Else it is on as much of it, from its outer edge, as it needs to have the room of the store: a cache
+/// fills what it is given, and a file takes more than its slots, whole fragments and a directory. So it gets half as
+/// much again, and inodes for small files, as who keeps a cache on it would ask for.
 fn partition(setup: &Setup, profile: &Profile, kind: &FsProfile, clock: &Clock) -> Result<(SimulatedDisk, FileSystem)> {
     let room = match setup.replay {
         Replay::Method(_) => setup.capacity,
@@ -196,5 +197,6 @@ fn partition(setup: &Setup, profile: &Profile, kind: &FsProfile, clock: &Clock) 
     if setup.replay == Replay::Cache {
         kind.layout.bytes_per_inode = kind.layout.bytes_per_inode.min(BYTES_PER_INODE);
     }
-    FileSystem::with_room(&kind, room, |bytes| disk(setup, profile, clock, bytes))
+    let whole = matches!(setup.replay, Replay::Method(_));
+    FileSystem::with_room(&kind, room, |bytes| disk(setup, profile, clock, bytes.filter(|_| !whole)))
 }
