@@ -2,8 +2,8 @@
 //! cluster table has a list of the files in each (Shriver et al. 2001, §3.2), so that emptying one takes no read.
 //!
 //! Invariants: a list is made when its cluster leaves memory, of the entries that lead into it from then on, and is
-//! gone once the cluster is emptied; a cluster of an earlier run has none until it was in memory. What the lists take is
-//! counted with the index, and none is made once that is three quarters full.
+//! gone once the cluster is emptied; a cluster of an earlier run has none until it was in memory. What the lists take
+//! is counted with the index, and none is made once that is three quarters full.
 
 use std::{
     collections::BTreeMap,
