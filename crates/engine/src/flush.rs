@@ -34,6 +34,9 @@ use crate::{
 /// Cluster writes in flight at once: enough to keep a device busy while half of them are handled and replaced.
 const DEPTH: usize = 8;
 
+/// Clusters that memory has to have room for before any stays there.
+pub(crate) const FEWEST: u64 = 16;
+
 /// Buffers worth a wake-up of the flusher while the device is busy with others.
 const BATCH: usize = 4;
 
@@ -132,6 +135,11 @@ impl Writer {
 
     pub(crate) fn unwritten_bytes(&self) -> u64 {
         self.unwritten.load(Relaxed)
+    }
+
+    /// Filled buffers that are not on the device yet.
+    pub(crate) fn unlanded(&self) -> usize {
+        self.state.lock().unlanded().count()
     }
 
     pub(crate) fn add_unwritten(&self, bytes: u64) {
@@ -335,7 +343,9 @@ impl Volume {
         let most = (self.buffers.count() as usize - open).min(self.space.count() as usize / 4);
         let (used, (pages, divided)) = (self.buffers.in_use(), self.space.pages_held());
         let clusters = (used + divided).saturating_sub(pages);
-        used < self.buffers.count() as usize && clusters < open + most && bytes as u64 * 16 <= self.shared.tier_budget()
+        used < self.buffers.count() as usize
+            && clusters < open + most
+            && bytes as u64 * FEWEST <= self.shared.tier_budget()
     }
 
     /// Stops writing to this volume.

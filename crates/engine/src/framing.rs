@@ -249,7 +249,13 @@ impl Store {
             };
             let blocked = match blocked {
                 Blocked::Waiting => match volume.pack_cluster()? {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        // Where nobody else does, it is written as soon as it is made; then it can leave.
+                        if shared.options.daemons == Daemons::Manual {
+                            volume.write_queued(true);
+                        }
+                        continue;
+                    }
                     Err(blocked) => blocked,
                 },
                 blocked => blocked,

@@ -46,6 +46,7 @@ mod inspect;
 mod journal;
 mod keys;
 mod leave;
+mod listed;
 mod locality;
 mod many;
 mod memory;

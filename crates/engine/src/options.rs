@@ -145,8 +145,9 @@ pub struct Options {
     /// Default 16.
     pub groups: u32,
     /// Most bytes of objects that wait in memory to be packed into clusters, where the preset packs (`hummingbird`, as
-    /// a cache). Default 0: half of the memory that index and buffers leave. Never more than that, nor an eighth of the
-    /// device.
+    /// a cache); no more than half of the memory that index and buffers leave. Default 0: they share all of it with the
+    /// clusters that were read, and are packed when nothing there was used less recently. Never more than an eighth of
+    /// the device.
     pub unpacked: u64,
     /// The same: who is packed first. Default who was asked for least recently.
     pub pack_order: PackOrder,

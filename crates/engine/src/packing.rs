@@ -19,6 +19,7 @@ use crate::{
     Departure, Durability, Mode, Result,
     append::{Blocked, Purpose},
     buffers::{Draft, Slot},
+    flush::FEWEST,
     index::{Entered, Location, Word},
     object::Frame,
     placement::Class,
@@ -59,13 +60,37 @@ impl Volume {
         self.buffers.waiting().filter(|_| waits)
     }
 
-    /// Most bytes of objects that wait: what was asked for, but no more than half of what index and buffers leave, and
-    /// an eighth of the device.
+    /// Memory for what waits and for clusters, of this volume.
+    fn own_tier(&self, waiting: &Waiting) -> u64 {
+        (self.shared.tier_budget() + waiting.bytes()) / self.shared.options.places.len() as u64
+    }
+
+    /// Most bytes of objects that wait, whoever's turn it is: what was asked for, but no more than half of what index
+    /// and buffers leave, or all but what reads of clusters need; and an eighth of the device.
     fn waiting_max(&self, waiting: &Waiting) -> u64 {
         let options = &self.shared.options;
-        let tier = (self.shared.tier_budget() + waiting.bytes()) / 2 / options.places.len() as u64;
-        let asked = if options.unpacked == 0 { u64::MAX } else { options.unpacked / options.places.len() as u64 };
-        asked.min(tier).min(self.map.clusters.len / 8)
+        let tier = self.own_tier(waiting);
+        let asked = match options.unpacked / options.places.len() as u64 {
+            0 => tier.saturating_sub((FEWEST * self.cluster_len() as u64).max(tier / 8)).max(tier / 2),
+            asked => asked.min(tier / 2),
+        };
+        asked.min(self.map.clusters.len / 8)
+    }
+
+    /// Whether it is the turn of what waits to make room for so many bytes: memory is full, and nothing else is in it
+    /// that was asked for less recently (Shriver et al. 2001, §3.1: a file is packed as late as possible, when space is
+    /// needed; §3.5: memory is given up by the LRU lists of files and of clusters). Not where what waits has memory of
+    /// its own.
+    fn is_turn_of_waiting(&self, waiting: &Waiting, bytes: u64) -> bool {
+        let shared = &self.shared;
+        if shared.options.unpacked != 0 {
+            return false;
+        }
+        let Some(oldest) = waiting.oldest() else { return false };
+        // Clusters on their way to the device can leave when they are there.
+        let coming = (self.writer.unlanded() * self.cluster_len()) as u64;
+        let free = shared.tier_budget().saturating_sub(shared.memory.held()) + coming;
+        free < bytes && free + shared.memory.older_than(oldest, bytes - free) < bytes
     }
 
     /// Whether a crash may cost an object of this group for as long as nobody says otherwise.
@@ -92,7 +117,7 @@ impl Volume {
         let (charge, held) = (Waiting::charge(&frame), waiting.bytes());
         // Nor may it who takes the place of one that may not: a commit would find neither.
         let promised = !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.is_promised(old));
-        if held > 0 && held + charge > self.waiting_max(waiting) {
+        if held > 0 && (held + charge > self.waiting_max(waiting) || self.is_turn_of_waiting(waiting, charge)) {
             return Err(Blocked::Waiting);
         }
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
@@ -159,9 +184,11 @@ impl Volume {
     pub(crate) fn pack_step(self: &Arc<Self>, idle: bool) -> Result<bool> {
         let Some(waiting) = self.buffers.waiting() else { return Ok(false) };
         let most = self.waiting_max(waiting);
-        let enough = if idle { most / 4 * 3 } else { most / 8 * 7 };
+        let ahead = (most / 4).min(self.own_tier(waiting) / 8) / if idle { 1 } else { 2 };
         let mut packed = false;
-        while waiting.bytes() > enough && self.pack_cluster()?.is_ok() {
+        while (waiting.bytes() > most - ahead || self.is_turn_of_waiting(waiting, ahead))
+            && self.pack_cluster()?.is_ok()
+        {
             packed = true;
         }
         Ok(packed)

@@ -28,7 +28,8 @@ use crate::{
     append::{Blocked, PATIENCE, Purpose},
     buffers::Draft,
     eviction::{Eviction, Occupant},
-    index::Word,
+    index::{Location, Word},
+    listed::Lying,
     space::{SPARE, State, Victim},
     stats::add,
     volume::Volume,
@@ -306,22 +307,35 @@ impl Volume {
         if keeps_all && self.space.live(victim) == 0 {
             return Ok(Emptied::Moved(0));
         }
-        let rows = match self.contents(victim) {
+        if let Some(listed) = self.listed_in(victim) {
+            let why = if aged { Departure::Expired } else { Departure::Evicted };
+            listed.into_iter().for_each(|(hash, word)| self.evict_unseen(hash, word, why));
+            return Ok(Emptied::Moved(0));
+        }
+        // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
+        let whole = self.reader.is_by_cluster().then(|| self.contents_and_bytes(victim).ok()).flatten();
+        let (rows, bytes) = match whole {
+            Some((rows, bytes)) => (Ok(rows), Some(bytes)),
+            None => (self.contents(victim), None),
+        };
+        let rows = match rows {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
             rows => rows.unwrap_or_default(),
         };
         let mut live = self.entries_of(victim, rows);
         let used = |row: &Row, word: &Word| word.uses() > 0 || self.shared.memory.is_hot(row.hash);
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
-        let bytes = (keeps_all
+        let needed = keeps_all
             || self.shared.options.eviction_listener.is_some()
             || self.has_others()
             || eviction.may_reinsert()
-                && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| used(row, word))))
-        .then(|| self.read_at(victim, 0, self.cluster_len()));
+                && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| used(row, word)));
         let bytes = match bytes {
-            Some(Err(error)) if keeps_all => return Ok(Emptied::Unread(error)),
-            bytes => bytes.and_then(Result::ok),
+            None if needed => match self.read_at(victim, 0, self.cluster_len()) {
+                Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
+                bytes => bytes.ok(),
+            },
+            bytes => bytes,
         };
         if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
             self.add_unlisted(victim, bytes, &mut live);
@@ -359,6 +373,18 @@ impl Volume {
             }
         }
         Ok(Emptied::Moved(survivors))
+    }
+
+    /// The entries that lead into a cluster, if memory knows all of them.
+    fn listed_in(&self, victim: u32) -> Option<Vec<(u64, Word)>> {
+        let list = self.listed.as_ref()?.take(victim)?;
+        let entry = |lying: &Lying| {
+            let location = Location::OnDisk { grain: self.grain(victim, lying.offset) };
+            Some((lying.hash, self.index.find(lying.hash, location)?))
+        };
+        let entries: Vec<_> = list.iter().filter_map(entry).collect();
+        let grains: u32 = entries.iter().map(|(_, word)| word.grains()).sum();
+        (grains >= self.space.live(victim)).then_some(entries)
     }
 
     /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
@@ -455,6 +481,23 @@ impl Volume {
             }
             self.forget_elsewhere(hash, row.generation);
         }
+        self.count_departure(why);
+        if let Some((key, kind)) = key
+            && kind != Kind::Chunk
+        {
+            self.shared.note_departure(key, why);
+        }
+    }
+
+    /// An object leaves whose key nobody asks for.
+    fn evict_unseen(&self, hash: u64, word: Word, why: Departure) {
+        let _stripe = self.shared.lock_key(hash);
+        if self.drop_entry(hash, word) {
+            self.count_departure(why);
+        }
+    }
+
+    fn count_departure(&self, why: Departure) {
         let counters = &self.shared.counters;
         let counter = match why {
             Departure::Evicted => &counters.evicted,
@@ -462,11 +505,6 @@ impl Volume {
             Departure::Damaged => &counters.damaged,
         };
         add(counter, 1);
-        if let Some((key, kind)) = key
-            && kind != Kind::Chunk
-        {
-            self.shared.note_departure(key, why);
-        }
     }
 
     /// Bytes that a store could still take, compaction included.

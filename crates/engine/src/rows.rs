@@ -77,6 +77,20 @@ impl Volume {
         }
     }
 
+    /// The same, with all bytes of the cluster, by one read.
+    ///
+    /// # Errors
+    /// As [`Volume::contents`].
+    pub(crate) fn contents_and_bytes(&self, cluster: u32) -> Result<(Vec<Row>, AlignedBuf)> {
+        let (found, bytes) = self.last_use_and_end(cluster, None, self.cluster_len())?;
+        let rows = match found {
+            Use::Sealed(_, rows) => rows,
+            Use::Unsealed(seq) => self.frames_of(&bytes, seq),
+            Use::Other => Vec::new(),
+        };
+        Ok((rows, bytes))
+    }
+
     /// The rows that entries of the index lead to, with these.
     pub(crate) fn entries_of(&self, cluster: u32, rows: Vec<Row>) -> Vec<(Row, Word)> {
         let entry = |row: &Row| self.index.find(row.hash, Location::OnDisk { grain: self.grain(cluster, row.offset) });
@@ -101,31 +115,44 @@ impl Volume {
     /// # Errors
     /// [`Error::Io`] with the place.
     pub(crate) fn last_use(&self, cluster: u32, seq: Option<u64>, guess: usize) -> Result<Use> {
+        self.last_use_and_end(cluster, seq, guess).map(|(found, _)| found)
+    }
+
+    /// The same, with what was read from the cluster's end.
+    fn last_use_and_end(&self, cluster: u32, seq: Option<u64>, guess: usize) -> Result<(Use, AlignedBuf)> {
+        let tail = self.read_at(cluster, self.cluster_len() - guess, guess)?;
+        Ok((self.use_in(cluster, seq, &tail)?, tail))
+    }
+
+    /// The last use of a cluster, of whose end these bytes are.
+    fn use_in(&self, cluster: u32, seq: Option<u64>, tail: &[u8]) -> Result<Use> {
         let size = self.cluster_len();
-        let tail = self.read_at(cluster, size - guess, guess)?;
-        let last = decode_trailer(&tail).ok().filter(|(_, count)| table_len(*count) <= size);
+        let last = decode_trailer(tail).ok().filter(|(_, count)| table_len(*count) <= size);
         let mine = last.as_ref().filter(|(last, _)| last.store == self.store_id() && last.id == cluster);
         let told = mine.map(|(last, _)| last.seq);
         let (newest, objects) = match told {
             Some(told) if Some(told) == seq => (told, true),
-            _ => match cluster::Header::decode(&self.read_at(cluster, 0, BLOCK)?) {
-                Ok(header)
-                    if header.store == self.store_id()
-                        && header.id == cluster
-                        // A crash may have kept the front of the last use from the device, and not its end.
-                        && told.is_none_or(|told| told <= header.seq) =>
-                {
-                    (header.seq, header.content == Content::Objects)
+            _ => {
+                let front = (tail.len() < size).then(|| self.read_at(cluster, 0, BLOCK)).transpose()?;
+                match cluster::Header::decode(front.as_deref().unwrap_or(tail)) {
+                    Ok(header)
+                        if header.store == self.store_id()
+                            && header.id == cluster
+                            // A crash may have kept the front of the last use from the device, and not its end.
+                            && told.is_none_or(|told| told <= header.seq) =>
+                    {
+                        (header.seq, header.content == Content::Objects)
+                    }
+                    _ => (told.unwrap_or(0), told.is_some()),
                 }
-                _ => (told.unwrap_or(0), told.is_some()),
-            },
+            }
         };
         if !objects || seq.is_some_and(|seq| seq != newest) {
             return Ok(Use::Other);
         }
         // A trailer of an earlier use stays until the cluster is sealed anew.
         let Some((last, count)) = last.filter(|(last, _)| last.seq == newest) else { return Ok(Use::Unsealed(newest)) };
-        let table = match decode_table(&tail) {
+        let table = match decode_table(tail) {
             Ok(Table::Longer(_)) => {
                 let len = self.tail_len(count);
                 decode_table(&self.read_at(cluster, size - len, len)?)

@@ -36,6 +36,7 @@ use crate::{
     hash::{Hasher, KeyHash},
     index::{Index, Location, Word},
     journal::Journal,
+    listed::{Listed, Lying},
     memory::{Memory, Resident},
     object::Frame,
     pages::Divisions,
@@ -207,6 +208,8 @@ pub(crate) struct Volume {
     pub(crate) checkpoint_held: AtomicU32,
     pub(crate) reader: Reader,
     pub(crate) reclaimer: Reclaimer,
+    /// What lies in clusters that left memory, where nothing else is asked of who leaves the device.
+    pub(crate) listed: Option<Listed>,
     pub(crate) scrubber: Scrubber,
     /// Class of the objects in each cluster.
     pub(crate) classes: Box<[AtomicU16]>,
@@ -321,14 +324,20 @@ impl Volume {
         };
         self.space.note_use(cluster, number);
         self.note_age(cluster);
+        let lists = self.listed.as_ref().filter(|_| !self.shared.index_is_above(6));
+        let mut list = Vec::new();
         for row in &rows {
             let Some(word) = self.entry_in_slot(slot, row) else { continue };
+            list.extend(lists.map(|_| Lying { hash: row.hash, offset: row.offset }));
             let home = Location::OnDisk { grain: self.grain(cluster, row.offset) };
             // Accounted before it can be seen: whoever replaces it subtracts.
             self.space.add_live(cluster, word.grains());
             if self.index.change(row.hash, word, |word| word.at(home)).is_none() {
                 self.space.sub_live(cluster, word.grains());
             }
+        }
+        if let Some(listed) = lists {
+            listed.set(cluster, list);
         }
         if let Some((class, served)) = learn {
             // The object that was asked for is no neighbour.

@@ -154,6 +154,16 @@ impl Waiting {
         Some(charge)
     }
 
+    /// Number of the last use of who was asked for least recently; where the order is another, of who is next.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let room = self.room.lock();
+        let slot = match self.order {
+            PackOrder::LruHead => room.order.last_key_value(),
+            PackOrder::LruTail | PackOrder::GreedyDualSize => room.order.first_key_value(),
+        };
+        room.held.get(self.at(*slot?.1)?)?.as_ref().map(|(waiter, _)| waiter.number)
+    }
+
     /// Up to so many, in their turn; of those promised only, if that is asked for.
     pub(crate) fn next(&self, most: usize, promised: bool) -> Vec<Waiter> {
         self.behind(None, most, promised).into_iter().map(|(_, waiter)| waiter).collect()
@@ -261,6 +271,8 @@ mod tests {
         };
         assert_eq!(order(&filled(PackOrder::LruTail)), [1, 3, 4, 2]);
         assert_eq!(order(&filled(PackOrder::LruHead)), [2, 4, 3, 1]);
+        assert_eq!(filled(PackOrder::LruTail).oldest(), Some(1));
+        assert_eq!(filled(PackOrder::LruHead).oldest(), Some(1), "who was asked for least recently, not who is next");
         let waiting = filled(PackOrder::GreedyDualSize);
         assert_eq!(order(&waiting), [3, 1, 4, 2]);
         // Who comes when large ones have had their turn is worth more than they were.

@@ -18,7 +18,7 @@ use picaflor_lab::{
 };
 
 fn machine(disk: &str, write_cache: bool) -> Machine {
-    Machine { disk: disk.into(), write_cache, inodes_per_mib: 64.0, changes: toml::Table::new() }
+    Machine { disk: disk.into(), write_cache, inodes_per_mib: 64.0, ..Machine::default() }
 }
 
 /// A two-hundredth of Table 3's first row, the first 4,000 events of it.

@@ -37,8 +37,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         &[
             // Parts that know none of the others.
             &[
-                "blocks", "commits", "error", "files", "group", "hash", "index", "journal", "packet", "reading",
-                "space", "stats",
+                "blocks", "commits", "error", "files", "group", "hash", "index", "journal", "listed", "packet",
+                "reading", "space", "stats",
             ],
             // What lives in memory, and who leaves it.
             &["buffers", "eviction", "memory", "object", "placement", "waiting"],

@@ -184,6 +184,14 @@ impl Unit {
         }
     }
 
+    /// Memory that it takes.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Object(weak) => weak.upgrade().map_or(0, |frame| frame.charge()),
+            Self::Cluster(resident) => resident.bytes,
+        }
+    }
+
     fn standing(&self) -> Standing {
         match self {
             Self::Cluster(_) => Standing::Passing,
@@ -409,6 +417,30 @@ impl Memory {
                 None => {}
             }
         }
+    }
+
+    /// Bytes of what was asked for last before this number, as far as they are enough: what leaves before whatever was
+    /// asked for then.
+    pub(crate) fn older_than(&self, number: u64, enough: u64) -> u64 {
+        let mut queues = self.queues.lock();
+        let mut bytes: u64 = queues.hated_clusters.iter().map(|resident| resident.bytes).sum();
+        let mut from = 0;
+        while bytes < enough
+            && from < number
+            && let Some(at) = queues.order.range(from..number).next().map(|(at, _)| *at)
+            && let Some(unit) = queues.order.remove(&at)
+        {
+            from = at + 1;
+            match unit.number() {
+                Some(now) if now > at => drop(queues.order.insert(now, unit)),
+                Some(_) => {
+                    bytes += unit.bytes();
+                    queues.order.insert(at, unit);
+                }
+                None => {}
+            }
+        }
+        bytes
     }
 
     fn cluster_left(&self, resident: &Resident, left: &mut Vec<Resident>) {

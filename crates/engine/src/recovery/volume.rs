@@ -42,6 +42,7 @@ use crate::{
     hash::Hasher,
     index::{Index, Location, SLOTS_MAX, Word},
     journal::Journal,
+    listed::Listed,
     locality,
     options::THRESHOLD,
     packing::lets_wait,
@@ -243,6 +244,9 @@ fn build(
         checkpoint_held: AtomicU32::new(0),
         reader: Reader::new(shared.preset.reading),
         reclaimer: crate::reclaim::Reclaimer::default(),
+        // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
+        listed: (notes_use && options.eviction_listener.is_none() && identity.count == 1)
+            .then(|| Listed::new(Arc::clone(&shared.index_bytes))),
         scrubber: Scrubber::new(Vec::new(), false),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
         divisions: Divisions::new(if divides { count } else { 0 }),

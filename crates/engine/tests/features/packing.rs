@@ -259,6 +259,73 @@ fn the_cluster_that_was_not_used_for_longest_gives_its_place() {
 }
 
 #[test]
+fn a_cluster_leaves_without_a_read_and_one_of_an_earlier_run_with_one() {
+    let (device, options) = hummingbird(16 * MIB);
+    let options = options.with(|options| options.memory = 2 * MIB);
+    let fill = |store: &Store, from: u64, count: u64| {
+        let (before, emptied) = (device.counts(), store.stats().counts.reclaimed_clusters);
+        for i in from..from + count {
+            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            if i % 10 == 0 {
+                store.step().unwrap();
+            }
+        }
+        (device.counts() - before, store.stats().counts.reclaimed_clusters - emptied)
+    };
+    let store = Store::open(options.clone()).unwrap();
+    let (done, emptied) = fill(&store, 0, 15_000);
+    assert!(emptied > 400, "three times what fits: {emptied}");
+    assert_eq!(done.reads, 0, "memory knows what lies in them");
+    let evicted = store.stats().counts.evicted;
+    assert!(evicted > 8000 && store.get(&key(500)).unwrap().is_none(), "{evicted}");
+    let store = drop_memory(store, &options);
+    // The hot ones come back to memory.
+    while store.step().unwrap() {}
+    let (done, emptied) = fill(&store, 20_000, 1500);
+    assert!(emptied > 40 && done.reads > 20 && done.reads <= emptied, "{} reads for {emptied}", done.reads);
+    assert_eq!(done.read_bytes, done.reads * 64 * KIB, "all of each, by one read");
+    assert_eq!(store.stats().counts.damaged, 0);
+}
+
+#[test]
+fn what_waits_and_what_was_read_share_memory_as_they_were_asked_for() {
+    let (_, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.with(|options| options.memory = 4 * MIB)).unwrap();
+    for i in 0..4000 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    store.step().unwrap();
+    let waiting = || store.stats().memory_objects;
+    assert!(waiting() > 550, "nobody else wants it: {} of 1,300 that memory would hold", waiting());
+    let packed = store.stats().counts.packed;
+    // Nothing is put, and what was read since is what stays.
+    for i in 0..1900 {
+        assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000));
+        store.step().unwrap();
+    }
+    assert!(waiting() < 100, "{} still wait", waiting());
+    assert!(store.stats().counts.packed > packed + 500);
+    let reads = store.stats().counts.cluster_reads;
+    (1600..1900).for_each(|i| assert!(store.get(&key(i)).unwrap().is_some()));
+    assert_eq!(store.stats().counts.cluster_reads, reads, "it has nearly all of memory");
+}
+
+#[test]
+fn a_put_that_finds_memory_full_packs_what_was_asked_for_least_recently() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.with(|options| options.memory = 4 * MIB)).unwrap();
+    // Nobody calls the daemons.
+    for i in 0..4000 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    let (counts, done) = (store.stats().counts, device.counts());
+    assert!(counts.packed > 2500, "{counts:?}");
+    // The first cluster is the superblock's and the journal's; each that is packed is written as soon as it is.
+    assert!(counts.clusters_sealed > 120 && done.writes >= counts.clusters_sealed, "{done:?}");
+    assert!(store.stats().memory_used <= 4 * MIB, "{}", store.stats().memory_used);
+}
+
+#[test]
 fn what_bypasses_memory_is_not_held_when_it_is_read() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone()).unwrap();

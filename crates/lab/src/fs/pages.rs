@@ -54,8 +54,9 @@ pub(crate) struct Pages {
     low_water: u64,
     dirty_limit: u64,
     lru: Lru,
-    /// Of metadata other than directories, if apart.
+    /// Of metadata, if apart.
     metadata: Option<Lru>,
+    directories_apart: bool,
     dirty: BTreeMap<Address, Dirty>,
     dirty_fragments: u64,
     /// What has to make room, for a moment; empty between calls.
@@ -68,6 +69,13 @@ pub(crate) struct Pages {
     pub(crate) counts: IoCounts,
 }
 
+/// Fragments that may be dirty.
+fn dirty_limit(profile: &FsProfile) -> u64 {
+    let share = profile.memory.cache / profile.layout.fragment / 100 * profile.daemon.dirty_percent;
+    let blocks = profile.daemon.dirty_blocks.unwrap_or(u64::MAX);
+    share.min(blocks.saturating_mul(profile.layout.block / profile.layout.fragment))
+}
+
 impl Pages {
     pub(crate) fn new(profile: &FsProfile, disk: SimulatedDisk) -> Self {
         let fragment = profile.layout.fragment;
@@ -78,9 +86,10 @@ impl Pages {
             cluster: profile.daemon.cluster / fragment,
             high_water: profile.daemon.high_water,
             low_water: profile.daemon.low_water,
-            dirty_limit: profile.memory.cache / fragment / 100 * profile.daemon.dirty_percent,
+            dirty_limit: dirty_limit(profile),
             lru: Lru::new(profile.memory.cache),
             metadata: profile.memory.metadata.map(Lru::new),
+            directories_apart: profile.memory.directories_apart,
             dirty: BTreeMap::new(),
             dirty_fragments: 0,
             left: Vec::new(),
@@ -151,7 +160,7 @@ impl Pages {
 
     /// All of a directory is needed: its runs of blocks, each an address and fragments.
     pub(crate) fn need_directory(&mut self, id: u64, runs: &[Run]) -> io::Result<()> {
-        if self.lru.touch(id | DIRECTORY).is_some() {
+        if self.directories().touch(id | DIRECTORY).is_some() {
             return Ok(());
         }
         for (address, fragments) in runs {
@@ -163,9 +172,14 @@ impl Pages {
 
     /// A directory that is in memory has these runs now.
     pub(crate) fn grown_directory(&mut self, id: u64, runs: &[Run]) -> io::Result<()> {
-        self.lru.remove(id | DIRECTORY);
+        self.directories().remove(id | DIRECTORY);
         let fragments: u64 = runs.iter().map(|(_, fragments)| fragments).sum();
-        self.keep(id | DIRECTORY, fragments * self.fragment, false)
+        self.keep(id | DIRECTORY, fragments * self.fragment, self.directories_apart)
+    }
+
+    /// Where directories are kept.
+    fn directories(&mut self) -> &mut Lru {
+        self.metadata.as_mut().filter(|_| self.directories_apart).unwrap_or(&mut self.lru)
     }
 
     /// Data is needed: runs of blocks in order. Adjacent ones come with one read, a cluster at most.

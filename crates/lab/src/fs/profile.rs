@@ -22,6 +22,9 @@ pub struct FsProfile {
     pub metadata: Metadata,
     /// Whether whole blocks of data are handed to the disk at once, as clusters; otherwise the daemon writes them.
     pub whole_blocks_at_once: bool,
+    /// Whether whole clusters of it are, though blocks are not.
+    #[serde(default)]
+    pub whole_clusters_at_once: bool,
     /// Whether a read dirties the inode.
     pub access_times: bool,
     /// Where things lie.
@@ -85,6 +88,9 @@ pub struct MemoryProfile {
     pub cache: u64,
     /// Bytes of inodes, maps and indirect blocks, if they are not kept among the others.
     pub metadata: Option<u64>,
+    /// Whether directories are among those, too.
+    #[serde(default)]
+    pub directories_apart: bool,
     /// Inodes.
     pub inodes: u64,
     /// Names whose inode is known without a search.
@@ -103,6 +109,9 @@ pub struct DaemonProfile {
     pub metadata_age_s: f64,
     /// Percent of the cache that may be dirty before the oldest is written anyway.
     pub dirty_percent: u64,
+    /// The same in blocks, if that is fewer.
+    #[serde(default)]
+    pub dirty_blocks: Option<u64>,
     /// Bytes of one transfer of adjacent blocks at most.
     pub cluster: u64,
     /// Writes that it has on their way at a time; if nothing is said, all that are due.
@@ -123,6 +132,22 @@ pub struct JournalProfile {
     pub blocks: u32,
     /// Seconds between commits.
     pub commit_s: f64,
+    /// Bytes that a changed block takes in it: what of it changed; 0 is all of it.
+    #[serde(default)]
+    pub record: u64,
+    /// Bytes of such records that are written as soon as there are so many; 0 is no limit.
+    #[serde(default)]
+    pub buffer: u64,
+    /// Whether dirty data is written before the records of what leads to it.
+    #[serde(default = "yes")]
+    pub ordered: bool,
+    /// Whether a call that gives blocks back waits until its records are on the disk.
+    #[serde(default)]
+    pub forced: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Of file systems whose inodes are records of a table, which small files lie in, whose directories are trees, and
@@ -165,6 +190,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("ext2", include_str!("../../filesystems/ext2.toml")),
     ("extent", include_str!("../../filesystems/extent.toml")),
     ("ntfs", include_str!("../../filesystems/ntfs.toml")),
+    ("xfs", include_str!("../../filesystems/xfs.toml")),
 ];
 
 /// Values of `other` in the place of those of `table`, table by table.
@@ -223,12 +249,14 @@ impl FsProfile {
         Ok(profile)
     }
 
-    /// What this file system would be to a part of its load, one in `parts`: memory, journal and the daemons' ages so
-    /// many times smaller, and so as long as before when counted in requests.
+    /// What this file system would be to a part of its load, one in `parts`: memory, groups, journal and the daemons'
+    /// ages so many times smaller, and so as many, and as long, as before when counted in requests.
     #[must_use]
     pub fn part(mut self, parts: u32) -> Self {
         let n = u64::from(parts);
         let least = 64 * self.layout.block;
+        // A file is as far from its inode as it was, as a share of the disk.
+        self.layout.group_blocks = (self.layout.group_blocks / parts).max(64);
         let memory = &mut self.memory;
         memory.cache = (memory.cache / n).max(least);
         memory.metadata = memory.metadata.map(|bytes| (bytes / n).max(least));
@@ -238,6 +266,7 @@ impl FsProfile {
         daemon.every_s /= by;
         daemon.data_age_s /= by;
         daemon.metadata_age_s /= by;
+        daemon.dirty_blocks = daemon.dirty_blocks.map(|blocks| (blocks / n).max(16));
         if let Some(journal) = &mut self.journal {
             journal.blocks = (journal.blocks / parts).max(65);
             journal.commit_s /= by;

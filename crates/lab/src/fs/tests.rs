@@ -85,6 +85,97 @@ fn creating_and_removing_cost_the_synchronous_writes_of_the_source() {
 }
 
 #[test]
+fn xfs_waits_for_its_log_where_blocks_are_given_back_and_nowhere_else() {
+    let (fs, _) = made("xfs");
+    let cost = |act: &dyn Fn()| {
+        let before = fs.counts().synchronous_writes;
+        act();
+        fs.counts().synchronous_writes - before
+    };
+    assert_eq!(cost(&|| fs.write("empty", b"").unwrap()), 0);
+    assert_eq!(cost(&|| fs.write("small", &[1; 3000]).unwrap()), 0);
+    assert_eq!(cost(&|| drop(fs.read("small").unwrap())), 0);
+    assert_eq!(cost(&|| fs.remove("empty").unwrap()), 0);
+    assert_eq!(cost(&|| fs.remove("small").unwrap()), 1, "by a synchronous transaction");
+}
+
+#[test]
+fn a_log_of_what_changed_is_written_by_the_buffer() {
+    let mut profile = FsProfile::find("xfs").unwrap();
+    // Nothing else is written.
+    (profile.daemon.every_s, profile.daemon.data_age_s) = (3600.0, 3600.0);
+    profile.journal.as_mut().unwrap().commit_s = 3600.0;
+    let disk = disk("cheetah18", 1 << 30);
+    let fs = FileSystem::new(&profile, &disk).unwrap();
+    fs.make_dir("a").unwrap();
+    for i in 0..4000 {
+        fs.write(&format!("a/{i}"), &[]).unwrap();
+    }
+    let counts = fs.counts();
+    // 16 inodes and 100 names in a block: more than 128 blocks changed, each of which takes 256 bytes of 32 KiB.
+    assert!((1..8).contains(&counts.later_writes), "{counts:?}");
+    assert_eq!(counts.written_bytes, counts.later_writes * 32_768);
+}
+
+#[test]
+fn a_cache_of_metadata_holds_directories_where_they_are_apart() {
+    let reads = |apart: bool| {
+        let mut profile = FsProfile::find("xfs").unwrap();
+        profile.memory.metadata = Some(64 * 4096);
+        profile.memory.directories_apart = apart;
+        (profile.memory.inodes, profile.memory.names) = (1, 1);
+        let disk = disk("cheetah18", 1 << 30);
+        let fs = FileSystem::new(&profile, &disk).unwrap();
+        for i in 0..200 {
+            fs.make_dir(&format!("{i}")).unwrap();
+            fs.write(&format!("{i}/file"), &[1; 100]).unwrap();
+        }
+        let before = fs.counts().metadata_reads;
+        (0..200).for_each(|i| drop(fs.read(&format!("{i}/file")).unwrap()));
+        fs.counts().metadata_reads - before
+    };
+    let (among_pages, apart) = (reads(false), reads(true));
+    assert!(apart >= among_pages + 150, "{among_pages} {apart}: each directory once more");
+}
+
+#[test]
+fn a_part_has_as_many_groups_and_as_long_ages_in_requests() {
+    let whole = FsProfile::find("xfs").unwrap();
+    let part = whole.clone().part(8);
+    assert_eq!(part.layout.group_blocks, whole.layout.group_blocks / 8);
+    assert_eq!(part.daemon.data_age_s, whole.daemon.data_age_s / 8.0);
+    let buffer = |profile: &FsProfile| profile.journal.as_ref().unwrap().buffer;
+    assert_eq!(buffer(&part), buffer(&whole), "it holds as many changes as before");
+}
+
+#[test]
+fn whole_clusters_are_written_at_once_and_what_is_left_waits() {
+    let mut profile = FsProfile::find("ufs-async").unwrap();
+    profile.daemon.every_s = 3600.0;
+    (profile.whole_blocks_at_once, profile.whole_clusters_at_once) = (false, true);
+    let disk = disk("ultrastar18lzx", 1 << 30);
+    let fs = FileSystem::new(&profile, &disk).unwrap();
+    fs.write("small", &[1; 90_000]).unwrap();
+    assert_eq!(fs.counts().written_bytes, 0);
+    fs.write("large", &[1; 300_000]).unwrap();
+    assert!([128 << 10, 256 << 10].contains(&fs.counts().written_bytes), "{:?}", fs.counts());
+}
+
+#[test]
+fn no_more_is_dirty_than_may_be() {
+    let mut profile = FsProfile::find("ufs-async").unwrap();
+    (profile.daemon.every_s, profile.whole_blocks_at_once) = (3600.0, false);
+    profile.daemon.dirty_blocks = Some(32);
+    let disk = disk("ultrastar18lzx", 1 << 30);
+    let fs = FileSystem::new(&profile, &disk).unwrap();
+    for i in 0..100 {
+        fs.write(&format!("{i}"), &[1; 8192]).unwrap();
+    }
+    let written = fs.counts().written_bytes;
+    assert!(written >= (100 - 32 - 8) * 8192, "{written}");
+}
+
+#[test]
 fn keeps_contents_as_a_map_would() {
     for name in FsProfile::names() {
         let (fs, _) = made(name);

@@ -27,7 +27,7 @@ use self::names::last_part;
 use super::directory::{Directory, entry_bytes};
 use super::layout::{Address, Layout, Run};
 use super::pages::Pages;
-use super::profile::{FsProfile, Metadata};
+use super::profile::{FsProfile, JournalProfile, Metadata};
 use crate::hash::ByHash;
 use crate::lru::Lru;
 
@@ -154,14 +154,19 @@ impl Core {
             self.pages.flush(now, now)?;
             self.pages.throttle();
         }
-        if self.journal.as_ref().is_some_and(|journal| now >= journal.commit_at) {
-            self.commit()?;
+        let due = |(journal, profile): (&Journal, &JournalProfile)| {
+            let is_full = profile.buffer > 0 && journal.blocks.len() as u64 * profile.record >= profile.buffer;
+            is_full || now >= journal.commit_at
+        };
+        if self.journal.as_ref().zip(self.profile.journal.as_ref()).is_some_and(due) {
+            self.commit(false)?;
         }
         Ok(())
     }
 
-    /// Data first, then the blocks of metadata that changed, in one run of the journal.
-    fn commit(&mut self) -> io::Result<()> {
+    /// Data first, if they are ordered; then what of metadata changed, in one run of the journal. `forced`: the call
+    /// waits for it.
+    fn commit(&mut self, forced: bool) -> io::Result<()> {
         let now = self.pages.now();
         let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
         journal.commit_at = now + nanos(profile.commit_s);
@@ -172,15 +177,31 @@ impl Core {
             return Ok(());
         }
         let most = u64::from(profile.blocks);
-        let count = (journal.blocks.len() as u64 + 2).min(most);
+        let changed = journal.blocks.len() as u64;
+        let count = match profile.record {
+            // With a block in front and one behind.
+            0 => changed + 2,
+            record => (changed * record).div_ceil(self.profile.layout.block),
+        };
+        let count = count.min(most);
         journal.blocks.clear();
         if journal.next + count > most {
             journal.next = 0;
         }
         let address = journal.next * self.layout.fragments;
         journal.next += count;
-        self.pages.flush(now, 0)?;
-        self.pages.write_later(address, count * self.layout.fragments)
+        if profile.ordered {
+            self.pages.flush(now, 0)?;
+        }
+        match forced {
+            true => self.pages.write(address, count * self.layout.fragments),
+            false => self.pages.write_later(address, count * self.layout.fragments),
+        }
+    }
+
+    /// Blocks were given back: where that has to be told before others may have them, it is.
+    fn force(&mut self) -> io::Result<()> {
+        if self.profile.journal.as_ref().is_some_and(|journal| journal.forced) { self.commit(true) } else { Ok(()) }
     }
 
     /// What was done to metadata goes to the log, from within the block where it ended.
@@ -352,7 +373,7 @@ impl Core {
         self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
         self.layout.free_inode(inode);
         self.inodes.remove(inode);
-        Ok(())
+        if file.size > 0 { self.force() } else { Ok(()) }
     }
 
     pub(super) fn read(&mut self, path: &str) -> io::Result<Vec<u8>> {
@@ -386,7 +407,9 @@ impl Core {
         let Some(file) = self.files.get_mut(path).filter(|_| self.profile.access_times) else { return Ok(()) };
         let inode_block = self.layout.inode_block(file.inode);
         let Some(records) = &self.profile.records else {
-            return if self.pages.has_metadata(inode_block) { self.change(inode_block, false) } else { Ok(()) };
+            // No journal has it.
+            let is_here = self.pages.has_metadata(inode_block);
+            return if is_here { self.pages.dirty(inode_block, self.block(), true) } else { Ok(()) };
         };
         if now.saturating_sub(file.accessed) > nanos(records.access_s) {
             file.accessed = now;
@@ -428,7 +451,7 @@ impl Core {
         self.begin(0, 0, false)?;
         let now = self.pages.now();
         if self.journal.is_some() {
-            self.commit()?;
+            self.commit(false)?;
             if self.profile.records.is_some() {
                 self.pages.flush(now, 0)?;
             }

@@ -77,20 +77,23 @@ impl Core {
         Ok(())
     }
 
-    /// Whole blocks go to the disk in clusters, if this file system does that; the rest is dirty.
+    /// Whole blocks go to the disk in clusters, or whole clusters do, if this file system does that; the rest is dirty.
     pub(super) fn put_data(&mut self, runs: &[Run], bytes: &[u8]) -> io::Result<()> {
         let (block, fragment) = (self.block(), self.profile.layout.fragment);
+        let cluster = self.profile.daemon.cluster / fragment;
+        let unit = if self.profile.whole_blocks_at_once { block } else { cluster };
+        let at_once = self.profile.whole_blocks_at_once || self.profile.whole_clusters_at_once;
         let mut rest = bytes;
         for (start, count) in runs {
             let here = (rest.len() as u64).min(count * fragment) as usize;
             let (now, later) = rest.split_at(here);
             self.contents.write(start * fragment, now);
             rest = later;
-            let whole = if self.profile.whole_blocks_at_once { here as u64 / fragment / block * block } else { 0 };
+            let whole = if at_once { here as u64 / fragment / unit * unit } else { 0 };
             self.pages.arrived(*start, *count)?;
             let mut at = *start;
             while at < start + whole {
-                let step = (self.profile.daemon.cluster / fragment).min(start + whole - at);
+                let step = cluster.min(start + whole - at);
                 self.pages.write_later(at, step)?;
                 at += step;
             }

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// A machine of a paper.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// Profile of its disks.
@@ -38,6 +38,12 @@ pub struct Machine {
     pub write_cache: bool,
     /// Inodes, and names, that its kernel keeps for each MiB of memory.
     pub inodes_per_mib: f64,
+    /// Bytes of metadata that its kernel keeps, directories too, if they are apart from pages.
+    #[serde(default)]
+    pub metadata: Option<u64>,
+    /// Blocks that its kernel lets be dirty: so many, and so many more for each MiB of memory.
+    #[serde(default)]
+    pub dirty_blocks: Option<(f64, f64)>,
     /// What of the file systems' profiles is another on this machine.
     #[serde(default)]
     pub changes: toml::Table,
@@ -268,7 +274,10 @@ impl Machine {
         let mut profile = FsProfile::find_with(like, &all)?;
         let inodes = (self.inodes_per_mib * mib as f64) as u64;
         profile.memory.cache = pages_mib << 20;
-        profile.memory.metadata = None;
+        profile.memory.metadata = self.metadata;
+        profile.memory.directories_apart = self.metadata.is_some();
+        let dirty = self.dirty_blocks.map(|(fixed, each)| (fixed + each * mib as f64) as u64);
+        profile.daemon.dirty_blocks = dirty.or(profile.daemon.dirty_blocks);
         (profile.memory.inodes, profile.memory.names) = (inodes, inodes);
         Ok(profile)
     }
