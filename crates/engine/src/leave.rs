@@ -24,7 +24,7 @@ impl Volume {
 
     /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
     fn is_crowded(&self, eighths: u64) -> bool {
-        let index = self.shared.index_is_above(eighths) && self.index.is_loaded();
+        let index = self.shared.index_is_above(eighths) && self.is_loaded();
         index || self.checkpoints_are_above(eighths)
     }
 

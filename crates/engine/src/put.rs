@@ -175,7 +175,7 @@ impl Store {
         if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
             return Err(self.refuse(Refusal::NotAdmitted));
         }
-        if shared.index_is_above(8) && self.volumes().iter().any(|volume| volume.index.is_loaded()) {
+        if shared.index_is_above(8) && self.volumes().iter().any(|volume| volume.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         if self.volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {

@@ -98,7 +98,7 @@ impl Volume {
             return self.leave_step(in_place);
         }
         let shared = &self.shared;
-        let index_high = shared.index_is_above(7) && self.index.is_loaded();
+        let index_high = shared.index_is_above(7) && self.is_loaded();
         let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
         if shared.options.mode == Mode::Store {
             let ahead = self.eviction() == Eviction::NeverAhead && clean < target;

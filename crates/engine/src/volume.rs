@@ -455,6 +455,11 @@ impl Volume {
         (parts + parts / 8) as u32 + 2
     }
 
+    /// Whether more objects mean more memory for where they lie.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.in_place.as_ref().map_or_else(|| self.index.is_loaded(), |in_place| in_place.extents.is_loaded())
+    }
+
     /// Bytes of what a checkpoint keeps of the index.
     fn image_bytes(&self) -> u64 {
         let index = || self.index.image_bytes() + self.divisions.image_bytes();

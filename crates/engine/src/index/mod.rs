@@ -24,8 +24,6 @@ pub(crate) struct Index {
     segments: Box<[RwLock<Segment>]>,
     bits: u32,
     objects: AtomicU64,
-    /// Objects when a segment last grew.
-    grown_at: AtomicU64,
     /// Bytes of the segments.
     own_bytes: AtomicU64,
     /// Bytes of the indexes of all volumes of the store.
@@ -67,14 +65,7 @@ impl Index {
     pub(crate) fn new(bits: u32, bytes: Arc<AtomicU64>) -> Self {
         let segments = (0..1usize << bits).map(|_| RwLock::new(Segment::default())).collect::<Box<[_]>>();
         bytes.fetch_add(Self::empty_bytes(bits), Relaxed);
-        Self {
-            segments,
-            bits,
-            objects: AtomicU64::new(0),
-            grown_at: AtomicU64::new(0),
-            own_bytes: AtomicU64::new(0),
-            bytes,
-        }
+        Self { segments, bits, objects: AtomicU64::new(0), own_bytes: AtomicU64::new(0), bytes }
     }
 
     fn spot(&self, hash: u64) -> (&RwLock<Segment>, u32) {
@@ -201,14 +192,14 @@ impl Index {
         if bytes == 0 {
             return;
         }
-        self.grown_at.store(self.objects(), Relaxed);
         self.bytes.fetch_add(bytes as u64, Relaxed);
         self.own_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// Whether more entries mean more memory. After a tenth has left, those that come find room.
+    /// Whether more entries mean more memory. A segment that grows is nine tenths full, and no less than eight behind
+    /// it: after a tenth has left, those that come find room.
     pub(crate) fn is_loaded(&self) -> bool {
-        self.objects() * 10 >= self.grown_at.load(Relaxed) * 9
+        self.objects() * size_of::<Word>() as u64 * 10 >= self.own_bytes.load(Relaxed) * 8
     }
 
     /// Bytes of an image of all segments.

@@ -164,6 +164,12 @@ impl Extents {
         (rows + map) as u64
     }
 
+    /// Whether more rows mean more memory: tables do not shrink, but after a tenth has left, those that come find room.
+    pub(crate) fn is_loaded(&self) -> bool {
+        let table = self.table.lock();
+        table.vacant.len() * 10 < table.rows.len()
+    }
+
     /// An object lies there now.
     pub(crate) fn enter(&self, place: Place) {
         let mut table = self.table.lock();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use picaflor::{
-    Departure, Error, Mode, Store,
+    Departure, Error, Mode, Place, Store,
     device::{Clock, Fault, FaultyDevice, On, Rule},
 };
 
@@ -40,6 +40,38 @@ fn a_cache_lets_the_least_recently_used_leave() {
         assert!(there > 800, "{preset}: {there}");
         // In the order in which they were put, but for the one that was asked for all the time.
         assert!(left.iter().eq((1..=left.len() as u64).map(key).collect::<Vec<_>>().iter()), "{preset}");
+    }
+}
+
+#[test]
+fn a_cache_of_more_objects_than_memory_can_index_stays_nearly_as_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let in_clusters = ["picaflor", "hummingbird", "damelo"].map(|preset| (preset, 90_000));
+    let in_place = IN_PLACE.into_iter().chain(["multiple-dirs"]).map(|preset| (preset, 12_000));
+    for (preset, count) in in_clusters.into_iter().chain(in_place) {
+        let options = by_hand(preset, memory(128 * MIB, 512)).mode(Mode::Cache).memory(2 * MIB);
+        let options = match preset {
+            "multiple-dirs" => options.with(|options| {
+                options.places = vec![Place::Path(folder.path().into())];
+                options.capacity = 128 * MIB;
+            }),
+            _ => options,
+        };
+        let store = Store::open(options).unwrap();
+        let mut most = 0;
+        for i in 0..count {
+            store.put(&key(i), &body(i, 100), &plain()).unwrap();
+            // One in three is asked for again, and stays longer.
+            if i % 3 == 0 {
+                read(&store, &key(i / 3 * 2));
+            }
+            store.step().unwrap();
+            let stats = store.stats();
+            assert!(stats.memory_used <= stats.memory_limit, "{preset} {i} {stats:?}");
+            most = most.max(stats.objects);
+            assert!(stats.objects * 10 >= most * 7, "{preset}: {} objects of {most}", stats.objects);
+        }
+        assert!(most < count * 9 / 10, "{preset}: it was not full");
     }
 }
 
