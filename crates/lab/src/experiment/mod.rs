@@ -39,7 +39,8 @@ files!(
     "markatos-table1",
     "page-sizes",
     "presets-on-devices",
-    "quick"
+    "quick",
+    "traces-on-devices"
 );
 
 /// Names and specifications of all that come with the lab.

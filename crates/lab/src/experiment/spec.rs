@@ -362,7 +362,7 @@ impl Spec {
         let apart = self.file_systems.get(device).filter(|_| files);
         // Of what a machine gives a file for each object, the file system has half.
         let memory = self.memory_mib << 20;
-        let shared = files && self.replay == Kind::Pages;
+        let shared = files && matches!(self.replay, Kind::Cache | Kind::Pages);
         let setup = Setup {
             preset: preset.into(),
             device: device.into(),
@@ -389,5 +389,25 @@ impl Spec {
         };
         let workload = name.clone();
         Case { workload, disk_mib, utilisation, buffers, store: self.replay != Kind::Counts, levels, setup }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_of_files_shares_its_memory_with_the_file_system() {
+        for (replay, shares) in [("cache", true), ("pages", true), ("method", false)] {
+            let text = format!(
+                "title = 'x'\nquestion = 'x'\nworkload = 'dec'\nreplay = '{replay}'\nmemory_mib = 32\ndisk_mib = [256]\n\
+                 presets = ['squid', 'buddy']\ndevices = ['exos']\nfile_systems = {{ exos = 'extent' }}\n"
+            );
+            let spec = Spec::parse("x", &text).unwrap();
+            let cases = spec.cases(&[("dec".into(), spec.workload_named("dec").unwrap())]);
+            let memory = |case: &Case| (case.setup.memory >> 20, case.setup.page_cache.map(|bytes| bytes >> 20));
+            let files = if shares { (16, Some(16)) } else { (32, None) };
+            assert_eq!(cases.iter().map(memory).collect::<Vec<_>>(), [files, (32, None)], "{replay}");
+        }
     }
 }
