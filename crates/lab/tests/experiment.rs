@@ -108,6 +108,23 @@ fn a_cache_of_files_that_evicts_has_an_inode_for_each() {
 }
 
 #[test]
+fn all_of_a_large_object_is_read() {
+    let text = |cluster: u32| {
+        format!(
+            "title = 'x'\nquestion = 'x'\nworkload = 'semicomplete'\nreplay = 'cache'\ngets = 5000\nmemory_mib = 16\n\
+             disk_mib = [256]\ncluster_kib = {cluster}\npresets = ['picaflor']\ndevices = ['nvme']\n"
+        )
+    };
+    let read = |cluster| {
+        let rows = experiment::run(&Spec::parse("large", &text(cluster)).unwrap(), None, &|_, _| {}).unwrap();
+        rows[0].outcome.device_read
+    };
+    // What does not fit in a cluster lies in pieces, and is as long as it was.
+    let (in_pieces, whole) = (read(64), read(256));
+    assert!(in_pieces * 10 > whole * 7, "{in_pieces} bytes where {whole} are read of whole objects");
+}
+
+#[test]
 fn a_folder_of_this_machine_is_a_device_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();

@@ -3,6 +3,8 @@
 //! A simulated device keeps no zeros, so a replay of gigabytes fits into memory; and a slot that is missing, of another
 //! object, of an older version or at another place of its object is noticed.
 
+use picaflor::Object;
+
 use crate::{synth::mix, trace::Request};
 
 /// Longest body.
@@ -52,6 +54,30 @@ impl Bodies {
             own == &mark[..own.len()] && rest.iter().fold(0, |or, byte| or | byte) == 0
         };
         body.len() == len_of(request) && body.chunks(STRETCH).zip(marks(request)).all(right)
+    }
+
+    /// The same of an object. All of it is read, in however many pieces it lies.
+    ///
+    /// # Errors
+    /// Those of reading the pieces.
+    pub(super) fn are_in(request: &Request, object: &Object) -> picaflor::Result<bool> {
+        Ok(Self::is_of(request, &object.bytes()?))
+    }
+
+    /// The same for tasks.
+    ///
+    /// # Errors
+    /// Those of reading the pieces.
+    pub(super) async fn are_in_async(request: &Request, object: &Object) -> picaflor::Result<bool> {
+        if let Some(body) = object.body() {
+            return Ok(Self::is_of(request, &body));
+        }
+        let mut all = Vec::new();
+        let mut pieces = object.chunks(0..object.len());
+        while let Some(piece) = pieces.next_async().await {
+            all.extend_from_slice(&piece?);
+        }
+        Ok(Self::is_of(request, &all))
     }
 }
 

@@ -334,10 +334,10 @@ async fn client(shared: Rc<Shared>, act: Act) -> picaflor::Result<()> {
                 store.put(&key, shared.bodies.borrow_mut().of(&request), &with)?;
             }
             Act::Read => {
-                let found = store.get_async(&key).await?;
-                // What is longer than a page comes in pieces.
-                let is_right = |body: &[u8]| Bodies::is_of(&request, body);
-                let right = found.is_some_and(|found| found.body().is_none_or(|body| is_right(&body)));
+                let right = match store.get_async(&key).await? {
+                    Some(found) => Bodies::are_in_async(&request, &found).await?,
+                    None => false,
+                };
                 shared.lost.set(shared.lost.get() + u64::from(!right));
             }
             Act::Delete => drop(store.delete(&key)?),

@@ -320,7 +320,7 @@ impl Running<'_> {
             match self.store.get(&key).map_err(failed(self.setup))? {
                 Some(object) => {
                     self.outcome.hits += 1;
-                    self.check(&request, object.body().as_deref())?;
+                    self.check(&request, &object)?;
                 }
                 None => self.put(&key, &request, 0)?,
             }
@@ -357,16 +357,16 @@ impl Running<'_> {
     fn read_done(&mut self, done: &[(Request, Option<picaflor::Object>)]) -> Result<()> {
         for (request, object) in done {
             match object {
-                Some(object) => self.check(request, object.body().as_deref())?,
+                Some(object) => self.check(request, object)?,
                 None => self.outcome.lost += 1,
             }
         }
         Ok(())
     }
 
-    /// A store that returns other bytes than it was given has no speed worth measuring.
-    fn check(&self, request: &Request, body: Option<&[u8]>) -> Result<()> {
-        let right = body.is_none_or(|body| Bodies::is_of(request, body));
+    /// Reads all of an object. A store that returns other bytes than it was given has no speed worth measuring.
+    fn check(&self, request: &Request, object: &picaflor::Object) -> Result<()> {
+        let right = Bodies::are_in(request, object).map_err(failed(self.setup))?;
         let why = || format!("the store returned wrong bytes for key {:x}", request.key);
         if right { Ok(()) } else { Err(Error::experiment(name_of(self.setup), why())) }
     }

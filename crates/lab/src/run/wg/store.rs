@@ -214,8 +214,9 @@ impl Shared {
         let key = request.versioned_key().to_le_bytes();
         let begin = self.time.now();
         if let Some(object) = self.store.get_async(&key).await.map_err(failed)? {
+            let right = Bodies::are_in_async(request, &object).await.map_err(failed)?;
             self.measured.borrow_mut().read(self.time.now() - begin);
-            if !object.body().is_none_or(|body| Bodies::is_of(request, &body)) {
+            if !right {
                 let why = format!("the store returned wrong bytes for key {:x}", request.key);
                 return Err(Error::experiment("wg-Hummingbird", why));
             }
