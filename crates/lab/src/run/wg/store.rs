@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Counts, Daemons, Durability, Error as StoreError, Mode, Options, Place, PutOptions, Refusal, Store};
+use picaflor::{
+    Counts, Daemons, Durability, Error as StoreError, Miss, Mode, Options, Place, PutOptions, Refusal, Store,
+};
 use picaflor_device::{Clock, SimulatedDisk};
 
 use super::{Causes, Load, Measured, WORD};
@@ -213,8 +215,15 @@ impl Shared {
     async fn event(&self, request: &Request) -> Result<()> {
         let key = request.versioned_key().to_le_bytes();
         let begin = self.time.now();
-        if let Some(object) = self.store.get_async(&key).await.map_err(failed)? {
-            let right = Bodies::are_in_async(request, &object).await.map_err(failed)?;
+        let found = match self.store.get_async(&key).await.map_err(failed)? {
+            Some(object) => match Bodies::are_in_async(request, &object).await {
+                // A piece left while the others were read.
+                Err(StoreError::Damaged { why, .. }) if why == Miss::ChunkMissing.to_string() => None,
+                right => Some(right.map_err(failed)?),
+            },
+            None => None,
+        };
+        if let Some(right) = found {
             self.measured.borrow_mut().read(self.time.now() - begin);
             if !right {
                 let why = format!("the store returned wrong bytes for key {:x}", request.key);
