@@ -5,7 +5,7 @@
 //! Invariants: only frames that verify, and that the index (or the list of copies) says are current, are
 //! entered; while resident the cluster is busy, so reclaim leaves it alone.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
@@ -36,31 +36,35 @@ impl Bringer for Volume {
 }
 
 impl Volume {
-    /// Takes in what a read of a whole cluster brought. Returns whether the cluster became resident.
-    pub(crate) fn welcome(self: &Arc<Self>, grain: u64, bytes: &Bytes, sought: &Header) -> bool {
+    /// Takes in what a read of a cluster, or of the part of it that begins at `base`, brought. Returns whether the
+    /// cluster became resident.
+    pub(crate) fn welcome(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) -> bool {
         if self.shared.memory.holds_clusters() {
             return self.adopt(grain, bytes);
         }
-        self.bring_kin(grain, bytes, sought);
+        self.bring_kin(grain, base, bytes, sought);
         false
     }
 
     /// Lets those stay in memory, each by itself, that lie in the same cluster as the object at `grain` and belong to
     /// it: what else is in the cluster would take memory from them.
-    fn bring_kin(self: &Arc<Self>, grain: u64, bytes: &Bytes, sought: &Header) {
-        let Some((cluster, own, rows)) = self.sealed(grain, bytes) else { return };
-        let mark = self.hasher.mark(own.seq);
+    fn bring_kin(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) {
+        let around = match bytes.len() == self.cluster_len() {
+            true => self.sealed(grain, bytes).map(|(cluster, own, rows)| (cluster, own.class, rows)),
+            false => self.behind(grain, base, bytes, sought),
+        };
+        let Some((cluster, class, rows)) = around else { return };
         let weak = Arc::downgrade(self);
-        let brought = Arc::new(Brought { by: weak, class: own.class });
+        let brought = Arc::new(Brought { by: weak, class });
         let mut count = 0_u32;
         for row in &rows {
             let at = self.grain(cluster, row.offset);
             if at == grain || self.shared.memory.peek(row.hash).is_some() {
                 continue;
             }
-            let frame = bytes.get(row.offset as usize..).unwrap_or_default();
+            let frame = bytes.get(row.offset as usize - base..).unwrap_or_default();
             let Ok(header) = Header::decode(frame) else { continue };
-            if header.kind == Kind::Chunk || !is_kin(&header, sought) || !is_intact(bytes, row, mark) {
+            if header.kind == Kind::Chunk || !is_kin(&header, sought) || !is_intact(frame, row, sought.mark) {
                 continue;
             }
             let Some(word) = self.current_at(row, at) else { continue };
@@ -70,7 +74,16 @@ impl Volume {
             count += 1;
         }
         add(&self.shared.counters.neighbours_read, count.into());
-        self.reader.brought(own.class, count);
+        self.reader.brought(class, count);
+    }
+
+    /// The cluster around `grain`, its class, and the rows of what lies behind the object there in these bytes, which
+    /// begin at `base`. There is no table in them: frames follow each other, and have the mark of one use.
+    fn behind(&self, grain: u64, base: usize, bytes: &[u8], sought: &Header) -> Option<(u32, u16, Vec<Row>)> {
+        let cluster = self.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
+        let first = (grain - self.grain(cluster, 0)) as usize * GRAIN - base + sought.frame_len();
+        let rows = self.frames_in(bytes, first..bytes.len(), base, Some(sought.mark));
+        Some((cluster, self.classes[cluster as usize].load(Relaxed), rows))
     }
 
     /// The cluster around `grain` with its header and rows, if these bytes are of one use of it, and nobody made it
@@ -107,7 +120,8 @@ impl Volume {
             return false;
         }
         let mark = self.hasher.mark(header.seq);
-        let rows: Vec<Row> = rows.into_iter().filter(|row| is_intact(bytes, row, mark)).collect();
+        let at = |row: &Row| bytes.get(row.offset as usize..).unwrap_or_default();
+        let rows: Vec<Row> = rows.into_iter().filter(|row| is_intact(at(row), row, mark)).collect();
         let filled = Filled::read_in(bytes, rows, (cluster, header.class), None);
         let group = self.group_in(bytes, &filled.rows);
         let resides = self.reside(filled, group);
@@ -191,7 +205,6 @@ fn is_kin(one: &Header, other: &Header) -> bool {
     if one.group | other.group != 0 { one.group == other.group } else { one.server == other.server }
 }
 
-fn is_intact(cluster: &[u8], row: &Row, mark: u64) -> bool {
-    let frame = cluster.get(row.offset as usize..).unwrap_or_default();
+fn is_intact(frame: &[u8], row: &Row, mark: u64) -> bool {
     Header::verify(frame).is_ok_and(|header| header.mark == mark && header.generation == row.generation)
 }

@@ -348,7 +348,7 @@ impl Store {
                     Some((cluster, read)) if read.page.is_some() => {
                         volume.adopt_page(cluster, read, &bytes, header.mark)
                     }
-                    Some(_) => volume.welcome(plan.grain, &bytes, &header),
+                    Some((_, read)) => volume.welcome(plan.grain, read.offset, &bytes, &header),
                     None => false,
                 };
                 let frame = plan.lift(&bytes, at, &header, adopted);

@@ -121,6 +121,22 @@ impl Volume {
         Err(Error::Option { name: "page", why })
     }
 
+    /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
+    /// the object, with which a page of a site begins.
+    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
+        if self.shared.memory.holds_clusters() {
+            return self.page_around(cluster, offset, grains);
+        }
+        let window = self.reader.window(self.cluster_len());
+        if window == self.cluster_len() {
+            return PageRead { offset: 0, len: window, page: None };
+        }
+        let unit = self.device.read_unit();
+        let start = offset / unit * unit;
+        let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
+        PageRead { offset: start, len: end.min(self.cluster_len()) - start, page: None }
+    }
+
     /// What to read for an entry: the page in which it begins, and all of the object.
     pub(crate) fn page_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
         let whole = PageRead { offset: 0, len: self.cluster_len(), page: None };

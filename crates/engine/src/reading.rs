@@ -1,9 +1,11 @@
 //! Question 4, reading: how much is read for one object, and who shares the read.
 //!
-//! A read brings the object alone or its whole cluster, whichever has been paying: a cluster read pays
-//! when the neighbours it brought in saved more time than it took, and were not many for nothing: they take memory from
-//! others. Costs, neighbours brought and neighbours used are measured, per class of placement, with an occasional
-//! cluster read to keep the measure fresh.
+//! A read brings the object alone or what lies around it, whichever has been paying: the second pays when the neighbours
+//! it brought in saved more than one read, and were not many for nothing: they take memory from others. How much lies
+//! around an object is the device's affair: as much as takes as long again as the object alone, up to its cluster, for
+//! then one read saved is what it costs. That is all of a cluster where an arm has to move, and less where bytes are
+//! what is paid for. Costs, neighbours brought and neighbours used are measured, the last two per class of placement,
+//! with an occasional cluster read to keep the measures fresh.
 //!
 //! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's
 //! own ring is for that thread's tasks only, so that nobody depends on its turning the ring.
@@ -55,10 +57,18 @@ const CROWD: u32 = 16;
 const EXPLORE: [u32; 2] = [32, 1024];
 /// Cluster reads after which a class is no longer new.
 const TRIALS: u32 = 16;
+/// Where less than a cluster is worth it, one read in this many is of the whole cluster, to learn what that costs; and
+/// so are the first of all.
+const MEASURE: u32 = 128;
+const MEASURED: u32 = 8;
+/// Windows are multiples of this, in bytes.
+const STEP: u64 = 4096;
 /// Cluster reads of a class after which its own neighbours are what counts.
 const KNOWN: u32 = 4;
 /// Weight of a new observation: 1/8.
 const EWMA: u32 = 3;
+/// The same of what a read costs, which varies more: 1/32.
+const COST_EWMA: u32 = 5;
 
 /// What the cluster reads of a class brought: moving means.
 #[derive(Default)]
@@ -99,8 +109,10 @@ pub(crate) struct Reader {
     paid: Box<[Paid]>,
     /// The same whatever the class, for those of which little is known.
     paid_by_all: Paid,
-    /// Nanoseconds per read of an object and of a cluster.
+    /// Nanoseconds per read of an object and of a cluster; 0 until one was measured.
     cost: [AtomicU64; 2],
+    /// Reads around an object.
+    around: AtomicU32,
     asked: Box<[AtomicU32]>,
     flights: Mutex<HashMap<Sought, Arc<InFlight>, BuildHasherDefault<Identity>>>,
     /// Reads that wait for others.
@@ -115,8 +127,8 @@ impl Reader {
             reading,
             paid: (0..CLASSES).map(|_| Paid::default()).collect(),
             paid_by_all: Paid::default(),
-            // Until measured: a cluster read costs three object reads.
-            cost: [AtomicU64::new(100_000), AtomicU64::new(300_000)],
+            cost: [AtomicU64::new(0), AtomicU64::new(0)],
+            around: AtomicU32::new(0),
             asked: (0..CLASSES).map(|_| AtomicU32::new(0)).collect(),
             flights: Mutex::default(),
             held: Mutex::default(),
@@ -134,10 +146,9 @@ impl Reader {
         let class = usize::from(class) % CLASSES;
         let is_known = self.paid[class].reads.load(Relaxed) >= KNOWN;
         let saved = if is_known { &self.paid[class] } else { &self.paid_by_all }.saved();
-        let [object, cluster] = [self.cost[0].load(Relaxed), self.cost[1].load(Relaxed)];
-        // The read of the object itself is saved too. Latency alone flatters large reads where many are in flight:
-        // never count one for less than two.
-        if (256 + saved) * object > 256 * cluster.max(2 * object) {
+        // A window takes as long as two reads. Latency alone flatters large ones where many are in flight: never count
+        // one for less. Where a read takes no time, none is worth saving.
+        if saved > 256 && self.cost[0].load(Relaxed) > 0 {
             return Extent::Cluster;
         }
         let asked = self.asked[class].fetch_add(1, Relaxed);
@@ -145,11 +156,24 @@ impl Reader {
         if asked % every == every - 1 { Extent::Cluster } else { Extent::Object }
     }
 
-    /// A read took this long.
-    pub(crate) fn took(&self, extent: Extent, nanos: u64) {
+    /// Bytes to read around an object of a cluster of `cluster` bytes.
+    pub(crate) fn window(&self, cluster: usize) -> usize {
+        let [object, whole] = [self.cost[0].load(Relaxed), self.cost[1].load(Relaxed)];
+        let nth = self.around.fetch_add(1, Relaxed);
+        if whole <= 2 * object || nth < MEASURED || nth.is_multiple_of(MEASURE) {
+            return cluster;
+        }
+        let worth = cluster as u64 * object / (whole - object);
+        (worth.next_multiple_of(STEP) as usize).min(cluster)
+    }
+
+    /// A read took this long: of an object, of a cluster, or of what nothing is learnt from.
+    pub(crate) fn took(&self, measures: Option<Extent>, nanos: u64) {
+        let Some(extent) = measures else { return };
         let cost = &self.cost[usize::from(extent == Extent::Cluster)];
         let old = cost.load(Relaxed);
-        cost.store(old - (old >> EWMA) + (nanos >> EWMA), Relaxed);
+        let new = if old == 0 { nanos } else { old - (old >> COST_EWMA) + (nanos >> COST_EWMA) };
+        cost.store(new, Relaxed);
     }
 
     /// A cluster of this class was read, with so many neighbours.
@@ -303,8 +327,43 @@ mod tests {
     }
 
     #[test]
+    fn as_much_is_read_around_an_object_as_takes_as_long_as_the_object() {
+        const CLUSTER: usize = 256 << 10;
+        let window = |object, whole| {
+            let reader = Reader::new(Reading::WhatPays);
+            assert_eq!(reader.window(CLUSTER), CLUSTER, "nothing is known yet");
+            reader.took(Some(Extent::Object), object);
+            reader.took(Some(Extent::Cluster), whole);
+            reader.took(None, 1);
+            let windows: Vec<usize> = (1..MEASURE).map(|_| reader.window(CLUSTER)).collect();
+            assert_eq!(windows.iter().take_while(|window| **window == CLUSTER).count() as u32, MEASURED - 1);
+            assert_eq!(reader.window(CLUSTER), CLUSTER, "now and then");
+            windows[MEASURE as usize / 2]
+        };
+        // A volume of 125 MiB/s that answers in half a millisecond.
+        assert_eq!(window(500_000, 2_500_000), 64 << 10);
+        assert_eq!(window(1_000, 1_000_000), 4096);
+    }
+
+    #[test]
+    fn where_an_arm_moves_all_of_a_cluster_is_worth_it() {
+        let reader = Reader::new(Reading::WhatPays);
+        reader.took(Some(Extent::Object), 8_000_000);
+        reader.took(Some(Extent::Cluster), 9_500_000);
+        assert!((0..1000).all(|_| reader.window(256 << 10) == 256 << 10));
+    }
+
+    #[test]
     fn clusters_are_read_where_neighbours_are_used() {
         let reader = Reader::new(Reading::WhatPays);
+        (0..50).for_each(|_| reader.paid(7, 8));
+        assert_eq!(share_of_cluster_reads(&reader), 17, "a read takes no time");
+        let measured = || {
+            let reader = Reader::new(Reading::WhatPays);
+            reader.took(Some(Extent::Object), 100_000);
+            reader
+        };
+        let reader = measured();
         assert_eq!(share_of_cluster_reads(&reader), 17, "exploring");
         (0..50).for_each(|_| reader.paid(7, 8));
         assert_eq!(share_of_cluster_reads(&reader), 1024);
@@ -315,7 +374,7 @@ mod tests {
         (0..50).for_each(|_| reader.paid(8, 8));
         assert_eq!(reader.extent(9, true), Extent::Cluster);
         // Three of 64 do not pay for what the rest pushes out.
-        let crowded = Reader::new(Reading::WhatPays);
+        let crowded = measured();
         (0..50).for_each(|_| (crowded.brought(7, 64), crowded.used(7, 3)).1);
         assert_eq!(crowded.extent(7, true), Extent::Object);
         (0..50).for_each(|_| (crowded.brought(7, 6), crowded.used(7, 3)).1);

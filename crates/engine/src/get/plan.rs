@@ -19,6 +19,9 @@ use crate::{
     volume::Volume,
 };
 
+/// Set in the place of a window, which no offset of a device reaches.
+const WINDOW: u64 = 1 << 62;
+
 /// A device read that a get needs.
 pub(crate) struct Plan {
     pub(super) volume: Arc<Volume>,
@@ -51,7 +54,7 @@ impl Plan {
         let cluster_end = cluster_start + u64::from(volume.map.cluster);
         let (start, len, page) = match extent {
             Extent::Cluster => {
-                let read = volume.page_around(cluster, (offset - cluster_start) as usize, word.grains());
+                let read = volume.read_around(cluster, (offset - cluster_start) as usize, word.grains());
                 (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
             }
             Extent::Object => {
@@ -69,10 +72,21 @@ impl Plan {
         self.volume.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
     }
 
+    /// Whether it is a part of a cluster that begins with the object.
+    fn is_window(&self) -> bool {
+        self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.cluster_len())
+    }
+
+    /// What is to be learnt from how long it takes.
+    fn measures(&self) -> Option<Extent> {
+        (!self.is_window()).then_some(self.extent)
+    }
+
     /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
     pub(super) fn sought(&self, ring: u64) -> Sought {
         let place = match self.extent {
             Extent::Object => self.grain << 1,
+            Extent::Cluster if self.is_window() => self.grain << 1 | 1 | WINDOW,
             Extent::Cluster => self.start << 1 | 1,
         };
         Sought { place, ring }
@@ -102,7 +116,7 @@ impl Plan {
         let pending = self.volume.pending(self.start, self.len);
         self.volume.device.read(self.start, &mut buf).map_err(Arc::new)?;
         pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
-        self.volume.reader.took(self.extent, clock.now_nanos() - began);
+        self.volume.reader.took(self.measures(), clock.now_nanos() - began);
         Ok(buf.into_bytes())
     }
 
@@ -110,13 +124,13 @@ impl Plan {
     pub(super) fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
         self.count();
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
-        let (extent, began) = (self.extent, self.volume.shared.clock.now_nanos());
+        let (measures, began) = (self.measures(), self.volume.shared.clock.now_nanos());
         let (start, pending) = (self.start, self.volume.pending(self.start, self.len));
         let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
             if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
                 pending.lay_over(start, read);
             }
-            volume.reader.took(extent, volume.shared.clock.now_nanos() - began);
+            volume.reader.took(measures, volume.shared.clock.now_nanos() - began);
             let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
             volume.reader.land(place, &flight, outcome);
         });

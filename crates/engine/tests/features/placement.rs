@@ -9,7 +9,10 @@ use std::{
 use bytes::Bytes;
 use picaflor::{
     Mode, Options, Place, PutOptions, Store,
-    device::{CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Rule},
+    device::{
+        Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Profile, Rule, SimulatedDisk,
+        SimulatedOptions,
+    },
 };
 use picaflor_format::{
     cluster::{Table, decode_table},
@@ -172,6 +175,45 @@ fn visit(store: &Store, pages: impl Iterator<Item = u64>) {
             assert!(store.get(&key(page, part)).unwrap().is_some());
         }
     }
+}
+
+#[test]
+fn where_bytes_are_paid_for_what_lies_behind_an_object_is_read_and_not_its_cluster() {
+    const WHOLE: u64 = 256 << 10;
+    let clock = Clock::virtual_at(1_000_000);
+    let part = SimulatedOptions { part: Some(0..128 * MIB), ..SimulatedOptions::default() };
+    let disk = SimulatedDisk::new(&Profile::find("ebs-gp3").unwrap(), clock.clone(), &part).unwrap();
+    let device = CountedDevice::new(Arc::new(disk));
+    let opened = by_hand(Arc::new(device.clone()));
+    let opened = opened.with(|options| (options.cluster, options.clock) = (WHOLE as u32, clock));
+    let store = Store::open(opened.clone()).unwrap();
+    load(&store, true);
+    // Old versions and what is deleted lie among the others.
+    for page in (0..PAGES).step_by(3) {
+        store.put(&key(page, 5), &body(page, 777), &options(page, 5, true)).unwrap();
+        assert!(store.delete(&key(page, 9)).unwrap());
+    }
+    let read_all = |store: &Store, page| -> Vec<Option<Vec<u8>>> {
+        (0..PARTS)
+            .map(|part| store.get(&key(page, part)).unwrap().map(|object| object.bytes().unwrap().to_vec()))
+            .collect()
+    };
+    let expected: Vec<_> = (0..PAGES).map(|page| read_all(&store, page)).collect();
+    store.close().unwrap();
+    let store = Store::open(opened).unwrap();
+    while store.step().unwrap() {}
+    let (before, mut rng) = (device.counts(), rng(6));
+    for _ in 0..600 {
+        let page = rng.random_range(0..PAGES);
+        let found = read_all(&store, page);
+        assert!(found == expected[page as usize], "page {page}");
+        assert_eq!((found[5].as_deref() == Some(&body(page, 777)), found[9].is_none()), (page % 3 == 0, page % 3 == 0));
+    }
+    let (counts, passed) = (store.stats().counts, device.counts() - before);
+    assert!(counts.cluster_reads > counts.object_reads / 2, "{counts:?}");
+    assert!(counts.neighbours_used > counts.cluster_reads, "{counts:?}");
+    let most = counts.cluster_reads * WHOLE / 2;
+    assert!(passed.read_bytes < most, "{} bytes of at most {most}: {counts:?}", passed.read_bytes);
 }
 
 #[test]
