@@ -1,11 +1,11 @@
 //! Question 4, reading: how much is read for one object, and who shares the read.
 //!
-//! A read brings the object alone or what lies around it, whichever has been paying: the second pays when the neighbours
-//! it brought in saved more than one read, and were not many for nothing: they take memory from others. How much lies
-//! around an object is the device's affair: as much as takes as long again as the object alone, up to its cluster, for
-//! then one read saved is what it costs. That is all of a cluster where an arm has to move, and less where bytes are
-//! what is paid for. Costs, neighbours brought and neighbours used are measured, the last two per class of placement,
-//! with an occasional cluster read to keep the measures fresh.
+//! A read brings the object alone or what lies around it, whichever has been paying: the second pays when the
+//! neighbours it brought in saved more than one read, and were not many for nothing: they take memory from others. How
+//! much lies around an object is the device's affair: as much as takes as long again as the object alone, up to its
+//! cluster, for then one read saved is what it costs. That is all of a cluster where an arm has to move, and less where
+//! bytes are what is paid for. Costs, neighbours brought and neighbours used are measured, the last two per class of
+//! placement, with an occasional cluster read to keep the measures fresh.
 //!
 //! Invariants: reads of the same place at the same time are one device read ([`InFlight`]); but a read on a thread's
 //! own ring is for that thread's tasks only, so that nobody depends on its turning the ring.
