@@ -11,9 +11,10 @@
 //! Where metadata is logged, nothing is at once; a read of a file whose access time on the disk is too old leaves its
 //! record and its directory's buffer dirty.
 //!
-//! How names are found is in `names`, where bytes go in `room`. After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`,
-//! `ffs_inode.c`, `ffs_balloc.c`.
+//! How names are found is in `names`, where bytes go in `room`, what is told before metadata is written in `journal`.
+//! After 4.4BSD-Lite2, `ufs_vnops.c`, `ufs_lookup.c`, `ffs_inode.c`, `ffs_balloc.c`.
 
+mod journal;
 mod names;
 mod room;
 
@@ -23,6 +24,7 @@ use std::io;
 use picaflor_device::{SimulatedDisk, SparseBytes};
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::journal::Journal;
 use self::names::last_part;
 use super::directory::{Directory, entry_bytes};
 use super::layout::{Address, Layout, Run};
@@ -58,16 +60,6 @@ struct File {
     accessed: u64,
 }
 
-struct Journal {
-    next: u64,
-    commit_at: u64,
-    /// Metadata since the last commit: blocks, or bytes of what was done.
-    blocks: BTreeSet<Address>,
-    bytes: u64,
-    /// Bytes of the block at `next` that a log has already.
-    within: u64,
-}
-
 fn missing(path: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("{path}: no such file or directory in the modelled file system"))
 }
@@ -88,7 +80,6 @@ impl Core {
             let what = format!("{}: the disk has no room for one group of blocks", profile.name);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let journal = Journal { next: 0, commit_at: 0, blocks: BTreeSet::new(), bytes: 0, within: 0 };
         let mut core = Self {
             layout,
             pages: Pages::new(profile, disk.clone()),
@@ -99,7 +90,7 @@ impl Core {
             names: Lru::new(profile.memory.names),
             contents: SparseBytes::new(),
             next_round: nanos(profile.daemon.every_s),
-            journal: matches!(profile.metadata, Metadata::Journal | Metadata::Logged).then_some(journal),
+            journal: matches!(profile.metadata, Metadata::Journal | Metadata::Logged).then(Journal::default),
             profile: profile.clone(),
         };
         core.new_directory("", 0, 0)?;
@@ -154,72 +145,36 @@ impl Core {
             self.pages.flush(now, now)?;
             self.pages.throttle();
         }
-        let due = |(journal, profile): (&Journal, &JournalProfile)| {
-            let is_full = profile.buffer > 0 && journal.blocks.len() as u64 * profile.record >= profile.buffer;
-            is_full || now >= journal.commit_at
-        };
+        let due = |(journal, profile): (&Journal, &JournalProfile)| journal.is_due(profile, now);
         if self.journal.as_ref().zip(self.profile.journal.as_ref()).is_some_and(due) {
             self.commit(false)?;
         }
         Ok(())
     }
 
-    /// Data first, if they are ordered; then what of metadata changed, in one run of the journal. `forced`: the call
-    /// waits for it.
+    /// What changed goes to the journal, and the time to the next commit begins. `forced`: the call waits for it.
     fn commit(&mut self, forced: bool) -> io::Result<()> {
         let now = self.pages.now();
         let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
         journal.commit_at = now + nanos(profile.commit_s);
-        if self.profile.records.is_some() {
-            return self.force_log();
+        self.write_journal(forced)
+    }
+
+    /// Data first, if they are ordered; then what of metadata changed, in one run of the journal.
+    fn write_journal(&mut self, forced: bool) -> io::Result<()> {
+        let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
+        let ordered = profile.ordered;
+        let Some((first, count)) = journal.run(profile, self.profile.layout.block) else { return Ok(()) };
+        if ordered {
+            self.pages.flush(self.pages.now(), 0)?;
         }
-        if journal.blocks.is_empty() {
-            return Ok(());
-        }
-        let most = u64::from(profile.blocks);
-        let changed = journal.blocks.len() as u64;
-        let count = match profile.record {
-            // With a block in front and one behind.
-            0 => changed + 2,
-            record => (changed * record).div_ceil(self.profile.layout.block),
-        };
-        let count = count.min(most);
-        journal.blocks.clear();
-        if journal.next + count > most {
-            journal.next = 0;
-        }
-        let address = journal.next * self.layout.fragments;
-        journal.next += count;
-        if profile.ordered {
-            self.pages.flush(now, 0)?;
-        }
-        match forced {
-            true => self.pages.write(address, count * self.layout.fragments),
-            false => self.pages.write_later(address, count * self.layout.fragments),
-        }
+        let (address, count) = (first * self.layout.fragments, count * self.layout.fragments);
+        if forced { self.pages.write(address, count) } else { self.pages.write_later(address, count) }
     }
 
     /// Blocks were given back: where that has to be told before others may have them, it is.
     fn force(&mut self) -> io::Result<()> {
         if self.profile.journal.as_ref().is_some_and(|journal| journal.forced) { self.commit(true) } else { Ok(()) }
-    }
-
-    /// What was done to metadata goes to the log, from within the block where it ended.
-    fn force_log(&mut self) -> io::Result<()> {
-        let Some((journal, profile)) = self.journal.as_mut().zip(self.profile.journal.as_ref()) else { return Ok(()) };
-        let (block, most) = (self.profile.layout.block, u64::from(profile.blocks));
-        let end = journal.within + std::mem::take(&mut journal.bytes);
-        if end == journal.within {
-            return Ok(());
-        }
-        let count = end.div_ceil(block).min(most);
-        if journal.next + count > most {
-            journal.next = 0;
-        }
-        let address = journal.next * self.layout.fragments;
-        journal.next += end / block;
-        journal.within = end % block;
-        self.pages.write_later(address, count * self.layout.fragments)
     }
 
     /// Whether what a removal or a creation changes is on the disk before the call returns.
@@ -243,8 +198,8 @@ impl Core {
 
     fn log(&mut self, address: Address) {
         match (&mut self.journal, &self.profile.records) {
-            (Some(journal), Some(records)) => journal.bytes += records.log_record,
-            (Some(journal), None) => drop(journal.blocks.insert(address)),
+            (Some(journal), Some(records)) => journal.note_done(records.log_record),
+            (Some(journal), None) => journal.note_changed(address),
             (None, _) => {}
         }
     }
@@ -331,7 +286,7 @@ impl Core {
         }
         // Of a file whose metadata is logged, the log has the rest.
         if self.profile.records.is_some() {
-            self.force_log()?;
+            self.write_journal(false)?;
         }
         self.pages.settle();
         self.pages.sync_disk()

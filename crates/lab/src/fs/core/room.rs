@@ -112,7 +112,7 @@ impl Core {
         for (address, count) in runs {
             self.pages.forget(*address, *count);
             if let Some(journal) = &mut self.journal {
-                journal.blocks.remove(address);
+                journal.forget(*address);
             }
             self.contents.clear(address * fragment, count * fragment);
             self.layout.give_back(*address, *count);
