@@ -234,7 +234,7 @@ impl Store {
                         shared.budget.earn(bytes);
                         volume.placer.note_put(beside.is_some());
                         if let Some(beside) = beside {
-                            volume.placer.hint(beside, hash.short());
+                            volume.hint(beside, hash.short());
                         }
                         rivals.into_iter().for_each(|(rival, own)| rival.drop_version(hash, &own, own.generation));
                         if let Some(manifest) = own.and_then(|own| own.manifest) {

@@ -2,15 +2,17 @@
 //! possible, with those that hints name.
 //!
 //! Steps: a put waits, and the index says *buffered* → when what waits takes more than it may, or a commit has to make
-//! it durable, those whose turn it is fill a cluster: each with whom it was hinted to lie beside, if they wait too →
-//! the cluster is sealed, with copies of those partners that lie in others and are in memory → their hints are
-//! forgotten.
+//! it durable, those whose turn it is fill a cluster: each with what waits of its locality set → the cluster is sealed,
+//! with copies of those partners that lie in others and are in memory → their hints are forgotten.
 //!
 //! Invariants: what waits is volatile; a commit packs whatever was promised before it began, or gives it up by name;
 //! one cluster is packed at a time, under its lane's lock. A store, which loses nothing, does not let objects wait: it
 //! may have room for them in no cluster when their turn comes.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use parking_lot::MutexGuard;
 use picaflor_format::frame::{self, Kind};
@@ -290,19 +292,44 @@ impl Volume {
         Ok(Ok(()))
     }
 
-    /// Whom an object takes along: those hinted to lie beside it that wait too.
+    /// `b` is wanted beside `a`: once for all, or, as long as it waits, in the set of `a`.
+    pub(crate) fn hint(&self, a: u64, b: u64) {
+        self.placer.hint(a, b);
+        if let (Some(waiting), Some(waiter)) = (self.buffers.waiting(), self.waiter(b)) {
+            waiting.follow(waiter.slot, a);
+        }
+    }
+
+    fn waiter(&self, hash: u64) -> Option<Waiter> {
+        let waiting = self.buffers.waiting()?;
+        self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+            Location::Buffered { slot, .. } => waiting.get(slot).filter(|waiter| waiter.frame.hash == hash),
+            Location::OnDisk { .. } => None,
+        })
+    }
+
+    /// Whom an object takes along: its locality set, as far as it waits. That is who it was hinted to lie beside, be it
+    /// packed by now or not, and whom that was to take along. The paper tells of those that the least recently used
+    /// one is to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is
+    /// asked for beside a page that was packed before, would each lie among strangers.
     fn set_of(&self, waiting: &Waiting, first: Waiter) -> Set {
+        let own = first.frame.hash;
+        let head = first.leader.unwrap_or(own);
         let mut set = Set { waiters: vec![first], copies: 0 };
-        for hash in self.placer.partners(set.waiters[0].frame.hash) {
-            let waits = self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
-                Location::Buffered { slot, .. } => waiting.get(slot).filter(|waiter| waiter.frame.hash == hash),
-                Location::OnDisk { .. } => None,
-            });
-            match waits {
-                Some(waiter) => set.waiters.push(waiter),
-                None => set.copies += self.resident(hash).map_or(0, |frame| Self::packed_len(&frame)),
+        let leader = self.waiter(head).filter(|_| head != own);
+        let is_here = head == own || leader.is_some();
+        let mut others: Vec<Waiter> = leader.into_iter().collect();
+        for hash in self.placer.partners(head) {
+            match self.waiter(hash) {
+                Some(waiter) => others.push(waiter),
+                // Copies are laid beside the one that was to take them along.
+                None if is_here => set.copies += self.resident(hash).map_or(0, |frame| Self::packed_len(&frame)),
+                None => {}
             }
         }
+        others.extend(waiting.led_by(head));
+        let mut seen: HashSet<u32> = set.waiters.iter().map(|waiter| waiter.slot).collect();
+        set.waiters.extend(others.into_iter().filter(|waiter| seen.insert(waiter.slot)));
         set
     }
 

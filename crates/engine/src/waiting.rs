@@ -4,10 +4,14 @@
 //! Each has a number, as a buffer has, from the one behind the last buffer's on; index entries name it. What is asked
 //! for, replaced or deleted while it waits costs the device nothing.
 //!
-//! Invariants: a number is given to one object at a time; the order has every object once; the bytes are what all of
-//! them take, tables included.
+//! Invariants: a number is given to one object at a time; the order has every object once; a set has those whose leader
+//! it is named for, and nobody else; the bytes are what all of them take, tables included.
 
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    sync::Arc,
+};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
@@ -29,7 +33,7 @@ pub enum PackOrder {
 
 /// One over a byte of length, in the unit of ranks of [`PackOrder::GreedyDualSize`].
 const WORTH: u64 = 1 << 40;
-/// Memory that one takes beside its frame: its place in the table and in the order.
+/// Memory that one takes beside its frame: its place in the table, in the order and in a set.
 const TABLES: u64 = 128;
 
 /// Objects looked at under one lock: about as many as a cluster takes.
@@ -45,6 +49,8 @@ pub(crate) struct Waiter {
     pub(crate) frame: Arc<Frame>,
     /// Number of its last use.
     pub(crate) number: u64,
+    /// Hash of whom it was hinted to lie beside last: the page of its locality set.
+    pub(crate) leader: Option<u64>,
     /// The next commit has to make it durable.
     pub(crate) promised: bool,
     /// It took the place of another, which a crash finds nowhere once a checkpoint knows of neither.
@@ -67,6 +73,8 @@ struct Room {
     held: Vec<Option<(Waiter, Rank)>>,
     free: Vec<u32>,
     order: BTreeMap<Rank, u32>,
+    /// Leader and number of who has one.
+    sets: BTreeSet<(u64, u32)>,
     bytes: u64,
     promised: u64,
     /// Worth of the last that was taken in its turn: those that come later are worth so much more.
@@ -119,7 +127,8 @@ impl Waiting {
         room.bytes += Self::charge(frame);
         room.promised += if promised { Self::charge(frame) } else { 0 };
         room.order.insert(rank, slot);
-        room.held[at] = Some((Waiter { slot, frame: Arc::clone(frame), number, promised, replaces }, rank));
+        let waiter = Waiter { slot, frame: Arc::clone(frame), number, leader: None, promised, replaces };
+        room.held[at] = Some((waiter, rank));
         Some(slot)
     }
 
@@ -141,6 +150,24 @@ impl Waiting {
         room.held[at] = Some((waiter, new));
     }
 
+    /// It was hinted to lie beside the object with this hash, be that here or elsewhere.
+    pub(crate) fn follow(&self, slot: u32, leader: u64) {
+        let Some(at) = self.at(slot) else { return };
+        let room = &mut *self.room.lock();
+        let Some((waiter, _)) = room.held.get_mut(at).and_then(Option::as_mut) else { return };
+        if let Some(old) = waiter.leader.replace(leader) {
+            room.sets.remove(&(old, slot));
+        }
+        room.sets.insert((leader, slot));
+    }
+
+    /// Those whose leader this is.
+    pub(crate) fn led_by(&self, leader: u64) -> Vec<Waiter> {
+        let room = self.room.lock();
+        let set = room.sets.range((leader, 0)..=(leader, u32::MAX));
+        set.filter_map(|(_, slot)| Some(room.held.get(self.at(*slot)?)?.as_ref()?.0.clone())).collect()
+    }
+
     /// Lets one go: it was packed, replaced, deleted or given up. Returns the memory that it took.
     pub(crate) fn remove(&self, slot: u32) -> Option<u64> {
         let at = self.at(slot)?;
@@ -148,6 +175,9 @@ impl Waiting {
         let (waiter, rank) = room.held.get_mut(at)?.take()?;
         let charge = Self::charge(&waiter.frame);
         room.order.remove(&rank);
+        if let Some(leader) = waiter.leader {
+            room.sets.remove(&(leader, slot));
+        }
         room.free.push(at as u32);
         room.bytes -= charge;
         room.promised -= if waiter.promised { charge } else { 0 };
@@ -281,6 +311,22 @@ mod tests {
         waiting.remove(103);
         waiting.add(&frame(9, 9000), 60, (false, false));
         assert_eq!(order(&waiting), [1, 9, 2]);
+    }
+
+    #[test]
+    fn a_set_has_who_was_hinted_beside_its_leader_last() {
+        let waiting = Waiting::new(100, 10, PackOrder::LruTail);
+        for hash in 1..=4 {
+            waiting.add(&frame(hash, 500), hash, (false, false));
+        }
+        let set = |leader| waiting.led_by(leader).iter().map(|waiter| waiter.frame.hash).collect::<Vec<_>>();
+        for (slot, page) in [(100, 77), (101, 77), (102, 78), (101, 78), (99, 77), (110, 77)] {
+            waiting.follow(slot, page);
+        }
+        assert_eq!((set(77), set(78), set(79)), (vec![1], vec![2, 3], vec![]));
+        waiting.remove(101);
+        waiting.add(&frame(9, 500), 9, (false, false));
+        assert_eq!((set(77), set(78)), (vec![1], vec![3]), "who has a number anew is in no set");
     }
 
     #[test]

@@ -113,6 +113,53 @@ fn hinted_objects_land_in_one_cluster_whatever_came_between() {
     }
 }
 
+/// Reads of clusters for each of these sets, asked for whole.
+fn reads_of_sets(store: &Store, device: &CountedDevice, sets: &[Vec<u64>]) -> Vec<u64> {
+    let reads = |set: &Vec<u64>| {
+        let before = device.counts();
+        set.iter().for_each(|i| assert_eq!(read(store, &key(*i)).unwrap(), body(*i, 2500)));
+        (device.counts() - before).reads
+    };
+    sets.iter().map(reads).collect()
+}
+
+#[test]
+fn a_set_larger_than_a_cluster_lies_in_as_few_as_can_be() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.clone()).unwrap();
+    // 100 KB each, as far apart as can be.
+    let sets: Vec<Vec<u64>> = (0..20).map(|page| (0..40).map(|image| page * 100 + image).collect()).collect();
+    for image in 0..40 {
+        for set in &sets {
+            store.put(&key(set[image]), &body(set[image], 2500), &plain()).unwrap();
+            if image > 0 {
+                store.collocate(&key(set[0]), &key(set[image]));
+            }
+        }
+    }
+    let store = drop_memory(store, &options);
+    let reads = reads_of_sets(&store, &device, &sets);
+    assert!(reads.iter().all(|reads| *reads <= 3), "two clusters and a bit each: {reads:?}");
+}
+
+#[test]
+fn what_is_asked_for_beside_a_page_that_was_packed_before_lies_together() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.clone()).unwrap();
+    let sets: Vec<Vec<u64>> = (0..20).map(|page| (1..8).map(|image| page * 100 + image).collect()).collect();
+    (0..20).for_each(|page| store.put(&key(page * 100), &body(page * 100, 2500), &plain()).unwrap());
+    let store = drop_memory(store, &options);
+    for image in 0..7 {
+        for (page, set) in (0..).zip(&sets) {
+            store.put(&key(set[image]), &body(set[image], 2500), &plain()).unwrap();
+            store.collocate(&key(page * 100), &key(set[image]));
+        }
+    }
+    let store = drop_memory(store, &options);
+    let reads = reads_of_sets(&store, &device, &sets);
+    assert!(reads.iter().all(|reads| *reads <= 1), "a cluster holds three sets: {reads:?}");
+}
+
 #[test]
 fn an_object_lies_in_several_clusters_if_several_ask_for_it() {
     let (device, options) = hummingbird(64 * MIB);

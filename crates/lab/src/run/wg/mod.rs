@@ -226,7 +226,13 @@ impl Load {
     }
 
     fn requests(&self) -> impl Iterator<Item = Request> + use<> {
-        Synthetic::isp_part(self.parts, self.seed).take(usize::try_from(self.part_events()).unwrap_or(usize::MAX))
+        self.log(1)
+    }
+
+    /// A log that is so many times as long.
+    fn log(&self, times: u64) -> impl Iterator<Item = Request> + use<> {
+        let events = usize::try_from(times * self.part_events()).unwrap_or(usize::MAX);
+        Synthetic::isp_part(self.parts, self.seed).take(events)
     }
 
     fn part_bytes(&self, mib: u64) -> u64 {

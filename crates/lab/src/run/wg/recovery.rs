@@ -3,7 +3,8 @@
 //!
 //! 1. A store is asked for two thirds of the log; then so many objects are deleted, and the delete log is written.
 //! 2. The power fails. What the disk was given is on its platter: the machine's drives do not cache writes.
-//! 3. The store opens again, in its preset's way, and is asked for the rest of the log until it takes puts.
+//! 3. The store opens again, in its preset's way, and is asked for the rest of the log, and for what would follow it, until
+//!    it takes puts.
 //! 4. A second one, whose power did not fail, is asked for the same.
 
 use std::{
@@ -22,6 +23,9 @@ use super::{
     store::{Daemon, disks, failed, options, play},
 };
 use crate::{Error, Result, trace::Request};
+
+/// Logs, one behind the other, that a store has to take puts again.
+const LOGS: u64 = 4;
 
 /// What a crash cost.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -120,7 +124,7 @@ impl Life {
         let mut disks = disks(load, &clock)?;
         let disk = disks.pop().filter(|_| disks.is_empty());
         let disk = disk.ok_or_else(|| Error::experiment("recovery", "one disk is crashed"))?;
-        Ok(Self { clock, disk, log: Rc::new(RefCell::new(load.requests())), last: Rc::default() })
+        Ok(Self { clock, disk, log: Rc::new(RefCell::new(load.log(LOGS))), last: Rc::default() })
     }
 
     /// So many events.
