@@ -135,6 +135,23 @@ impl Drop for Sleep {
     }
 }
 
+/// A processor that clients share: it works for them one after another, in the order in which they ask. Clones share it.
+#[derive(Clone, Default)]
+pub struct Processor {
+    free_at: Arc<Mutex<u64>>,
+}
+
+impl Processor {
+    /// Waits until it has worked so many nanoseconds for this client.
+    pub async fn work(&self, time: &Time, nanos: u64) {
+        let mut free_at = self.free_at.lock();
+        *free_at = time.now().max(*free_at) + nanos;
+        let until = *free_at;
+        drop(free_at);
+        time.sleep_until(until).await;
+    }
+}
+
 /// Lets the other clients that are ready run first, as a thread does whose slice of the processor is over.
 pub async fn turn() {
     let mut passed = false;

@@ -1,9 +1,11 @@
 //! Where the bytes of a file go, and what becomes of the room when it leaves.
 
 use std::io;
+use std::mem::take;
 
 use super::Core;
 use crate::fs::layout::{Address, Layout, Run};
+use crate::fs::steps::Step;
 
 impl Core {
     /// Whether a file of so many bytes lies in its record.
@@ -26,11 +28,11 @@ impl Core {
             (whole, fragments)
         };
         let mut runs: Vec<Run> = Vec::new();
-        let take = |layout: &mut Layout, wanted| layout.take_block(group, wanted);
+        let one = |layout: &mut Layout, wanted| layout.take_block(group, wanted);
         let mut found = self.layout.available() >= (blocks + 1) * self.block() + tail;
         let mut wanted = None;
         for _ in 0..blocks {
-            let Some(address) = take(&mut self.layout, wanted).filter(|_| found) else {
+            let Some(address) = one(&mut self.layout, wanted).filter(|_| found) else {
                 found = false;
                 break;
             };
@@ -48,14 +50,46 @@ impl Core {
         }
         let mut indirect = None;
         if found && blocks > direct {
-            indirect = take(&mut self.layout, wanted);
+            indirect = one(&mut self.layout, wanted);
             found = indirect.is_some();
         }
         if !found {
             runs.into_iter().for_each(|(address, count)| self.layout.give_back(address, count));
             return None;
         }
+        self.reserve(&runs, indirect);
         Some((runs, indirect))
+    }
+
+    /// What a file has taken behind its last block is nobody else's until it is closed (`ext2_alloc_block`,
+    /// `ext2_discard_prealloc`). Calls one after the other never see it.
+    fn reserve(&mut self, runs: &[Run], indirect: Option<Address>) {
+        let most = self.profile.layout.preallocate;
+        let Some((start, count)) = runs.last().filter(|_| most > 0 && self.pages.noted.is_noting()) else { return };
+        let end = start + count;
+        let end = if indirect == Some(end) { end + self.block() } else { end };
+        let left = (most - (end - start) / self.block() % most) % most;
+        let reserved = self.layout.reserve(end, left);
+        if reserved > 0 {
+            self.reserved.push((end, reserved));
+        }
+    }
+
+    /// What the call waits for that was noted, and what its file has to give back when it is closed. A call that does
+    /// not wait for the disk has closed it: nobody takes the processor from it in the kernel, nor the big lock. (What
+    /// the second processor may slip in between `write` and `close` is left out.) A writer of Linux 2.2 waits within
+    /// `write` (`refile_buffer`), with the file open.
+    pub(in crate::fs) fn noted(&mut self) -> (Vec<Step>, Vec<Run>) {
+        let (steps, mut reserved) = (self.pages.noted.take(), take(&mut self.reserved));
+        if !steps.iter().any(Step::waits_for_the_disk) {
+            self.close(&take(&mut reserved));
+        }
+        (steps, reserved)
+    }
+
+    /// The file of a call that is over is closed.
+    pub(in crate::fs) fn close(&mut self, reserved: &[Run]) {
+        reserved.iter().for_each(|(address, count)| self.layout.give_back(*address, *count));
     }
 
     /// Bytes, and the block that says where they are, into room that was taken for them.

@@ -49,6 +49,7 @@ pub(super) const PARTS: [&[&str]; 2] =
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ext2 {
+    threads: u64,
     blocks: Vec<u32>,
     cold_mib: u64,
     warm_mib: u64,
@@ -142,7 +143,7 @@ impl Spec {
             objects: self.objects / u64::from(self.parts),
             largest: self.largest,
             groups: self.groups,
-            threads: self.threads,
+            threads: if matches!(who, Who::Ext2 { .. }) { self.ext2.threads } else { self.threads },
             order,
             seed: self.seed,
         })
