@@ -319,6 +319,24 @@ mod tests {
     }
 
     #[test]
+    fn a_processor_works_for_one_at_a_time_in_the_order_in_which_they_ask() {
+        let mut executor = Executor::new(&Clock::virtual_at(0), &[]);
+        let processor = Processor::default();
+        let done: Vec<_> = [(0, 30), (20, 5), (10, 7), (90, 1)]
+            .map(|(after, nanos)| {
+                let (time, processor) = (executor.time(), processor.clone());
+                executor.spawn(async move {
+                    time.sleep(Duration::from_nanos(after)).await;
+                    processor.work(&time, nanos).await;
+                    time.now()
+                })
+            })
+            .into();
+        executor.run().unwrap();
+        assert_eq!(done.iter().map(|done| done.take().unwrap()).collect::<Vec<_>>(), [30, 42, 37, 91]);
+    }
+
+    #[test]
     fn timeouts() {
         let clock = Clock::virtual_at(0);
         let mut executor = Executor::new(&clock, &[]);

@@ -170,7 +170,8 @@ fn micro_benchmarks_read_what_they_created() {
     let machine = machine("ultrastar9lzx", true);
     let ext2 = |mib| Box::new(machine.file_system("ext2", &toml::Table::new(), mib, mib).unwrap().part(16));
     for order in Order::ALL {
-        let page = On::Store { preset: "picaflor".into(), page: 65_536, memory: 4 << 20, disk: 64 << 20 };
+        let processor = ext2(64).processor;
+        let page = On::Store { preset: "picaflor".into(), page: 65_536, memory: 4 << 20, disk: 64 << 20, processor };
         let store = micro::run(&bench(page, order)).unwrap();
         let cold = micro::run(&bench(On::Files(ext2(64), true), order)).unwrap();
         let warm = micro::run(&bench(On::Files(ext2(1024), false), order)).unwrap();

@@ -324,7 +324,11 @@ mod tests {
     use super::*;
 
     fn layout() -> Layout {
-        let profile = LayoutProfile {
+        Layout::new(&profile(), 4 * 64 * 8192, 0)
+    }
+
+    fn profile() -> LayoutProfile {
+        LayoutProfile {
             block: 8192,
             fragment: 1024,
             group_blocks: 64,
@@ -335,8 +339,7 @@ mod tests {
             reserve_percent: 0,
             inode_map: false,
             preallocate: 0,
-        };
-        Layout::new(&profile, 4 * 64 * 8192, 0)
+        }
     }
 
     #[test]
@@ -401,5 +404,31 @@ mod tests {
         assert_eq!(layout.take_inode(1, false), Some(129));
         assert_eq!(layout.inode_block(128), (64 + 2) * 8);
         assert_eq!(layout.inode_block(128 + 64), (64 + 3) * 8);
+    }
+
+    #[test]
+    fn inodes_are_mapped_apart_where_they_are() {
+        let (one, two) = (layout(), Layout::new(&LayoutProfile { inode_map: true, ..profile() }, 4 * 64 * 8192, 0));
+        assert_eq!((one.map(2), one.inode_map(2), one.inode_block(2 * 128)), (129 * 8, 129 * 8, 130 * 8));
+        assert_eq!((two.map(2), two.inode_map(2), two.inode_block(2 * 128)), (129 * 8, 130 * 8, 131 * 8));
+        assert_eq!(two.available(), one.available() - 4 * 8);
+    }
+
+    #[test]
+    fn a_file_begins_where_eight_are_free_or_where_one_is() {
+        let mut layout = Layout::new(&LayoutProfile { preallocate: 8, ..profile() }, 64 * 8192, 0);
+        let all = layout.available();
+        // The header takes blocks 0 to 3: the first byte is 8 to 15, and four before it are free.
+        assert_eq!(layout.take_block(0, None), Some(4 * 8));
+        assert_eq!(layout.reserve(5 * 8, 7), 7 * 8);
+        assert_eq!(layout.take_block(0, None), Some(12 * 8), "of a byte that is free, and four before it");
+        layout.give_back(5 * 8, 7 * 8);
+        assert_eq!(layout.reserve(62 * 8, 7), 2 * 8, "to the end of the group");
+        layout.give_back(62 * 8, 2 * 8);
+        let taken: Vec<_> = std::iter::from_fn(|| layout.take_block(0, None)).collect();
+        assert_eq!(taken.len(), 60 - 2);
+        assert_eq!(layout.available(), 0);
+        [4 * 8, 12 * 8].iter().chain(&taken).for_each(|block| layout.give_back(*block, 8));
+        assert_eq!(layout.available(), all);
     }
 }

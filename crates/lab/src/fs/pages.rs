@@ -62,7 +62,7 @@ pub(crate) struct Pages {
     dirty_fragments: u64,
     /// What has to make room, for a moment; empty between calls.
     left: Vec<Address>,
-    under_way: Arc<UnderWay>,
+    pub(super) under_way: Arc<UnderWay>,
     /// Whether somebody waits for that to get less.
     throttled: bool,
     /// Writes that are under way, how many of them the daemon may have, and what waits for that.

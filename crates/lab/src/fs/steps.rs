@@ -177,3 +177,128 @@ fn pending() -> (Arc<UnderWay>, impl FnOnce() + Send + 'static) {
     let over = Arc::clone(&left);
     (left, move || over.done(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+    use std::rc::Rc;
+
+    use picaflor_device::{Clock, Folder, Profile, SimulatedDisk, SimulatedOptions};
+
+    use crate::exec::Executor;
+    use crate::fs::{FileSystem, FsProfile};
+
+    /// A disk that answers writes when they are on the platter.
+    fn disk() -> SimulatedDisk {
+        let options = SimulatedOptions { part: Some(0..1 << 30), write_cache: Some(0), ..SimulatedOptions::default() };
+        SimulatedDisk::new(&Profile::find("ultrastar9lzx").unwrap(), Clock::virtual_at(0), &options).unwrap()
+    }
+
+    fn path(file: u64) -> String {
+        format!("{}/{file}", file % 20)
+    }
+
+    /// Files in some directories, none of them in memory.
+    fn cold() -> (FileSystem, SimulatedDisk) {
+        let disk = disk();
+        let fs = FileSystem::new(&FsProfile::find("ext2").unwrap(), &disk).unwrap();
+        (0..20).for_each(|directory| fs.make_dir(&directory.to_string()).unwrap());
+        (0..400).for_each(|file| fs.write(&path(file), &file.to_le_bytes().repeat(1000)).unwrap());
+        fs.empty_memory().unwrap();
+        (fs, disk)
+    }
+
+    /// Files in an order of the seed's.
+    fn order(seed: u64) -> impl Iterator<Item = u64> {
+        (0..400).map(move |read| crate::synth::mix(seed ^ read) % 400)
+    }
+
+    /// Reads by so many clients, each the next that nobody has, and what each file was: when each was done.
+    fn read_by(clients: usize, seed: u64) -> Vec<u64> {
+        let (fs, disk) = cold();
+        let begun = disk.clock().now_nanos();
+        let mut executor = Executor::new(disk.clock(), std::slice::from_ref(&disk));
+        let (left, log) = (Rc::new(RefCell::new(order(seed).collect::<VecDeque<_>>())), Rc::new(RefCell::default()));
+        for _ in 0..clients {
+            let (fs, time, left, log) = (fs.clone(), executor.time(), Rc::clone(&left), Rc::clone(&log));
+            executor.spawn(async move {
+                let next = || left.borrow_mut().pop_front();
+                while let Some(file) = next() {
+                    let body = fs.beside(&time, |fs| fs.read(&path(file))).await.unwrap();
+                    assert_eq!(body, file.to_le_bytes().repeat(1000));
+                    let log: &RefCell<Vec<u64>> = &log;
+                    log.borrow_mut().push(time.now() - begun);
+                }
+            });
+        }
+        executor.run().unwrap();
+        log.take()
+    }
+
+    #[test]
+    fn four_clients_overlap_and_repeat_themselves() {
+        let (one, four) = (read_by(1, 1), read_by(4, 1));
+        assert!(four.last() < one.last(), "{:?} {:?}", four.last(), one.last());
+        assert_eq!(read_by(4, 1), four);
+        assert_ne!(read_by(4, 2), four);
+    }
+
+    #[test]
+    fn one_client_beside_nobody_waits_as_long_as_calls_that_take_the_clock_along() {
+        let (fs, disk) = cold();
+        let begun = disk.clock().now_nanos();
+        let calls = order(3).map(|file| {
+            fs.read(&path(file)).unwrap();
+            disk.clock().now_nanos() - begun
+        });
+        assert_eq!(calls.collect::<Vec<_>>(), read_by(1, 3));
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_asked_for_once_and_all_wait_for_it() {
+        let (fs, disk) = cold();
+        let (before, begun) = (fs.counts(), disk.clock().now_nanos());
+        let mut executor = Executor::new(disk.clock(), std::slice::from_ref(&disk));
+        let clients: Vec<_> = (0..4)
+            .map(|_| {
+                let (fs, time) = (fs.clone(), executor.time());
+                executor.spawn(async move {
+                    fs.beside(&time, |fs| fs.read("7/7")).await.unwrap();
+                    time.now() - begun
+                })
+            })
+            .collect();
+        executor.run().unwrap();
+        let took: Vec<u64> = clients.iter().map(|client| client.take().unwrap()).collect();
+        assert_eq!(fs.counts().data_reads - before.data_reads, 1);
+        assert!(took.iter().all(|nanos| nanos.abs_diff(took[0]) < 1_000_000 && *nanos > 5_000_000), "{took:?}");
+    }
+
+    #[test]
+    fn nobody_writes_past_one_who_waits_for_writes() {
+        let mut profile = FsProfile::find("ext2").unwrap();
+        (profile.daemon.high_water, profile.daemon.low_water) = (65_536, 32_768);
+        (profile.memory.cache, profile.daemon.dirty_percent) = (8 << 20, 2);
+        let disk = disk();
+        let fs = FileSystem::new(&profile, &disk).unwrap();
+        // Nothing has to be read after this.
+        (0..400).for_each(|file| fs.write(&file.to_string(), &[]).unwrap());
+        fs.sync().unwrap();
+        let mut executor = Executor::new(disk.clock(), std::slice::from_ref(&disk));
+        let most = Rc::new(std::cell::Cell::new(0));
+        for client in 0..4 {
+            let (fs, time, most) = (fs.clone(), executor.time(), Rc::clone(&most));
+            executor.spawn(async move {
+                for file in 0..100 {
+                    let write = |fs: &FileSystem| fs.rewrite(&(client * 100 + file).to_string(), &[1; 8192]);
+                    fs.beside(&time, write).await.unwrap();
+                    most.set(fs.core.lock().pages.under_way.left().max(most.get()));
+                }
+            });
+        }
+        executor.run().unwrap();
+        // 164 KB may be dirty, and each of the four may have begun a file when they were.
+        assert!(most.get() <= 256 << 10, "{}", most.get());
+    }
+}

@@ -29,8 +29,8 @@ use serde::Serialize;
 use super::{bodies::Bodies, wg::Machine};
 use crate::{
     Error, Result,
-    exec::{self, Executor, Time},
-    fs::{FileSystem, FsProfile},
+    exec::{self, Executor, Processor, Time},
+    fs::{FileSystem, FsProfile, ProcessorProfile},
     synth::Dice,
     trace::Request,
 };
@@ -81,6 +81,8 @@ pub enum On {
         memory: u64,
         /// Bytes of disk.
         disk: u64,
+        /// What the machine's processor takes for a call, and for a byte that is put.
+        processor: ProcessorProfile,
     },
     /// Files on this file system, whose memory is emptied before the reads if it is to be cold.
     Files(Box<FsProfile>, bool),
@@ -134,7 +136,7 @@ const DIRECTORIES: u64 = 26 * 26;
 pub fn run(bench: &Bench) -> Result<Stages> {
     match &bench.on {
         On::Files(kind, cold) => files(bench, kind, *cold),
-        On::Store { preset, page, memory, disk } => store(bench, preset, *page, *memory, *disk),
+        On::Store { preset, page, memory, disk, processor } => store(bench, (preset, processor), *page, *memory, *disk),
     }
 }
 
@@ -198,7 +200,7 @@ impl Bench {
 }
 
 /// What a stage does to an object.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
     Create,
     Read,
@@ -268,7 +270,13 @@ fn files(bench: &Bench, kind: &FsProfile, cold: bool) -> Result<Stages> {
     Ok(Stages { create_ms, read_ms, delete_ms, hit_rate: 1.0, lost: shared.lost.get() })
 }
 
-fn store(bench: &Bench, preset: &str, page: u32, memory: u64, bytes: u64) -> Result<Stages> {
+fn store(
+    bench: &Bench,
+    (preset, processor): (&str, &ProcessorProfile),
+    page: u32,
+    memory: u64,
+    bytes: u64,
+) -> Result<Stages> {
     let clock = Clock::virtual_at(1_700_000_000_000);
     let disk = bench.disk(&clock, Some(bytes.next_multiple_of(1 << 20)))?;
     let failed = |source| Error::Store { name: preset.into(), source };
@@ -301,30 +309,35 @@ fn store(bench: &Bench, preset: &str, page: u32, memory: u64, bytes: u64) -> Res
     let [creates, reads, deletes] = bench.stages();
     let opened = open().map_err(failed)?;
     let shared = Rc::new(Shared::new(bench));
-    let create_ms = stage(bench, &disk, &creates, act(&shared, &opened, Act::Create))?;
+    let create_ms = stage(bench, &disk, &creates, act(&shared, &opened, processor, Act::Create))?;
     // No read is a hit that the creations left: the pool is flushed.
     opened.close().map_err(failed)?;
     let opened = open().map_err(failed)?;
     while opened.step().map_err(failed)? {}
     let before = opened.stats().counts;
-    let read_ms = stage(bench, &disk, &reads, act(&shared, &opened, Act::Read))?;
+    let read_ms = stage(bench, &disk, &reads, act(&shared, &opened, processor, Act::Read))?;
     let counts = opened.stats().counts;
     let brought = counts.neighbours_read + counts.cluster_reads - before.neighbours_read - before.cluster_reads;
     let hit_rate = if brought == 0 { 1.0 } else { reads.len() as f64 / brought as f64 };
-    let delete_ms = stage(bench, &disk, &deletes, act(&shared, &opened, Act::Delete))?;
+    let delete_ms = stage(bench, &disk, &deletes, act(&shared, &opened, processor, Act::Delete))?;
     Ok(Stages { create_ms, read_ms, delete_ms, hit_rate, lost: shared.lost.get() })
 }
 
-/// What one of a store's clients does to an object.
+/// What one of a store's clients does to an object. The processor takes as long for a call as for one of a file system,
+/// and as long to copy what is put; a reader is given a pointer (§3), and no directory, inode or map is changed.
 fn act(
     shared: &Rc<Shared>,
     store: &Store,
+    costs: &ProcessorProfile,
     act: Act,
 ) -> impl Fn(Time, u64) -> Pin<Box<dyn Future<Output = Result<()>>>> + 'static {
-    let (shared, store) = (Rc::clone(shared), store.clone());
-    move |_, object| {
-        let (shared, store) = (Rc::clone(&shared), store.clone());
+    let (shared, store, costs, processor) = (Rc::clone(shared), store.clone(), costs.clone(), Processor::default());
+    move |time, object| {
+        let (shared, store, processor) = (Rc::clone(&shared), store.clone(), processor.clone());
+        let copied = if act == Act::Create { shared.bench.request(object).size as f64 / 1024.0 } else { 0.0 };
+        let nanos = (costs.call_us + costs.copy_us_per_kb * copied) * 1e3;
         Box::pin(async move {
+            processor.work(&time, nanos as u64).await;
             let failed = |source| Error::Store { name: "micro-benchmark".into(), source };
             one(&shared, &store, act, object).await.map_err(failed)
         })
@@ -354,12 +367,7 @@ async fn one(shared: &Shared, store: &Store, act: Act, object: u64) -> picaflor:
 }
 
 /// Milliseconds an operation. A stage has one order (§5.1): each client takes the next that nobody has.
-fn stage<F>(
-    bench: &Bench,
-    disk: &SimulatedDisk,
-    all: &[u64],
-    act: impl Fn(Time, u64) -> F + 'static,
-) -> Result<f64>
+fn stage<F>(bench: &Bench, disk: &SimulatedDisk, all: &[u64], act: impl Fn(Time, u64) -> F + 'static) -> Result<f64>
 where
     F: Future<Output = Result<()>> + 'static,
 {

@@ -155,3 +155,50 @@ impl Core {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use picaflor_device::{Clock, Folder, Profile, SimulatedDisk, SimulatedOptions};
+
+    use super::Run;
+    use crate::exec::Executor;
+    use crate::fs::{FileSystem, FsProfile};
+
+    /// Files of three blocks that are made at once by as many clients, in a directory that is not in memory; or one
+    /// after the other. Where they lie, and by how much less is free then.
+    fn made(files: u64, at_once: bool) -> (Vec<Run>, u64) {
+        let options = SimulatedOptions { part: Some(0..1 << 30), ..SimulatedOptions::default() };
+        let profile = Profile::find("ultrastar9lzx").unwrap();
+        let disk = SimulatedDisk::new(&profile, Clock::virtual_at(0), &options).unwrap();
+        let fs = FileSystem::new(&FsProfile::find("ext2").unwrap(), &disk).unwrap();
+        fs.make_dir("a").unwrap();
+        fs.empty_memory().unwrap();
+        let free = fs.available();
+        let mut executor = Executor::new(disk.clock(), std::slice::from_ref(&disk));
+        for file in 0..files {
+            let (fs, time) = (fs.clone(), executor.time());
+            executor.spawn(async move {
+                let write = |fs: &FileSystem| fs.write(&format!("a/{file}"), &[1; 3 * 4096]);
+                let done = if at_once { fs.beside(&time, write).await } else { write(&fs) };
+                done.unwrap();
+            });
+        }
+        executor.run().unwrap();
+        let core = fs.core.lock();
+        let runs = (0..files).flat_map(|file| core.files[&format!("a/{file}")].runs.clone()).collect();
+        drop(core);
+        (runs, free - fs.available())
+    }
+
+    #[test]
+    fn what_open_files_reserve_leaves_holes_and_comes_back() {
+        let (beside, taken) = made(4, true);
+        let (serial, taken_by_one) = made(4, false);
+        let steps = |runs: &[Run]| runs.windows(2).map(|pair| pair[1].0 - pair[0].0).collect::<Vec<_>>();
+        assert_eq!(steps(&serial), [3, 3, 3]);
+        // Three of eight blocks each; the first begins before a byte of the map.
+        let apart = steps(&beside);
+        assert!(apart.iter().all(|step| *step >= 8), "{apart:?}");
+        assert_eq!((taken, taken_by_one), (4 * 3 * 4096, 4 * 3 * 4096), "given back when the files are closed");
+    }
+}
