@@ -184,6 +184,22 @@ fn micro_benchmarks_read_what_they_created() {
 }
 
 #[test]
+fn four_threads_on_files_read_faster_than_one_and_repeat_themselves() {
+    let ext2 = machine("ultrastar9lzx", true).file_system("ext2", &toml::Table::new(), 64, 64).unwrap().part(16);
+    let by = |threads, seed| {
+        let on = On::Files(Box::new(ext2.clone()), true);
+        let stages = micro::run(&Bench { threads, seed, ..bench(on, Order::Random) }).unwrap();
+        assert_eq!(stages.lost, 0);
+        [stages.create_ms, stages.read_ms, stages.delete_ms].map(f64::to_bits)
+    };
+    let read_ms = |stages: [u64; 3]| f64::from_bits(stages[1]);
+    let (one, four) = (by(1, 1), by(4, 1));
+    assert!(read_ms(four) < 0.95 * read_ms(one), "{} {}", read_ms(four), read_ms(one));
+    assert_eq!(by(4, 1), four);
+    assert_ne!(by(4, 2), four);
+}
+
+#[test]
 fn after_a_crash_gets_are_answered_at_once_and_puts_when_all_was_gone_over() {
     let load = Load { events: 3_000_000, disk_mib: 3 << 10, parts: 100, ..load(store("hummingbird")) };
     let crash = || wg::crash(&load, 20, Arc::new(|_| {})).unwrap();

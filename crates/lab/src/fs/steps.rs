@@ -7,8 +7,8 @@
 //! Invariants:
 //! - a block that is on its way is asked for once, by the call that comes to it first; each call that needs it waits;
 //! - a call that comes while another waits for writes waits for them too;
-//! - one processor works for the file system at a time, as Linux 2.2 lets only who holds the big kernel lock
-//!   (`sys_open`, `sys_read`, `sys_write` and `sys_unlink` all take it). Who waits for the disk has given it up.
+//! - one processor works for the file system at a time, however many there are: calls of Linux 2.2 hold the big kernel
+//!   lock (remembered), and who waits for the disk has given it up.
 //!
 //! Not modelled: locks of directories and of the superblock, and writes to a block that is being written.
 

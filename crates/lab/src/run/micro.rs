@@ -12,6 +12,9 @@
 //! parts of their own, or every sixteenth object, threads drift apart, and no stage is in the order it is named for.
 //!
 //! A time is that of a stage by its operations. A thread's own wait is about as many times longer as there are threads.
+//!
+//! Threads wait for the disk beside one another, on files as on a store, and share one processor: ext2's because of the
+//! kernel's lock, the store's because the other of the machine's two has its disk thread.
 
 use std::{
     cell::{Cell, RefCell},
