@@ -135,7 +135,7 @@ impl Drop for Sleep {
     }
 }
 
-/// A processor that clients share: it works for them one after another, in the order in which they ask. Clones share it.
+/// A processor that clients share: it works for them one by one, in the order in which they ask. Clones share it.
 #[derive(Clone, Default)]
 pub struct Processor {
     free_at: Arc<Mutex<u64>>,
@@ -144,10 +144,11 @@ pub struct Processor {
 impl Processor {
     /// Waits until it has worked so many nanoseconds for this client.
     pub async fn work(&self, time: &Time, nanos: u64) {
-        let mut free_at = self.free_at.lock();
-        *free_at = time.now().max(*free_at) + nanos;
-        let until = *free_at;
-        drop(free_at);
+        let until = {
+            let mut free_at = self.free_at.lock();
+            *free_at = time.now().max(*free_at) + nanos;
+            *free_at
+        };
         time.sleep_until(until).await;
     }
 }

@@ -102,8 +102,8 @@ impl FileSystem {
         self.core.lock().pages.counts
     }
 
-    /// A call of a client of an executor, whose waits are the client's own: others' calls go on meanwhile. What the call
-    /// returns is decided at once, and told when it is over.
+    /// A call of a client of an executor, whose waits are the client's own: others' calls go on meanwhile. What the
+    /// call returns is decided at once, and told when it is over.
     ///
     /// # Errors
     /// Those of the call.
