@@ -135,6 +135,24 @@ impl Drop for Sleep {
     }
 }
 
+/// A processor that clients share: it works for them one by one, in the order in which they ask. Clones share it.
+#[derive(Clone, Default)]
+pub struct Processor {
+    free_at: Arc<Mutex<u64>>,
+}
+
+impl Processor {
+    /// Waits until it has worked so many nanoseconds for this client.
+    pub async fn work(&self, time: &Time, nanos: u64) {
+        let until = {
+            let mut free_at = self.free_at.lock();
+            *free_at = time.now().max(*free_at) + nanos;
+            *free_at
+        };
+        time.sleep_until(until).await;
+    }
+}
+
 /// Lets the other clients that are ready run first, as a thread does whose slice of the processor is over.
 pub async fn turn() {
     let mut passed = false;
@@ -299,6 +317,24 @@ mod tests {
         }
         executor.run().unwrap();
         assert_eq!(*log.borrow(), "abcabc");
+    }
+
+    #[test]
+    fn a_processor_works_for_one_at_a_time_in_the_order_in_which_they_ask() {
+        let mut executor = Executor::new(&Clock::virtual_at(0), &[]);
+        let processor = Processor::default();
+        let done: Vec<_> = [(0, 30), (20, 5), (10, 7), (90, 1)]
+            .map(|(after, nanos)| {
+                let (time, processor) = (executor.time(), processor.clone());
+                executor.spawn(async move {
+                    time.sleep(Duration::from_nanos(after)).await;
+                    processor.work(&time, nanos).await;
+                    time.now()
+                })
+            })
+            .into();
+        executor.run().unwrap();
+        assert_eq!(done.iter().map(|done| done.take().unwrap()).collect::<Vec<_>>(), [30, 42, 37, 91]);
     }
 
     #[test]

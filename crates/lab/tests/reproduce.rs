@@ -170,7 +170,8 @@ fn micro_benchmarks_read_what_they_created() {
     let machine = machine("ultrastar9lzx", true);
     let ext2 = |mib| Box::new(machine.file_system("ext2", &toml::Table::new(), mib, mib).unwrap().part(16));
     for order in Order::ALL {
-        let page = On::Store { preset: "picaflor".into(), page: 65_536, memory: 4 << 20, disk: 64 << 20 };
+        let processor = ext2(64).processor;
+        let page = On::Store { preset: "picaflor".into(), page: 65_536, memory: 4 << 20, disk: 64 << 20, processor };
         let store = micro::run(&bench(page, order)).unwrap();
         let cold = micro::run(&bench(On::Files(ext2(64), true), order)).unwrap();
         let warm = micro::run(&bench(On::Files(ext2(1024), false), order)).unwrap();
@@ -180,6 +181,22 @@ fn micro_benchmarks_read_what_they_created() {
         }
         assert!(cold.read_ms >= warm.read_ms && cold.read_ms > store.read_ms, "{order:?}: {cold:?} {store:?}");
     }
+}
+
+#[test]
+fn four_threads_on_files_read_faster_than_one_and_repeat_themselves() {
+    let ext2 = machine("ultrastar9lzx", true).file_system("ext2", &toml::Table::new(), 64, 64).unwrap().part(16);
+    let by = |threads, seed| {
+        let on = On::Files(Box::new(ext2.clone()), true);
+        let stages = micro::run(&Bench { threads, seed, ..bench(on, Order::Random) }).unwrap();
+        assert_eq!(stages.lost, 0);
+        [stages.create_ms, stages.read_ms, stages.delete_ms].map(f64::to_bits)
+    };
+    let read_ms = |stages: [u64; 3]| f64::from_bits(stages[1]);
+    let (one, four) = (by(1, 1), by(4, 1));
+    assert!(read_ms(four) < 0.95 * read_ms(one), "{} {}", read_ms(four), read_ms(one));
+    assert_eq!(by(4, 1), four);
+    assert_ne!(by(4, 2), four);
 }
 
 #[test]

@@ -17,8 +17,12 @@ pub(crate) struct Layout {
     /// Fragments of a block.
     pub(crate) fragments: u64,
     group_blocks: u64,
-    /// Blocks before the data of a group: superblock, map, inodes.
+    /// Blocks before the data of a group: superblock, maps, inodes.
     header: u64,
+    /// Of those, before the inodes.
+    maps: u64,
+    /// Whether a new file begins where eight blocks in a row are free.
+    by_eight: bool,
     inodes: u64,
     inodes_per_block: u64,
     /// One more than the last inode that was ever in use.
@@ -97,7 +101,8 @@ impl Layout {
         let inodes_per_block = profile.block / profile.inode;
         let inodes = group_blocks * profile.block / profile.bytes_per_inode;
         let inodes = inodes.next_multiple_of(inodes_per_block).min(group_blocks / 2 * inodes_per_block);
-        let header = 2 + inodes / inodes_per_block;
+        let maps = 2 + u64::from(profile.inode_map);
+        let header = maps + inodes / inodes_per_block;
         let count = (capacity / profile.block).saturating_sub(front) / group_blocks;
         let data = group_blocks - header;
         let full = ((1_u16 << fragments) - 1) as u8;
@@ -117,6 +122,8 @@ impl Layout {
             fragments,
             group_blocks,
             header,
+            maps,
+            by_eight: profile.preallocate > 0,
             inodes,
             inodes_per_block,
             reach: 0,
@@ -161,15 +168,20 @@ impl Layout {
         (inode / self.inodes) as usize
     }
 
-    /// The block that maps a group.
+    /// The block that maps the blocks of a group.
     pub(crate) fn map(&self, group: usize) -> Address {
         (self.base(group) + 1) * self.fragments
+    }
+
+    /// The one that maps its inodes, which may be the same.
+    pub(crate) fn inode_map(&self, group: usize) -> Address {
+        (self.base(group) + self.maps - 1) * self.fragments
     }
 
     /// The block that holds an inode.
     pub(crate) fn inode_block(&self, inode: u64) -> Address {
         let block = inode % self.inodes / self.inodes_per_block;
-        (self.base(self.group_of_inode(inode)) + 2 + block) * self.fragments
+        (self.base(self.group_of_inode(inode)) + self.maps + block) * self.fragments
     }
 
     /// The group for a new directory: with the fewest directories among those of more free inodes than the mean.
@@ -213,10 +225,11 @@ impl Layout {
         let (count, full) = (self.groups.len(), self.full());
         let at = (0..count).map(|step| (group + step) % count).find(|at| self.groups[*at].free_blocks > 0)?;
         let first = self.base(at) + self.header;
+        let eight = if self.by_eight && wanted.is_none() { self.eight_in_a_row(at) } else { None };
         let group = &mut self.groups[at];
         let from = match wanted.map(|wanted| wanted / self.fragments) {
             Some(block) if (first..first + group.masks.len() as u64).contains(&block) => (block - first) as usize,
-            _ => group.rotor,
+            _ => eight.unwrap_or(group.rotor),
         };
         let (before, after) = group.masks.split_at(from);
         let is_free = |mask: &u8| *mask == full;
@@ -227,6 +240,28 @@ impl Layout {
         group.free_blocks -= 1;
         self.free -= self.fragments;
         Some((first + found as u64) * self.fragments)
+    }
+
+    /// Where in a group a file begins: at the first byte of the map whose eight blocks are free, and up to seven before
+    /// it (`ext2_new_block`: the search for a free byte, and back).
+    fn eight_in_a_row(&self, group: usize) -> Option<usize> {
+        let (masks, full) = (&self.groups[group].masks, self.full());
+        let begin = (self.header.next_multiple_of(8) - self.header) as usize;
+        let is_free = |masks: &[u8]| masks.iter().all(|mask| *mask == full);
+        let found = masks.get(begin..)?.chunks_exact(8).position(is_free)? * 8 + begin;
+        let back = masks[..found].iter().rev().take(7).take_while(|mask| **mask == full).count();
+        Some(found - back)
+    }
+
+    /// Takes blocks from this one on, as long as they are free and at most so many; returns the fragments.
+    pub(crate) fn reserve(&mut self, address: Address, most: u64) -> u64 {
+        let (group, full) = (self.group_of(address - 1), self.full());
+        let first = self.base(group) + self.header;
+        let from = (address / self.fragments - first) as usize;
+        let next = self.groups[group].masks.iter().skip(from).take(most as usize);
+        let count = next.take_while(|mask| **mask == full).count() as u64;
+        (0..count).for_each(|block| self.set(address + block * self.fragments, self.fragments, false));
+        count * self.fragments
     }
 
     /// `count` fragments side by side, fewer than a block: best fit in a block that others share, else a new one.
@@ -289,7 +324,11 @@ mod tests {
     use super::*;
 
     fn layout() -> Layout {
-        let profile = LayoutProfile {
+        Layout::new(&profile(), 4 * 64 * 8192, 0)
+    }
+
+    fn profile() -> LayoutProfile {
+        LayoutProfile {
             block: 8192,
             fragment: 1024,
             group_blocks: 64,
@@ -298,8 +337,9 @@ mod tests {
             direct: 12,
             first_percent: 0,
             reserve_percent: 0,
-        };
-        Layout::new(&profile, 4 * 64 * 8192, 0)
+            inode_map: false,
+            preallocate: 0,
+        }
     }
 
     #[test]
@@ -364,5 +404,31 @@ mod tests {
         assert_eq!(layout.take_inode(1, false), Some(129));
         assert_eq!(layout.inode_block(128), (64 + 2) * 8);
         assert_eq!(layout.inode_block(128 + 64), (64 + 3) * 8);
+    }
+
+    #[test]
+    fn inodes_are_mapped_apart_where_they_are() {
+        let (one, two) = (layout(), Layout::new(&LayoutProfile { inode_map: true, ..profile() }, 4 * 64 * 8192, 0));
+        assert_eq!((one.map(2), one.inode_map(2), one.inode_block(2 * 128)), (129 * 8, 129 * 8, 130 * 8));
+        assert_eq!((two.map(2), two.inode_map(2), two.inode_block(2 * 128)), (129 * 8, 130 * 8, 131 * 8));
+        assert_eq!(two.available(), one.available() - 4 * 8);
+    }
+
+    #[test]
+    fn a_file_begins_where_eight_are_free_or_where_one_is() {
+        let mut layout = Layout::new(&LayoutProfile { preallocate: 8, ..profile() }, 64 * 8192, 0);
+        let all = layout.available();
+        // The header takes blocks 0 to 3: the first byte is 8 to 15, and four before it are free.
+        assert_eq!(layout.take_block(0, None), Some(4 * 8));
+        assert_eq!(layout.reserve(5 * 8, 7), 7 * 8);
+        assert_eq!(layout.take_block(0, None), Some(12 * 8), "of a byte that is free, and four before it");
+        layout.give_back(5 * 8, 7 * 8);
+        assert_eq!(layout.reserve(62 * 8, 7), 2 * 8, "to the end of the group");
+        layout.give_back(62 * 8, 2 * 8);
+        let taken: Vec<_> = std::iter::from_fn(|| layout.take_block(0, None)).collect();
+        assert_eq!(taken.len(), 60 - 2);
+        assert_eq!(layout.available(), 0);
+        [4 * 8, 12 * 8].iter().chain(&taken).for_each(|block| layout.give_back(*block, 8));
+        assert_eq!(layout.available(), all);
     }
 }

@@ -4,10 +4,11 @@
 //! disk operations of each call, on the disk's virtual time. Contents are kept beside the model and cost nothing.
 //!
 //! Two faces: [`FileSystem`] is a [`Folder`]; [`BigFile`], one preallocated file of it, is a
-//! [`Device`]. Calls block, and a call that waits moves the clock.
+//! [`Device`]. Calls block, and a call that waits moves the clock; several clients of an executor have theirs beside
+//! one another with [`FileSystem::beside`].
 //!
 //! Not modelled: crashes (put the faulty device around a [`BigFile`] for that), indirect blocks of a [`BigFile`]
-//! (they stay in memory), several calls at a time.
+//! (they stay in memory), several calls of a [`BigFile`] at a time.
 
 mod big_file;
 mod core;
@@ -16,6 +17,7 @@ mod index;
 mod layout;
 mod pages;
 mod profile;
+mod steps;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +34,7 @@ pub(crate) use self::profile::merge;
 pub use self::profile::{
     DaemonProfile, FsProfile, JournalProfile, LayoutProfile, MemoryProfile, Metadata, ProcessorProfile, RecordsProfile,
 };
+use crate::exec::{Processor, Time};
 use crate::{Error, Result};
 
 /// Steps by which a part of a disk grows until the file system on it has the room that is wanted.
@@ -42,6 +45,9 @@ const STEP: u64 = 16 << 20;
 pub struct FileSystem {
     core: Arc<Mutex<Core>>,
     name: Arc<str>,
+    disk: SimulatedDisk,
+    /// Of calls beside one another.
+    processor: Processor,
 }
 
 impl FileSystem {
@@ -50,8 +56,9 @@ impl FileSystem {
     /// # Errors
     /// `InvalidInput` if the disk has no room for a group of blocks.
     pub fn new(profile: &FsProfile, disk: &SimulatedDisk) -> io::Result<Self> {
-        let core = Core::new(profile, disk)?;
-        Ok(Self { core: Arc::new(Mutex::new(core)), name: profile.name.as_str().into() })
+        let core = Arc::new(Mutex::new(Core::new(profile, disk)?));
+        let processor = Processor::default();
+        Ok(Self { core, name: profile.name.as_str().into(), disk: disk.clone(), processor })
     }
 
     /// A file system with this room for files, on as much of a disk, from its outer edge, as it takes. `disk` makes a
@@ -93,6 +100,22 @@ impl FileSystem {
     #[must_use]
     pub fn counts(&self) -> IoCounts {
         self.core.lock().pages.counts
+    }
+
+    /// A call of a client of an executor, whose waits are the client's own: others' calls go on meanwhile. What the
+    /// call returns is decided at once, and told when it is over.
+    ///
+    /// # Errors
+    /// Those of the call.
+    pub async fn beside<T>(&self, time: &Time, call: impl FnOnce(&Self) -> io::Result<T>) -> io::Result<T> {
+        self.core.lock().pages.noted.begin();
+        let outcome = call(self);
+        let (steps, reserved) = self.core.lock().noted();
+        for step in steps {
+            step.take(&self.disk, &self.processor, time).await?;
+        }
+        self.core.lock().close(&reserved);
+        outcome
     }
 
     /// Lets time pass until the clock says `nanos`; the daemon and the journal do meanwhile what is due.

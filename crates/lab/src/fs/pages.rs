@@ -17,6 +17,7 @@ use picaflor_device::SimulatedDisk;
 
 use super::layout::{Address, Run};
 use super::profile::{FsProfile, MemoryProfile};
+use super::steps::{Noted, Step, UnderWay};
 use crate::lru::Lru;
 
 /// Set in the keys of directories, which stay or leave as a whole.
@@ -61,11 +62,15 @@ pub(crate) struct Pages {
     dirty_fragments: u64,
     /// What has to make room, for a moment; empty between calls.
     left: Vec<Address>,
-    under_way: Arc<AtomicU64>,
+    pub(super) under_way: Arc<UnderWay>,
+    /// Whether somebody waits for that to get less.
+    throttled: bool,
     /// Writes that are under way, how many of them the daemon may have, and what waits for that.
     writes: Arc<AtomicU64>,
     at_once: Option<u64>,
     waiting: VecDeque<Run>,
+    /// What calls wait for, where several are under way at a time.
+    pub(super) noted: Noted,
     pub(crate) counts: IoCounts,
 }
 
@@ -94,9 +99,11 @@ impl Pages {
             dirty_fragments: 0,
             left: Vec::new(),
             under_way: Arc::default(),
+            throttled: false,
             writes: Arc::default(),
             at_once: profile.daemon.writes_at_once,
             waiting: VecDeque::new(),
+            noted: Noted::default(),
             counts: IoCounts::default(),
         }
     }
@@ -106,7 +113,10 @@ impl Pages {
     }
 
     /// Lets the processor work for so long; the disk goes on meanwhile.
-    pub(crate) fn work(&self, nanos: f64) {
+    pub(crate) fn work(&mut self, nanos: f64) {
+        if self.noted.is_noting() {
+            return self.noted.note(Step::Work(nanos as u64));
+        }
         self.disk.run_until(self.now() + Duration::from_nanos(nanos as u64).as_nanos() as u64);
     }
 
@@ -140,11 +150,13 @@ impl Pages {
 
     /// Whether this is in memory; if so, it was just used.
     pub(crate) fn has(&mut self, address: Address) -> bool {
+        self.noted.join(address);
         self.lru.touch(address).is_some()
     }
 
     /// The same of a block of metadata.
     pub(crate) fn has_metadata(&mut self, address: Address) -> bool {
+        self.noted.join(address);
         self.metadata.as_mut().unwrap_or(&mut self.lru).touch(address).is_some()
     }
 
@@ -152,7 +164,7 @@ impl Pages {
     pub(crate) fn need(&mut self, address: Address) -> io::Result<()> {
         if !self.has_metadata(address) {
             self.counts.metadata_reads += 1;
-            self.read(address, self.block)?;
+            self.read(address, self.block, None)?;
             self.keep(address, self.block * self.fragment, true)?;
         }
         Ok(())
@@ -160,14 +172,25 @@ impl Pages {
 
     /// All of a directory is needed: its runs of blocks, each an address and fragments.
     pub(crate) fn need_directory(&mut self, id: u64, runs: &[Run]) -> io::Result<()> {
+        self.join_directory(id);
         if self.directories().touch(id | DIRECTORY).is_some() {
             return Ok(());
         }
         for (address, fragments) in runs {
             self.counts.metadata_reads += fragments.div_ceil(self.cluster);
-            self.read(*address, *fragments)?;
+            self.read(*address, *fragments, Some(id | DIRECTORY))?;
         }
         self.grown_directory(id, runs)
+    }
+
+    /// What a name or an inode was found in may be on its way still, to the call that found it.
+    pub(crate) fn join(&mut self, address: Address) {
+        self.noted.join(address);
+    }
+
+    /// The same of a directory.
+    pub(crate) fn join_directory(&mut self, id: u64) {
+        self.noted.join(id | DIRECTORY);
     }
 
     /// A directory that is in memory has these runs now.
@@ -186,7 +209,7 @@ impl Pages {
     pub(crate) fn need_data(&mut self, runs: &[Run]) -> io::Result<()> {
         for (address, fragments) in self.missing(runs) {
             self.counts.data_reads += 1;
-            self.read(address, fragments)?;
+            self.read(address, fragments, None)?;
             self.arrived(address, fragments)?;
         }
         Ok(())
@@ -228,13 +251,20 @@ impl Pages {
         Ok(())
     }
 
-    fn read(&mut self, address: Address, fragments: u64) -> io::Result<()> {
+    /// Reads, and waits: blocks, or a directory.
+    fn read(&mut self, address: Address, fragments: u64, directory: Option<u64>) -> io::Result<()> {
         self.go_on()?;
         self.counts.read_bytes += fragments * self.fragment;
         let mut at = address;
         while at < address + fragments {
             let step = self.cluster.min(address + fragments - at);
-            self.disk.touch_and_wait(at * self.fragment, step * self.fragment, false)?;
+            let (offset, len) = (at * self.fragment, step * self.fragment);
+            if self.noted.is_noting() {
+                let blocks = (at..at + step).step_by(self.block as usize).filter(|_| directory.is_none());
+                self.noted.read(offset, len, directory.into_iter().chain(blocks));
+            } else {
+                self.disk.touch_and_wait(offset, len, false)?;
+            }
             at += step;
         }
         Ok(())
@@ -288,7 +318,12 @@ impl Pages {
         self.clean(address);
         self.counts.synchronous_writes += 1;
         self.counts.written_bytes += fragments * self.fragment;
-        self.disk.touch_and_wait(address * self.fragment, fragments * self.fragment, true)
+        let (offset, len) = (address * self.fragment, fragments * self.fragment);
+        if self.noted.is_noting() {
+            self.noted.note(Step::Write(offset, len));
+            return Ok(());
+        }
+        self.disk.touch_and_wait(offset, len, true)
     }
 
     /// Starts a write, and waits while too much is under way.
@@ -299,10 +334,27 @@ impl Pages {
     }
 
     /// Waits while too much is under way.
-    pub(crate) fn throttle(&self) {
-        if self.under_way.load(Relaxed) > self.high_water {
-            while self.under_way.load(Relaxed) > self.low_water && self.next() {}
+    pub(crate) fn throttle(&mut self) {
+        if self.under_way.left() > self.high_water {
+            self.throttled = self.noted.is_noting();
+            self.wait_down_to(self.low_water);
         }
+    }
+
+    /// Waits with who waits for that already.
+    pub(crate) fn throttle_beside(&mut self) {
+        self.throttled &= self.under_way.left() > self.low_water;
+        if self.throttled {
+            self.wait_down_to(self.low_water);
+        }
+    }
+
+    /// Waits until no more bytes than that are under way.
+    fn wait_down_to(&mut self, most: u64) {
+        if self.noted.is_noting() {
+            return self.noted.note(Step::DownTo(Arc::clone(&self.under_way), most));
+        }
+        while self.under_way.left() > most && self.next() {}
     }
 
     fn start(&mut self, address: Address, fragments: u64) -> io::Result<()> {
@@ -314,13 +366,19 @@ impl Pages {
         self.counts.later_writes += 1;
         let bytes = fragments * self.fragment;
         self.counts.written_bytes += bytes;
-        self.under_way.fetch_add(bytes, Relaxed);
+        self.under_way.add(bytes);
         self.writes.fetch_add(1, Relaxed);
         let (under_way, writes) = (Arc::clone(&self.under_way), Arc::clone(&self.writes));
-        self.disk.touch(address * self.fragment, bytes, true, move || {
-            under_way.fetch_sub(bytes, Relaxed);
+        let over = move || {
             writes.fetch_sub(1, Relaxed);
-        })
+            under_way.done(bytes);
+        };
+        let offset = address * self.fragment;
+        if self.noted.is_noting() {
+            self.noted.note(Step::Start(offset, bytes, Box::new(over)));
+            return Ok(());
+        }
+        self.disk.touch(offset, bytes, true, over)
     }
 
     pub(crate) fn is_dirty(&self, address: Address) -> bool {
@@ -437,11 +495,15 @@ impl Pages {
     }
 
     /// Waits until nothing is under way.
-    pub(crate) fn settle(&self) {
-        while self.under_way.load(Relaxed) > 0 && self.next() {}
+    pub(crate) fn settle(&mut self) {
+        self.wait_down_to(0);
     }
 
-    pub(crate) fn sync_disk(&self) -> io::Result<()> {
+    pub(crate) fn sync_disk(&mut self) -> io::Result<()> {
+        if self.noted.is_noting() {
+            self.noted.note(Step::Sync);
+            return Ok(());
+        }
         picaflor_device::Device::sync(&self.disk)
     }
 }

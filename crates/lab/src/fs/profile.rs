@@ -78,6 +78,13 @@ pub struct LayoutProfile {
     pub first_percent: u64,
     /// Percent of the space that is kept free.
     pub reserve_percent: u64,
+    /// Whether a group's inodes have a map of their own, in a block behind the one for its blocks.
+    #[serde(default)]
+    pub inode_map: bool,
+    /// Blocks that a file takes at a time while it is written; what it does not fill is free again when it is closed.
+    /// One that does so begins where eight blocks in a row are free, if there are such. 0: takes them one by one.
+    #[serde(default)]
+    pub preallocate: u64,
 }
 
 /// What stays in memory.
@@ -328,10 +335,11 @@ impl FsProfile {
             || layout.reserve_percent > 50
             || layout.first_percent > 99
             || layout.direct == 0
+            || layout.preallocate > 64
         {
             return Err(
                 "layout: at least 16 blocks a group, at most half in reserve, first_percent below 100, a direct \
-                block"
+                block, at most 64 to preallocate"
                     .to_owned(),
             );
         }

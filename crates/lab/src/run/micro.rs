@@ -12,11 +12,15 @@
 //! parts of their own, or every sixteenth object, threads drift apart, and no stage is in the order it is named for.
 //!
 //! A time is that of a stage by its operations. A thread's own wait is about as many times longer as there are threads.
+//!
+//! Threads wait for the disk beside one another, on files as on a store, and share one processor: ext2's because of the
+//! kernel's lock, the store's because the other of the machine's two has its disk thread.
 
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     io,
+    pin::Pin,
     rc::Rc,
     sync::Arc,
 };
@@ -28,8 +32,8 @@ use serde::Serialize;
 use super::{bodies::Bodies, wg::Machine};
 use crate::{
     Error, Result,
-    exec::{self, Executor},
-    fs::{FileSystem, FsProfile},
+    exec::{self, Executor, Processor, Time},
+    fs::{FileSystem, FsProfile, ProcessorProfile},
     synth::Dice,
     trace::Request,
 };
@@ -80,6 +84,8 @@ pub enum On {
         memory: u64,
         /// Bytes of disk.
         disk: u64,
+        /// What the machine's processor takes for a call, and for a byte that is put.
+        processor: ProcessorProfile,
     },
     /// Files on this file system, whose memory is emptied before the reads if it is to be cold.
     Files(Box<FsProfile>, bool),
@@ -100,7 +106,7 @@ pub struct Bench {
     pub largest: u64,
     /// Groups.
     pub groups: u32,
-    /// Operations of a store under way at a time.
+    /// Operations under way at a time.
     pub threads: u64,
     /// The order.
     pub order: Order,
@@ -133,7 +139,7 @@ const DIRECTORIES: u64 = 26 * 26;
 pub fn run(bench: &Bench) -> Result<Stages> {
     match &bench.on {
         On::Files(kind, cold) => files(bench, kind, *cold),
-        On::Store { preset, page, memory, disk } => store(bench, preset, *page, *memory, *disk),
+        On::Store { preset, page, memory, disk, processor } => store(bench, (preset, processor), *page, *memory, *disk),
     }
 }
 
@@ -196,16 +202,38 @@ impl Bench {
     }
 }
 
+/// What a stage does to an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Create,
+    Read,
+    Delete,
+}
+
+/// What clients share.
+struct Shared {
+    bench: Bench,
+    bodies: RefCell<Bodies>,
+    lost: Cell<u64>,
+}
+
+impl Shared {
+    fn new(bench: &Bench) -> Self {
+        Self { bench: bench.clone(), bodies: RefCell::default(), lost: Cell::new(0) }
+    }
+
+    /// A read that found what it should, or did not.
+    fn count(&self, right: bool) {
+        self.lost.set(self.lost.get() + u64::from(!right));
+    }
+}
+
 fn files(bench: &Bench, kind: &FsProfile, cold: bool) -> Result<Stages> {
     let clock = Clock::virtual_at(1_700_000_000_000);
     let disk = bench.disk(&clock, None)?;
     let wrong = |error: io::Error| bench.wrong(error);
     let system = FileSystem::new(kind, &disk).map_err(wrong)?;
     let letter = |number: u64| char::from(b'a' + (number % 26) as u8);
-    let path = |object: u64| {
-        let directory = object * DIRECTORIES / bench.objects;
-        format!("{}/{}/{object}", letter(directory / 26), letter(directory))
-    };
     let make = || {
         for first in 0..26 {
             system.make_dir(&letter(first).to_string())?;
@@ -214,46 +242,44 @@ fn files(bench: &Bench, kind: &FsProfile, cold: bool) -> Result<Stages> {
         system.sync()
     };
     make().map_err(wrong)?;
-    let mut bodies = Bodies::default();
-    let mut lost = 0;
-    let [creates, reads, deletes] = bench.stages();
-    let timed = |all: &[u64], one: &mut dyn FnMut(u64) -> io::Result<()>| {
-        let begin = clock.now_nanos();
-        all.iter().copied().try_for_each(one).map_err(wrong)?;
-        Ok::<f64, Error>((clock.now_nanos() - begin) as f64 / 1e6 / all.len() as f64)
+    let objects = bench.objects;
+    let path = move |object: u64| {
+        let directory = object * DIRECTORIES / objects;
+        format!("{}/{}/{object}", letter(directory / 26), letter(directory))
     };
-    let create_ms = timed(&creates, &mut |object| system.write(&path(object), bodies.of(&bench.request(object))))?;
+    let shared = Rc::new(Shared::new(bench));
+    let act = |act: Act| {
+        let (shared, system) = (Rc::clone(&shared), system.clone());
+        move |time: Time, object: u64| {
+            let (shared, system, path) = (Rc::clone(&shared), system.clone(), path(object));
+            async move {
+                let request = shared.bench.request(object);
+                let call = |system: &FileSystem| match act {
+                    Act::Create => system.write(&path, shared.bodies.borrow_mut().of(&request)),
+                    Act::Read => system.read(&path).map(|body| shared.count(Bodies::is_of(&request, &body))),
+                    Act::Delete => system.remove(&path),
+                };
+                system.beside(&time, call).await.map_err(|error| shared.bench.wrong(error))
+            }
+        }
+    };
+    let [creates, reads, deletes] = bench.stages();
+    let create_ms = stage(bench, &disk, &creates, act(Act::Create))?;
     if cold {
         system.empty_memory().map_err(wrong)?;
     }
-    let read_ms = timed(&reads, &mut |object| {
-        let body = system.read(&path(object))?;
-        lost += u64::from(!Bodies::is_of(&bench.request(object), &body));
-        Ok(())
-    })?;
-    let delete_ms = timed(&deletes, &mut |object| system.remove(&path(object)))?;
-    Ok(Stages { create_ms, read_ms, delete_ms, hit_rate: 1.0, lost })
+    let read_ms = stage(bench, &disk, &reads, act(Act::Read))?;
+    let delete_ms = stage(bench, &disk, &deletes, act(Act::Delete))?;
+    Ok(Stages { create_ms, read_ms, delete_ms, hit_rate: 1.0, lost: shared.lost.get() })
 }
 
-/// What a stage does to an object.
-#[derive(Debug, Clone, Copy)]
-enum Act {
-    Create,
-    Read,
-    Delete,
-}
-
-/// What a stage's clients share.
-struct Shared {
-    bench: Bench,
-    store: Store,
-    bodies: RefCell<Bodies>,
-    /// A stage has one order (§5.1): each client takes the next that nobody has.
-    left: RefCell<VecDeque<u64>>,
-    lost: Cell<u64>,
-}
-
-fn store(bench: &Bench, preset: &str, page: u32, memory: u64, bytes: u64) -> Result<Stages> {
+fn store(
+    bench: &Bench,
+    (preset, processor): (&str, &ProcessorProfile),
+    page: u32,
+    memory: u64,
+    bytes: u64,
+) -> Result<Stages> {
     let clock = Clock::virtual_at(1_700_000_000_000);
     let disk = bench.disk(&clock, Some(bytes.next_multiple_of(1 << 20)))?;
     let failed = |source| Error::Store { name: preset.into(), source };
@@ -285,65 +311,86 @@ fn store(bench: &Bench, preset: &str, page: u32, memory: u64, bytes: u64) -> Res
     };
     let [creates, reads, deletes] = bench.stages();
     let opened = open().map_err(failed)?;
-    let (create_ms, _) = stage(bench, &opened, &disk, &creates, Act::Create)?;
+    let shared = Rc::new(Shared::new(bench));
+    let create_ms = stage(bench, &disk, &creates, act(&shared, &opened, processor, Act::Create))?;
     // No read is a hit that the creations left: the pool is flushed.
     opened.close().map_err(failed)?;
     let opened = open().map_err(failed)?;
     while opened.step().map_err(failed)? {}
     let before = opened.stats().counts;
-    let (read_ms, lost) = stage(bench, &opened, &disk, &reads, Act::Read)?;
+    let read_ms = stage(bench, &disk, &reads, act(&shared, &opened, processor, Act::Read))?;
     let counts = opened.stats().counts;
     let brought = counts.neighbours_read + counts.cluster_reads - before.neighbours_read - before.cluster_reads;
     let hit_rate = if brought == 0 { 1.0 } else { reads.len() as f64 / brought as f64 };
-    let (delete_ms, _) = stage(bench, &opened, &disk, &deletes, Act::Delete)?;
-    Ok(Stages { create_ms, read_ms, delete_ms, hit_rate, lost })
+    let delete_ms = stage(bench, &disk, &deletes, act(&shared, &opened, processor, Act::Delete))?;
+    Ok(Stages { create_ms, read_ms, delete_ms, hit_rate, lost: shared.lost.get() })
 }
 
-/// Milliseconds an operation, and reads that found nothing.
-fn stage(bench: &Bench, store: &Store, disk: &SimulatedDisk, all: &[u64], act: Act) -> Result<(f64, u64)> {
-    let clock = disk.clock().clone();
-    let begin = clock.now_nanos();
-    let mut executor = Executor::new(&clock, std::slice::from_ref(disk));
-    let shared = Rc::new(Shared {
-        bench: bench.clone(),
-        store: store.clone(),
-        bodies: RefCell::default(),
-        left: RefCell::new(VecDeque::from(all.to_vec())),
-        lost: Cell::new(0),
-    });
-    let clients: Vec<_> = (0..bench.threads.max(1)).map(|_| executor.spawn(client(Rc::clone(&shared), act))).collect();
-    executor.run()?;
-    let failed = |source| Error::Store { name: "micro-benchmark".into(), source };
-    for client in clients {
-        client.take().unwrap_or(Ok(())).map_err(failed)?;
+/// What one of a store's clients does to an object. The processor takes as long for a call as for one of a file system,
+/// and as long to copy what is put; a reader is given a pointer (§3), and no directory, inode or map is changed.
+fn act(
+    shared: &Rc<Shared>,
+    store: &Store,
+    costs: &ProcessorProfile,
+    act: Act,
+) -> impl Fn(Time, u64) -> Pin<Box<dyn Future<Output = Result<()>>>> + 'static {
+    let (shared, store, costs, processor) = (Rc::clone(shared), store.clone(), costs.clone(), Processor::default());
+    move |time, object| {
+        let (shared, store, processor) = (Rc::clone(&shared), store.clone(), processor.clone());
+        let copied = if act == Act::Create { shared.bench.request(object).size as f64 / 1024.0 } else { 0.0 };
+        let nanos = (costs.call_us + costs.copy_us_per_kb * copied) * 1e3;
+        Box::pin(async move {
+            processor.work(&time, nanos as u64).await;
+            let failed = |source| Error::Store { name: "micro-benchmark".into(), source };
+            one(&shared, &store, act, object).await.map_err(failed)
+        })
     }
-    let lost = shared.lost.get();
-    Ok(((clock.now_nanos() - begin) as f64 / 1e6 / all.len() as f64, lost))
 }
 
-async fn client(shared: Rc<Shared>, act: Act) -> picaflor::Result<()> {
-    let Shared { bench, store, .. } = &*shared;
-    let next = || shared.left.borrow_mut().pop_front();
-    while let Some(object) = next() {
-        let request = bench.request(object);
-        let key = request.key.to_le_bytes();
-        match act {
-            Act::Create => {
-                let group = (object * u64::from(bench.groups) / bench.objects) as u32 + 1;
-                let with = PutOptions { group, ..PutOptions::default() };
-                store.put(&key, shared.bodies.borrow_mut().of(&request), &with)?;
-            }
-            Act::Read => {
-                let right = match store.get_async(&key).await? {
-                    Some(found) => Bodies::are_in_async(&request, &found).await?,
-                    None => false,
-                };
-                shared.lost.set(shared.lost.get() + u64::from(!right));
-            }
-            Act::Delete => drop(store.delete(&key)?),
+async fn one(shared: &Shared, store: &Store, act: Act, object: u64) -> picaflor::Result<()> {
+    let bench = &shared.bench;
+    let request = bench.request(object);
+    let key = request.key.to_le_bytes();
+    match act {
+        Act::Create => {
+            let group = (object * u64::from(bench.groups) / bench.objects) as u32 + 1;
+            let with = PutOptions { group, ..PutOptions::default() };
+            store.put(&key, shared.bodies.borrow_mut().of(&request), &with)?;
         }
-        store.step()?;
-        exec::turn().await;
+        Act::Read => {
+            let right = match store.get_async(&key).await? {
+                Some(found) => Bodies::are_in_async(&request, &found).await?,
+                None => false,
+            };
+            shared.count(right);
+        }
+        Act::Delete => drop(store.delete(&key)?),
     }
-    Ok(())
+    store.step().map(drop)
+}
+
+/// Milliseconds an operation. A stage has one order (§5.1): each client takes the next that nobody has.
+fn stage<F>(bench: &Bench, disk: &SimulatedDisk, all: &[u64], act: impl Fn(Time, u64) -> F + 'static) -> Result<f64>
+where
+    F: Future<Output = Result<()>> + 'static,
+{
+    let clock = disk.clock();
+    let begin = clock.now_nanos();
+    let mut executor = Executor::new(clock, std::slice::from_ref(disk));
+    let left = Rc::new((RefCell::new(VecDeque::from(all.to_vec())), act));
+    let client = |time: Time| {
+        let left = Rc::clone(&left);
+        async move {
+            let next = || left.0.borrow_mut().pop_front();
+            while let Some(object) = next() {
+                left.1(time.clone(), object).await?;
+                exec::turn().await;
+            }
+            Ok(())
+        }
+    };
+    let clients: Vec<_> = (0..bench.threads.max(1)).map(|_| executor.spawn(client(executor.time()))).collect();
+    executor.run()?;
+    clients.into_iter().try_for_each(|client| client.take().unwrap_or(Ok(())))?;
+    Ok((clock.now_nanos() - begin) as f64 / 1e6 / all.len() as f64)
 }

@@ -47,6 +47,8 @@ pub(super) struct Core {
     contents: SparseBytes,
     next_round: u64,
     journal: Option<Journal>,
+    /// What the call that is being noted took for its file and did not fill.
+    reserved: Vec<Run>,
 }
 
 struct File {
@@ -91,6 +93,7 @@ impl Core {
             contents: SparseBytes::new(),
             next_round: nanos(profile.daemon.every_s),
             journal: matches!(profile.metadata, Metadata::Journal | Metadata::Logged).then(Journal::default),
+            reserved: Vec::new(),
             profile: profile.clone(),
         };
         core.new_directory("", 0, 0)?;
@@ -144,6 +147,8 @@ impl Core {
         if self.pages.is_full_of_dirt() {
             self.pages.flush(now, now)?;
             self.pages.throttle();
+        } else {
+            self.pages.throttle_beside();
         }
         let due = |(journal, profile): (&Journal, &JournalProfile)| journal.is_due(profile, now);
         if self.journal.as_ref().zip(self.profile.journal.as_ref()).is_some_and(due) {
@@ -196,6 +201,15 @@ impl Core {
         self.pages.dirty(address, self.block(), true)
     }
 
+    /// An inode was taken or given back in this group, and blocks were taken if so.
+    pub(super) fn change_maps(&mut self, group: usize, blocks: bool) -> io::Result<()> {
+        let (map, inodes) = (self.layout.map(group), self.layout.inode_map(group));
+        if blocks && map != inodes {
+            self.change(map, false)?;
+        }
+        self.change(inodes, false)
+    }
+
     fn log(&mut self, address: Address) {
         match (&mut self.journal, &self.profile.records) {
             (Some(journal), Some(records)) => journal.note_done(records.log_record),
@@ -230,7 +244,7 @@ impl Core {
             }
         };
         let inode_block = self.layout.inode_block(inode);
-        self.change(self.layout.map(group), false)?;
+        self.change_maps(group, size > 0)?;
         self.change(inode_block, at_once)?;
         self.inodes.insert(inode, 1, 0, |_| ());
         let chunk = self.enter(directory, path, at_once)?;
@@ -325,7 +339,7 @@ impl Core {
             self.contents.clear(self.layout.inode_byte(inode, &self.profile.layout), file.size);
         }
         self.change(inode_block, false)?;
-        self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
+        self.change_maps(self.layout.group_of_inode(inode), false)?;
         self.layout.free_inode(inode);
         self.inodes.remove(inode);
         if file.size > 0 { self.force() } else { Ok(()) }

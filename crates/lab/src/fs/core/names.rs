@@ -36,8 +36,11 @@ impl Core {
     }
 
     pub(super) fn need_inode(&mut self, inode: u64) -> io::Result<()> {
-        if self.inodes.touch(inode).is_none() {
-            self.pages.need(self.layout.inode_block(inode))?;
+        let block = self.layout.inode_block(inode);
+        if self.inodes.touch(inode).is_some() {
+            self.pages.join(block);
+        } else {
+            self.pages.need(block)?;
             self.inodes.insert(inode, 1, 0, |_| ());
         }
         Ok(())
@@ -86,7 +89,9 @@ impl Core {
         let Directory { above, name, inode, .. } = self.by_id[id as usize];
         self.walk_to(above)?;
         // Where directories are trees, those that are in use stay open.
-        if self.profile.records.is_none() && self.names.touch(name).is_none() {
+        if self.profile.records.is_some() || self.names.touch(name).is_some() {
+            self.pages.join_directory(above);
+        } else {
             self.search(above, "", None)?;
             self.names.insert(name, 1, 0, |_| ());
         }
@@ -144,7 +149,7 @@ impl Core {
         let at_once = self.at_once(true);
         let id = self.new_directory(path, above, self.layout.group_for_directory())?;
         let inode = self.by_id[id as usize].inode;
-        self.change(self.layout.map(self.layout.group_of_inode(inode)), false)?;
+        self.change_maps(self.layout.group_of_inode(inode), true)?;
         self.change(self.layout.inode_block(inode), at_once)?;
         self.change_directory(id, 0, at_once)?;
         self.enter(above, path, at_once)?;
@@ -219,6 +224,8 @@ impl Core {
         if self.names.touch(xxh3_64(path.as_bytes())).is_none() {
             self.search(directory, path, Some(chunk))?;
             self.know_name(path);
+        } else {
+            self.pages.join_directory(directory);
         }
         self.need_inode(inode)?;
         Ok(inode)

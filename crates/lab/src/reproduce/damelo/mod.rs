@@ -14,6 +14,7 @@ use crate::{
     Error, Result,
     draw::Bars,
     experiment,
+    fs::FsProfile,
     run::{
         micro::{self, Bench, On, Order, Stages},
         wg::Machine,
@@ -49,6 +50,7 @@ pub(super) const PARTS: [&[&str]; 2] =
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Ext2 {
+    threads: u64,
     blocks: Vec<u32>,
     cold_mib: u64,
     warm_mib: u64,
@@ -115,6 +117,16 @@ impl Spec {
         Ok(all)
     }
 
+    /// ext2 with such blocks, on the machine with so many MiB for it.
+    fn ext2(&self, block: u32, mib: u64) -> Result<FsProfile> {
+        // A group is what one block of bits can map.
+        let layout = [("block", block), ("fragment", block), ("group_blocks", 8 * block)];
+        let layout: toml::Table =
+            layout.into_iter().map(|(key, value)| (key.to_owned(), i64::from(value).into())).collect();
+        let changes = toml::Table::from_iter([("layout".to_owned(), layout.into())]);
+        self.machine.file_system("ext2", &changes, self.ext2.warm_mib, mib)
+    }
+
     fn bench(&self, who: Who, order: Order) -> Result<Bench> {
         let part = |mib: u64| (mib << 20) / u64::from(self.parts);
         let on = match who {
@@ -123,15 +135,11 @@ impl Spec {
                 page: page_kib << 10,
                 memory: part(self.pool_mib * pools),
                 disk: part(self.raw_mib),
+                processor: self.ext2(self.ext2.blocks[0], self.ext2.cold_mib)?.processor,
             },
             Who::Ext2 { block, cold } => {
-                // A group is what one block of bits can map.
-                let layout = [("block", block), ("fragment", block), ("group_blocks", 8 * block)];
-                let layout: toml::Table =
-                    layout.into_iter().map(|(key, value)| (key.to_owned(), i64::from(value).into())).collect();
-                let changes = toml::Table::from_iter([("layout".to_owned(), layout.into())]);
                 let mib = if cold { self.ext2.cold_mib } else { self.ext2.warm_mib };
-                let kind = self.machine.file_system("ext2", &changes, self.ext2.warm_mib, mib)?.part(self.parts);
+                let kind = self.ext2(block, mib)?.part(self.parts);
                 On::Files(Box::new(kind), cold)
             }
         };
@@ -142,7 +150,7 @@ impl Spec {
             objects: self.objects / u64::from(self.parts),
             largest: self.largest,
             groups: self.groups,
-            threads: self.threads,
+            threads: if matches!(who, Who::Ext2 { .. }) { self.ext2.threads } else { self.threads },
             order,
             seed: self.seed,
         })
