@@ -292,7 +292,7 @@ impl Volume {
         Ok(Ok(()))
     }
 
-    /// `b` is wanted beside `a`: once for all, or, as long as it waits, in the set of `a`.
+    /// `b` is wanted beside `a`. As long as it waits, it is of the set of `a`.
     pub(crate) fn hint(&self, a: u64, b: u64) {
         self.placer.hint(a, b);
         if let (Some(waiting), Some(waiter)) = (self.buffers.waiting(), self.waiter(b)) {
@@ -308,10 +308,10 @@ impl Volume {
         })
     }
 
-    /// Whom an object takes along: its locality set, as far as it waits. That is who it was hinted to lie beside, be it
-    /// packed by now or not, and whom that was to take along. The paper tells of those that the least recently used
-    /// one is to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is
-    /// asked for beside a page that was packed before, would each lie among strangers.
+    /// Whom an object takes along: what waits of its locality set. The set is that of the page it was hinted to lie
+    /// beside last, be that packed by now or not, or its own. The paper tells only whom the least recently used one was
+    /// to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is asked for
+    /// beside a page that was packed before, would each lie among strangers.
     fn set_of(&self, waiting: &Waiting, first: Waiter) -> Set {
         let own = first.frame.hash;
         let head = first.leader.unwrap_or(own);

@@ -3,8 +3,8 @@
 //!
 //! 1. A store is asked for two thirds of the log; then so many objects are deleted, and the delete log is written.
 //! 2. The power fails. What the disk was given is on its platter: the machine's drives do not cache writes.
-//! 3. The store opens again, in its preset's way, and is asked for the rest of the log, and for what would follow it, until
-//!    it takes puts.
+//! 3. The store opens again, in its preset's way, and is asked for the rest of the log, and for what would follow it,
+//!    until it takes puts.
 //! 4. A second one, whose power did not fail, is asked for the same.
 
 use std::{
