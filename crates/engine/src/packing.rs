@@ -309,9 +309,9 @@ impl Volume {
     }
 
     /// Whom an object takes along: what waits of its locality set. The set is that of the page it was hinted to lie
-    /// beside last, be that packed by now or not, or its own. The paper tells only whom the least recently used one was
-    /// to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is asked for
-    /// beside a page that was packed before, would each lie among strangers.
+    /// beside last, be that packed by now or not, or its own. The paper tells only whom the least recently used one
+    /// was to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is
+    /// asked for beside a page that was packed before, would each lie among strangers.
     fn set_of(&self, waiting: &Waiting, first: Waiter) -> Set {
         let own = first.frame.hash;
         let head = first.leader.unwrap_or(own);
