@@ -313,23 +313,22 @@ impl Volume {
     /// was to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is
     /// asked for beside a page that was packed before, would each lie among strangers.
     fn set_of(&self, waiting: &Waiting, first: Waiter) -> Set {
-        let own = first.frame.hash;
-        let head = first.leader.unwrap_or(own);
-        let mut set = Set { waiters: vec![first], copies: 0 };
-        let leader = self.waiter(head).filter(|_| head != own);
-        let is_here = head == own || leader.is_some();
-        let mut others: Vec<Waiter> = leader.into_iter().collect();
+        let head = first.leader.unwrap_or(first.frame.hash);
+        let leads = head == first.frame.hash;
+        let leader = if leads { None } else { self.waiter(head) };
+        let is_here = leads || leader.is_some();
+        let mut set = Set { waiters: std::iter::once(first).chain(leader).collect(), copies: 0 };
         for hash in self.placer.partners(head) {
             match self.waiter(hash) {
-                Some(waiter) => others.push(waiter),
+                Some(waiter) => set.waiters.push(waiter),
                 // Copies are laid beside the one that was to take them along.
                 None if is_here => set.copies += self.resident(hash).map_or(0, |frame| Self::packed_len(&frame)),
                 None => {}
             }
         }
-        others.extend(waiting.led_by(head));
-        let mut seen: HashSet<u32> = set.waiters.iter().map(|waiter| waiter.slot).collect();
-        set.waiters.extend(others.into_iter().filter(|waiter| seen.insert(waiter.slot)));
+        set.waiters.extend(waiting.led_by(head));
+        let mut seen = HashSet::new();
+        set.waiters.retain(|waiter| seen.insert(waiter.slot));
         set
     }
 

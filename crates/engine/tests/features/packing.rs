@@ -88,34 +88,26 @@ fn a_get_reads_the_whole_cluster_once_and_its_objects_share_the_bytes() {
     assert_eq!(store.stats().counts.cluster_reads, 10);
 }
 
-#[test]
-fn hinted_objects_land_in_one_cluster_whatever_came_between() {
-    let (device, options) = hummingbird(64 * MIB);
-    let store = Store::open(options.clone()).unwrap();
-    // Pages and their images, as far apart as can be: by LRU alone, five clusters each.
-    let (pages, images) = (20, 4);
-    for round in 0..=images {
-        for page in 0..pages {
-            store.put(&key(page * 100 + round), &body(page * 100 + round, 2500), &plain()).unwrap();
-            if round > 0 {
-                store.collocate(&key(page * 100), &key(page * 100 + round));
+/// Puts an object of each set at a time, beside the set's page, so that those of one are as far apart as can be.
+fn put_in_turn(store: &Store, sets: &[(u64, Vec<u64>)]) {
+    for at in 0..sets[0].1.len() {
+        for (page, set) in sets {
+            store.put(&key(set[at]), &body(set[at], 2500), &plain()).unwrap();
+            if set[at] != *page {
+                store.collocate(&key(*page), &key(set[at]));
             }
         }
     }
-    let store = drop_memory(store, &options);
-    for page in 0..pages {
-        let before = device.counts();
-        for image in 0..=images {
-            assert_eq!(read(&store, &key(page * 100 + image)).unwrap(), body(page * 100 + image, 2500));
-        }
-        let reads = (device.counts() - before).reads;
-        assert!(reads <= 1, "page {page} took {reads} reads");
-    }
+}
+
+/// So many pages, and beside each the objects that follow it, numbered from this one on.
+fn pages(count: u64, objects: std::ops::Range<u64>) -> Vec<(u64, Vec<u64>)> {
+    (0..count).map(|page| (page * 100, objects.clone().map(|object| page * 100 + object).collect())).collect()
 }
 
 /// Reads of clusters for each of these sets, asked for whole.
-fn reads_of_sets(store: &Store, device: &CountedDevice, sets: &[Vec<u64>]) -> Vec<u64> {
-    let reads = |set: &Vec<u64>| {
+fn reads_of_sets(store: &Store, device: &CountedDevice, sets: &[(u64, Vec<u64>)]) -> Vec<u64> {
+    let reads = |(_, set): &(u64, Vec<u64>)| {
         let before = device.counts();
         set.iter().for_each(|i| assert_eq!(read(store, &key(*i)).unwrap(), body(*i, 2500)));
         (device.counts() - before).reads
@@ -124,19 +116,24 @@ fn reads_of_sets(store: &Store, device: &CountedDevice, sets: &[Vec<u64>]) -> Ve
 }
 
 #[test]
+fn hinted_objects_land_in_one_cluster_whatever_came_between() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options.clone()).unwrap();
+    // Pages and their images: by LRU alone, five clusters each.
+    let sets = pages(20, 0..5);
+    put_in_turn(&store, &sets);
+    let store = drop_memory(store, &options);
+    let reads = reads_of_sets(&store, &device, &sets);
+    assert!(reads.iter().all(|reads| *reads <= 1), "a page took more than a read: {reads:?}");
+}
+
+#[test]
 fn a_set_larger_than_a_cluster_lies_in_as_few_as_can_be() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone()).unwrap();
-    // 100 KB each, as far apart as can be.
-    let sets: Vec<Vec<u64>> = (0..20).map(|page| (0..40).map(|image| page * 100 + image).collect()).collect();
-    for image in 0..40 {
-        for set in &sets {
-            store.put(&key(set[image]), &body(set[image], 2500), &plain()).unwrap();
-            if image > 0 {
-                store.collocate(&key(set[0]), &key(set[image]));
-            }
-        }
-    }
+    // 100 KB each.
+    let sets = pages(20, 0..40);
+    put_in_turn(&store, &sets);
     let store = drop_memory(store, &options);
     let reads = reads_of_sets(&store, &device, &sets);
     assert!(reads.iter().all(|reads| *reads <= 3), "two clusters and a bit each: {reads:?}");
@@ -146,15 +143,10 @@ fn a_set_larger_than_a_cluster_lies_in_as_few_as_can_be() {
 fn what_is_asked_for_beside_a_page_that_was_packed_before_lies_together() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone()).unwrap();
-    let sets: Vec<Vec<u64>> = (0..20).map(|page| (1..8).map(|image| page * 100 + image).collect()).collect();
-    (0..20).for_each(|page| store.put(&key(page * 100), &body(page * 100, 2500), &plain()).unwrap());
+    put_in_turn(&store, &pages(20, 0..1));
     let store = drop_memory(store, &options);
-    for image in 0..7 {
-        for (page, set) in (0..).zip(&sets) {
-            store.put(&key(set[image]), &body(set[image], 2500), &plain()).unwrap();
-            store.collocate(&key(page * 100), &key(set[image]));
-        }
-    }
+    let sets = pages(20, 1..8);
+    put_in_turn(&store, &sets);
     let store = drop_memory(store, &options);
     let reads = reads_of_sets(&store, &device, &sets);
     assert!(reads.iter().all(|reads| *reads <= 1), "a cluster holds three sets: {reads:?}");
