@@ -9,7 +9,7 @@ use std::{
 };
 
 use picaflor_format::{
-    cluster::{Trailer, table_len},
+    cluster::{Row, Trailer, table_len},
     frame::{self, GRAIN, Kind},
 };
 
@@ -86,7 +86,7 @@ impl Volume {
             };
         }
         if let Some(waiting) = self.waits(draft, class, purpose) {
-            return Ok(self.let_wait(waiting, draft, old));
+            return Ok(self.let_wait(waiting, draft, class, old));
         }
         let beside = beside.filter(|_| !self.placer.keeps_apart());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
@@ -307,20 +307,25 @@ impl Volume {
         }
     }
 
-    /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it.
+    /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it. A copy has the
+    /// server of whom it lies beside: who reads that one wants it too.
     fn lay_copies(&self, slot: u32, cluster: u32) {
-        let wanted: Vec<u64> = match &*self.buffers.slot(slot).read() {
+        let wanted: Vec<(u64, u32)> = match &*self.buffers.slot(slot).read() {
             Slot::Open(open) => {
                 let here = |hash: u64| open.rows().iter().any(|row| row.hash == hash);
-                let partners = open.rows().iter().flat_map(|row| self.placer.partners(row.hash));
-                let mut wanted: Vec<u64> = partners.filter(|hash| !here(*hash)).collect();
+                let beside = |row: &Row| {
+                    let header = open.header(row)?;
+                    Some(self.placer.partners(row.hash).into_iter().map(move |hash| (hash, header.server)))
+                };
+                let partners = open.rows().iter().filter_map(beside).flatten();
+                let mut wanted: Vec<_> = partners.filter(|(hash, _)| !here(*hash)).collect();
                 wanted.sort_unstable();
-                wanted.dedup();
+                wanted.dedup_by_key(|(hash, _)| *hash);
                 wanted
             }
             _ => return,
         };
-        for hash in wanted {
+        for (hash, server) in wanted {
             let in_memory = || match self.shared.preset.placement {
                 Placement::Packing => self.resident(hash),
                 _ => self.shared.memory.peek(hash),
@@ -335,7 +340,7 @@ impl Volume {
                 continue;
             }
             let body = frame.body();
-            let header = frame::Header { kind: Kind::Copy, ..frame.header };
+            let header = frame::Header { kind: Kind::Copy, server, ..frame.header };
             let draft = Draft { hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
             let offset = open.push(&draft) as u32;
             drop(guard);

@@ -228,6 +228,10 @@ impl Open {
         before - end
     }
 
+    pub(crate) fn header(&self, row: &Row) -> Option<frame::Header> {
+        frame::Header::decode(self.bytes.get(row.offset as usize..)?).ok()
+    }
+
     pub(crate) fn rows(&self) -> &[Row] {
         &self.rows
     }

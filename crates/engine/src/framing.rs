@@ -232,7 +232,7 @@ impl Store {
                         let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
-                        volume.placer.note_put(beside.is_some());
+                        volume.placer.note_named(beside.is_some());
                         if let Some(beside) = beside {
                             volume.hint(beside, hash.short());
                         }

@@ -1,5 +1,6 @@
 //! Packing (Shriver et al. 2001, §3.1 and §3.5): objects wait in memory, and are put into clusters as late as
-//! possible, with those that hints name.
+//! possible, with those that hints name. The default's caches do so as long as puts name neighbours, in a share of the
+//! memory; then a set's page comes first, for where less than a cluster is read, it is what lies behind who was asked for.
 //!
 //! Steps: a put waits, and the index says *buffered* → when what waits takes more than it may, or a commit has to make
 //! it durable, those whose turn it is fill a cluster: each with what waits of its locality set → the cluster is sealed,
@@ -24,7 +25,7 @@ use crate::{
     flush::FEWEST,
     index::{Entered, Location, Word},
     object::Frame,
-    placement::Class,
+    placement::{Class, Placement},
     space::SPARE,
     stats::add,
     volume::Volume,
@@ -33,6 +34,8 @@ use crate::{
 
 /// Sets that are passed over, for they do not fit in what is left of a cluster, before it is sealed as it is.
 const PASSED_OVER: usize = 16;
+/// Share of the memory tier that objects wait in where clusters are not what it holds.
+const GATHERED: u64 = 16;
 /// Objects whose turn is looked at for one cluster.
 const LOOKED_AT: usize = 4096;
 
@@ -42,6 +45,8 @@ struct Set {
     waiters: Vec<Waiter>,
     /// Bytes of copies that will be laid beside them.
     copies: usize,
+    /// What stands for the server of those who name none.
+    kin: u32,
 }
 
 impl Set {
@@ -59,7 +64,13 @@ impl Volume {
     /// Where this object has to wait, if it has to.
     pub(crate) fn waits(&self, draft: &Draft<'_>, class: Class, purpose: Purpose) -> Option<&Waiting> {
         let waits = draft.header.kind == Kind::Whole && class != Class::Bypass && purpose == Purpose::Put;
-        self.buffers.waiting().filter(|_| waits)
+        self.gathers().filter(|_| waits)
+    }
+
+    /// Where objects wait, as long as that may pay. What is durable when its put returns has nobody to wait for.
+    pub(crate) fn gathers(&self) -> Option<&Waiting> {
+        let may = self.placer.packs() || self.shared.options.durability != Durability::EveryPut;
+        self.buffers.waiting().filter(|_| may && self.placer.gathers())
     }
 
     /// Memory for what waits and for clusters, of this volume.
@@ -73,6 +84,7 @@ impl Volume {
         let options = &self.shared.options;
         let tier = self.own_tier(waiting);
         let asked = match options.unpacked / options.places.len() as u64 {
+            0 if !self.placer.packs() => tier / GATHERED,
             0 => tier.saturating_sub((FEWEST * self.cluster_len() as u64).max(tier / 8)).max(tier / 2),
             asked => asked.min(tier / 2),
         };
@@ -85,7 +97,7 @@ impl Volume {
     /// its own.
     fn is_turn_of_waiting(&self, waiting: &Waiting, bytes: u64) -> bool {
         let shared = &self.shared;
-        if shared.options.unpacked != 0 {
+        if shared.options.unpacked != 0 || !self.placer.packs() {
             return false;
         }
         let Some(oldest) = waiting.oldest() else { return false };
@@ -111,7 +123,13 @@ impl Volume {
     }
 
     /// Lets an object wait, and enters it in the index in place of `old`.
-    pub(crate) fn let_wait(&self, waiting: &Waiting, draft: &Draft<'_>, old: Option<Word>) -> Result<(), Blocked> {
+    pub(crate) fn let_wait(
+        &self,
+        waiting: &Waiting,
+        draft: &Draft<'_>,
+        class: Class,
+        old: Option<Word>,
+    ) -> Result<(), Blocked> {
         let mut bytes = vec![0; draft.header.frame_len()];
         let header = draft.lay(0, &mut bytes);
         bytes.truncate(frame::HEADER + header.payload_len());
@@ -132,7 +150,7 @@ impl Volume {
         }
         self.shared.take(charge, || self.shared.buffer_bytes.fetch_add(charge, Relaxed));
         let before = self.shared.index_bytes.load(Relaxed);
-        let slot = waiting.add(&frame, self.shared.memory.next_number(), (promised, old.is_some()));
+        let slot = waiting.add(&frame, (class, self.shared.memory.next_number()), (promised, old.is_some()));
         let Some(slot) = slot else {
             self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
             return Err(Blocked::Waiting);
@@ -255,15 +273,17 @@ impl Volume {
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
         let mut turns = waiting.turns(promised).take(LOOKED_AT).peekable();
-        let Some(first) = turns.peek() else { return Ok(Ok(())) };
-        let number = self.placer.lane(Class::Rest, self.shared.generation.load(Relaxed));
+        let Some((class, len)) = turns.peek().map(|first| (first.class, first.frame.header.frame_len())) else {
+            return Ok(Ok(()));
+        };
+        let number = self.placer.lane(class, self.shared.generation.load(Relaxed));
         let mut lane = self.lanes[number].lock();
-        let slot = match self.lane_with_room(&mut lane, first.frame.header.frame_len(), Class::Rest, purpose)? {
+        let slot = match self.lane_with_room(&mut lane, len, class, purpose)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
         let (mut copies, mut passed_over) = (0, 0);
-        for waiter in turns {
+        for waiter in turns.filter(|waiter| waiter.class == class) {
             // It may have gone along with another.
             if waiting.get(waiter.slot).is_none_or(|now| !Arc::ptr_eq(&now.frame, &waiter.frame)) {
                 continue;
@@ -273,10 +293,11 @@ impl Volume {
                 Slot::Open(open) => (open.room().saturating_sub(copies), open.is_empty()),
                 _ => break,
             };
-            if set.bytes() <= room || fresh {
+            // A commit comes whether sets are whole or not: the default cuts them, and leaves no room.
+            if set.bytes() <= room || fresh || promised && !self.placer.packs() {
                 waiting.pass(set.waiters[0].slot);
                 copies += set.copies.min(room);
-                set.waiters.iter().for_each(|waiter| self.pack_one(slot, waiter));
+                set.waiters.iter().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
                 continue;
             }
             passed_over += 1;
@@ -317,7 +338,8 @@ impl Volume {
         let leads = head == first.frame.hash;
         let leader = if leads { None } else { self.waiter(head) };
         let is_here = leads || leader.is_some();
-        let mut set = Set { waiters: std::iter::once(first).chain(leader).collect(), copies: 0 };
+        let waiters = std::iter::once(first).chain(leader).collect();
+        let mut set = Set { waiters, copies: 0, kin: self.placer.kin(head, None) };
         for hash in self.placer.partners(head) {
             match self.waiter(hash) {
                 Some(waiter) => set.waiters.push(waiter),
@@ -329,18 +351,22 @@ impl Volume {
         set.waiters.extend(waiting.led_by(head));
         let mut seen = HashSet::new();
         set.waiters.retain(|waiter| seen.insert(waiter.slot));
+        if !self.placer.packs() {
+            set.waiters.sort_by_key(|waiter| (waiter.frame.hash != head, waiter.number));
+        }
         set
     }
 
     /// Moves an object from where it waits into the open buffer, if it is current and fits.
-    fn pack_one(self: &Arc<Self>, slot: u32, waiter: &Waiter) {
+    fn pack_one(self: &Arc<Self>, slot: u32, waiter: &Waiter, kin: u32) {
         let frame = &waiter.frame;
         let Some(old) = self.index.find(frame.hash, Location::Buffered { slot: waiter.slot, offset: 0 }) else {
             return;
         };
         let body = frame.body();
-        let draft =
-            Draft { hash: frame.hash, header: frame.header, key: frame.key(), metadata: frame.metadata(), body: &body };
+        let server = if waiter.class == Class::Rest && kin != 0 { kin } else { frame.header.server };
+        let header = frame::Header { server, ..frame.header };
+        let draft = Draft { hash: frame.hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
         match &mut *self.buffers.slot(slot).write() {
             Slot::Open(open) if open.fits(frame.header.frame_len()) => open.number = open.number.max(waiter.number),
             _ => return,
@@ -366,6 +392,6 @@ impl Volume {
 }
 
 /// Whether objects wait to be packed in a store of this mode.
-pub(crate) fn lets_wait(mode: Mode) -> bool {
-    mode == Mode::Cache
+pub(crate) fn lets_wait(placement: Placement, mode: Mode) -> bool {
+    mode == Mode::Cache && matches!(placement, Placement::Packing | Placement::Together)
 }

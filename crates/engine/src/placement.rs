@@ -5,8 +5,9 @@
 //! that many classes never mean half-empty clusters. Where all lanes are in use, it shares the one that its name leads
 //! to, always the same: a lane taken over by each class in turn would hold a little of everything. A neighbour wins
 //! over the class, by the open buffer it lies in or else by its class. Who has neither group nor server is *kin* of its
-//! neighbour, as long as puts do name neighbours, and kin are a class as those of a server are. Hints that come too
-//! late for that are kept until a partner's cluster is sealed, and then a copy is laid beside it if there is room.
+//! neighbour, as long as puts do name neighbours, and kin are a class as those of a server are. In a cache they wait for
+//! each other in memory meanwhile, and are put one behind the other (`packing.rs`). Hints that come too late for that are
+//! kept until a partner's cluster is sealed, and then a copy is laid beside it if there is room.
 //!
 //! Invariants: at most `lanes` open buffers; hints and copies take a fixed share of the memory, the oldest are
 //! forgotten first.
@@ -83,7 +84,8 @@ pub(crate) const PAIR_BYTES: u64 = 352;
 
 /// A lane that was not used for so many puts of each lane is idle.
 const IDLE: u64 = 32;
-/// Share of the puts, in 1/1024, that name a neighbour where kin are kept together; and the weight of one more.
+/// Share of the puts, in 1/1024, that name a neighbour where kin are kept together, and wait for each other; and the
+/// weight of one more.
 const HINTED: u32 = 256;
 const HINTED_EWMA: u32 = 6;
 
@@ -135,8 +137,8 @@ impl Placer {
         self.placement == Placement::Groups
     }
 
-    /// Learns whether puts name neighbours.
-    pub(crate) fn note_put(&self, names_neighbour: bool) {
+    /// Learns whether neighbours are named: by a put, or by who asks for two to lie side by side.
+    pub(crate) fn note_named(&self, names_neighbour: bool) {
         let old = self.hinted.load(Relaxed);
         // Rounded up, or it would never come to rest at nothing.
         let now = old - old.div_ceil(1 << HINTED_EWMA) + if names_neighbour { 1024 >> HINTED_EWMA } else { 0 };
@@ -146,8 +148,17 @@ impl Placer {
     /// What stands for the server of an object that names none: its neighbour, or itself, for others may name it.
     /// 0 if neighbours are not named.
     pub(crate) fn kin(&self, hash: u64, beside: Option<u64>) -> u32 {
-        let hinted = self.placement == Placement::Together && self.hinted.load(Relaxed) > HINTED;
+        let hinted = self.placement == Placement::Together && self.gathers();
         if hinted { ((beside.unwrap_or(hash) >> 16) as u32).max(1) } else { 0 }
+    }
+
+    /// Whether it is worth waiting for who is to lie beside an object.
+    pub(crate) fn gathers(&self) -> bool {
+        match self.placement {
+            Placement::Packing => true,
+            Placement::Together => self.hinted.load(Relaxed) > HINTED,
+            _ => false,
+        }
     }
 
     /// The lane of a class. `tick` orders uses.
@@ -286,9 +297,9 @@ mod tests {
         let placer = Placer::new(Placement::Together, 16, 100, !0);
         let (page, part) = (7 << 16, 9 << 16);
         assert_eq!((placer.kin(page, None), placer.kin(part, Some(page))), (0, 0), "nobody names any: as they come");
-        (0..100).for_each(|at| placer.note_put(at % 2 == 0));
+        (0..100).for_each(|at| placer.note_named(at % 2 == 0));
         assert_eq!((placer.kin(page, None), placer.kin(part, Some(page)), placer.kin(part, None)), (7, 7, 9));
-        (0..200).for_each(|_| placer.note_put(false));
+        (0..200).for_each(|_| placer.note_named(false));
         assert_eq!(placer.kin(part, Some(page)), 0);
     }
 

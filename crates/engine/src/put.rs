@@ -246,6 +246,8 @@ impl Store {
         }
         match volume.placer.kin(hash, beside) {
             0 => (class, server),
+            // They are packed among all others.
+            kin if volume.gathers().is_some() => (class, kin),
             kin => (Class::Server(kin), kin),
         }
     }

@@ -195,6 +195,7 @@ impl Store {
     pub fn collocate(&self, a: &[u8], b: &[u8]) {
         let (a, b) = (self.hasher().key(a).short(), self.hasher().key(b).short());
         for volume in self.volumes() {
+            volume.placer.note_named(true);
             volume.hint(a, b);
         }
     }

@@ -16,7 +16,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 
-use crate::object::Frame;
+use crate::{object::Frame, placement::Class};
 
 /// Which objects are packed into clusters first, where they wait for that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -47,6 +47,8 @@ type Rank = (u64, u64);
 pub(crate) struct Waiter {
     pub(crate) slot: u32,
     pub(crate) frame: Arc<Frame>,
+    /// Among whom it is packed, as the put has it.
+    pub(crate) class: Class,
     /// Number of its last use.
     pub(crate) number: u64,
     /// Hash of whom it was hinted to lie beside last: the page of its locality set.
@@ -112,7 +114,12 @@ impl Waiting {
     }
 
     /// Takes an object in, and gives it a number; `None` if there is none left.
-    pub(crate) fn add(&self, frame: &Arc<Frame>, number: u64, (promised, replaces): (bool, bool)) -> Option<u32> {
+    pub(crate) fn add(
+        &self,
+        frame: &Arc<Frame>,
+        (class, number): (Class, u64),
+        (promised, replaces): (bool, bool),
+    ) -> Option<u32> {
         let mut room = self.room.lock();
         let at = match room.free.pop() {
             Some(at) => at as usize,
@@ -127,7 +134,7 @@ impl Waiting {
         room.bytes += Self::charge(frame);
         room.promised += if promised { Self::charge(frame) } else { 0 };
         room.order.insert(rank, slot);
-        let waiter = Waiter { slot, frame: Arc::clone(frame), number, leader: None, promised, replaces };
+        let waiter = Waiter { slot, frame: Arc::clone(frame), class, number, leader: None, promised, replaces };
         room.held[at] = Some((waiter, rank));
         Some(slot)
     }
@@ -294,7 +301,7 @@ mod tests {
         let filled = |order| {
             let waiting = Waiting::new(100, 10, order);
             for (hash, len) in [(1, 3000), (2, 200), (3, 9000), (4, 1000)] {
-                assert_eq!(waiting.add(&frame(hash, len), hash, (false, false)), Some(99 + hash as u32));
+                assert_eq!(waiting.add(&frame(hash, len), (Class::Rest, hash), (false, false)), Some(99 + hash as u32));
             }
             waiting.touch(101, 50);
             waiting
@@ -309,7 +316,7 @@ mod tests {
         waiting.pass(103);
         waiting.remove(102);
         waiting.remove(103);
-        waiting.add(&frame(9, 9000), 60, (false, false));
+        waiting.add(&frame(9, 9000), (Class::Rest, 60), (false, false));
         assert_eq!(order(&waiting), [1, 9, 2]);
     }
 
@@ -317,7 +324,7 @@ mod tests {
     fn a_set_has_who_was_hinted_beside_its_leader_last() {
         let waiting = Waiting::new(100, 10, PackOrder::LruTail);
         for hash in 1..=4 {
-            waiting.add(&frame(hash, 500), hash, (false, false));
+            waiting.add(&frame(hash, 500), (Class::Rest, hash), (false, false));
         }
         let set = |leader| waiting.led_by(leader).iter().map(|waiter| waiter.frame.hash).collect::<Vec<_>>();
         for (slot, page) in [(100, 77), (101, 77), (102, 78), (101, 78), (99, 77), (110, 77)] {
@@ -325,7 +332,7 @@ mod tests {
         }
         assert_eq!((set(77), set(78), set(79)), (vec![1], vec![2, 3], vec![]));
         waiting.remove(101);
-        waiting.add(&frame(9, 500), 9, (false, false));
+        waiting.add(&frame(9, 500), (Class::Rest, 9), (false, false));
         assert_eq!((set(77), set(78)), (vec![1], vec![3]), "who has a number anew is in no set");
     }
 
@@ -333,16 +340,16 @@ mod tests {
     fn numbers_and_bytes_are_given_back() {
         let waiting = Waiting::new(7, 2, PackOrder::LruTail);
         let charge = Waiting::charge(&frame(1, 500));
-        assert_eq!(waiting.add(&frame(1, 500), 1, (false, true)), Some(7));
-        assert_eq!(waiting.add(&frame(2, 500), 2, (true, false)), Some(8));
-        assert_eq!(waiting.add(&frame(3, 500), 3, (false, false)), None, "no number is left");
+        assert_eq!(waiting.add(&frame(1, 500), (Class::Rest, 1), (false, true)), Some(7));
+        assert_eq!(waiting.add(&frame(2, 500), (Class::Rest, 2), (true, false)), Some(8));
+        assert_eq!(waiting.add(&frame(3, 500), (Class::Rest, 3), (false, false)), None, "no number is left");
         assert_eq!((waiting.bytes(), waiting.promised()), (2 * charge, charge));
         assert_eq!(waiting.next(5, true).len(), 1);
         waiting.promise(|waiter| waiter.replaces);
         assert_eq!((waiting.promised(), waiting.next(5, true).len()), (2 * charge, 2));
         assert_eq!((waiting.remove(8), waiting.remove(8)), (Some(charge), None));
         assert_eq!((waiting.bytes(), waiting.promised(), waiting.count()), (charge, charge, 1));
-        assert_eq!(waiting.add(&frame(4, 500), 4, (false, false)), Some(8));
+        assert_eq!(waiting.add(&frame(4, 500), (Class::Rest, 4), (false, false)), Some(8));
         assert!(waiting.get(6).is_none() && waiting.get(9).is_none());
     }
 }

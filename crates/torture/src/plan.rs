@@ -86,6 +86,8 @@ pub struct Plan {
     pub longest: u64,
     /// Whether objects are put and deleted many at once too.
     pub many: bool,
+    /// Percent of the puts that name a neighbour; from a quarter on, objects wait for theirs.
+    pub beside: u64,
 }
 
 impl Plan {
@@ -138,6 +140,8 @@ impl Plan {
             longest: dice.scaled(200, 400 << 10),
             // No seed that ever found something is one of these: what those do stays what it was.
             many: seed % 8 == 1,
+            // The same.
+            beside: if matches!(seed % 17, 3 | 5 | 12 | 16) { 70 } else { 10 },
         }
     }
 

@@ -280,7 +280,7 @@ fn draft(plan: &Plan, key: usize, id: u64, longest: u64, dice: &mut Dice) -> Dra
         len: len as usize,
         group: if dice.percent(20) { dice.between(1, GROUPS) as u32 } else { 0 },
         server: if dice.percent(40) { dice.between(1, GROUPS) as u32 } else { 0 },
-        beside: dice.percent(10).then(|| dice.below(plan.keys.len() as u64) as usize),
+        beside: dice.percent(plan.beside).then(|| dice.below(plan.keys.len() as u64) as usize),
         expires_in: match dice.below(10) {
             0 => Some(dice.scaled(1, 20_000)),
             1..4 => None,

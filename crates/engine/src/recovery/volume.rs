@@ -48,7 +48,7 @@ use crate::{
     packing::lets_wait,
     pages::{Divisions, PAGE_MIN},
     place::InPlace,
-    placement::{Placement, Placer},
+    placement::Placer,
     reading::Reader,
     rows::read_twice,
     scrub::Scrubber,
@@ -209,7 +209,7 @@ fn build(
         Some(in_place) => locality::buffers(options, in_place),
         None => lanes(options).min(u64::from(count) / 8).max(1),
     } as usize;
-    let packs = shared.preset.placement == Placement::Packing && lets_wait(options.mode);
+    let packs = lets_wait(shared.preset.placement, options.mode);
     let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
     let divides = shared.preset.has_pages();
     let ages = options.cluster_age.limit().is_some();
