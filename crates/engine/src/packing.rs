@@ -1,6 +1,7 @@
 //! Packing (Shriver et al. 2001, §3.1 and §3.5): objects wait in memory, and are put into clusters as late as
-//! possible, with those that hints name. The default's caches do so as long as puts name neighbours, in a share of the
-//! memory; then a set's page comes first, for where less than a cluster is read, it is what lies behind who was asked for.
+//! possible, with those that hints name. The default's caches do so as long as puts name neighbours, in a share of
+//! the memory; then a set's page comes first, for where less than a cluster is read, it is what lies behind who was
+//! asked for.
 //!
 //! Steps: a put waits, and the index says *buffered* → when what waits takes more than it may, or a commit has to make
 //! it durable, those whose turn it is fill a cluster: each with what waits of its locality set → the cluster is sealed,

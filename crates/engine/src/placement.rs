@@ -1,13 +1,13 @@
 //! Question 1, placement: whose neighbour an object becomes.
 //!
-//! Open buffers are *lanes*, one per class: a group, or else an origin server, or else everything else.
-//! A class that is new takes over the lane that was used least recently, in the middle of its buffer, so
-//! that many classes never mean half-empty clusters. Where all lanes are in use, it shares the one that its name leads
-//! to, always the same: a lane taken over by each class in turn would hold a little of everything. A neighbour wins
-//! over the class, by the open buffer it lies in or else by its class. Who has neither group nor server is *kin* of its
-//! neighbour, as long as puts do name neighbours, and kin are a class as those of a server are. In a cache they wait for
-//! each other in memory meanwhile, and are put one behind the other (`packing.rs`). Hints that come too late for that are
-//! kept until a partner's cluster is sealed, and then a copy is laid beside it if there is room.
+//! Open buffers are *lanes*, one per class: a group, or else an origin server, or else everything else. A class
+//! that is new takes over the lane that was used least recently, in the middle of its buffer, so that many classes
+//! never mean half-empty clusters. Where all lanes are in use, it shares the one that its name leads to, always the
+//! same: a lane taken over by each class in turn would hold a little of everything. A neighbour wins over the
+//! class, by the open buffer it lies in or else by its class. Who has neither group nor server is *kin* of its
+//! neighbour, as long as puts do name neighbours, and kin are a class as those of a server are. In a cache they
+//! wait for each other in memory meanwhile, and are put one behind the other (`packing.rs`). Hints that come too
+//! late for that are kept until a partner's cluster is sealed, and then a copy is laid beside it if there is room.
 //!
 //! Invariants: at most `lanes` open buffers; hints and copies take a fixed share of the memory, the oldest are
 //! forgotten first.
