@@ -36,17 +36,21 @@ use crate::{
 /// Sets that are passed over, for they do not fit in what is left of a cluster, before it is sealed as it is.
 const PASSED_OVER: usize = 16;
 /// Share of the memory tier that objects wait in where clusters are not what it holds.
-const GATHERED: u64 = 16;
+const GATHERED: u64 = 8;
+/// Part of a cluster that the default does not leave empty, though a set has to be cut for it.
+const WORTH_CUTTING: usize = 8;
 /// Objects whose turn is looked at for one cluster.
 const LOOKED_AT: usize = 4096;
 
 /// An object whose turn it is, and whom it takes along.
 struct Set {
-    /// The object first.
+    /// Hash of its page.
+    head: u64,
+    /// The object first; in the default its page, and the others as they came.
     waiters: Vec<Waiter>,
     /// Bytes of copies that will be laid beside them.
     copies: usize,
-    /// What stands for the server of those who name none.
+    /// What stands for the server of those who are of no group; 0 if nothing does.
     kin: u32,
 }
 
@@ -283,10 +287,14 @@ impl Volume {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        let (mut copies, mut passed_over) = (0, 0);
+        let cuts = !self.placer.packs();
+        let (mut copies, mut passed_over) = (0, Vec::new());
         for waiter in turns.filter(|waiter| waiter.class == class) {
             // It may have gone along with another.
             if waiting.get(waiter.slot).is_none_or(|now| !Arc::ptr_eq(&now.frame, &waiter.frame)) {
+                continue;
+            }
+            if passed_over.iter().any(|set: &Set| cuts && set.head == waiter.head()) {
                 continue;
             }
             let set = self.set_of(waiting, waiter);
@@ -294,22 +302,29 @@ impl Volume {
                 Slot::Open(open) => (open.room().saturating_sub(copies), open.is_empty()),
                 _ => break,
             };
-            // A commit comes whether sets are whole or not: the default cuts them, and leaves no room.
-            if set.bytes() <= room || fresh || promised && !self.placer.packs() {
+            if set.bytes() <= room || fresh {
                 waiting.pass(set.waiters[0].slot);
                 copies += set.copies.min(room);
                 set.waiters.iter().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
                 continue;
             }
-            passed_over += 1;
-            if passed_over >= PASSED_OVER {
+            passed_over.push(set);
+            if passed_over.len() >= PASSED_OVER {
                 break;
             }
         }
-        if passed_over > 0
-            && let Some(at) = lane.iter().position(|open| *open == Some(slot))
-        {
-            self.seal(&mut lane[at])?;
+        if let Some(set) = passed_over.first() {
+            let room = match &*self.buffers.slot(slot).read() {
+                Slot::Open(open) => open.room(),
+                _ => 0,
+            };
+            // Its end, so that most of it stays with the page.
+            if cuts && (class != Class::Rest || room >= self.cluster_len() / WORTH_CUTTING) {
+                set.waiters.iter().rev().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
+            }
+            if let Some(at) = lane.iter().position(|open| *open == Some(slot)) {
+                self.seal(&mut lane[at])?;
+            }
         }
         Ok(Ok(()))
     }
@@ -335,12 +350,12 @@ impl Volume {
     /// was to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is
     /// asked for beside a page that was packed before, would each lie among strangers.
     fn set_of(&self, waiting: &Waiting, first: Waiter) -> Set {
-        let head = first.leader.unwrap_or(first.frame.hash);
+        let head = first.head();
         let leads = head == first.frame.hash;
         let leader = if leads { None } else { self.waiter(head) };
         let is_here = leads || leader.is_some();
         let waiters = std::iter::once(first).chain(leader).collect();
-        let mut set = Set { waiters, copies: 0, kin: self.placer.kin(head, None) };
+        let mut set = Set { head, waiters, copies: 0, kin: self.placer.kin(head, None) };
         for hash in self.placer.partners(head) {
             match self.waiter(hash) {
                 Some(waiter) => set.waiters.push(waiter),

@@ -233,7 +233,9 @@ impl Store {
         }
     }
 
-    /// The class of an object, and the server in its header: who names none may have kin. Chunks fill clusters anyway.
+    /// The class of an object, and the server in its header. Kin stand for the server of who names none; where they wait
+    /// for each other, for that of everybody who is of no group: a page is asked for at once, a site is not. Chunks fill
+    /// clusters anyway.
     pub(crate) fn company(
         volume: &Volume,
         class: Class,
@@ -241,14 +243,14 @@ impl Store {
         (hash, beside): (u64, Option<u64>),
     ) -> (Class, u32) {
         let server = parts.options.server;
-        if class != Class::Rest || server != 0 || parts.kind == Kind::Chunk {
-            return (class, server);
-        }
-        match volume.placer.kin(hash, beside) {
-            0 => (class, server),
-            // They are packed among all others.
-            kin if volume.gathers().is_some() => (class, kin),
-            kin => (Class::Server(kin), kin),
+        let kin = match parts.kind {
+            Kind::Chunk => 0,
+            _ => volume.placer.kin(hash, beside),
+        };
+        match class {
+            Class::Rest | Class::Server(_) if kin != 0 && volume.gathers().is_some() => (Class::Rest, kin),
+            Class::Rest if kin != 0 && server == 0 => (Class::Server(kin), kin),
+            _ => (class, server),
         }
     }
 

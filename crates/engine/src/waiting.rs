@@ -59,6 +59,13 @@ pub(crate) struct Waiter {
     pub(crate) replaces: bool,
 }
 
+impl Waiter {
+    /// Hash of the page of its locality set: its own, if it was hinted to lie beside none.
+    pub(crate) fn head(&self) -> u64 {
+        self.leader.unwrap_or(self.frame.hash)
+    }
+}
+
 /// All of them.
 pub(crate) struct Waiting {
     /// The first number.

@@ -405,9 +405,13 @@ fn a_flush_packs_what_waits_and_a_crash_finds_it() {
 
 #[test]
 fn eight_threads_on_a_file_find_what_they_put() {
+    ["hummingbird", "picaflor"].into_iter().for_each(eight_threads_on_a_file);
+}
+
+fn eight_threads_on_a_file(preset: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
-    let options = || Options::preset("hummingbird", &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
+    let options = || Options::preset(preset, &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
     let store = Store::open(options()).unwrap();
     let (threads, objects) = (8, 1500);
     let workers: Vec<_> = (0..threads)
@@ -430,7 +434,7 @@ fn eight_threads_on_a_file_find_what_they_put() {
         .collect();
     workers.into_iter().for_each(|worker| worker.join().unwrap());
     let packed = store.stats().counts.packed;
-    assert!(packed > 4000, "{packed} were packed");
+    assert!(packed > 4000, "{preset}: {packed} were packed");
     store.close().unwrap();
     let store = Store::open(options().mode(Mode::Cache)).unwrap();
     let mut found = 0;
@@ -441,5 +445,5 @@ fn eight_threads_on_a_file_find_what_they_put() {
             found += 1;
         }
     }
-    assert!(found > 8000, "{found} of them are still there");
+    assert!(found > 8000, "{preset}: {found} of them are still there");
 }

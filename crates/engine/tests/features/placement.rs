@@ -211,7 +211,9 @@ fn collocated_objects_get_copies() {
         let copies: Vec<_> = layout[&b"icon"[..]].iter().filter(|(_, header)| header.kind == Kind::Copy).collect();
         assert!(copies.len() >= 2, "{copies:?}");
         // Or else who reads the page would leave it behind.
-        assert!(copies.iter().all(|(_, header)| header.server == 2), "a copy is of whom it lies beside: {copies:?}");
+        let pages: Vec<_> = (0..60).map(|page| layout[&key(page, 0)][0]).collect();
+        let is_beside = |copy: &Header| pages.iter().any(|(_, page)| page.server == copy.server);
+        assert!(copies.iter().all(|(_, copy)| is_beside(copy)), "a copy is of whom it lies beside: {copies:?}");
         // After an opening nobody vouches for copies any more, and the object is read where it is.
         let store = Store::open(options.mode(mode)).unwrap();
         for page in 0..60u64 {
@@ -319,9 +321,12 @@ fn clusters_are_read_where_neighbours_are_used_and_objects_where_not() {
 
 #[test]
 fn a_copy_is_never_served_when_it_is_old() {
-    for mode in [Mode::Cache, Mode::Store] {
+    let promised = Durability::EveryPut;
+    for (mode, durability) in
+        [(Mode::Cache, promised), (Mode::Cache, Durability::None), (Mode::Store, Durability::None)]
+    {
         let (_, options) = timed(&counted(MIB).1);
-        let store = Store::open(options.memory(3 * MIB).mode(mode)).unwrap();
+        let store = Store::open(options.memory(3 * MIB).mode(mode).durability(durability)).unwrap();
         let mut rng = rng(7);
         let mut versions: HashMap<(u64, u64), u64> = HashMap::new();
         for step in 1..30_000u64 {
@@ -357,7 +362,9 @@ fn a_copy_is_never_served_when_it_is_old() {
         }
         let counts = store.stats().counts;
         println!("{mode:?}: {} copies, {} cluster reads", counts.copies_placed, counts.cluster_reads);
-        assert!(counts.copies_placed > 50 && counts.cluster_reads > 10, "{counts:?}");
+        // Where objects wait for each other there is little to copy.
+        assert!(counts.packed > 0 || counts.copies_placed > 50, "{counts:?}");
+        assert!(counts.cluster_reads > 10, "{counts:?}");
     }
 }
 

@@ -59,7 +59,10 @@ impl Run {
             match rng.random_range(0..100) {
                 0..45 => {
                     let server = owner as u32 % 3;
-                    let options = PutOptions { server, group: server / 2, bypass_memory: i % 5 == 0, ..plain() };
+                    // So many name one that a cache lets objects wait for each other.
+                    let neighbour = (i % 2 == 0).then(|| key(owner, i / 8 * 8 + 1).into());
+                    let bypass_memory = i % 5 == 0;
+                    let options = PutOptions { server, group: server / 2, bypass_memory, neighbour, ..plain() };
                     match self.store.put(&key(owner, i), &body_of(owner, i, next), &options) {
                         Ok(()) => versions[i as usize] = next,
                         Err(Error::Full { .. } | Error::Refused(Refusal::NoCleanSpace | Refusal::Busy)) => {}
@@ -151,6 +154,7 @@ fn hammer(mode: Mode, durability: Durability, time: Duration) {
         "{mode:?} {durability:?}: {} puts, {} reclaimed, {} checkpoints, {} syncs",
         counts.puts, counts.reclaimed_clusters, counts.checkpoints, counts.device_syncs
     );
+    assert_eq!(counts.packed > 0, mode == Mode::Cache && durability != Durability::EveryPut, "{counts:?}");
     // Nothing on this device is damaged: an entry that leads nowhere is a defect.
     assert_eq!((counts.damaged, run.store.stats().misses["key mismatch"]), (0, 0), "{:?}", run.store.stats());
     let Run { store, .. } = run;
