@@ -233,9 +233,9 @@ impl Store {
         }
     }
 
-    /// The class of an object, and the server in its header. Kin stand for the server of who names none; where they wait
-    /// for each other, for that of everybody who is of no group: a page is asked for at once, a site is not. Chunks fill
-    /// clusters anyway.
+    /// The class of an object, and the server in its header. Kin stand for the server of who names none; where they
+    /// wait for each other, for that of all who are of no group: a page is asked for at once, a site is not. Chunks
+    /// fill clusters anyway.
     pub(crate) fn company(
         volume: &Volume,
         class: Class,
