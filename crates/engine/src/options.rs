@@ -144,12 +144,12 @@ pub struct Options {
     /// Groups among which [`NextCluster::InRegion`] divides the device; higher numbers begin again in its middle.
     /// Default 16.
     pub groups: u32,
-    /// Most bytes of objects that wait in memory to be packed into clusters, where the preset packs (`hummingbird`, as
-    /// a cache); no more than half of the memory that index and buffers leave. Default 0: they share all of it with the
-    /// clusters that were read, and are packed when nothing there was used less recently. Never more than an eighth of
-    /// the device.
+    /// Most bytes of objects that wait in memory to be packed into clusters (`picaflor` and `hummingbird`, as a cache);
+    /// no more than half of the memory that index and buffers leave. Default 0: an eighth of it; in `hummingbird` they
+    /// share all of it with the clusters that were read, and are packed when nothing there was used less recently.
+    /// Never more than an eighth of the device.
     pub unpacked: u64,
-    /// The same: who is packed first. Default who was asked for least recently.
+    /// The same: who is packed first. Default who was asked for least recently; in `picaflor`, who came first.
     pub pack_order: PackOrder,
     /// Most open buffers, hence most servers and groups that are kept apart at one time. Default 16; `lazy-reads-loc`
     /// has 128 locality buffers of 64 KiB.
@@ -339,9 +339,12 @@ pub struct PutOptions {
     pub expiry: Expiry,
     /// The group it belongs to; 0 is none.
     pub group: u32,
-    /// Origin server, as any hash of its name; objects of one server are laid together. 0 is unknown.
+    /// Origin server, as any hash of its name; objects of one server are laid together, where no neighbour is named. 0
+    /// is unknown.
     pub server: u32,
-    /// Key of an object to lie beside, for instance the page that refers to this image.
+    /// Key of an object to lie beside, for instance the page that refers to this image. As long as a quarter of the
+    /// puts name one, a cache lets objects wait in memory for each other, no longer than [`Options::durability`]
+    /// allows.
     pub neighbour: Option<Bytes>,
     /// Goes to the device without staying in memory.
     pub bypass_memory: bool,
