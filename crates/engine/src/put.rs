@@ -248,6 +248,7 @@ impl Store {
             _ => volume.placer.kin(hash, beside),
         };
         match class {
+            // The head of a large object does not wait, and goes to where the others are packed.
             Class::Rest | Class::Server(_) if kin != 0 && volume.gathers().is_some() => (Class::Rest, kin),
             Class::Rest if kin != 0 && server == 0 => (Class::Server(kin), kin),
             _ => (class, server),
