@@ -179,12 +179,7 @@ impl Volume {
         if let Some(slot) = found {
             return Ok(Ok(slot));
         }
-        let rooms = lane.map(|slot| {
-            slot.map(|slot| match &*self.buffers.slot(slot).read() {
-                Slot::Open(open) => open.room(),
-                _ => 0,
-            })
-        });
+        let rooms = lane.map(|slot| slot.map(|slot| self.room_in(slot)));
         // An object that does not fit goes to the lane's second buffer while the first still has room
         // worth filling; the fuller of two that cannot take it is sealed.
         let place = match rooms {
@@ -200,6 +195,14 @@ impl Volume {
         let opened = self.open_buffer(class, purpose)?;
         lane[place] = opened.ok();
         Ok(opened)
+    }
+
+    /// Bytes that an open buffer has left; none if it is sealed.
+    pub(crate) fn room_in(&self, slot: u32) -> usize {
+        match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) => open.room(),
+            _ => 0,
+        }
     }
 
     /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
@@ -314,11 +317,12 @@ impl Volume {
             Slot::Open(open) => {
                 let here = |hash: u64| open.rows().iter().any(|row| row.hash == hash);
                 let beside = |row: &Row| {
-                    let header = open.header(row)?;
-                    Some(self.placer.partners(row.hash).into_iter().map(move |hash| (hash, header.server)))
+                    let partners = self.placer.partners(row.hash);
+                    // Mostly nobody is wanted there.
+                    let header = if partners.is_empty() { None } else { open.header(row) };
+                    partners.into_iter().filter_map(move |hash| Some((hash, header?.server)))
                 };
-                let partners = open.rows().iter().filter_map(beside).flatten();
-                let mut wanted: Vec<_> = partners.filter(|(hash, _)| !here(*hash)).collect();
+                let mut wanted: Vec<_> = open.rows().iter().flat_map(beside).filter(|(hash, _)| !here(*hash)).collect();
                 wanted.sort_unstable();
                 wanted.dedup_by_key(|(hash, _)| *hash);
                 wanted

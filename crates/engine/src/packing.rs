@@ -84,7 +84,7 @@ impl Volume {
     }
 
     /// Most bytes of objects that wait, whoever's turn it is: what was asked for, but no more than half of what index
-    /// and buffers leave, or all but what reads of clusters need; and an eighth of the device.
+    /// and buffers leave; else a share of that, or all but what reads of clusters need; and an eighth of the device.
     fn waiting_max(&self, waiting: &Waiting) -> u64 {
         let options = &self.shared.options;
         let tier = self.own_tier(waiting);
@@ -294,16 +294,17 @@ impl Volume {
             if waiting.get(waiter.slot).is_none_or(|now| !Arc::ptr_eq(&now.frame, &waiter.frame)) {
                 continue;
             }
-            if passed_over.iter().any(|set: &Set| cuts && set.head == waiter.head()) {
+            if cuts && passed_over.iter().any(|set: &Set| set.head == waiter.head()) {
                 continue;
             }
+            let turn = waiter.slot;
             let set = self.set_of(waiting, waiter);
             let (room, fresh) = match &*self.buffers.slot(slot).read() {
                 Slot::Open(open) => (open.room().saturating_sub(copies), open.is_empty()),
                 _ => break,
             };
             if set.bytes() <= room || fresh {
-                waiting.pass(set.waiters[0].slot);
+                waiting.pass(turn);
                 copies += set.copies.min(room);
                 set.waiters.iter().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
                 continue;
@@ -314,12 +315,8 @@ impl Volume {
             }
         }
         if let Some(set) = passed_over.first() {
-            let room = match &*self.buffers.slot(slot).read() {
-                Slot::Open(open) => open.room(),
-                _ => 0,
-            };
             // Its end, so that most of it stays with the page.
-            if cuts && (class != Class::Rest || room >= self.cluster_len() / WORTH_CUTTING) {
+            if cuts && (class != Class::Rest || self.room_in(slot) >= self.cluster_len() / WORTH_CUTTING) {
                 set.waiters.iter().rev().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
             }
             if let Some(at) = lane.iter().position(|open| *open == Some(slot)) {
@@ -407,7 +404,7 @@ impl Volume {
     }
 }
 
-/// Whether objects wait to be packed in a store of this mode.
+/// Whether objects may wait to be packed where they are placed so, in a store of this mode.
 pub(crate) fn lets_wait(placement: Placement, mode: Mode) -> bool {
     mode == Mode::Cache && matches!(placement, Placement::Packing | Placement::Together)
 }

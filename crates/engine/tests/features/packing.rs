@@ -115,27 +115,26 @@ fn reads_of_sets(store: &Store, device: &CountedDevice, sets: &[(u64, Vec<u64>)]
     sets.iter().map(reads).collect()
 }
 
-#[test]
-fn hinted_objects_land_in_one_cluster_whatever_came_between() {
+/// The same of these sets, put in turn into a store of their own.
+fn reads_once_packed(sets: &[(u64, Vec<u64>)]) -> Vec<u64> {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone()).unwrap();
-    // Pages and their images: by LRU alone, five clusters each.
-    let sets = pages(20, 0..5);
-    put_in_turn(&store, &sets);
+    put_in_turn(&store, sets);
     let store = drop_memory(store, &options);
-    let reads = reads_of_sets(&store, &device, &sets);
+    reads_of_sets(&store, &device, sets)
+}
+
+#[test]
+fn hinted_objects_land_in_one_cluster_whatever_came_between() {
+    // Pages and their images: by LRU alone, five clusters each.
+    let reads = reads_once_packed(&pages(20, 0..5));
     assert!(reads.iter().all(|reads| *reads <= 1), "a page took more than a read: {reads:?}");
 }
 
 #[test]
 fn a_set_larger_than_a_cluster_lies_in_as_few_as_can_be() {
-    let (device, options) = hummingbird(64 * MIB);
-    let store = Store::open(options.clone()).unwrap();
     // 100 KB each.
-    let sets = pages(20, 0..40);
-    put_in_turn(&store, &sets);
-    let store = drop_memory(store, &options);
-    let reads = reads_of_sets(&store, &device, &sets);
+    let reads = reads_once_packed(&pages(20, 0..40));
     assert!(reads.iter().all(|reads| *reads <= 3), "two clusters and a bit each: {reads:?}");
 }
 
