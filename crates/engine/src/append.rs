@@ -332,7 +332,7 @@ impl Volume {
         for (hash, server) in wanted {
             let in_memory = || match self.shared.preset.placement {
                 Placement::Packing => self.resident(hash),
-                _ => self.shared.memory.peek(hash),
+                _ => self.shared.memory.peek(hash).filter(|frame| self.is_home_of(frame)),
             };
             let Some(frame) = in_memory() else { continue };
             if frame.header.kind != Kind::Whole {

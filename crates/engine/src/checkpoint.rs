@@ -9,6 +9,7 @@
 //! since the first step is found through the journal and the clusters it names (`docs/FORMAT.md`).
 
 use std::{
+    io,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
@@ -17,12 +18,13 @@ use picaflor_format::{
     BLOCK,
     checkpoint::{Directory, PAGES, PIECE_HEADER, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
+    journal::RECORDS_MIN,
     superblock::{CheckpointRef, Superblock},
     zone::Map,
 };
 
 use crate::{
-    Error, Mode, Result,
+    Error, Refusal, Result,
     buffers::Slot,
     index::Location,
     recovery,
@@ -135,11 +137,27 @@ impl Volume {
         // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
         for _ in 0..3 {
             if !self.journal.lock().is_tight() {
-                break;
+                return Ok(());
             }
-            self.checkpoint_now()?;
+            self.checkpoint_now().map_err(|error| self.refused_for_want_of_room(error))?;
         }
-        Ok(())
+        let has_room = self.journal.lock().has_room_for_puts();
+        if has_room { Ok(()) } else { Err(self.refused_journal()) }
+    }
+
+    /// There is no page for a commit; whoever may not lose more than was acknowledged is told until there is.
+    pub(crate) fn refused_journal(&self) -> Error {
+        self.commits.refuse();
+        Error::Refused(Refusal::JournalFull)
+    }
+
+    /// Of a checkpoint that is to relieve the journal.
+    fn refused_for_want_of_room(&self, error: Error) -> Error {
+        match error {
+            Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => self.refused_journal(),
+            Error::Refused(_) => self.refused_journal(),
+            error => error,
+        }
     }
 
     /// Whether journal and checkpoints are what survives.
@@ -183,6 +201,14 @@ impl Volume {
     }
 
     fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
+        // One that cannot come to its end must not begin: it would take pages of the journal for nothing.
+        let own = self.checkpoint_clusters();
+        if self.space.available() < own {
+            return Err(self.no_cluster());
+        }
+        if !self.journal.lock().has_room(u64::from(own) / RECORDS_MIN as u64 + 1) {
+            return Err(self.refused_journal());
+        }
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
         self.wait_commit(self.commits.next())?;
         let next_page = self.journal.lock().next_page();
@@ -219,35 +245,26 @@ impl Volume {
 
     fn checkpoint_slice(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
         let Some(mut running) = state.running.take() else { return Ok(()) };
-        match self.advance(&mut running) {
-            Ok(false) => state.running = Some(running),
-            Ok(true) => {
-                if let Err(error) = self.commit_others() {
-                    running.give_back(&self.space);
-                    return Err(error);
-                }
-                self.finish_checkpoint(state, running).inspect_err(|error| self.stop_if_broken(error))?;
+        let written = match self.advance(&mut running) {
+            Ok(false) => {
+                state.running = Some(running);
+                return Ok(());
+            }
+            Ok(true) => self.write_directory(&mut running),
+            Err(error) => Err(error),
+        };
+        match written {
+            // Whether a superblock that failed names its clusters nobody knows.
+            Ok(reference) => {
+                self.commit_checkpoint(state, running, reference).inspect_err(|error| self.stop(error.clone()))?;
+                self.write_hot_log(state).inspect_err(|error| self.stop_if_broken(error))
             }
             Err(error) => {
                 self.stop_if_broken(&error);
                 running.give_back(&self.space);
-                return Err(error);
+                Err(error)
             }
         }
-        Ok(())
-    }
-
-    /// Whatever this volume's log told so far the others know durably: from here on it may forget. A cache empties
-    /// at the next opening those that failed; a store does without checkpoints until then.
-    fn commit_others(&self) -> Result<()> {
-        for other in self.others() {
-            match other.wait_commit(other.commits.next()) {
-                Ok(()) | Err(Error::Closed) => {}
-                Err(error) if self.shared.options.mode == Mode::Store => return Err(error),
-                Err(_) => {}
-            }
-        }
-        Ok(())
     }
 
     /// A device that failed a checkpoint's write or sync is not trusted with another; want of room is no failure.
@@ -317,8 +334,7 @@ impl Volume {
 
     fn write_checkpoint_cluster(self: &Arc<Self>, content: Content, payload: &[u8]) -> Result<(u32, u64)> {
         if !self.space.reserve(0) {
-            let why = std::io::Error::new(std::io::ErrorKind::StorageFull, "no clean cluster for a checkpoint");
-            return Err(Error::io(self.place.clone(), why));
+            return Err(self.no_cluster());
         }
         let seq = self.next_seq.fetch_add(1, Relaxed);
         let id = self.grant(State::Checkpoint, seq, Site::Rest)?;
@@ -334,26 +350,30 @@ impl Volume {
         Ok((id, seq))
     }
 
-    fn finish_checkpoint(self: &Arc<Self>, state: &mut Checkpointer, running: Running) -> Result<()> {
+    /// Writes the directory, and makes durable what it and the images name.
+    fn write_directory(self: &Arc<Self>, running: &mut Running) -> Result<CheckpointRef> {
         let directory = Directory {
             cursor: self.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
-            open: running.open,
-            parts: running.parts,
+            open: std::mem::take(&mut running.open),
+            parts: std::mem::take(&mut running.parts),
             groups: self.shared.groups.all(),
         };
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
+        running.clusters.push(id);
         self.promise_replacing();
         self.wait_commit(self.commits.next())?;
-        let reference = CheckpointRef { directory: id, seq, journal_start: running.journal_start };
+        Ok(CheckpointRef { directory: id, seq, journal_start: running.journal_start })
+    }
+
+    /// From here on it is the newest checkpoint.
+    fn commit_checkpoint(&self, state: &mut Checkpointer, running: Running, reference: CheckpointRef) -> Result<()> {
         self.write_superblock(|block| {
             block.previous = block.current;
             block.current = Some(reference);
             block.durable = self.durable_seal.load(Relaxed);
             block.sealed_below = running.sealed_below;
         })?;
-        let mut clusters = running.clusters;
-        clusters.push(id);
-        for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, clusters)) {
+        for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
             self.space.set(cluster, State::Free);
         }
         self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
@@ -365,7 +385,12 @@ impl Volume {
         };
         self.space.set_floor(floor);
         add(&self.shared.counters.checkpoints, 1);
-        self.write_hot_log(state)
+        Ok(())
+    }
+
+    fn no_cluster(&self) -> Error {
+        let why = io::Error::new(io::ErrorKind::StorageFull, "no clean cluster for a checkpoint");
+        Error::io(self.place.clone(), why)
     }
 
     /// Writes the other superblock, changed, and syncs.
@@ -395,6 +420,7 @@ impl Volume {
         let clusters = self.hot_clusters(picaflor_format::hot::CAPACITY);
         let words: Vec<u64> = hottest
             .iter()
+            .filter(|frame| self.is_home_of(frame))
             .filter_map(|frame| {
                 let on_disk = |word: &crate::index::Word| matches!(word.location(), Location::OnDisk { .. });
                 self.index.candidates(frame.hash).into_iter().find(on_disk).map(|word| word.0)

@@ -109,8 +109,10 @@ impl Rest {
     }
 
     fn query(&self, number: u32) -> Query {
-        let parent = self.store.hasher().key(self.manifest_frame.key()).0;
-        Query::chunk(&self.store, ChunkKey { parent, id: self.manifest.id, number })
+        let key = self.manifest_frame.key();
+        let parent = self.store.hasher().key(key);
+        let home = self.store.home_number(parent, key);
+        Query::chunk(&self.store, home, ChunkKey { parent: parent.0, id: self.manifest.id, number })
     }
 
     /// The piece that was wanted; `None` if it is not there. Nothing comes after a failure.
@@ -164,10 +166,11 @@ impl Store {
     /// object is worth, each of them is.
     pub(crate) fn has_chunks(&self, object: &Object) -> bool {
         let Some(manifest) = object.manifest().filter(|_| self.mode() == Mode::Cache) else { return true };
-        let parent = self.hasher().key(object.key()).0;
+        let parent = self.hasher().key(object.key());
+        let volume = self.home(parent, object.key());
         (0..manifest.chunks()).all(|number| {
-            let chunk = self.hasher().chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
-            self.volumes().iter().any(|volume| !volume.index.touch(chunk).is_empty())
+            let chunk = self.hasher().chunk(&ChunkKey { parent: parent.0, id: manifest.id, number }.encode()).short();
+            !volume.index.touch(chunk).is_empty()
         })
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Commits are numbered. What was appended before a commit began is durable when it completes. One of those who wait
 //! becomes the leader and commits for all; the others sleep. A device that failed once is never asked again: what it
-//! holds since its last sync is unknown.
+//! holds since its last sync is unknown. A commit for which the journal has no room is refused to those who wait for it,
+//! and nothing is lost: a later one covers it.
 //!
 //! Threads that put one object after the other are all released by one commit, and come back one after the other. If
 //! the first of them led a commit for itself alone, the rest would wait for two. So nobody leads before as many have
@@ -24,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Error, Result};
+use crate::{Error, Refusal, Result};
 
 /// Longest wait of a leader, however slow the device.
 const MOST_PATIENCE: Duration = Duration::from_millis(2);
@@ -38,6 +39,8 @@ pub(crate) struct Commits {
     stopped: AtomicBool,
     /// The device failed, or a daemon; closing a store sets no more than `failed`.
     broken: AtomicBool,
+    /// The last commit was refused: whoever may not lose more waits for the next.
+    refusing: AtomicBool,
 }
 
 #[derive(Default)]
@@ -58,6 +61,8 @@ struct State {
     /// Threads that sleep: without any, nobody need be woken.
     asleep: usize,
     failed: Option<Error>,
+    /// The last commit that was refused.
+    refused: u64,
     wakers: Vec<Waker>,
 }
 
@@ -65,6 +70,12 @@ impl State {
     /// Whether as many have come as are likely to.
     fn is_full(&self) -> bool {
         self.waiting >= self.expected || self.patience.is_zero()
+    }
+
+    /// Whether nobody will make durable what waits for this commit, and why.
+    fn hopeless(&self, number: u64) -> Option<Error> {
+        let refused = || (self.refused >= number).then_some(Error::Refused(Refusal::JournalFull));
+        self.failed.clone().or_else(refused)
     }
 
     fn lead(&mut self) -> Turn {
@@ -97,7 +108,7 @@ impl Commits {
     /// Waits until commit `number` is complete or it is the caller's turn to run one.
     ///
     /// # Errors
-    /// The failure that stopped the volume.
+    /// The failure that stopped the volume, or why this commit was refused.
     pub(crate) fn wait(&self, number: u64) -> Result<Turn> {
         let mut state = self.state();
         let mut counted = false;
@@ -107,8 +118,8 @@ impl Commits {
             if state.completed >= number {
                 return Ok(Turn::Durable);
             }
-            if let Some(failed) = &state.failed {
-                return Err(failed.clone());
+            if let Some(error) = state.hopeless(number) {
+                return Err(error);
             }
             if !counted && number > state.started {
                 counted = true;
@@ -146,8 +157,8 @@ impl Commits {
         if state.completed >= number {
             return Some(Ok(()));
         }
-        if let Some(failed) = &state.failed {
-            return Some(Err(failed.clone()));
+        if let Some(error) = state.hopeless(number) {
+            return Some(Err(error));
         }
         state.wakers.push(waker.clone());
         if !std::mem::replace(counted, true) && number > state.started {
@@ -169,10 +180,27 @@ impl Commits {
         state.expected = state.joined + state.waiting;
         state.patience = (took / 2).min(MOST_PATIENCE);
         match result {
-            Ok(()) => state.completed = state.completed.max(number),
+            Ok(()) => {
+                state.completed = state.completed.max(number);
+                self.refusing.store(false, Relaxed);
+            }
+            Err(Error::Refused(_)) => {
+                state.refused = number;
+                self.refuse();
+            }
             Err(error) => self.stop(&mut state, error),
         }
         self.tell(state);
+    }
+
+    /// A commit that was due cannot be made.
+    pub(crate) fn refuse(&self) {
+        self.refusing.store(true, Relaxed);
+    }
+
+    /// Whether the last commit was refused.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.refusing.load(Relaxed)
     }
 
     /// Stops the volume for writing.
@@ -296,6 +324,22 @@ mod tests {
             assert_eq!((commits.completed(), commits.state().joined), (1, 3));
             assert!(matches!(commits.poll(1, &mut counted[0], &waker), Some(Ok(()))));
         });
+    }
+
+    #[test]
+    fn a_refused_commit_stops_nothing_and_the_next_covers_it() {
+        let commits = Commits::default();
+        let lead = |result: Result<()>| {
+            let number = commits.next();
+            let Ok(Turn::Lead(led)) = commits.wait(number) else { panic!("nobody else is here") };
+            commits.complete(led, result, Duration::ZERO);
+            number
+        };
+        let refused = lead(Err(Error::Refused(Refusal::JournalFull)));
+        assert!(matches!(commits.wait(refused), Err(Error::Refused(Refusal::JournalFull))));
+        assert!(commits.is_refusing() && commits.failure().is_none());
+        lead(Ok(()));
+        assert!(matches!(commits.wait(refused), Ok(Turn::Durable)) && !commits.is_refusing());
     }
 
     #[test]

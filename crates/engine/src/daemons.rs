@@ -179,7 +179,9 @@ fn flusher(volume: &Arc<Volume>) {
             Woken::Work => volume.write_queued(false),
             Woken::Time => {}
         }
-        let _ = volume.commit_if_due();
+        if volume.commit_if_due().is_err() {
+            volume.commit_later();
+        }
     }
     volume.issue_reads();
 }

@@ -8,24 +8,19 @@ use std::{future::Future, io, sync::Arc};
 use bytes::Bytes;
 use picaflor_format::{
     BLOCK,
-    frame::{ChunkKey, GRAIN, HEADER, Header, Kind, Manifest},
-    journal::Record,
+    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
 };
 
 use crate::{
     Error, Mode, Refusal, Result,
     hash::KeyHash,
     index::{Location, Word},
-    put::{wait, wait_async},
+    put::{Awaited, wait, wait_async},
     stats::add,
     store::Store,
     tabled::{Former, Tabled},
     volume::Volume,
 };
-
-/// Metadata up to which a cache looks whether what it deletes is a manifest, so that chunks leave with their object.
-/// Those of one with more are never asked for again, and age.
-const MANIFEST_METADATA: usize = 64;
 
 /// A key's own entry.
 pub(crate) struct Own {
@@ -48,12 +43,12 @@ impl Store {
             let _stripe = self.lock_key(hash);
             self.delete_held(hash, key)?
         };
-        self.settle_delete()?.into_iter().try_for_each(|awaited| wait(Some(awaited)))?;
+        wait(self.settle_delete(hash, key)?)?;
         Ok(found)
     }
 
-    /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and the device need not be read to
-    /// tell the key from others, the object is gone before the future is returned; else that is done aside. Begun by
+    /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and no entry leads to the device, which
+    /// would have to be read to tell the key from others, the object is gone before the future is returned; else that is done aside. Begun by
     /// the call either way, whatever becomes of the future; what is left to it is to wait until the deletes before are
     /// durable, where [`Options::delete_count`](crate::Options::delete_count) asks for that.
     ///
@@ -65,16 +60,15 @@ impl Store {
                 let key = Bytes::copy_from_slice(key);
                 Err(self.aside(move |store| store.delete(&key)))
             }
-            at_once => Ok(at_once.and_then(|found| Ok((found.unwrap_or(false), self.settle_delete()?)))),
+            at_once => Ok(at_once
+                .and_then(|found| Ok((found.unwrap_or(false), self.settle_delete(self.hasher().key(key), key)?)))),
         };
         async move {
-            let (found, commits) = match begun {
+            let (found, awaited) = match begun {
                 Ok(at_once) => at_once?,
                 Err(aside) => return aside.await,
             };
-            for awaited in commits {
-                wait_async(Some(awaited)).await?;
-            }
+            wait_async(awaited).await?;
             Ok(found)
         }
     }
@@ -93,16 +87,18 @@ impl Store {
             return Ok(None);
         }
         let Some(_stripe) = self.shared().try_lock_key(hash.short()) else { return Ok(None) };
-        if self.has_rivals(hash) || !self.volumes().iter().all(|volume| self.leaves_unread(volume, hash, key)) {
+        let volume = self.home(hash, key);
+        let waits = self.is_lost(volume) && !self.is_loss_noted(volume);
+        if waits || !Self::leaves_unread(volume, hash) {
             return Ok(None);
         }
         self.delete_held(hash, key).map(Some)
     }
 
     /// Whether nothing need be read to delete this key here.
-    fn leaves_unread(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> bool {
+    fn leaves_unread(volume: &Volume, hash: KeyHash) -> bool {
         volume.index.candidates(hash.short()).iter().all(|word| match word.location() {
-            Location::OnDisk { .. } => self.drops_unread(*word, key),
+            Location::OnDisk { .. } => false,
             Location::Buffered { slot, offset } => {
                 let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
                 // The chunks of a large object may be anywhere.
@@ -118,24 +114,12 @@ impl Store {
         if let Some(tabled) = self.tabled() {
             found = self.delete_from_table(tabled, hash, key)?;
         } else {
-            let generation = shared.next_generation();
-            let volumes = || self.volumes().iter().filter(|volume| !self.is_lost(volume));
-            // Before anything is dropped: half a delete would let an older version be seen.
-            if let Some(failure) = volumes().find_map(|volume| volume.commits.failure()) {
-                return Err(failure);
+            let volume = self.home(hash, key);
+            if self.is_lost(volume) {
+                self.note_loss(volume)?;
+            } else {
+                found = self.delete_from(volume, hash, key)?;
             }
-            // The newest version goes last.
-            self.settle_rivals(hash, key, true)?;
-            for volume in volumes() {
-                while let Some(own) = self.doomed(volume, hash, key)? {
-                    found |= volume.drop_entry(hash.short(), own.word);
-                    if let Some(manifest) = own.manifest {
-                        self.drop_chunks(hash, manifest);
-                    }
-                }
-                volume.placer.drop_copies(hash.short());
-            }
-            self.record_delete(hash, generation);
             // In a cache it may be in memory though its entry went to another key of its place.
             shared.memory.remove(hash.short());
         }
@@ -143,22 +127,48 @@ impl Store {
         Ok(found)
     }
 
-    /// Sees to it that a delete becomes durable in its time. Returns the commits that its caller has to wait for.
-    fn settle_delete(&self) -> Result<Vec<(Arc<Volume>, u64)>> {
-        let options = &self.shared().options;
-        let mut awaited = Vec::new();
-        for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
-            // What a volume that stopped writing is told, it forgets with the next crash.
-            if let Some(failure) = volume.commits.failure() {
-                return Err(failure);
-            }
-            // Whether anybody waits for it or not.
-            volume.due_within(options.delete_time);
-            if volume.journal.lock().volatile_deletes() >= options.delete_count {
-                awaited.push((Arc::clone(volume), volume.commits.next()));
+    /// Drops what a volume has of a key, and logs it.
+    fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<bool> {
+        // Before anything is dropped: a delete that failed leaves the object.
+        if let Some(failure) = volume.commits.failure() {
+            return Err(failure);
+        }
+        let generation = self.shared().next_generation();
+        let mut found = false;
+        while let Some(own) = self.verified(volume, hash, key, Kind::Whole)? {
+            // What could not be read leaves as well, and nobody knows whose it was.
+            found |= volume.drop_entry(hash.short(), own.word) && own.generation != 0;
+            if let Some(manifest) = own.manifest {
+                self.drop_chunks(volume, hash, manifest);
             }
         }
-        Ok(awaited)
+        volume.placer.drop_copies(hash.short());
+        volume.forget(hash, generation);
+        Ok(found)
+    }
+
+    /// Sees to it that a delete becomes durable in its time. Returns the commit that its caller has to wait for.
+    fn settle_delete(&self, hash: KeyHash, key: &[u8]) -> Result<Awaited> {
+        if self.tabled().is_some() {
+            return Ok(None);
+        }
+        let volume = self.home(hash, key);
+        if self.is_lost(volume) {
+            // Others have noted that its device failed.
+            return Ok(None);
+        }
+        // What a volume that stopped writing is told, it forgets with the next crash.
+        if let Some(failure) = volume.commits.failure() {
+            return Err(failure);
+        }
+        // Whether anybody waits for it or not.
+        let options = &self.shared().options;
+        volume.due_within(options.delete_time);
+        let journal = volume.journal.lock();
+        let waits =
+            journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.commits.is_refusing();
+        drop(journal);
+        Ok(waits.then(|| (Arc::clone(volume), volume.commits.next())))
     }
 
     /// Deletes an object if it is this version still. Returns whether it was.
@@ -172,17 +182,16 @@ impl Store {
             let is_it = tabled.generation(key)?.is_some_and(|found| found == generation);
             return if is_it { self.delete_from_table(tabled, hash, key) } else { Ok(false) };
         }
-        for volume in self.volumes().iter().filter(|volume| !self.is_lost(volume)) {
-            let own = self.verified(volume, hash, key, Kind::Whole)?;
-            let Some(own) = own.filter(|own| own.generation == generation) else { continue };
-            if volume.drop_entry(hash.short(), own.word) {
-                self.record_delete(hash, generation);
-                volume.due_within(self.shared().options.delete_time);
-                own.manifest.into_iter().for_each(|manifest| self.drop_chunks(hash, manifest));
-                return Ok(true);
-            }
+        let volume = self.home(hash, key);
+        let own = self.verified(volume, hash, key, Kind::Whole)?;
+        let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
+        let dropped = volume.drop_entry(hash.short(), own.word);
+        if dropped {
+            volume.forget(hash, generation);
+            volume.due_within(self.shared().options.delete_time);
+            own.manifest.into_iter().for_each(|manifest| self.drop_chunks(volume, hash, manifest));
         }
-        Ok(false)
+        Ok(dropped)
     }
 
     /// By who holds the key's lock.
@@ -196,31 +205,6 @@ impl Store {
     /// Drops the chunks of a version that a table does not hold any more, if it had any; by who holds the key's lock.
     pub(crate) fn drop_former(&self, tabled: &Tabled, hash: KeyHash, former: Former) {
         former.manifest.into_iter().for_each(|manifest| tabled.drop_chunks(hash, manifest));
-    }
-
-    /// Logs a delete on all volumes, as one: a checkpoint of one of them relies on the others knowing of it too.
-    pub(crate) fn record_delete(&self, hash: KeyHash, generation: u64) {
-        let working = self.volumes().iter().filter(|volume| !self.is_lost(volume));
-        let mut journals: Vec<_> = working.map(|volume| volume.journal.lock()).collect();
-        let record = Record::Delete { hash: hash.0, generation, everywhere: self.volumes().len() > 1 };
-        journals.iter_mut().for_each(|journal| journal.push(record));
-    }
-
-    /// The entry that a delete of this key drops.
-    fn doomed(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<Option<Own>> {
-        let word = volume.index.candidates(hash.short()).pop().filter(|word| self.drops_unread(*word, key));
-        match word {
-            Some(word) => Ok(Some(Own { word, manifest: None, generation: 0 })),
-            None => self.verified(volume, hash, key, Kind::Whole),
-        }
-    }
-
-    /// Whether a delete of this key drops such an entry without reading. A cache does, by the reasoning of
-    /// [`Self::own`], with what is too long for the manifest of a large object; else a delete of a cold object would
-    /// cost a read of the device.
-    fn drops_unread(&self, word: Word, key: &[u8]) -> bool {
-        let longest = (HEADER + key.len() + MANIFEST_METADATA + Manifest::LEN).div_ceil(GRAIN) as u32;
-        self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none() && word.grains() > longest
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
@@ -278,12 +262,7 @@ impl Store {
     }
 
     /// Drops the chunks of a large object that is gone.
-    pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
-        self.tabled().iter().for_each(|tabled| tabled.drop_chunks(parent, manifest));
-        self.volumes().iter().for_each(|volume| self.drop_chunks_of(volume, parent, manifest));
-    }
-
-    fn drop_chunks_of(&self, volume: &Arc<Volume>, parent: KeyHash, manifest: Manifest) {
+    pub(crate) fn drop_chunks(&self, volume: &Arc<Volume>, parent: KeyHash, manifest: Manifest) {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
             let hash = self.hasher().chunk(&key);
@@ -364,5 +343,41 @@ impl Volume {
             mend: "its entry is dropped when it is asked for".into(),
         })?;
         Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+mod tests {
+    use std::collections::HashMap;
+
+    use picaflor_device::MemoryDevice;
+
+    use crate::{Daemons, Options, PutOptions, Store};
+
+    #[test]
+    fn a_delete_of_an_absent_key_leaves_another_of_the_same_place_and_says_so() {
+        let device = std::sync::Arc::new(MemoryDevice::new(32 << 20));
+        let options = || {
+            Options::on(device.clone()).memory(8 << 20).with(|options| {
+                (options.cluster, options.seed, options.daemons) = (64 << 10, Some(7), Daemons::Manual);
+            })
+        };
+        let store = Store::open(options()).unwrap();
+        let key = |i: u32| format!("key {i}").into_bytes();
+        // By what the index keeps of a hash, whatever the number of its segments.
+        let place = |i: u32| {
+            let hash = store.hasher().key(&key(i)).short();
+            (hash >> 58, hash & 0xff_ffff)
+        };
+        let mut seen = HashMap::new();
+        let (there, absent) = (0..).find_map(|i| Some((seen.insert(place(i), i)?, i))).unwrap();
+        store.put(&key(there), &[7; 9000], &PutOptions::default()).unwrap();
+        store.close().unwrap();
+        let store = Store::open(options()).unwrap();
+        assert!(!store.delete(&key(absent)).unwrap(), "it was never there");
+        assert!(store.contains(&key(there)).unwrap(), "nobody deleted it");
+        assert!(store.delete(&key(there)).unwrap());
+        assert!(!store.contains(&key(there)).unwrap());
     }
 }

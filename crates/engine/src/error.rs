@@ -121,6 +121,9 @@ pub enum Refusal {
     IndexFull,
     /// The store was opened for reading only.
     ReadOnly,
+    /// Its durability needs a page of the log, which has none free, and there is no room for the checkpoint that would
+    /// free some.
+    JournalFull,
     /// A crash came, and not all that is on the device was looked at since: see [`crate::Reopening::InSteps`].
     Recovering,
 }
@@ -166,6 +169,7 @@ kebab_display! {
         Expired => "already expired",
         Busy => "the device cannot keep up",
         NoCleanSpace => "no clean space",
+        JournalFull => "the log is full, and there is no room for a checkpoint",
         IndexFull => "the index has used its memory",
         ReadOnly => "the store was opened for reading only",
         Recovering => "recovering from a crash",

@@ -37,6 +37,9 @@ const DEPTH: usize = 8;
 /// Clusters that memory has to have room for before any stays there.
 pub(crate) const FEWEST: u64 = 16;
 
+/// How long until a commit that was refused for want of room in the journal is tried again.
+const RETRY: Duration = Duration::from_millis(50);
+
 /// Buffers worth a wake-up of the flusher while the device is busy with others.
 const BATCH: usize = 4;
 
@@ -393,6 +396,12 @@ impl Volume {
         self.wait_commit(number)
     }
 
+    /// A commit that is due was refused: the flusher tries again in a while.
+    pub(crate) fn commit_later(&self) {
+        self.writer.deadline.store(u64::MAX, Relaxed);
+        self.due_within(RETRY);
+    }
+
     /// Makes everything durable that was done before this call.
     pub(crate) fn commit_now(self: &Arc<Self>) -> Result<()> {
         self.wait_commit_in_time(self.commits.next())
@@ -429,6 +438,10 @@ impl Volume {
             return self.commit_untold(in_place);
         }
         self.note_losses()?;
+        // Before anything is taken: what a commit that is refused leaves behind the next one finds.
+        if !self.journal.lock().has_room(0) {
+            return Err(self.refused_journal());
+        }
         // Before the note: whom it has to give up is told of by this commit.
         self.pack_promised(|| self.pump(&turn, true))?;
         // In place there are no pieces, and all records keep their order.
@@ -439,7 +452,11 @@ impl Volume {
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
         // buffer that is sealed from now on is forgotten only when what is taken here is on the device.
-        let pages = self.journal.lock().take_pages(begun, &self.shared.pool);
+        let Some(pages) = self.journal.lock().take_pages(begun, &self.shared.pool) else {
+            // Nobody knows any more which pieces are on the device.
+            self.stop(self.refused_journal());
+            return Err(self.refused_journal());
+        };
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
         // After them: what they tell of is in the packet by now.
         self.flush_packet()?;

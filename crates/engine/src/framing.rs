@@ -1,6 +1,6 @@
 //! Framing: an object goes into an open buffer as soon as there is room for it.
 //!
-//! Steps: the key's lock → where it goes, and what it replaces there and elsewhere → the frame → what it replaced is
+//! Steps: the key's lock → where it goes, and what it replaces there → the frame → what it replaced is
 //! dropped. If there is no room the lock is given back, and the caller waits: a thread in [`Store::frame_in`], a task
 //! in [`Store::frame_in_async`]. Both walk the same steps.
 
@@ -14,7 +14,7 @@ use crate::{
     append::{Blocked, PATIENCE, Purpose},
     buffers::Draft,
     hash::KeyHash,
-    index::Location,
+    index::{Location, Word},
     stats::add,
     store::Store,
     tabled::Tabled,
@@ -28,7 +28,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) metadata: &'a [u8],
     pub(crate) body: &'a [u8],
     pub(crate) expires: u64,
-    /// Where it must go: a large object's chunks stay together.
+    /// Where it goes, if not to its key's home: a large object's chunks lie where its manifest does.
     pub(crate) volume: Option<&'a Arc<Volume>>,
     pub(crate) options: &'a PutOptions,
 }
@@ -129,7 +129,7 @@ impl Store {
         }
         let mut framing = Framing::new(payload_crc);
         loop {
-            let step = if self.needs_device(hash) {
+            let step = if self.needs_device(hash, &own.parts()) {
                 let own = own.clone();
                 let step;
                 (framing, step) = self
@@ -160,7 +160,7 @@ impl Store {
         parts: &Parts<'_>,
         payload_crc: u32,
     ) -> Result<Option<Arc<Volume>>> {
-        if self.tabled().is_some() || self.needs_device(hash) {
+        if self.tabled().is_some() || self.needs_device(hash, parts) {
             return Ok(None);
         }
         match self.try_framing(&mut Framing::new(payload_crc), hash, parts)? {
@@ -171,23 +171,24 @@ impl Store {
 
     /// Whether framing this key may wait for the device: to tell it from another of its place, or because it is written
     /// at once.
-    pub(crate) fn needs_device(&self, hash: KeyHash) -> bool {
-        let on_device = |volume: &Arc<Volume>| {
-            let candidates = volume.index.candidates(hash.short());
-            candidates.into_iter().any(|word| matches!(word.location(), Location::OnDisk { .. }))
-        };
+    fn needs_device(&self, hash: KeyHash, parts: &Parts<'_>) -> bool {
+        let volume = self.destination(hash, parts);
+        let is_on_device = |word: Word| matches!(word.location(), Location::OnDisk { .. });
         let guesses = self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none();
-        if self.volumes().iter().any(|volume| volume.in_place.is_some()) {
-            return true;
-        }
-        // Of two volumes even a cache makes sure which of them has the key.
-        self.volumes().iter().filter(|volume| on_device(volume)).count() > usize::from(guesses)
+        volume.in_place.is_some() || !guesses && volume.index.candidates(hash.short()).into_iter().any(is_on_device)
+    }
+
+    /// The volume that takes it.
+    fn destination<'a>(&'a self, hash: KeyHash, parts: &Parts<'a>) -> &'a Arc<Volume> {
+        parts.volume.unwrap_or_else(|| self.home(hash, parts.key))
     }
 
     /// What comes before the first look at the index: its lines are on their way from memory while the checksum is
     /// made, which is returned.
     pub(crate) fn expect(&self, hash: KeyHash, parts: &Parts<'_>) -> u32 {
-        self.volumes().iter().for_each(|volume| volume.index.expect(hash.short()));
+        if self.tabled().is_none() {
+            self.destination(hash, parts).index.expect(hash.short());
+        }
         frame::payload_crc(parts.key, parts.metadata, parts.body)
     }
 
@@ -211,16 +212,10 @@ impl Store {
         loop {
             let (volume, blocked) = {
                 let _stripe = self.lock_key(hash);
-                let (volume, class) = match parts.volume {
-                    Some(given) => (Arc::clone(given), self.class(parts.kind, parts.options)),
-                    None => self.route(hash, parts.key, parts.options)?,
-                };
-                let own = self.own(&volume, hash, parts.key, parts.kind)?;
+                let volume = Arc::clone(self.destination(hash, parts));
+                let class = Self::class(&volume, parts.kind, parts.options);
                 // What may fail comes before the object is framed: a put that failed leaves the version before.
-                let rivals = match parts.kind {
-                    Kind::Chunk => Vec::new(),
-                    _ => self.rivals_of(&volume, hash, parts.key)?,
-                };
+                let own = self.own(&volume, hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
@@ -236,9 +231,8 @@ impl Store {
                         if let Some(beside) = beside {
                             volume.hint(beside, hash.short());
                         }
-                        rivals.into_iter().for_each(|(rival, own)| rival.drop_version(hash, &own, own.generation));
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
-                            self.drop_chunks(hash, manifest);
+                            self.drop_chunks(&volume, hash, manifest);
                         }
                         return Ok(Step::Framed(Framed::In(volume)));
                     }

@@ -40,16 +40,17 @@ pub(crate) struct Query {
     pub(crate) hash: KeyHash,
     key: Bytes,
     chunk: bool,
-    /// Entries that turned out to be another key's, each with its volume's number: of two keys of one place and one
-    /// length that lie at the same place of two volumes, the entries are the same.
-    passed: Vec<(usize, Word)>,
+    /// Number of the volume where it lies.
+    home: usize,
+    /// Entries that turned out to be another key's.
+    passed: Vec<Word>,
     /// An entry was dropped because its bytes did not verify.
     dropped: bool,
     /// Why nothing was found so far.
     why: Miss,
     tries: u32,
     /// The entry whose bytes did not fit it: read once more before it is dropped.
-    doubted: Option<(usize, Word)>,
+    doubted: Option<Word>,
 }
 
 /// Entries may move under a get's feet, by reclaim or a put; more often than this they do not.
@@ -76,16 +77,19 @@ pub enum TryGet {
 
 impl Query {
     pub(crate) fn key(store: &Store, key: &[u8]) -> Self {
-        Self::new(store.hasher().key(key), Bytes::copy_from_slice(key), false)
+        let hash = store.hasher().key(key);
+        Self::new(hash, Bytes::copy_from_slice(key), store.home_number(hash, key), false)
     }
 
-    pub(crate) fn chunk(store: &Store, key: frame::ChunkKey) -> Self {
+    /// A chunk of an object that lies on this volume.
+    pub(crate) fn chunk(store: &Store, home: usize, key: frame::ChunkKey) -> Self {
         let key = key.encode();
-        Self::new(store.hasher().chunk(&key), Bytes::copy_from_slice(&key), true)
+        Self::new(store.hasher().chunk(&key), Bytes::copy_from_slice(&key), home, true)
     }
 
-    fn new(hash: KeyHash, key: Bytes, chunk: bool) -> Self {
-        Self { hash, key, chunk, passed: Vec::new(), dropped: false, why: Miss::Absent, tries: 0, doubted: None }
+    fn new(hash: KeyHash, key: Bytes, home: usize, chunk: bool) -> Self {
+        let (passed, why) = (Vec::new(), Miss::Absent);
+        Self { hash, key, chunk, home, passed, dropped: false, why, tries: 0, doubted: None }
     }
 
     /// Counts an answer; a chunk is a part of one.
@@ -149,9 +153,9 @@ impl Store {
             TryGet::OnDevice => {}
             answer => return answer,
         }
-        let hash = self.hasher().key(key).short();
+        let hash = self.hasher().key(key);
         let is_known = self.tabled().is_none() && self.late().is_over();
-        if is_known && self.volumes().iter().all(|volume| volume.index.candidates(hash).is_empty()) {
+        if is_known && self.home(hash, key).index.candidates(hash.short()).is_empty() {
             self.count_get(Some(Miss::Absent));
             TryGet::Absent(Miss::Absent)
         } else {
@@ -162,10 +166,6 @@ impl Store {
     fn try_memory(&self, key: &[u8]) -> TryGet {
         let shared = self.shared();
         let hash = self.hasher().key(key);
-        // Telling which is the newest takes the device.
-        if self.has_rivals(hash) {
-            return TryGet::OnDevice;
-        }
         let Some(frame) = shared.memory.get(hash.short(), key) else {
             return TryGet::OnDevice;
         };
@@ -187,12 +187,6 @@ impl Store {
         TryGet::Hit(object)
     }
 
-    /// Whether a volume failed among others: a cache goes on without it and its objects. One that is alone,
-    /// and any of a store, is still read as long as it can be.
-    pub(crate) fn is_lost(&self, volume: &Volume) -> bool {
-        self.volumes_early().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
-    }
-
     fn count_get(&self, missed: Option<Miss>) {
         add(&self.shared().counters.gets, 1);
         if let Some(why) = missed {
@@ -202,9 +196,6 @@ impl Store {
 
     /// Finds a frame, waiting on this thread.
     pub(crate) fn run(&self, query: &mut Query) -> Result<Option<Arc<Frame>>> {
-        if !query.chunk {
-            self.settle_rivals(query.hash, &query.key, false)?;
-        }
         loop {
             match self.seek(query) {
                 Next::Found(frame) => return self.answer(query, Ok(frame)),
@@ -274,8 +265,9 @@ impl Store {
         let hash = query.hash.short();
         let shared = self.shared();
         self.late().merge_part_of(hash);
+        let volume = self.volumes_early().get(query.home);
         // On its way from memory while the tier is asked.
-        self.volumes_early().iter().for_each(|volume| volume.index.expect(hash));
+        volume.iter().for_each(|volume| volume.index.expect(hash));
         if let Some(frame) = shared.memory.get(hash, &query.key)
             && query.accepts(&frame.header, frame.key())
         {
@@ -286,30 +278,29 @@ impl Store {
         if let Some(tabled) = self.tabled() {
             return Next::InTable(Arc::clone(tabled));
         }
+        let Some(volume) = volume.filter(|volume| !self.is_lost(volume)) else { return Next::Absent(query.why) };
         'again: while query.tries < TRIES {
             query.tries += 1;
-            for volume in self.volumes_early().iter().filter(|volume| !self.is_lost(volume)) {
-                for word in volume.index.touch(hash) {
-                    if query.passed.iter().any(|(number, passed)| *number == volume.number && passed.same(word)) {
-                        continue;
+            for word in volume.index.touch(hash) {
+                if query.passed.iter().any(|passed| passed.same(word)) {
+                    continue;
+                }
+                match word.location() {
+                    Location::OnDisk { grain } => {
+                        return Next::Read(Plan::new(volume, word, grain, self.late().is_over()));
                     }
-                    match word.location() {
-                        Location::OnDisk { grain } => {
-                            return Next::Read(Plan::new(volume, word, grain, self.late().is_over()));
+                    Location::Buffered { slot, offset } => {
+                        let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
+                        let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
+                        if let Some(frame) = found {
+                            query.hit(&shared.counters.hits_buffer);
+                            volume.note_served(slot);
+                            return Next::Found(self.keep(volume, word, frame));
                         }
-                        Location::Buffered { slot, offset } => {
-                            let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
-                            let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
-                            if let Some(frame) = found {
-                                query.hit(&shared.counters.hits_buffer);
-                                volume.note_served(slot);
-                                return Next::Found(self.keep(volume, word, frame));
-                            }
-                            if volume.index.find(hash, word.location()).is_none() {
-                                continue 'again;
-                            }
-                            query.passed.push((volume.number, word));
+                        if volume.index.find(hash, word.location()).is_none() {
+                            continue 'again;
                         }
+                        query.passed.push(word);
                     }
                 }
             }
@@ -328,7 +319,7 @@ impl Store {
                 if self.mode() == Mode::Store {
                     return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
                 }
-                query.passed.push((volume.number, plan.word));
+                query.passed.push(plan.word);
                 query.why = Miss::ReadError;
                 return Ok(None);
             }
@@ -357,7 +348,7 @@ impl Store {
             }
             Ok(header) if !is_asked_for(&header) && volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
                 // Two keys share one place in the index: this entry is the other one's.
-                query.passed.push((volume.number, plan.word));
+                query.passed.push(plan.word);
                 return Ok(None);
             }
             Ok(_) => Miss::KeyMismatch,
@@ -366,13 +357,12 @@ impl Store {
         };
         // Moved while it was read? Then the index has another entry by now, and the next look finds it. Or its
         // place was written anew, with this very key or under a read begun earlier: so look twice.
-        let entry = (volume.number, plan.word);
-        if !query.doubted.replace(entry).is_some_and(|(number, word)| number == entry.0 && word.same(plan.word)) {
+        if !query.doubted.replace(plan.word).is_some_and(|word| word.same(plan.word)) {
             return Ok(None);
         }
         if volume.index.find(hash, plan.word.location()).is_some() {
             query.why = why;
-            query.passed.push((volume.number, plan.word));
+            query.passed.push(plan.word);
             let may_drop = !self.shared().options.read_only && self.late().is_over();
             query.dropped |= may_drop && volume.drop_entry(hash, plan.word);
         }
@@ -398,12 +388,12 @@ impl Store {
     fn bury(&self, query: &Query) {
         let hash = query.hash;
         let _stripe = self.lock_key(hash);
-        if self.volumes().iter().any(|volume| !volume.index.candidates(hash.short()).is_empty()) {
+        let volume = &self.volumes()[query.home];
+        if !volume.index.candidates(hash.short()).is_empty() {
             return;
         }
         add(&self.shared().counters.damaged, 1);
-        let generation = self.shared().next_generation();
-        self.record_delete(hash, generation);
+        volume.forget(hash, self.shared().next_generation());
         if !query.chunk {
             self.shared().note_departure(&query.key, Departure::Damaged);
         }

@@ -4,7 +4,8 @@
 //! grants of clusters and group settings are all there is: objects are their own log.
 //!
 //! Invariants: a page of the ring is overwritten only when both checkpoints that are kept began after
-//! it; a commit writes all records that were pending when it began, in one batch of pages; a delete's page is
+//! it, and what would overwrite another is refused; the last quarter of the ring is for the commits of checkpoints, which
+//! free pages; a commit writes all records that were pending when it began, in one batch of pages; a delete's page is
 //! never before the page that tells of the cluster in which the deleted object may lie.
 
 use picaflor_device::{AlignedBuf, BufPool};
@@ -76,10 +77,37 @@ impl Journal {
         self.pending.len()
     }
 
+    /// Pages that what is pending takes at most.
+    fn pending_pages(&self) -> u64 {
+        (self.pending.len() as u64).div_ceil(RECORDS_MIN as u64)
+    }
+
+    /// Whether so much is pending that its commit should not wait: an eighth of the ring.
+    pub(crate) fn is_long(&self) -> bool {
+        self.pending_pages() > self.map.journal_pages() / 8
+    }
+
+    /// Whether a commit overwrites no page that is needed, be it one of a checkpoint, which may use all of the ring but
+    /// `pages`. What is told while it gathers is kept room for.
+    pub(crate) fn has_room(&self, pages: u64) -> bool {
+        let ring = self.map.journal_pages();
+        self.next_page - self.previous_start + self.pending_pages() + pages + ring / 16 <= ring
+    }
+
+    /// Whether a commit of puts and deletes may go on though checkpoints did not free enough: an eighth of the ring is
+    /// left for those that come.
+    pub(crate) fn has_room_for_puts(&self) -> bool {
+        self.has_room(self.map.journal_pages() / 8)
+    }
+
     /// Encodes what is pending into the next pages of the ring. Of what came after the first `begun` records,
     /// grants only: a delete that came later may be of an object in a buffer that this commit has passed by, and
-    /// goes with the grant of its cluster or after it.
-    pub(crate) fn take_pages(&mut self, begun: usize, pool: &BufPool) -> Pages {
+    /// goes with the grant of its cluster or after it. None, and nothing was taken, if that would overwrite a page that
+    /// is needed.
+    pub(crate) fn take_pages(&mut self, begun: usize, pool: &BufPool) -> Option<Pages> {
+        if self.next_page - self.previous_start + self.pending_pages() > self.map.journal_pages() {
+            return None;
+        }
         let mut later = self.pending.split_off(begun.min(self.pending.len()));
         self.pending.extend(later.extract_if(.., |record| !matches!(record, Record::Delete { .. })));
         let mut pages: Pages = Vec::new();
@@ -97,7 +125,7 @@ impl Journal {
         let left = self.pending.len() as u64;
         self.taken += self.deletes - left;
         self.deletes = left;
-        pages
+        Some(pages)
     }
 
     /// Pages that recovery may need, and pages in the ring.
@@ -112,8 +140,7 @@ impl Journal {
 
     /// Whether the next commit might overwrite a page that is needed, so that checkpoints come first.
     pub(crate) fn is_tight(&self) -> bool {
-        let most_next = self.pending.len() as u64 / RECORDS_MIN as u64 + 1;
-        self.next_page - self.previous_start + most_next > self.map.journal_pages() * 3 / 4
+        self.next_page - self.previous_start + self.pending_pages() + 1 > self.map.journal_pages() * 3 / 4
     }
 
     /// A checkpoint that began at this page is committed.
@@ -133,7 +160,7 @@ mod tests {
     fn a_delete_that_comes_while_a_commit_gathers_waits_for_the_next() {
         let map = Map::new(64 << 20, 256 << 10).unwrap();
         let mut journal = Journal::new(map, 7, 1, 1, 1);
-        let delete = |generation| Record::Delete { hash: 9, generation, everywhere: false };
+        let delete = |generation| Record::Delete { hash: 9, generation };
         journal.push(delete(1));
         let begun = journal.pending();
         journal.push(delete(2));
@@ -142,9 +169,35 @@ mod tests {
             pages.iter().flat_map(|(_, page)| decode_page(page).unwrap().records).collect()
         };
         let pool = BufPool::new(1 << 20);
-        assert_eq!(records(journal.take_pages(begun, &pool)), [delete(1), Record::Reserve { cluster: 3, seq: 4 }]);
+        assert_eq!(
+            records(journal.take_pages(begun, &pool).unwrap()),
+            [delete(1), Record::Reserve { cluster: 3, seq: 4 }]
+        );
         assert_eq!((journal.pending(), journal.deletes), (1, 1));
-        assert_eq!(records(journal.take_pages(journal.pending(), &pool)), [delete(2)]);
+        assert_eq!(records(journal.take_pages(journal.pending(), &pool).unwrap()), [delete(2)]);
         assert_eq!(journal.deletes, 0);
+    }
+
+    #[test]
+    fn no_page_that_a_checkpoint_needs_is_overwritten() {
+        let map = Map::new(64 << 20, 256 << 10).unwrap();
+        let (mut journal, pool) = (Journal::new(map, 7, 1, 1, 1), BufPool::new(1 << 20));
+        let commit = |journal: &mut Journal| {
+            journal.push(Record::Delete { hash: 9, generation: 1 });
+            journal.take_pages(usize::MAX, &pool).is_some()
+        };
+        let (mut tight, mut puts, mut any) = (0, 0, 0);
+        while commit(&mut journal) {
+            (tight, puts) = (tight + u64::from(!journal.is_tight()), puts + u64::from(journal.has_room_for_puts()));
+            any += 1;
+        }
+        assert_eq!(any, map.journal_pages());
+        assert!(tight < puts && puts < any, "{tight}, {puts}, {any}");
+        assert!(!journal.has_room(0));
+        // One checkpoint frees nothing, for the one before is kept too.
+        journal.checkpointed(40);
+        assert!(!commit(&mut journal));
+        journal.checkpointed(journal.next_page());
+        assert!(commit(&mut journal) && journal.has_room(0));
     }
 }

@@ -32,7 +32,7 @@ pub struct Put<'a> {
 
 impl Store {
     /// Puts objects, in their order: of several with one key the last stays. When this returns, all are as durable as
-    /// if each had been put by [`Store::put`]; where that is at once, those of a store on one device share one commit,
+    /// if each had been put by [`Store::put`]; where that is at once, those on one device share one commit,
     /// but for objects larger than the store writes in one piece. After a crash before that, each of them is there
     /// wholly, or its key is as it was. The preset `oba` lays them together, by optimized batch allocation (Iyengar et
     /// al. 2003, section 2.5).
@@ -46,15 +46,16 @@ impl Store {
         if let Some(tabled) = self.tabled() {
             return self.put_many_in_tables(tabled, admitted);
         }
-        // One volume's log must not tell that a version is gone before its replacement is durable on another.
-        let each_waits = self.volumes().len() > 1;
-        // The last commit covers those before it.
-        let mut last: Awaited = None;
+        // By device: its last commit covers those before it.
+        let mut last: Vec<Awaited> = vec![None; self.volumes().len()];
         let outcome = admitted.try_for_each(|(put, expires)| {
-            last = self.put_admitted(put, expires)?.or(last.take());
-            if each_waits { wait(last.take()) } else { Ok(()) }
+            if let Some((volume, number)) = self.put_admitted(put, expires)? {
+                let home = volume.number;
+                last[home] = Some((volume, number));
+            }
+            Ok(())
         });
-        outcome.and(wait(last))
+        last.into_iter().fold(outcome, |outcome, last| outcome.and(wait(last)))
     }
 
     /// As [`Store::put_many`], for any executor: a hand does it, with copies of keys and bodies. Begun by the call,

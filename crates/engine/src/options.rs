@@ -10,6 +10,7 @@ use crate::{
     Result,
     checkpoint::Persistence,
     eviction::ClusterAge,
+    home::Spread,
     preset::{PICAFLOR, Preset},
     scrub::Reopening,
     space::{Layout, NextCluster},
@@ -96,8 +97,10 @@ pub enum Departure {
 #[non_exhaustive]
 pub struct Options {
     // Behaviour.
-    /// One place, or several devices as one: a group then lives on one of them.
+    /// One place, or several devices as one.
     pub places: Vec<Place>,
+    /// Which of several devices an object lies on. Fixed when the store is made. Default [`Spread::Key`].
+    pub spread: Spread,
     /// Hard cap of device bytes, divided evenly among the places; 0 takes each existing file's or
     /// device's own size. Default 1 GiB for a new file. A store keeps the size that it was made with: to open one that
     /// has more than this is an error, and one that has less stays so ([`crate::Stats::capacity`]).
@@ -111,7 +114,8 @@ pub struct Options {
     pub durability: Durability,
     /// Longest time a delete, or a change of a group's settings, may stay volatile. Default 1 s.
     pub delete_time: Duration,
-    /// Most deletes that may be volatile at once; 1 makes every delete durable before it returns. Default 1,000.
+    /// Most deletes that may be volatile at once, on each of several devices; 1 makes every delete durable before it
+    /// returns. Default 1,000.
     pub delete_count: u64,
     /// Expiry of objects put without one. Default none.
     pub default_ttl: Option<Duration>,
@@ -188,6 +192,7 @@ impl Options {
     fn at(place: Place) -> Self {
         Self {
             places: vec![place],
+            spread: Spread::default(),
             capacity: 0,
             memory: 256 << 20,
             mode: Mode::Cache,

@@ -298,14 +298,14 @@ impl Volume {
 
     /// Whether the journal should be written though nobody asks for durability.
     pub(crate) fn has_much_to_tell(&self) -> bool {
-        self.in_place.as_ref().is_some_and(|in_place| {
-            let pending = self.journal.lock().pending();
-            // Files have no journal: there it but counts deletes.
-            if in_place.files.is_some() && pending >= RECORDS_MAX {
-                self.journal.lock().forget();
-            }
-            in_place.files.is_none() && pending >= RECORDS_MAX
-        })
+        let Some(in_place) = &self.in_place else { return false };
+        let mut journal = self.journal.lock();
+        let is_long = journal.pending() >= RECORDS_MAX || journal.is_long();
+        // Files have no journal: there it but counts deletes.
+        if is_long && in_place.files.is_some() {
+            journal.forget();
+        }
+        is_long && in_place.files.is_none()
     }
 
     /// First byte and end of the blocks around a frame in place.

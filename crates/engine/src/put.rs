@@ -13,10 +13,9 @@ use bytes::Bytes;
 use picaflor_format::frame::{KEY_MAX, Kind, META_MAX, Manifest};
 
 use crate::{
-    Durability, Error, Expiry, Mode, PutOptions, Refusal, Result,
+    Durability, Error, Expiry, PutOptions, Refusal, Result,
     framing::{Framed, OwnParts, Parts},
     hands::Later,
-    hash::KeyHash,
     many::Put,
     placement::Class,
     stats::add,
@@ -200,33 +199,8 @@ impl Store {
         Error::Refused(why)
     }
 
-    /// Which volume an object goes to, and among whom. An object that is there already stays on its
-    /// volume; a group or a server lives on one.
-    pub(crate) fn route(&self, hash: KeyHash, key: &[u8], options: &PutOptions) -> Result<(Arc<Volume>, Class)> {
-        let volumes = self.volumes();
-        let class = self.class(Kind::Whole, options);
-        let home = if let [only] = volumes {
-            only
-        } else if let Some(home) = self.home_of(hash, key)? {
-            home
-        } else {
-            // A cache does without a failed volume; a store puts nothing elsewhere that is on one.
-            let healthy = |volume: &&Arc<Volume>| self.mode() == Mode::Store || volume.commits.failure().is_none();
-            let has = |volume: &&Arc<Volume>| !volume.index.candidates(hash.short()).is_empty();
-            let spread = match volumes[0].placer.class(Kind::Whole, options.group, options.server) {
-                Class::Group(id) | Class::Server(id) => u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32,
-                Class::Rest | Class::Large | Class::Bypass => hash.short() >> 20,
-            };
-            let at = |i: usize| &volumes[(spread as usize + i) % volumes.len()];
-            let present = volumes.iter().filter(healthy).find(has);
-            let fit = |volume: &&Arc<Volume>| volume.commits.failure().is_none();
-            present.or_else(|| (0..volumes.len()).map(at).find(fit)).unwrap_or(&volumes[0])
-        };
-        Ok((Arc::clone(home), class))
-    }
-
-    pub(crate) fn class(&self, kind: Kind, options: &PutOptions) -> Class {
-        let placer = &self.volumes()[0].placer;
+    pub(crate) fn class(volume: &Volume, kind: Kind, options: &PutOptions) -> Class {
+        let placer = &volume.placer;
         match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
             false => placer.class(kind, options.group, options.server),
@@ -264,14 +238,16 @@ impl Store {
                 return Some((volume, number));
             }
             (Some(interval), _) => interval,
-            // What a volume in place tells its journal waits in memory.
-            (None, Durability::None) if volume.has_much_to_tell() => {
+            // What is told to the journal waits in memory.
+            (None, _) if volume.has_much_to_tell() => {
                 let number = volume.commits.next();
                 return Some((volume, number));
             }
             (None, Durability::None) => None,
             (None, Durability::Bounded { time, puts }) => {
-                if volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
+                // What would not become durable in time is not acknowledged.
+                let refusing = volume.commits.is_refusing();
+                if refusing || volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
                     let number = volume.commits.next();
                     return Some((volume, number));
                 }

@@ -19,7 +19,6 @@ use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
     frame::{ChunkKey, Header, Kind},
-    journal::Record,
     zone::SLOT,
 };
 
@@ -44,8 +43,6 @@ pub(crate) struct Reclaimer {
     turn: Mutex<()>,
     /// The last second in which nobody was too old.
     looked: AtomicU32,
-    /// Emptied clusters of one of several volumes; see [`Volume::free_emptied`].
-    emptied: Mutex<Vec<u32>>,
 }
 
 impl Reclaimer {
@@ -111,7 +108,7 @@ impl Volume {
             // One commit frees several clusters, so it waits for them, or for one that is made anyway.
             let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
             if due {
-                self.free_emptied()?;
+                self.commit_now()?;
             }
             return Ok(due);
         }
@@ -146,7 +143,7 @@ impl Volume {
             Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {
                 let due = self.space.leaving() > 0;
                 if due {
-                    self.free_emptied()?;
+                    self.commit_now()?;
                 }
                 Ok(due)
             }
@@ -166,12 +163,12 @@ impl Volume {
         for _ in 0..5 {
             if self.reclaim_one()? == Reclaimed::One {
                 if self.space.leaving() > 0 && self.space.available() <= before {
-                    self.free_emptied()?;
+                    self.commit_now()?;
                 }
                 return Ok(true);
             }
             if self.space.leaving() > 0 {
-                self.free_emptied()?;
+                self.commit_now()?;
                 if self.space.available() > before {
                     return Ok(true);
                 }
@@ -214,7 +211,6 @@ impl Volume {
             }
             if self.space.leaving() > 0 {
                 // Not in time for the journal: that would take the checkpoint for which there is no room yet.
-                self.let_emptied_leave();
                 self.wait_commit(self.commits.next())?;
             }
         }
@@ -265,10 +261,6 @@ impl Volume {
         };
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
-        if self.has_others() {
-            self.reclaimer.emptied.lock().push(victim);
-            return Ok(Reclaimed::One);
-        }
         let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
         let next = if wait { State::Leaving(self.commits.next()) } else { State::Free };
         self.space.set(victim, next);
@@ -280,24 +272,6 @@ impl Volume {
     fn next_victim(&self, which: Victim) -> Option<u32> {
         let recalled = || self.space.recall(self.shared.second()).then(|| self.space.victim(which));
         self.space.victim(which).or_else(|| recalled().flatten())
-    }
-
-    /// Makes the clusters free that wait for a commit.
-    fn free_emptied(self: &Arc<Self>) -> Result<()> {
-        self.let_emptied_leave();
-        self.commit_now()
-    }
-
-    /// Where there are several volumes, a cluster is given to something else only when all of them know durably what
-    /// was evicted from it: an older version of that may be in another's checkpoint.
-    fn let_emptied_leave(self: &Arc<Self>) {
-        let emptied = std::mem::take(&mut *self.reclaimer.emptied.lock());
-        if !emptied.is_empty() {
-            // One that failed has its say at the next opening: it starts empty.
-            self.others().for_each(|other| drop(other.commit_now()));
-            let next = State::Leaving(self.commits.next());
-            emptied.into_iter().for_each(|cluster| self.space.set(cluster, next));
-        }
     }
 
     /// Moves or evicts what is live in the victim, all of it if that is too old.
@@ -327,7 +301,6 @@ impl Volume {
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
         let needed = keeps_all
             || self.shared.options.eviction_listener.is_some()
-            || self.has_others()
             || eviction.may_reinsert()
                 && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| used(row, word)));
         let bytes = match bytes {
@@ -406,18 +379,13 @@ impl Volume {
         let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
         let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
         // What cannot be read now, or is gone, may be an owner.
-        let is_owner = |volume: &Self, word: Word| {
-            volume.look_at(key.parent as u64, word, owns).map_or(true, |owns| owns.unwrap_or(true))
-        };
+        let is_owner =
+            |word: Word| self.look_at(key.parent as u64, word, owns).map_or(true, |owns| owns.unwrap_or(true));
         // So may what moved while it was looked at: by then others may lie where it was.
-        let moved = |volume: &Self, word: Word| {
-            volume.index.find(key.parent as u64, word.location()).is_none_or(|now| !now.same(word))
-        };
-        let has_owner = |volume: &Self| {
-            let mut candidates = volume.index.candidates(key.parent as u64).into_iter();
-            candidates.any(|word| is_owner(volume, word) || moved(volume, word))
-        };
-        self.streams_open.load(Relaxed) == 0 && !has_owner(self) && !self.others().any(|volume| has_owner(&volume))
+        let moved = |word: Word| self.index.find(key.parent as u64, word.location()).is_none_or(|now| !now.same(word));
+        let has_owner =
+            || self.index.candidates(key.parent as u64).into_iter().any(|word| is_owner(word) || moved(word));
+        self.streams_open.load(Relaxed) == 0 && !has_owner()
     }
 
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
@@ -446,7 +414,7 @@ impl Volume {
             match blocked {
                 Blocked::Moved | Blocked::Waiting => {}
                 Blocked::Buffers => self.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.free_emptied()?,
+                Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => {
                     self.evict_for_want_of_room(row, word, &draft)?;
                     return Ok(false);
@@ -472,14 +440,9 @@ impl Volume {
         if !self.drop_entry(row.hash, word) {
             return;
         }
-        let is_store = self.shared.options.mode == Mode::Store;
-        if let Some((key, kind)) = key.filter(|_| is_store || self.has_others()) {
-            let hash = self.hasher.frame(kind, key);
-            if is_store {
-                // A crash must not leave a checkpoint's entry that leads nowhere.
-                self.record(Record::Delete { hash: hash.0, generation: row.generation, everywhere: self.has_others() });
-            }
-            self.forget_elsewhere(hash, row.generation);
+        if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
+            // A crash must not leave a checkpoint's entry that leads nowhere.
+            self.forget(self.hasher.frame(kind, key), row.generation);
         }
         self.count_departure(why);
         if let Some((key, kind)) = key

@@ -9,16 +9,14 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
-use picaflor_format::{
-    frame::{GRAIN, Header, Kind},
-    journal::Record,
-};
+use picaflor_format::frame::{GRAIN, Header, Kind};
 
 use serde::Serialize;
 
 use crate::{
     Departure, Error, Mode,
     group::Temper,
+    hash::KeyHash,
     index::{Location, Word},
     object::Frame,
     place::InPlace,
@@ -192,8 +190,7 @@ impl Volume {
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
             if gone && self.drop_entry(hash, word) && !self.shared.options.read_only {
-                let generation = self.shared.next_generation();
-                self.record(Record::Delete { hash: place.hash, generation, everywhere: self.has_others() });
+                self.forget(KeyHash(place.hash), self.shared.next_generation());
             }
         }
         add(&self.shared.counters.clusters_scrubbed, 1);

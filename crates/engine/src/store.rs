@@ -193,8 +193,11 @@ impl Store {
     /// Asks that two objects lie side by side on the device. A hint: it is honoured when they are
     /// written next, or when one of them is written while the other is in memory.
     pub fn collocate(&self, a: &[u8], b: &[u8]) {
-        let (a, b) = (self.hasher().key(a).short(), self.hasher().key(b).short());
-        for volume in self.volumes() {
+        let hashes = [self.hasher().key(a), self.hasher().key(b)];
+        let homes = [self.home_number(hashes[0], a), self.home_number(hashes[1], b)];
+        let [a, b] = hashes.map(|hash| hash.short());
+        // Of two objects on different devices each remembers whose set it is of.
+        for volume in self.volumes().iter().filter(|volume| homes.contains(&volume.number)) {
             volume.placer.note_named(true);
             volume.hint(a, b);
         }
@@ -444,6 +447,10 @@ impl Group {
         for volume in self.store.volumes() {
             volume.record(Record::Group(group));
             volume.due_within(self.store.shared().options.delete_time);
+            if volume.journal.lock().is_long() {
+                // A device that failed, or a log that is full, is told to whoever writes next.
+                let _ = volume.commit_now();
+            }
         }
     }
 }

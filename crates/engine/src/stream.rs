@@ -293,19 +293,14 @@ impl PutStream {
 
     async fn grow_large(&mut self, waits: Waits) -> Result<()> {
         let id = self.store.shared().next_generation();
-        // All of it goes to one volume, or nobody could tell whose the chunks are.
+        // Its chunks lie where its manifest will.
         let volume = match self.store.tabled() {
             Some(tabled) => {
                 let (tabled, key) = (Arc::clone(tabled), self.key.clone());
                 waits.act(&self.store, move |_| tabled.begin_large(id, &key)).await?;
                 None
             }
-            None => {
-                // Only where there are several is the device asked which of them has the key.
-                let waits = if self.store.volumes().len() == 1 { Waits::Thread } else { waits };
-                let (hash, key, options) = (self.hash, self.key.clone(), self.options.clone());
-                Some(waits.act(&self.store, move |store| store.route(hash, &key, &options)).await?.0)
-            }
+            None => Some(Arc::clone(self.store.home(self.hash, &self.key))),
         };
         if let Some(volume) = &volume {
             volume.streams_open.fetch_add(1, Relaxed);
@@ -359,7 +354,9 @@ impl Drop for PutStream {
             Owner::Unknown => self.store.tabled().iter().for_each(|tabled| tabled.look_for_orphans()),
             Owner::Nobody => {
                 let total = u64::from(large.written) * u64::from(large.manifest.chunk);
-                self.store.drop_chunks(self.hash, Manifest { total, ..large.manifest });
+                let written = Manifest { total, ..large.manifest };
+                large.volume.iter().for_each(|volume| self.store.drop_chunks(volume, self.hash, written));
+                self.store.tabled().iter().for_each(|tabled| tabled.drop_chunks(self.hash, written));
             }
         }
     }

@@ -9,7 +9,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -222,6 +222,8 @@ pub(crate) struct Volume {
     pub(crate) durable_seal: AtomicU64,
     /// Large objects being put: their chunks have no manifest yet.
     pub(crate) streams_open: AtomicU32,
+    /// This device failed, and another one of the cache says so durably.
+    pub(crate) loss_noted: AtomicBool,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -374,25 +376,24 @@ impl Volume {
         self.journal.lock().push(record);
     }
 
-    /// Before a commit vouches for what the store did without a failed volume, its superblock says so: that volume
-    /// may be back at the next opening, and knows neither what was deleted since nor what was replaced.
+    /// Before a commit of a cache vouches for anything, the superblock says which of its other devices failed: such a
+    /// device may be back at the next opening, and knows neither what was deleted since nor what was to become durable.
     pub(crate) fn note_losses(&self) -> Result<()> {
-        if !self.has_others() || self.shared.options.mode == Mode::Store {
+        if self.shared.options.places.len() < 2 || self.shared.options.mode == Mode::Store {
             return Ok(());
         }
-        let broken = self.others().filter(|volume| volume.commits.is_broken());
-        let lost = broken.fold(0, |lost, volume| lost | 1 << volume.number);
+        let broken: Vec<_> = self.others().filter(|volume| volume.commits.is_broken()).collect();
+        let lost = broken.iter().fold(0, |lost, volume| lost | 1 << volume.number);
         let known = self.superblock.lock().lost;
-        if lost & !known == 0 { Ok(()) } else { self.write_superblock(|block| block.lost |= lost) }
-    }
-
-    /// Whether the store has other volumes.
-    pub(crate) fn has_others(&self) -> bool {
-        self.shared.options.places.len() > 1
+        if lost & !known != 0 {
+            self.write_superblock(|block| block.lost |= lost)?;
+        }
+        broken.iter().for_each(|volume| volume.loss_noted.store(true, Relaxed));
+        Ok(())
     }
 
     /// The other volumes of this store.
-    pub(crate) fn others(&self) -> impl Iterator<Item = Arc<Self>> {
+    fn others(&self) -> impl Iterator<Item = Arc<Self>> {
         let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
         volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.number != self.number)
     }
@@ -402,30 +403,9 @@ impl Volume {
         self.others().for_each(|volume| volume.due_within(Duration::ZERO));
     }
 
-    /// A version leaves this volume for good: its log says so, and the others forget what is older.
+    /// A version leaves for good: the log says so.
     pub(crate) fn forget(&self, hash: KeyHash, generation: u64) {
-        self.record(Record::Delete { hash: hash.0, generation, everywhere: self.has_others() });
-        self.forget_elsewhere(hash, generation);
-    }
-
-    /// A version leaves this volume. Another volume, or its checkpoint, may know an older one, which must not come up
-    /// in its place; or a newer one, which stays, if a crash brought back what leaves now.
-    pub(crate) fn forget_elsewhere(&self, hash: KeyHash, generation: u64) {
-        for other in self.others() {
-            let is_older = |word: &Word| !other.holds_newer(hash, *word, generation);
-            while let Some(word) = other.index.candidates(hash.short()).into_iter().find(is_older) {
-                other.drop_entry(hash.short(), word);
-            }
-            other.record(Record::Delete { hash: hash.0, generation, everywhere: false });
-        }
-    }
-
-    /// Whether an entry leads to a later version of the key than this, or to another key.
-    fn holds_newer(&self, hash: KeyHash, word: Word, generation: u64) -> bool {
-        let is_newer = |header: &Header, frame: &[u8]| {
-            self.hasher.frame(header.kind, header.key(frame)) != hash || header.generation > generation
-        };
-        self.look_at(hash.short(), word, is_newer).is_ok_and(Option::unwrap_or_default)
+        self.record(Record::Delete { hash: hash.0, generation });
     }
 
     /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.

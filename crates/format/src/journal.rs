@@ -30,8 +30,6 @@ pub enum Record {
         hash: u128,
         /// Generation of the delete.
         generation: u64,
-        /// Whether this holds on all volumes of the store, or on this one.
-        everywhere: bool,
     },
     /// This cluster may have been written since: recovery looks at it, and believes only this use of it.
     Reserve {
@@ -77,6 +75,7 @@ const TAG_DELETE: u8 = 1;
 const TAG_RESERVE: u8 = 2;
 const TAG_GROUP: u8 = 3;
 const TAG_PLACED: u8 = 4;
+/// No longer written; read as a delete.
 const TAG_DELETE_EVERYWHERE: u8 = 5;
 const TAG_GROUP_OF_PAGES: u8 = 6;
 
@@ -95,8 +94,8 @@ impl Record {
 
     fn encode(&self, out: &mut [u8]) {
         match *self {
-            Self::Delete { hash, generation, everywhere } => {
-                out[0] = if everywhere { TAG_DELETE_EVERYWHERE } else { TAG_DELETE };
+            Self::Delete { hash, generation } => {
+                out[0] = TAG_DELETE;
                 put(out, 1, hash.to_le_bytes());
                 put(out, 17, generation.to_le_bytes());
             }
@@ -138,11 +137,9 @@ impl Record {
             return Err(Corrupt::Short);
         }
         Ok(match bytes[0] {
-            tag @ (TAG_DELETE | TAG_DELETE_EVERYWHERE) => Self::Delete {
-                hash: u128_at(bytes, 1),
-                generation: u64_at(bytes, 17),
-                everywhere: tag == TAG_DELETE_EVERYWHERE,
-            },
+            TAG_DELETE | TAG_DELETE_EVERYWHERE => {
+                Self::Delete { hash: u128_at(bytes, 1), generation: u64_at(bytes, 17) }
+            }
             TAG_RESERVE => Self::Reserve { cluster: u32_at(bytes, 1), seq: u64_at(bytes, 5) },
             TAG_PLACED => Self::Placed(Placed {
                 hash: u128_at(bytes, 1),

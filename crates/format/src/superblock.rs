@@ -41,6 +41,8 @@ pub struct Superblock {
     pub segment_bits: u32,
     /// Which volume this is, and of how many.
     pub volume: (u32, u32),
+    /// What of a key says which of several volumes it lies on.
+    pub spread: Spread,
     /// Number of opens; the high bits of every generation and cluster sequence number.
     pub epoch: u64,
     /// 0 cache, 1 store.
@@ -60,6 +62,30 @@ pub struct Superblock {
     pub layout: Layout,
     /// Blocks of the longest object that shares an area, in the layouts that have areas; 0 is 256.
     pub threshold: u32,
+}
+
+/// What of a key says which of several volumes it lies on. Numbers are frozen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u32)]
+pub enum Spread {
+    /// Nothing: there is one volume, or the store is of before 0.2, when an object might lie on any of several.
+    #[default]
+    None = 0,
+    /// All of the key.
+    Key = 1,
+    /// The key up to its third `/`.
+    Origin = 2,
+}
+
+impl Spread {
+    fn from_u32(value: u32) -> Result<Self, Corrupt> {
+        Ok(match value {
+            0 => Self::None,
+            1 => Self::Key,
+            2 => Self::Origin,
+            _ => return Err(Corrupt::Field("spread")),
+        })
+    }
 }
 
 /// How objects are laid on the device. Numbers are frozen.
@@ -144,6 +170,7 @@ impl Superblock {
         put_ref(out, 80, self.current);
         put_ref(out, 104, self.previous);
         put(out, 128, (self.layout as u32).to_le_bytes());
+        put(out, 132, (self.spread as u32).to_le_bytes());
         put(out, 136, self.lost.to_le_bytes());
         put(out, 144, self.durable.to_le_bytes());
         put(out, 152, self.threshold.to_le_bytes());
@@ -177,6 +204,7 @@ impl Superblock {
             lost: u64_at(bytes, 136),
             durable: u64_at(bytes, 144),
             layout: Layout::from_u32(u32_at(bytes, 128))?,
+            spread: Spread::from_u32(u32_at(bytes, 132))?,
             threshold: u32_at(bytes, 152),
             sealed_below: u64_at(bytes, 160),
         };

@@ -384,7 +384,10 @@ impl Run<'_> {
         let within = self.plan.delete_time.as_nanos() as u64;
         let due = self.clock.now_nanos().saturating_add(within);
         self.oracle.promise(key, version, Some(due), Counts::Delete);
-        self.oracle.at_most(Counts::Delete, self.plan.delete_count - 1);
+        // As for puts.
+        if self.plan.volumes == 1 || self.plan.delete_count == 1 {
+            self.oracle.at_most(Counts::Delete, self.plan.delete_count - 1);
+        }
     }
 
     fn try_get(&mut self, key: usize) -> Outcome {

@@ -37,7 +37,7 @@ impl Seek {
 
     /// Whether all of it may have to wait, but for what memory has.
     fn is_for_a_hand(&self) -> bool {
-        !self.store.late().is_over() || !self.query.chunk && self.store.has_rivals(self.query.hash)
+        !self.store.late().is_over()
     }
 
     /// The rest of it is done aside.

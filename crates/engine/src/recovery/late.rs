@@ -1,7 +1,7 @@
 //! What an opening leaves for later: a cache answers gets while what its scan found is still being merged.
 //!
 //! Steps: an opening has read all tables, and nothing is merged → a get merges the part of the hashes in which its key
-//! is (on several volumes everything), and looks then → a daemon merges all other parts; whatever changes the store, or
+//! is, and looks then → a daemon merges all other parts; whatever changes the store, or
 //! counts what is in it, waits for that.
 //!
 //! Invariants: what a get finds is what it would find with everything merged. Before that nobody accounts for space or
@@ -102,10 +102,6 @@ impl Late {
         if self.is_over() {
             return;
         }
-        if self.shared.options.places.len() > 1 {
-            // What one volume cannot read says something of what the others have.
-            return self.end();
-        }
         for left in &*self.left.read() {
             if let Some(merge) = &left.merge {
                 left.note(merge.part_of(&left.volume, hash));
@@ -128,7 +124,6 @@ impl Late {
                 left.note(merge.all(&left.volume));
             }
         }
-        forget_unread(&left);
         for left in &*left {
             account(&left.volume);
             left.receipt.lock().objects = left.volume.index.objects();
@@ -148,16 +143,6 @@ impl Late {
     pub(crate) fn receipt(&self) -> &Receipt {
         self.end();
         self.receipt.get_or_init(|| Receipt::new(Vec::new(), self.opened, self.opened))
-    }
-}
-
-/// Of a key of which one volume could not read its version, another may hold an older one: none of them is to show.
-fn forget_unread(left: &[Left]) {
-    for (number, by) in left.iter().enumerate() {
-        for hash in by.merge.iter().flat_map(Merge::unread) {
-            let others = left.iter().enumerate().filter(|(other, _)| *other != number);
-            others.for_each(|(_, other)| other.note(Ok(Entered::forget(&other.volume, hash))));
-        }
     }
 }
 

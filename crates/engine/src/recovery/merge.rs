@@ -17,7 +17,6 @@ use parking_lot::Mutex;
 use picaflor_format::{
     cluster::Row,
     frame::{ChunkKey, GRAIN, Header},
-    journal::Record,
 };
 
 use super::{
@@ -192,11 +191,6 @@ impl Merge {
         entered.join(&part.finish(volume, &self.since)?);
         Ok(entered)
     }
-
-    /// The hashes of what could not be read while this was merged.
-    pub(super) fn unread(&self) -> Vec<u64> {
-        self.parts.iter().flat_map(|part| part.lock().unread.clone()).collect()
-    }
 }
 
 fn each_part(
@@ -251,7 +245,7 @@ impl Part {
         for &(hash, generation) in &self.deletes {
             entered.delete(volume, (hash, generation), since)?;
         }
-        *self = Self { unread: std::mem::take(&mut entered.unread), ..Self::default() };
+        *self = Self::default();
         Ok(entered)
     }
 }
@@ -399,25 +393,6 @@ impl Entered {
             }
         }
         Ok(())
-    }
-
-    /// Drops, durably, what a volume has of a key of which another one could not read its version: it may be older.
-    pub(super) fn forget(volume: &Arc<Volume>, hash: u64) -> Self {
-        let mut entered = Self::default();
-        for word in volume.index.candidates(hash) {
-            let Location::OnDisk { grain } = word.location() else { continue };
-            if let Ok((header, frame)) = volume.read_frame(grain, word.grains()) {
-                let own = volume.hasher.frame(header.kind, header.key(&frame)).0;
-                if own as u64 != hash {
-                    continue;
-                }
-                if !volume.shared.options.read_only {
-                    volume.record(Record::Delete { hash: own, generation: header.generation, everywhere: false });
-                }
-            }
-            entered.dropped.unread += u64::from(volume.index.remove(hash, word).is_some());
-        }
-        entered
     }
 
     fn join(&mut self, other: &Self) {

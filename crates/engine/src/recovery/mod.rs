@@ -41,7 +41,7 @@ use rand::Rng;
 pub use receipt::{Dropped, Receipt, VolumeReceipt};
 
 use crate::{
-    Error, Options, Place, Result,
+    Error, Options, Place, Result, Spread,
     append::{lanes, unwritten_max},
     eviction::Budget,
     files,
@@ -94,6 +94,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     }
     let identity = identity(&mut found, &options)?;
     options.cluster = identity.cluster;
+    options.spread = identity.spread;
     check_memory(&options)?;
     let hasher = Hasher::new(identity.seed);
     let shared = Arc::new(shared(options, identity.epoch));
@@ -105,15 +106,9 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         let late = Arc::new(Late::over(&shared, receipt, began));
         return Ok(Opened { shared, volumes: Vec::new(), tabled: Some(Arc::new(tabled)), hasher, late, made });
     }
-    let unread: Vec<_> = (found.into_iter().enumerate())
-        .map(|(number, found)| volume::begin_reading(number, found, &shared, &identity))
+    let unopened: Vec<_> = (found.into_iter().enumerate())
+        .map(|(number, found)| volume::read(number, found, &shared, &identity))
         .collect::<Result<_>>()?;
-    let mut everywhere = merge::Deletes::default();
-    for (hash, generation) in unread.iter().flat_map(volume::Unread::deletes) {
-        everywhere.note(hash, generation);
-    }
-    let unopened = unread.into_iter().map(|unread| volume::read(unread, &identity, &everywhere));
-    let unopened: Vec<_> = unopened.collect::<Result<_>>()?;
     let begun = unopened.into_iter().map(|unopened| volume::begin(unopened, &identity));
     let begun = begun.collect::<Result<Vec<_>>>()?;
     let volumes: Vec<Arc<Volume>> = begun.iter().map(|(volume, ..)| Arc::clone(volume)).collect();
@@ -131,6 +126,7 @@ pub(crate) struct Identity {
     store: u128,
     seed: u64,
     cluster: u32,
+    spread: Spread,
     /// Whether an epoch that is known may not be the last: then both superblocks are written anew, so that this one is.
     doubtful: bool,
     /// Of this opening: above that of any before it.
@@ -172,7 +168,8 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
             Some(seed) => (u128::from(seed), seed),
             None => (random.random(), random.random()),
         };
-        return Ok(Identity { store, seed, cluster: options.cluster, doubtful: false, epoch: 1, count, lost: 0 });
+        let (cluster, spread) = (options.cluster, options.spread);
+        return Ok(Identity { store, seed, cluster, spread, doubtful: false, epoch: 1, count, lost: 0 });
     };
     let odd = |why: String| Error::Option { name: "places", why };
     for found in &*found {
@@ -193,13 +190,24 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         }
     }
     found.sort_by_key(|found| found.superblock.map(|block| block.volume.0));
+    let spread = match Spread::as_made(first.spread) {
+        None if count > 1 => {
+            return Err(odd(format!(
+                "{} is one of {count} places of an earlier version, in which an object lay on any of them; copy what is to \
+                 stay with the version that made it into a store at new places, or remove its places to start empty",
+                found[0].place
+            )));
+        }
+        spread => spread.unwrap_or(options.spread),
+    };
     let places = found.iter().filter_map(|found| Some((found.place.as_str(), found.superblock?.capacity)));
     as_it_was_made((first.layout, first.mode), places, options)?;
     // A superblock that cannot be read is one ahead at most.
     let doubtful = found.iter().any(|found| found.doubtful);
     let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1 + u64::from(doubtful);
     let lost = known.iter().fold(0, |lost, block| lost | block.lost);
-    Ok(Identity { store: first.store, seed: first.seed, cluster: first.cluster, doubtful, epoch, count, lost })
+    let (store, seed, cluster) = (first.store, first.seed, first.cluster);
+    Ok(Identity { store, seed, cluster, spread, doubtful, epoch, count, lost })
 }
 
 type Opening = (String, Arc<dyn Device>, Option<Arc<dyn Folder>>);

@@ -22,13 +22,8 @@ use picaflor_format::{
     zone::SLOT,
 };
 
-use super::{EPOCH_SHIFT, merge::Deletes, receipt::VolumeReceipt, volume::add_untold};
-use crate::{
-    Error, Mode, Result, files::Files, journal::Journal, place::InPlace, space::Place, stats::add, volume::Volume,
-};
-
-/// A volume's log since its checkpoint, the deletes that the logs of all volumes tell of, and where this log goes on.
-pub(super) type Log<'a> = (&'a [Page], &'a Deletes, &'a mut Journal);
+use super::{EPOCH_SHIFT, merge::Deletes, receipt::VolumeReceipt};
+use crate::{Error, Mode, Result, files::Files, place::InPlace, space::Place, stats::add, volume::Volume};
 
 /// Somebody who may lie somewhere.
 #[derive(Clone, Copy)]
@@ -64,13 +59,13 @@ pub(super) fn restore(
     volume: &Arc<Volume>,
     in_place: &InPlace,
     (rows, cursor): (Vec<PlaceRow>, u32),
-    log: Log<'_>,
+    pages: &[Page],
     receipt: &mut VolumeReceipt,
 ) -> Result<bool> {
     match &in_place.files {
         Some(files) => list(volume, in_place, files, receipt),
         None if !volume.has_checkpoints() => scan(volume, in_place, receipt),
-        None => replay(volume, in_place, rows, cursor, log, receipt),
+        None => replay(volume, in_place, (rows, cursor), pages, receipt),
     }
 }
 
@@ -78,9 +73,8 @@ pub(super) fn restore(
 fn replay(
     volume: &Arc<Volume>,
     in_place: &InPlace,
-    rows: Vec<PlaceRow>,
-    cursor: u32,
-    (pages, everywhere, journal): Log<'_>,
+    (rows, cursor): (Vec<PlaceRow>, u32),
+    pages: &[Page],
     receipt: &mut VolumeReceipt,
 ) -> Result<bool> {
     let mut used = rows.iter().map(|row| row.used).max().unwrap_or(0);
@@ -117,7 +111,6 @@ fn replay(
             Record::Reserve { .. } => {}
         }
     }
-    told |= add_untold(&mut deletes, everywhere, journal);
     receipt.deletes = deletes.len() as u64;
     let kept = resolve(volume, claims, &deletes, receipt)?;
     receipt.from_scan = kept.values().filter(|claim| claim.generation > 0).count() as u64;
@@ -254,12 +247,8 @@ fn resolve(
     receipt: &mut VolumeReceipt,
 ) -> Result<ByKey<Claim>> {
     let mut of_key: ByKey<Vec<Claim>> = ByKey::default();
-    for mut claim in claims.into_values() {
+    for claim in claims.into_values() {
         if let Some(deleted) = deletes.of(claim.row.hash) {
-            if claim.generation == 0 && volume.has_others() {
-                // What another log tells of may be older than the checkpoint.
-                claim.generation = generation_of(volume, &claim)?;
-            }
             if deleted >= claim.generation {
                 receipt.dropped.deleted += 1;
                 continue;
@@ -319,18 +308,6 @@ fn newest(
         }
     }
     Ok(None)
-}
-
-/// The generation of a row of the checkpoint, from its frame; 0 if that is not there.
-fn generation_of(volume: &Arc<Volume>, claim: &Claim) -> Result<u64> {
-    match volume.read_placed(&claim.place()) {
-        Ok((header, frame)) => {
-            let is_own = volume.hasher.frame(header.kind, header.key(&frame)).0 == claim.row.hash;
-            Ok(if is_own { header.generation } else { 0 })
-        }
-        Err(error @ Error::Io { .. }) if volume.shared.options.mode == Mode::Store => Err(error),
-        Err(_) => Ok(0),
-    }
 }
 
 fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc,
-        atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -17,7 +17,7 @@ use picaflor_format::{
     frame::GRAIN,
     hot,
     journal::{Page, Record},
-    superblock::Superblock,
+    superblock::{Spread as OnDevice, Superblock},
     zone::{HOT_SLOT, Map},
 };
 
@@ -67,38 +67,12 @@ pub(super) struct Unopened {
     ring: Option<(Ring, bool)>,
 }
 
-/// A volume of which no more was read than its journal; that, unless the volume is new.
-pub(super) struct Unread {
-    volume: Volume,
-    ring: Option<Ring>,
-}
-
-impl Unread {
-    /// Deletes that this volume's log tells of and that hold on the others too. What it told before its newest
-    /// checkpoint the others know durably.
-    pub(super) fn deletes(&self) -> impl Iterator<Item = (u128, u64)> {
-        let start = self.volume.superblock.lock().current.map_or(1, |reference| reference.journal_start);
-        let records = self.ring.iter().flat_map(move |ring| ring.run(start)).flat_map(|page| &page.records);
-        records.filter_map(|record| match *record {
-            Record::Delete { hash, generation, everywhere: true } => Some((hash, generation)),
-            _ => None,
-        })
-    }
-}
-
-/// Makes one volume and reads its journal.
-pub(super) fn begin_reading(number: usize, found: Found, shared: &Arc<Shared>, identity: &Identity) -> Result<Unread> {
+/// Makes one volume and reads what is on it.
+pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: &Identity) -> Result<Unopened> {
     let created = found.superblock.is_none();
     let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, number));
     let volume = build(number, found, shared, identity, superblock)?;
     let ring = (!created).then(|| Ring::read(&volume));
-    Ok(Unread { volume, ring })
-}
-
-/// Reads the rest of one volume. `everywhere`: the deletes that the logs of all volumes tell of, for all.
-pub(super) fn read(unread: Unread, identity: &Identity, everywhere: &Deletes) -> Result<Unopened> {
-    let Unread { volume, ring } = unread;
-    let (shared, number) = (Arc::clone(&volume.shared), volume.number);
     let place = volume.place.clone();
     let mut receipt = VolumeReceipt { place, created: ring.is_none(), checkpoint: "none", ..VolumeReceipt::default() };
     let Some(ring) = ring else {
@@ -110,7 +84,7 @@ pub(super) fn read(unread: Unread, identity: &Identity, everywhere: &Deletes) ->
     let volume = Arc::new(volume);
     // Whether it failed while the others of its store went on.
     let lost = identity.lost >> number & 1 == 1;
-    let recovered = recover(&volume, ring, everywhere, lost, &mut receipt)?;
+    let recovered = recover(&volume, ring, lost, &mut receipt)?;
     receipt.clean = recovered.clean;
     let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
@@ -179,6 +153,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         cluster: identity.cluster,
         segment_bits: Index::segment_bits(capacity, shared.options.memory / u64::from(identity.count)),
         volume: (number as u32, identity.count),
+        spread: if identity.count == 1 { OnDevice::None } else { shared.options.spread.on_device() },
         epoch: 0,
         mode: shared.options.mode as u32,
         current: None,
@@ -245,7 +220,7 @@ fn build(
         reader: Reader::new(shared.preset.reading),
         reclaimer: crate::reclaim::Reclaimer::default(),
         // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
-        listed: (notes_use && options.eviction_listener.is_none() && identity.count == 1)
+        listed: (notes_use && options.eviction_listener.is_none())
             .then(|| Listed::new(Arc::clone(&shared.index_bytes))),
         scrubber: Scrubber::new(Vec::new(), false),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
@@ -255,6 +230,7 @@ fn build(
         next_seal: AtomicU64::new(first + 1),
         durable_seal: AtomicU64::new(first),
         streams_open: AtomicU32::new(0),
+        loss_noted: AtomicBool::new(false),
         superblock: Mutex::new(superblock),
         shared: Arc::clone(shared),
     })
@@ -277,13 +253,7 @@ fn why_lost(number: usize, block: &Superblock) -> &'static str {
     }
 }
 
-fn recover(
-    volume: &Arc<Volume>,
-    ring: Ring,
-    everywhere: &Deletes,
-    lost: bool,
-    receipt: &mut VolumeReceipt,
-) -> Result<Recovered> {
+fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
     let block = *volume.superblock.lock();
     if lost {
         let why = why_lost(volume.number, &block).to_owned();
@@ -318,17 +288,15 @@ fn recover(
         volume.space.set(*id, State::Checkpoint);
     }
     volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
-    let mut journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
+    let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
     if let Some(in_place) = &volume.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
-        let log = (&pages[since..], everywhere, &mut journal);
         let rows = rows.unwrap_or_default();
-        let told = places::restore(volume, in_place, (rows, directory.cursor), log, receipt)?;
+        let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
         let checkpointer = Checkpointer::restored(parts, previous, 0);
         return Ok(Recovered { journal, ring, checkpointer, merge: None, clean: !told, cold: false });
     }
-    let Told { mut deletes, mut clusters, young, mut deleted } = told(volume, &pages, start);
-    deleted |= add_untold(&mut deletes, everywhere, &mut journal);
+    let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start);
     for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
         clusters.entry(*id).or_insert(None);
     }
@@ -406,17 +374,6 @@ fn told(volume: &Volume, pages: &[Page], start: u64) -> Told {
         }
     }
     Told { deletes, clusters, young, deleted }
-}
-
-/// Adds the deletes that only other volumes' logs tell of; to this one's log too, for theirs may forget them after the
-/// next checkpoint. Returns whether there were any.
-pub(super) fn add_untold(deletes: &mut Deletes, everywhere: &Deletes, journal: &mut Journal) -> bool {
-    let mut any = false;
-    for (hash, generation) in everywhere.iter().filter(|(hash, generation)| deletes.note(*hash, *generation)) {
-        journal.push(Record::Delete { hash, generation, everywhere: true });
-        any = true;
-    }
-    any
 }
 
 /// Nothing can be trusted: a cache starts empty, a store is refused. So is a cache whose device reads nothing at all,

@@ -7,6 +7,7 @@ mod daemons;
 mod fetch;
 mod groups;
 mod limits;
+mod log;
 mod memory;
 mod opening;
 mod packing;

@@ -1,0 +1,178 @@
+//! The home of a key: which of a store's devices has it.
+//!
+//! Invariants: the home follows from the key alone, by a rule that is fixed when the store is made, so each device is a
+//! store of one device and there is never a version to look for on another; the chunks of a large object lie where its
+//! manifest does; neighbours, servers and groups choose lanes within a device, never the device.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use picaflor_format::superblock::Spread as OnDevice;
+use serde::Serialize;
+
+use crate::{
+    Mode, Result,
+    hash::{Hasher, KeyHash},
+    object::Frame,
+    store::Store,
+    volume::Volume,
+};
+
+/// What of a key says on which of several devices its object lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Spread {
+    /// All of it: every device gets the same share, and the objects of a page are read from several devices at once.
+    #[default]
+    Key,
+    /// All up to its third `/`, which is scheme and host of a URL: the objects of a site stay on one device, side by
+    /// side where hints ask for it; a site that is asked for often loads one device. A key with fewer is spread whole.
+    Origin,
+}
+
+impl Spread {
+    pub(crate) fn on_device(self) -> OnDevice {
+        match self {
+            Self::Key => OnDevice::Key,
+            Self::Origin => OnDevice::Origin,
+        }
+    }
+
+    /// As a store of several devices was made; `None` of one that was made before objects had homes.
+    pub(crate) fn as_made(made: OnDevice) -> Option<Self> {
+        match made {
+            OnDevice::None => None,
+            OnDevice::Key => Some(Self::Key),
+            OnDevice::Origin => Some(Self::Origin),
+        }
+    }
+
+    /// The number of a key's home among so many devices.
+    fn home(self, hasher: Hasher, hash: KeyHash, key: &[u8], devices: usize) -> usize {
+        if devices < 2 {
+            return 0;
+        }
+        let spread = match self {
+            Self::Key => hash,
+            Self::Origin => hasher.key(origin(key)),
+        };
+        // The high half: within a device the index goes by the low one.
+        let high = spread.0 >> 64;
+        ((high * devices as u128) >> 64) as usize
+    }
+}
+
+/// The key up to its third `/`.
+fn origin(key: &[u8]) -> &[u8] {
+    let third = key.iter().enumerate().filter(|(_, byte)| **byte == b'/').nth(2);
+    third.map_or(key, |(at, _)| &key[..=at])
+}
+
+impl Store {
+    /// The number of a key's home, whether the opening is over or not.
+    pub(crate) fn home_number(&self, hash: KeyHash, key: &[u8]) -> usize {
+        self.shared().options.spread.home(self.hasher(), hash, key, self.volumes_early().len())
+    }
+
+    /// A key's home; where objects are entries of tables there is none. Waits for the end of the opening.
+    pub(crate) fn home(&self, hash: KeyHash, key: &[u8]) -> &Arc<Volume> {
+        &self.volumes()[self.home_number(hash, key)]
+    }
+
+    /// Whether a device of a cache failed while others go on: its objects are misses, and what is put there is refused,
+    /// until the next opening, which empties it. A device that is alone, and any of a store, is read as long as it can
+    /// be.
+    pub(crate) fn is_lost(&self, volume: &Volume) -> bool {
+        self.volumes_early().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
+    }
+
+    /// Whether a healthy device knows durably that this one failed.
+    pub(crate) fn is_loss_noted(&self, lost: &Volume) -> bool {
+        lost.loss_noted.load(Relaxed)
+    }
+
+    /// Has the healthy devices say durably that this one failed, so that the next opening empties it: before a delete
+    /// of what lies there is acknowledged, for the device itself takes no note of it any more.
+    ///
+    /// # Errors
+    /// The failure of the device, if there is none left to say so.
+    pub(crate) fn note_loss(&self, lost: &Volume) -> Result<()> {
+        if self.is_loss_noted(lost) {
+            return Ok(());
+        }
+        for healthy in self.volumes_early().iter().filter(|volume| volume.commits.failure().is_none()) {
+            healthy.note_losses()?;
+        }
+        match (self.is_loss_noted(lost), lost.commits.failure()) {
+            (false, Some(failure)) => Err(failure),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Volume {
+    /// Whether this object, which memory has, lies here: memory is the store's.
+    pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
+        let options = &self.shared.options;
+        let hash = || self.hasher.key(frame.key());
+        options.places.len() < 2
+            || options.spread.home(self.hasher, hash(), frame.key(), options.places.len()) == self.number
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+mod tests {
+    use picaflor_device::{Device, MemoryDevice};
+
+    use super::*;
+    use crate::{Daemons, Options, Place, PutOptions};
+
+    #[test]
+    fn a_copy_is_laid_beside_a_neighbour_of_the_same_home_only() {
+        let device = || Arc::new(MemoryDevice::new(32 << 20)) as Arc<dyn Device>;
+        let devices = [device(), device()];
+        let options = || {
+            Options::on(device()).memory(8 << 20).with(|options| {
+                options.places = devices.iter().map(|device| Place::Device(Arc::clone(device))).collect();
+                (options.cluster, options.seed, options.daemons) = (64 << 10, Some(7), Daemons::Manual);
+            })
+        };
+        let key = |i: u32| format!("key {i}").into_bytes();
+        let copies = |same: bool| {
+            let store = Store::open(options()).unwrap();
+            (0..50).for_each(|i| store.put(&key(i), &[1; 500], &PutOptions::default()).unwrap());
+            store.close().unwrap();
+            let store = Store::open(options()).unwrap();
+            let home = |i: u32| store.home_number(store.hasher().key(&key(i)), &key(i));
+            for i in 0..50 {
+                // Memory has it from now on.
+                assert!(store.get(&key(i)).unwrap().is_some());
+                let beside = (100..).find(|other| (home(*other) == home(i)) == same).unwrap();
+                let options = PutOptions { neighbour: Some(key(i).into()), ..PutOptions::default() };
+                store.put(&key(beside), &[2; 500], &options).unwrap();
+            }
+            let closed = store.clone();
+            store.close().unwrap();
+            closed.stats().counts.copies_placed
+        };
+        assert_eq!(copies(false), 0);
+        assert!(copies(true) > 0);
+    }
+
+    #[test]
+    fn every_device_gets_its_share_of_keys_and_an_origin_stays_together() {
+        let hasher = Hasher::new(7);
+        let home = |spread: Spread, key: &str| spread.home(hasher, hasher.key(key.as_bytes()), key.as_bytes(), 3);
+        for spread in [Spread::Key, Spread::Origin] {
+            let mut shares = [0; 3];
+            (0..3000).for_each(|i| shares[home(spread, &format!("http://host-{i}/page"))] += 1);
+            assert!(shares.iter().all(|share| (850..1150).contains(share)), "{spread:?}: {shares:?}");
+        }
+        let homes = |spread| (0..100).map(|i| home(spread, &format!("http://host/{i}/a/b"))).collect::<Vec<_>>();
+        assert!(homes(Spread::Origin).windows(2).all(|two| two[0] == two[1]));
+        assert!(homes(Spread::Key).windows(2).any(|two| two[0] != two[1]));
+        let short = (0..100).map(|i| home(Spread::Origin, &format!("key/{i}"))).collect::<Vec<_>>();
+        assert!(short.windows(2).any(|two| two[0] != two[1]), "keys that are no URLs are spread too");
+    }
+}
