@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use bytes::Bytes;
 use picaflor_format::frame::{ChunkKey, Manifest};
 
-use crate::{Departure, Error, Miss, Mode, Object, Result, get::Query, object::Frame, store::Store};
+use crate::{Departure, Error, Miss, Mode, Object, Result, get::Query, leases::Lease, object::Frame, store::Store};
 
 /// The pieces of a range of an object's body, in order. An iterator for threads; [`Chunks::next_async`]
 /// for tasks.
@@ -23,6 +23,8 @@ struct Rest {
     manifest_frame: Arc<Frame>,
     manifest: Manifest,
     range: Range<u64>,
+    /// Keeps the chunks that are still to be read.
+    _lease: Option<Arc<Lease>>,
 }
 
 impl Chunks {
@@ -36,9 +38,14 @@ impl Chunks {
         Self { ready, rest: None, total: len, range }
     }
 
-    pub(crate) fn large(store: &Store, frame: Arc<Frame>, manifest: Manifest, range: Range<u64>) -> Self {
+    pub(crate) fn large(
+        store: &Store,
+        (manifest_frame, lease): (Arc<Frame>, Option<Arc<Lease>>),
+        manifest: Manifest,
+        range: Range<u64>,
+    ) -> Self {
         let range = cut(range, manifest.total);
-        let rest = Rest { store: store.clone(), manifest_frame: frame, manifest, range: range.clone() };
+        let rest = Rest { store: store.clone(), manifest_frame, manifest, range: range.clone(), _lease: lease };
         Self { ready: VecDeque::new(), rest: Some(rest), total: manifest.total, range }
     }
 
@@ -145,33 +152,49 @@ impl Store {
     /// leave the manifest; a large object of which that is known is a miss, before anybody has read half of it. In a
     /// store a missing chunk is damage, and reading says so.
     pub(crate) fn whole_object(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
-        let object = Object::from_frame(frame, self)?;
-        if self.has_chunks(&object) {
-            return Ok(Some(object));
+        let mut object = Object::from_frame(frame, self)?;
+        while !self.has_chunks(&object)? {
+            if self.mode() == Mode::Cache {
+                self.drop_incomplete(object.frame());
+                return Ok(None);
+            }
+            // It may have been replaced or deleted since its manifest was found.
+            let Some(now) = self.run(&mut Query::key(self, object.key()))? else { return Ok(None) };
+            if now.header.generation == object.generation() && object.is_held() {
+                break;
+            }
+            object = Object::from_frame(now, self)?;
         }
-        self.drop_incomplete(object.frame());
-        Ok(None)
+        Ok(Some(object))
     }
 
     /// As [`Store::whole_object`] for tasks.
     pub(crate) async fn whole_object_async(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let object = Object::from_frame(Arc::clone(&frame), self)?;
-        if object.manifest().is_none() || self.late().is_over() && self.has_chunks(&object) {
+        let is_at_once = object.manifest().is_none() || self.late().is_over() && self.tabled().is_none();
+        if is_at_once && self.has_chunks(&object)? {
             return Ok(Some(object));
         }
         self.aside(move |store| store.whole_object(frame)).await
     }
 
-    /// Whether the index knows every chunk of the object; nothing is read. All of them count as asked for: what the
-    /// object is worth, each of them is.
-    pub(crate) fn has_chunks(&self, object: &Object) -> bool {
-        let Some(manifest) = object.manifest().filter(|_| self.mode() == Mode::Cache) else { return true };
+    /// Whether the object's chunks are there, and stay as long as its handle does: the index knows every one of them,
+    /// and nothing is read; or, where there are tables, they say that the manifest is still the key's. All chunks count
+    /// as asked for: what the object is worth, each of them is.
+    pub(crate) fn has_chunks(&self, object: &Object) -> Result<bool> {
+        let Some(manifest) = object.manifest() else { return Ok(true) };
+        if !object.is_held() {
+            return Ok(false);
+        }
+        if let Some(tabled) = self.tabled() {
+            return tabled.owns(object.key(), manifest.id);
+        }
         let parent = self.hasher().key(object.key());
         let volume = self.home(parent, object.key());
-        (0..manifest.chunks()).all(|number| {
+        Ok((0..manifest.chunks()).all(|number| {
             let chunk = self.hasher().chunk(&ChunkKey { parent: parent.0, id: manifest.id, number }.encode()).short();
             !volume.index.touch(chunk).is_empty()
-        })
+        }))
     }
 
     /// Without one of its chunks the object is of no use: it leaves.

@@ -150,7 +150,8 @@ impl Volume {
         let committed = self.commit_if_due()?;
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
-        Ok(self.scrub_step() | issued | committed | packed | reclaimed | checkpointed)
+        let released = self.drop_released();
+        Ok(self.scrub_step() | released | issued | committed | packed | reclaimed | checkpointed)
     }
 
     fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
@@ -211,6 +212,7 @@ fn keeper(volume: &Arc<Volume>) {
             // There is no flusher.
             volume.issue_due_reads();
         }
+        volume.drop_released();
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
         let presses = volume.scrubber.is_warming() || volume.recovers_in_steps();
         let quiet = is_quiet(shared);

@@ -215,7 +215,7 @@ impl Store {
                 let volume = Arc::clone(self.destination(hash, parts));
                 let class = Self::class(&volume, parts.kind, parts.options);
                 // What may fail comes before the object is framed: a put that failed leaves the version before.
-                let own = self.own(&volume, hash, parts.key, parts.kind)?;
+                let own = volume.own(hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
@@ -232,7 +232,7 @@ impl Store {
                             volume.hint(beside, hash.short());
                         }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
-                            self.drop_chunks(&volume, hash, manifest);
+                            volume.drop_chunks(hash, manifest);
                         }
                         return Ok(Step::Framed(Framed::In(volume)));
                     }

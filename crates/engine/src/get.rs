@@ -174,7 +174,8 @@ impl Store {
             return TryGet::Absent(Miss::Expired);
         }
         let object = if frame.header.kind == Kind::Manifest {
-            let has_chunks = |object: &Object| self.late().is_over() && self.has_chunks(object);
+            let is_at_once = || self.late().is_over() && self.tabled().is_none();
+            let has_chunks = |object: &Object| is_at_once() && self.has_chunks(object).unwrap_or(false);
             let whole = Object::from_frame(frame, self).ok().filter(has_chunks);
             let Some(whole) = whole else { return TryGet::OnDevice };
             whole
@@ -237,11 +238,11 @@ impl Store {
             self.bury(query);
         }
         let missed = match &found {
-            Ok(frame) if frame.is_expired(self.shared().clock.now_millis()) => Some(Miss::Expired),
+            // A chunk is a part of what was asked for, and that had not expired.
+            Ok(frame) if !query.chunk && frame.is_expired(self.shared().clock.now_millis()) => Some(Miss::Expired),
             Ok(_) => None,
             Err(why) => Some(*why),
         };
-        // A chunk is a part of what was asked for.
         match missed {
             Some(why) if query.chunk => self.shared().counters.missed(why),
             None if query.chunk => {}

@@ -100,6 +100,14 @@ impl Volume {
             in_place.extents.touch(place.slot);
             return 0;
         }
+        if self.shared.leases.none().is_none()
+            && let Ok((header, frame)) = self.read_placed(&place)
+            && header.kind == Kind::Chunk
+            && self.shared.leases.keep(header.key(&frame), header.payload_len() as u64, self.lease_max()).is_none()
+        {
+            in_place.extents.touch(place.slot);
+            return 0;
+        }
         let told = self.shared.options.eviction_listener.is_some().then(|| self.departing(place)).flatten();
         let _stripe = self.shared.lock_key(hash);
         if in_place.extents.oldest() != Some(place) {

@@ -46,6 +46,7 @@ mod index;
 mod inspect;
 mod journal;
 mod keys;
+mod leases;
 mod leave;
 mod listed;
 mod locality;

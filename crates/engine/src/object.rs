@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use picaflor_format::frame::{Header, Kind, Manifest};
 
-use crate::{Error, Result, chunks::Chunks, store::Store};
+use crate::{Error, Result, chunks::Chunks, leases::Lease, store::Store};
 
 /// Where objects came from that nobody had asked for yet.
 pub(crate) trait Bringer: Send + Sync {
@@ -128,7 +128,9 @@ impl Frame {
     }
 }
 
-/// An object of the store. Clones share the bytes; the bytes stay as long as a clone does.
+/// An object of the store. Clones share the bytes; the bytes stay as long as a clone does. Those of an object larger than
+/// a cluster are on the device: they stay there though it is replaced, deleted, evicted or expires meanwhile, as long as
+/// what is kept so is no more than an eighth of its device; beyond that reading says that they are gone.
 #[derive(Clone)]
 pub struct Object {
     frame: Arc<Frame>,
@@ -138,7 +140,7 @@ pub struct Object {
 /// Where the body is, if not in the frame.
 enum Elsewhere {
     /// In chunks.
-    Chunks { manifest: Manifest, store: Store },
+    Chunks { manifest: Manifest, store: Store, lease: Option<Arc<Lease>> },
     /// In memory: it was fetched, and not stored.
     Memory(Bytes),
 }
@@ -158,7 +160,8 @@ impl Object {
             why: why.to_string(),
             mend: "put the object again".into(),
         })?;
-        let chunks = Elsewhere::Chunks { manifest, store: store.clone() };
+        let lease = store.shared().leases.take(store.hasher().key(frame.key()), manifest).map(Arc::new);
+        let chunks = Elsewhere::Chunks { manifest, store: store.clone(), lease };
         Ok(Self { frame, elsewhere: Some(Arc::new(chunks)) })
     }
 
@@ -177,6 +180,11 @@ impl Object {
             Some(Elsewhere::Chunks { manifest, .. }) => Some(*manifest),
             _ => None,
         }
+    }
+
+    /// Whether its bytes stay as long as this handle does: whole in memory, or in chunks that are not being dropped.
+    pub(crate) fn is_held(&self) -> bool {
+        !matches!(self.elsewhere.as_deref(), Some(Elsewhere::Chunks { lease: None, .. }))
     }
 
     /// The key it was put under.
@@ -255,7 +263,9 @@ impl Object {
     pub fn chunks(&self, range: Range<u64>) -> Chunks {
         match self.elsewhere.as_deref() {
             None => Chunks::whole(self.frame.body(), range),
-            Some(Elsewhere::Chunks { manifest, store }) => Chunks::large(store, self.frame.clone(), *manifest, range),
+            Some(Elsewhere::Chunks { manifest, store, lease }) => {
+                Chunks::large(store, (self.frame.clone(), lease.clone()), *manifest, range)
+            }
             Some(Elsewhere::Memory(body)) => Chunks::whole(body.clone(), range),
         }
     }

@@ -154,6 +154,7 @@ impl Volume {
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
         let _turn = self.reclaimer.turn.lock();
+        self.drop_released();
         if let Some(in_place) = &self.in_place {
             return self.make_room_in_place(in_place);
         }
@@ -281,7 +282,9 @@ impl Volume {
         if keeps_all && self.space.live(victim) == 0 {
             return Ok(Emptied::Moved(0));
         }
-        if let Some(listed) = self.listed_in(victim) {
+        if let Some(_no_leases) = self.shared.leases.none()
+            && let Some(listed) = self.listed_in(victim)
+        {
             let why = if aged { Departure::Expired } else { Departure::Evicted };
             listed.into_iter().for_each(|(hash, word)| self.evict_unseen(hash, word, why));
             return Ok(Emptied::Moved(0));
@@ -300,6 +303,7 @@ impl Volume {
         let used = |row: &Row, word: &Word| word.uses() > 0 || self.shared.memory.is_hot(row.hash);
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
         let needed = keeps_all
+            || self.shared.leases.none().is_none()
             || self.shared.options.eviction_listener.is_some()
             || eviction.may_reinsert()
                 && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| used(row, word)));
@@ -332,13 +336,22 @@ impl Volume {
                         temper: self.shared.groups.temper(header.group),
                         expired,
                     };
-                    let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(frame));
-                    if !orphan && eviction.deserves(&object, &self.shared.budget) {
-                        survivors += usize::from(self.reinsert(&header, frame, row, *word)?);
-                        continue;
-                    }
+                    let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
+                    let deserves = !chunk.is_some_and(|key| self.is_orphan(key))
+                        && eviction.deserves(&object, &self.shared.budget);
                     let why = if expired { Departure::Expired } else { Departure::Evicted };
-                    self.evict(row, *word, Some((header.key(frame), header.kind)), why);
+                    let (stays, _no_new_leases) = match chunk.filter(|_| !deserves) {
+                        Some(key) => {
+                            let may_go = self.shared.leases.keep(key, object.len, self.lease_max());
+                            (may_go.is_none(), may_go)
+                        }
+                        None => (deserves, None),
+                    };
+                    if stays {
+                        survivors += usize::from(self.reinsert(&header, frame, row, *word)?);
+                    } else {
+                        self.evict(row, *word, Some((header.key(frame), header.kind)), why);
+                    }
                 }
                 _ if bytes.is_some() => self.evict(row, *word, None, Departure::Damaged),
                 _ if aged => self.evict(row, *word, None, Departure::Expired),
@@ -377,6 +390,9 @@ impl Volume {
     /// manifest comes last.
     pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
         let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
+        if self.shared.leases.is_leased(&key) {
+            return false;
+        }
         let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
         // What cannot be read now, or is gone, may be an owner.
         let is_owner =

@@ -355,7 +355,7 @@ impl Drop for PutStream {
             Owner::Nobody => {
                 let total = u64::from(large.written) * u64::from(large.manifest.chunk);
                 let written = Manifest { total, ..large.manifest };
-                large.volume.iter().for_each(|volume| self.store.drop_chunks(volume, self.hash, written));
+                large.volume.iter().for_each(|volume| volume.drop_chunks(self.hash, written));
                 self.store.tabled().iter().for_each(|tabled| tabled.drop_chunks(self.hash, written));
             }
         }

@@ -36,6 +36,7 @@ use crate::{
     hash::{Hasher, KeyHash},
     index::{Index, Location, Word},
     journal::Journal,
+    leases::Leases,
     listed::{Listed, Lying},
     memory::{Memory, Resident},
     object::Frame,
@@ -75,6 +76,7 @@ pub(crate) struct Shared {
     /// When a get last needed the device, in clock nanoseconds: background work keeps out of its way.
     pub(crate) last_read: AtomicU64,
     pub(crate) volumes: OnceLock<Vec<Weak<Volume>>>,
+    pub(crate) leases: Arc<Leases>,
     /// Puts, deletes and reinsertions of one key follow each other.
     pub(crate) stripes: Box<[Mutex<()>]>,
 }

@@ -304,6 +304,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         generation: AtomicU64::new(epoch << EPOCH_SHIFT),
         last_read: AtomicU64::new(0),
         volumes: OnceLock::new(),
+        leases: Arc::default(),
         stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
         options,
     }

@@ -42,6 +42,9 @@ impl Tabled {
         if self.shared.options.read_only {
             return Ok(false);
         }
+        if self.drop_released() {
+            return Ok(true);
+        }
         if self.tables.has_damage() {
             // First: whatever else is to be done may need such a page.
             self.tables.rebuild_while(go_on)?;

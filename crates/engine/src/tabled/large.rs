@@ -13,7 +13,11 @@ use picaflor_format::{
 };
 
 use super::Tabled;
-use crate::{Error, Result, hash::KeyHash};
+use crate::{
+    Error, Result,
+    hash::KeyHash,
+    leases::{KEPT, Left},
+};
 
 impl Tabled {
     /// Notes that chunks under this id are about to be put.
@@ -50,6 +54,19 @@ impl Tabled {
     /// Drops the chunks of a large object that is gone, by who holds its key's lock, or put them himself. What a
     /// failure leaves of them, the keeper finds.
     pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
+        let left = Left { parent, manifest, home: 0 };
+        let leases = &self.shared.leases;
+        leases.drop_or_leave(left, self.capacity() / KEPT, || self.drop_chunks_now(parent, manifest));
+    }
+
+    /// Drops what was left to handles that are gone. Returns whether there was anything.
+    pub(super) fn drop_released(&self) -> bool {
+        let over = self.shared.leases.take_over(0);
+        over.iter().for_each(|left| self.drop_chunks_now(left.parent, left.manifest));
+        !over.is_empty()
+    }
+
+    fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {
         if self.drop_chunks_below(parent, manifest.id, manifest.chunks()).is_err() {
             self.look_for_orphans();
         }
@@ -66,7 +83,7 @@ impl Tabled {
     }
 
     /// Whether the object with this key has the manifest of this id.
-    pub(super) fn owns(&self, key: &[u8], id: u64) -> Result<bool> {
+    pub(crate) fn owns(&self, key: &[u8], id: u64) -> Result<bool> {
         let Some(value) = self.objects.get(key)? else { return Ok(false) };
         let manifest = Header::verify(&value).ok().and_then(|header| header.manifest(&value));
         Ok(manifest.is_some_and(|manifest| manifest.id == id))
@@ -83,7 +100,8 @@ impl Tabled {
             let hash = self.hasher.key(&key);
             // Nobody puts or drops this object meanwhile.
             let _stripe = self.shared.lock_key(hash.short());
-            if self.under_way.lock().contains(&id) || self.owns(&key, id)? {
+            let is_leased = self.shared.leases.is_leased(&ChunkKey { parent: hash.0, id, number: 0 });
+            if is_leased || self.under_way.lock().contains(&id) || self.owns(&key, id)? {
                 continue;
             }
             let mut count = 0;

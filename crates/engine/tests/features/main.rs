@@ -6,6 +6,7 @@ mod counts;
 mod daemons;
 mod fetch;
 mod groups;
+mod leases;
 mod limits;
 mod log;
 mod memory;
