@@ -79,6 +79,28 @@ impl Store {
         }
     }
 
+    /// Returns when every delete before is durable, whatever [`Options::delete_time`](crate::Options::delete_time) and
+    /// [`Options::delete_count`](crate::Options::delete_count) allow. Puts keep their own bound, and objects that wait
+    /// for company go on waiting, as they do not with [`Store::flush_async`].
+    ///
+    /// # Errors
+    /// The failure that stopped a volume.
+    pub async fn flush_deletes_async(&self) -> Result<()> {
+        if self.shared().options.read_only {
+            return Ok(());
+        }
+        if self.tabled().is_some() {
+            return self.flush_async().await;
+        }
+        let volumes = self.volumes().iter().filter(|volume| !self.is_lost(volume));
+        // All that were done before the call are among these commits, and no later one is waited for.
+        let commits: Vec<_> = volumes.map(|volume| (Arc::clone(volume), volume.commits.next())).collect();
+        for awaited in commits {
+            wait_async(Some(awaited)).await?;
+        }
+        Ok(())
+    }
+
     fn begin_delete(&self, key: &[u8]) -> Result<KeyHash> {
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));
