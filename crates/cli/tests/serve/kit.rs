@@ -13,6 +13,9 @@ use std::{
     time::Duration,
 };
 
+/// A field of an answer after which the origin hangs up.
+const LAST: &[u8] = b"connection: close\r\n";
+
 /// A server that answers a request's head with what the test says, byte for byte; with nothing, it hangs up.
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
@@ -44,7 +47,8 @@ impl Origin {
                         }
                         let reply = if ends.load(SeqCst) { Vec::new() } else { answer(&head) };
                         seen.lock().unwrap().push(std::mem::take(&mut head));
-                        if reply.is_empty() || stream.write_all(&reply).is_err() {
+                        let is_last = reply.is_empty() || reply.windows(LAST.len()).take(1000).any(|at| at == LAST);
+                        if stream.write_all(&reply).is_err() || is_last {
                             return;
                         }
                     }
@@ -110,7 +114,6 @@ struct Said {
 pub(crate) struct Serve {
     child: Child,
     pub(crate) listen: String,
-    pub(crate) printed: String,
     admin: String,
     said: Arc<Said>,
 }
@@ -143,7 +146,7 @@ impl Serve {
             hears.more.notify_all();
         });
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let (mut listen, mut admin, mut printed) = (String::new(), String::new(), String::new());
+        let (mut listen, mut admin) = (String::new(), String::new());
         for line in lines.by_ref().map_while(Result::ok) {
             if let Some(address) = line.strip_prefix("listen   ") {
                 listen = address.to_owned();
@@ -151,14 +154,12 @@ impl Serve {
             if let Some(address) = line.strip_prefix("admin    ") {
                 admin = address.to_owned();
             }
-            printed.push_str(&line);
-            printed.push('\n');
             if line.contains("Cache-Status") {
                 break;
             }
         }
         std::thread::spawn(move || lines.for_each(drop));
-        let serve = Self { child, listen, printed, admin, said };
+        let serve = Self { child, listen, admin, said };
         assert!(!serve.admin.is_empty(), "it does not start: {:?}", serve.said.lines.lock().unwrap());
         serve
     }

@@ -454,13 +454,17 @@ fn deletes_become_durable_alone_and_what_waits_goes_on_waiting() {
     for i in 0..30 {
         store.put(&key(i), &body(i, 3000), &plain()).unwrap();
     }
-    assert!(store.delete(&key(7)).unwrap());
-    let before = device.counts();
-    futures_executor::block_on(store.flush_deletes_async()).unwrap();
-    let done = device.counts() - before;
-    assert_eq!((done.writes, done.write_bytes, done.syncs), (1, 4096, 1), "the journal's page");
-    assert_eq!((store.stats().memory_objects, store.stats().counts.packed), (29, 0));
+    let ways: [&dyn Fn() -> picaflor::Result<()>; 2] =
+        [&|| store.flush_deletes(), &|| futures_executor::block_on(store.flush_deletes_async())];
+    for (n, flush) in (7..).zip(ways) {
+        assert!(store.delete(&key(n)).unwrap());
+        let before = device.counts();
+        flush().unwrap();
+        let done = device.counts() - before;
+        assert_eq!((done.writes, done.write_bytes, done.syncs), (1, 4096, 1), "the journal's page");
+    }
+    assert_eq!((store.stats().memory_objects, store.stats().counts.packed), (28, 0));
     let before = device.counts();
     store.flush().unwrap();
-    assert!((device.counts() - before).write_bytes > 29 * 3000 && store.stats().counts.packed == 29);
+    assert!((device.counts() - before).write_bytes > 28 * 3000 && store.stats().counts.packed == 28);
 }

@@ -45,7 +45,7 @@ pub enum Deletes {
 }
 
 impl Deletes {
-    /// As people write it: `every-delete`, or a time. There is no `none`: what was deleted is not to come back for long.
+    /// As people write it: `every-delete`, or a time. There is no `none`: what was deleted must not come back for ever.
     pub fn read(text: &str) -> Option<Self> {
         match text {
             "every-delete" => Some(Self::Every),
