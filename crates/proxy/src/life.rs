@@ -233,7 +233,7 @@ impl Ask {
         let (parts, kind) = respond(source, &self.method, &self.headers, status);
         let kind = match kind {
             Kind::Pieces(pieces) => {
-                // The fields that came with this body: a later 304 may bring a strong validator where this had a weak one.
+                // The fields that came with this body: a 304 may have brought a strong validator for a weak one.
                 let fields = Head::fields(hit.object.metadata());
                 Kind::Pieces(pieces.or_from(Some(Arc::new(self.rest(&fields, hit.object.len())))))
             }
