@@ -341,19 +341,20 @@ mod tests {
 
     #[test]
     fn each_form_says_how_a_body_ended() {
-        let cut = || Line { outcome: Outcome::HitDevice, detail: "", ending: "damaged", is_cut: true, ..sample() };
+        let cut =
+            || Line { outcome: Outcome::HitDevice, detail: "", ending: "cut-unreadable", is_cut: true, ..sample() };
         let stale = Line { outcome: Outcome::HitStale, detail: "connect", ending: REST_FROM_ORIGIN, ..sample() };
         let said = |format: fn(&mut Vec<u8>, &Line<'_>), line: &Line<'_>| {
             let mut out = Vec::new();
             format(&mut out, line);
             String::from_utf8(out).unwrap()
         };
-        assert!(said(combined, &cut()).ends_with(" hit-device:damaged\n"));
+        assert!(said(combined, &cut()).ends_with(" hit-device:cut-unreadable\n"));
         assert!(said(combined, &stale).ends_with(" hit-stale:connect:rest-from-origin\n"));
         assert!(said(squid, &cut()).contains(" TCP_HIT_ABORTED/200 2326 "));
         assert!(said(squid, &stale).contains(" HIER_DIRECT/- "));
         let value: serde_json::Value = serde_json::from_str(&said(json, &cut())).unwrap();
-        assert_eq!(value["ending"], "damaged");
+        assert_eq!(value["ending"], "cut-unreadable");
     }
 
     #[test]

@@ -182,16 +182,16 @@ reasons! {
         Abandoned => "abandoned",
         /// The fetch went on without this reader, and the response was not stored.
         LeftBehind => "left-behind",
-        /// The stored body cannot be read, and the fetch that brought it is over.
-        Store => "damaged",
+        /// The store lost a part of it, and there is nobody to ask for the rest.
+        Store => "cut-unreadable",
         /// The same, and it has no strong validator by which the origin could be asked for the rest of it.
-        NoValidator => "damaged-no-validator",
+        NoValidator => "cut-no-validator",
         /// The same, and the origin has another version, or does not send what is missing of this one.
-        OriginChanged => "damaged-origin-changed",
+        OriginChanged => "cut-origin-changed",
         /// The same, and the origin failed.
-        OriginFailed => "damaged-origin-failed",
+        OriginFailed => "cut-origin-failed",
         /// The same, and the client wants nothing of the origin.
-        OnlyIfCached => "damaged-only-if-cached",
+        OnlyIfCached => "cut-only-if-cached",
     }
 }
 

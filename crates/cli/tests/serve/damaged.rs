@@ -124,7 +124,7 @@ fn the_origin_sends_the_rest() {
         let scene = Scene::new(STRONG);
         let serve = scene.rotten(&[]);
         scene.set(now);
-        let got = serve.curl("/large", &["-D", "head"]);
+        let got = serve.curl("/large", &[]);
         assert!(got.status.success() && got.stdout == *scene.body, "{:?}, {} bytes", got.status, got.stdout.len());
         let heads = scene.origin.heads();
         assert_eq!(heads.len(), 2, "{heads:?}");
@@ -171,12 +171,13 @@ fn what_cannot_be_finished_is_seen_to_be_cut() {
     const WEAK: &str = "cache-control: max-age=3600\netag: W/\"v1\"";
     const NONE: &str = "cache-control: max-age=3600";
     let cases = [
-        (STRONG, None, "damaged-origin-failed", "the origin does not answer"),
-        (STRONG, Some(Now::HasAnother), "damaged-origin-changed", "the origin has another version"),
-        (STRONG, Some(Now::MixesUp), "damaged-origin-changed", "the origin has another version"),
-        (STRONG, Some(Now::HangsUp), "damaged-origin-failed", "the origin broke off, too"),
-        (WEAK, Some(Now::Serves), "damaged-no-validator", "it has no strong validator"),
-        (NONE, Some(Now::Serves), "damaged-no-validator", "it has no strong validator"),
+        (STRONG, None, "cut-origin-failed", "the origin does not answer"),
+        (STRONG, Some(Now::HasAnother), "cut-origin-changed", "the origin has another version"),
+        (STRONG, Some(Now::MixesUp), "cut-origin-changed", "the origin has another version"),
+        (STRONG, Some(Now::HangsUp), "cut-origin-failed", "the origin broke off, too"),
+        (WEAK, Some(Now::Serves), "cut-no-validator", "it has no strong validator"),
+        (NONE, Some(Now::Serves), "cut-no-validator", "it has no strong validator"),
+        (STRONG, Some(Now::Serves), "cut-only-if-cached", "the client wants nothing of the origin"),
     ];
     for (fields, now, reason, words) in cases {
         let mut scene = Scene::new(fields);
@@ -185,7 +186,8 @@ fn what_cannot_be_finished_is_seen_to_be_cut() {
             Some(now) => scene.set(now),
             None => scene.origin.end(),
         }
-        let got = serve.curl("/large", &[]);
+        let only = ["-H", "Cache-Control: only-if-cached"];
+        let got = serve.curl("/large", if reason == "cut-only-if-cached" { &only } else { &[] });
         assert!(is_seen(&got), "{reason}: {:?}, {} bytes", got.status, got.stdout.len());
         assert_eq!(got.stdout, scene.body[..got.stdout.len()], "{reason}: no byte of anything else");
         let line = scene.logged(2);
@@ -201,7 +203,7 @@ fn what_cannot_be_finished_is_seen_to_be_cut() {
 fn every_form_of_the_log_says_so() {
     for (form, finished, cut) in [
         ("squid", "HIT/200 ", "HIT_ABORTED/200 "),
-        ("json", "\"ending\":\"rest-from-origin\"", "\"ending\":\"damaged-origin-failed\""),
+        ("json", "\"ending\":\"rest-from-origin\"", "\"ending\":\"cut-origin-failed\""),
     ] {
         for words in [finished, cut] {
             let mut scene = Scene::new(STRONG);

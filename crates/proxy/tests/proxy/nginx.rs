@@ -210,6 +210,6 @@ fn nginx_sends_the_rest_of_what_the_store_has_not_any_more_and_nothing_of_anothe
         }
     }
     let stats = proxy.stats();
-    let endings = (&stats["proxy"]["bodies_mended"], &stats["proxy"]["bodies_broken"]["damaged-origin-changed"]);
+    let endings = (&stats["proxy"]["bodies_mended"], &stats["proxy"]["bodies_broken"]["cut-origin-changed"]);
     assert_eq!(endings, (&1.into(), &1.into()), "{stats:#}");
 }
