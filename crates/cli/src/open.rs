@@ -9,7 +9,7 @@ use std::{
 
 use clap::Args;
 use picaflor::{About, Daemons, Durability, Error, Inspection, Mode, Options, Place, Store, inspect};
-use picaflor_proxy::config::Size;
+use picaflor_proxy::config::{Deletes, Size};
 use picaflor_shared::Client;
 
 use crate::{commands::Failure, human, output};
@@ -255,6 +255,7 @@ fn open_with(found: &Found, memory: &Memory, writing: Option<Durability>, daemon
             o.cluster = first.cluster;
             o.read_only = read_only;
             o.durability = writing.unwrap_or_default();
+            Deletes::like(o.durability).bind(o);
             o.daemons = daemons;
         });
     let wait = output::waiting(format!("opening {}", found.name()));

@@ -155,14 +155,19 @@ fn signal(child: &Child, name: &str) {
 
 #[test]
 fn serve_says_what_a_crash_costs() {
-    for (more, cost) in [
-        (&[][..], "a crash costs at most the last 1s"),
-        (&["--durability", "none"], "a crash may cost whatever was put since"),
-        (&["--preset", "pmflf-ts"], "a crash costs nothing: every put is durable"),
+    let nothing = "and undoes no invalidation and no purge";
+    for (more, cost, undone) in [
+        (&[][..], "a crash costs at most the last 1s", "undoes invalidations of at most the last 1s, and no purge"),
+        (&["--durability", "none"], "a crash may cost whatever was put since", "of at most the last 1s, and no purge"),
+        (&["--durability", "5min"], "a crash costs at most the last 5min", "of at most the last 5min, and no purge"),
+        (&["--durability", "every-put"], "a crash costs nothing: every put is durable", nothing),
+        (&["--durability", "every-put", "--delete-durability", "2s"], "a crash costs nothing", "the last 2s, and no"),
+        (&["--delete-durability", "every-delete"], "a crash costs at most the last 1s", nothing),
+        (&["--preset", "pmflf-ts"], "a crash costs nothing: every put is durable", nothing),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let mut serve = serve_with(folder.path(), more);
-        assert!(serve.printed.contains(cost), "{cost} in\n{}", serve.printed);
+        assert!(serve.printed.contains(cost) && serve.printed.contains(undone), "{more:?}:\n{}", serve.printed);
         signal(&serve.child, "TERM");
         assert_eq!(serve.child.wait().unwrap().code(), Some(0));
     }

@@ -136,6 +136,22 @@ fn the_tools_take_a_socket_where_they_take_a_store() {
 }
 
 #[test]
+fn where_every_put_is_durable_every_delete_is() {
+    let folder = tempfile::tempdir().unwrap();
+    // Once as it made the store, and once as it found it.
+    for key in [b"first", b"again"] {
+        let shared = Shared::start(folder.path(), &["--durability", "every-put"]);
+        let client = shared.client();
+        client.put(key, &body(1, 3000), &plain()).unwrap();
+        client.delete(key).unwrap();
+        shared.kill();
+        let shared = Shared::start(folder.path(), &["--durability", "every-put"]);
+        assert!(shared.client().get(key).unwrap().is_none(), "a deleted object is back");
+        shared.terminate();
+    }
+}
+
+#[test]
 fn a_killed_server_is_started_again_and_its_clients_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let shared = Shared::start(folder.path(), &["--store-mode"]);

@@ -74,6 +74,42 @@ impl Store {
         }
     }
 
+    /// Returns when every delete before is durable, whatever [`Options::delete_time`](crate::Options::delete_time) and
+    /// [`Options::delete_count`](crate::Options::delete_count) allow. Puts keep their own bound, and objects that wait
+    /// for company go on waiting, as they do not with [`Store::flush`].
+    ///
+    /// # Errors
+    /// The failure that stopped a volume.
+    pub fn flush_deletes(&self) -> Result<()> {
+        if let Some(tabled) = self.tabled().filter(|_| !self.shared().options.read_only) {
+            tabled.flush()?;
+        }
+        self.commits_of_deletes().into_iter().try_for_each(|awaited| wait(Some(awaited)))
+    }
+
+    /// As [`Store::flush_deletes`] for tasks.
+    ///
+    /// # Errors
+    /// As [`Store::flush_deletes`].
+    pub async fn flush_deletes_async(&self) -> Result<()> {
+        if self.tabled().is_some() {
+            return self.aside(Self::flush_deletes).await;
+        }
+        for awaited in self.commits_of_deletes() {
+            wait_async(Some(awaited)).await?;
+        }
+        Ok(())
+    }
+
+    /// The commits that will cover every delete so far.
+    fn commits_of_deletes(&self) -> Vec<(Arc<Volume>, u64)> {
+        if self.shared().options.read_only {
+            return Vec::new();
+        }
+        let volumes = self.volumes().iter().filter(|volume| !self.is_lost(volume));
+        volumes.map(|volume| (Arc::clone(volume), volume.commits.next())).collect()
+    }
+
     fn begin_delete(&self, key: &[u8]) -> Result<KeyHash> {
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));

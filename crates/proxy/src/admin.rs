@@ -5,7 +5,7 @@
 //! | `GET /health` | `ok`; `degraded` and why, if the store takes no more writes: requests are answered all the same |
 //! | `GET /metrics` | Prometheus text |
 //! | `GET /stats` | JSON |
-//! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store |
+//! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store, durably |
 //! | `PURGE http://…` | the same |
 //!
 //! The token goes into `Authorization: Bearer …`. A browser never sends that by itself, so no web page can reach
@@ -223,7 +223,7 @@ async fn purge(proxy: &Arc<Proxy>, url: &str) -> Reply {
     let Ok(keys) = key::of_url(url) else {
         return plain(StatusCode::BAD_REQUEST, "not an http:// URL");
     };
-    match keep::invalidate(proxy, keys.into()).await {
+    match keep::purge(proxy, keys.into()).await {
         Ok(count) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"url": url, "purged": count}))),
         Err(e) => {
             let note = "the store could not take it out: it is not served until a restart, and may be after it";

@@ -1,5 +1,6 @@
 //! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, a fetch that is still
-//! arriving, or an origin's body passed on. It ends in a [`Guard`] that tells the connection and the access log.
+//! arriving, or an origin's body passed on. Where pieces break off, the origin is asked for the rest. It ends in a
+//! [`Guard`] that tells the connection, the counters and the access log.
 
 use picaflor::{Chunks, Object};
 use std::{
@@ -22,7 +23,8 @@ use crate::{
     fill::Reader,
     log::Line,
     origin,
-    reason::{Broken, OriginFailure, Outcome},
+    reason::{Broken, OriginFailure, Outcome, REST_FROM_ORIGIN},
+    rest::{Rest, Tail},
     server::Worker,
 };
 
@@ -64,12 +66,22 @@ impl http_body::Body for Body {
                 let bytes = std::mem::take(bytes);
                 if bytes.is_empty() { None } else { Some(Ok(bytes)) }
             }
-            Kind::Pieces(pieces) => ready!(pieces.poll(cx)),
-            Kind::Fill(reader) => ready!(reader.poll(cx)),
+            Kind::Pieces(pieces) => {
+                let next = ready!(pieces.poll(cx));
+                this.guard.mended = pieces.mended;
+                next
+            }
+            Kind::Fill(reader) => {
+                let next = ready!(reader.poll(cx));
+                this.guard.mended = reader.is_mended();
+                next
+            }
             Kind::Origin(passed) => {
                 let frame = ready!(passed.poll(cx, &this.guard.worker));
-                if let Some(Ok(Some(bytes))) = frame.as_ref().map(|frame| frame.as_ref().map(Frame::data_ref)) {
-                    this.guard.sent += bytes.len() as u64;
+                match &frame {
+                    Some(Ok(frame)) => this.guard.sent += frame.data_ref().map_or(0, Bytes::len) as u64,
+                    Some(Err(broken)) => this.guard.broken = Some(*broken),
+                    None => {}
                 }
                 return Poll::Ready(frame);
             }
@@ -79,7 +91,10 @@ impl http_body::Body for Body {
                 this.guard.sent += bytes.len() as u64;
                 Some(Ok(Frame::data(bytes)))
             }
-            Some(Err(broken)) => Some(Err(broken)),
+            Some(Err(broken)) => {
+                this.guard.broken = Some(broken);
+                Some(Err(broken))
+            }
             None => None,
         })
     }
@@ -111,11 +126,25 @@ pub(crate) enum Piece {
 
 type Reading = Pin<Box<dyn Future<Output = (Chunks, Option<Result<Bytes, picaflor::Error>>)> + Send>>;
 
+/// Where the next bytes of a stored part come from.
+enum Way {
+    /// There is no such part at the moment.
+    Between,
+    Store(Reading),
+    Asking(Pin<Box<dyn Future<Output = Result<Tail, Broken>> + Send>>),
+    Origin(Tail),
+}
+
 /// Parts in order, stored ones read piece by piece.
 pub(crate) struct Pieces {
     queue: VecDeque<Piece>,
-    reading: Option<Reading>,
+    way: Way,
+    /// What is still to come of the stored part that is being sent.
+    part: Range<u64>,
     left: u64,
+    rest: Option<Arc<Rest>>,
+    /// Whether bytes come from the origin that were to come from the store.
+    pub(crate) mended: bool,
 }
 
 fn read_on(mut chunks: Chunks) -> Reading {
@@ -134,7 +163,7 @@ impl Pieces {
                 Piece::Stored(_, range) => range.end - range.start,
             })
             .sum();
-        Self { queue, reading: None, left }
+        Self { queue, way: Way::Between, part: 0..0, left, rest: None, mended: false }
     }
 
     /// Bytes left.
@@ -147,29 +176,67 @@ impl Pieces {
         Self::new(VecDeque::from([Piece::Stored(object, range)]))
     }
 
+    /// A range of an object that the store has lost: why.
+    pub(crate) fn from_origin(rest: Arc<Rest>, range: Range<u64>, why: &str) -> Self {
+        let left = range.end.saturating_sub(range.start);
+        let way = Way::Asking(Box::pin(rest.fetch(range, why.to_owned())));
+        Self { queue: VecDeque::new(), way, part: 0..0, left, rest: None, mended: false }
+    }
+
+    /// Where they break off, the rest comes from there.
+    pub(crate) fn or_from(mut self, rest: Option<Arc<Rest>>) -> Self {
+        self.rest = rest;
+        self
+    }
+
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        let next = ready!(self.poll_part(cx));
+        match &next {
+            Some(Ok(bytes)) => self.left = self.left.saturating_sub(bytes.len() as u64),
+            // Nothing comes behind it.
+            Some(Err(_)) => (self.way, self.left) = (Way::Between, 0),
+            None => {}
+        }
+        Poll::Ready(next)
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         loop {
-            if let Some(reading) = &mut self.reading {
-                let (chunks, next) = ready!(reading.as_mut().poll(cx));
-                self.reading = None;
-                match next {
-                    Some(Ok(bytes)) => {
-                        self.reading = Some(read_on(chunks));
-                        self.left = self.left.saturating_sub(bytes.len() as u64);
-                        return Poll::Ready(Some(Ok(bytes)));
+            match &mut self.way {
+                Way::Between => match self.queue.pop_front() {
+                    Some(Piece::Text(text)) => return Poll::Ready(Some(Ok(text))),
+                    Some(Piece::Stored(object, range)) => {
+                        self.part = range.clone();
+                        self.way = Way::Store(read_on(object.chunks(range)));
                     }
-                    Some(Err(_)) => return Poll::Ready(Some(Err(Broken::Store))),
-                    None => {}
+                    None => return Poll::Ready(None),
+                },
+                Way::Store(reading) => {
+                    let (chunks, next) = ready!(reading.as_mut().poll(cx));
+                    let why = match next {
+                        Some(Ok(bytes)) => {
+                            self.part.start += bytes.len() as u64;
+                            self.way = Way::Store(read_on(chunks));
+                            return Poll::Ready(Some(Ok(bytes)));
+                        }
+                        None if self.part.is_empty() => {
+                            self.way = Way::Between;
+                            continue;
+                        }
+                        None => "it ends there".to_owned(),
+                        Some(Err(error)) => error.to_string(),
+                    };
+                    let Some(rest) = self.rest.clone() else { return Poll::Ready(Some(Err(Broken::Store))) };
+                    self.way = Way::Asking(Box::pin(rest.fetch(self.part.clone(), why)));
                 }
-            }
-            match self.queue.pop_front() {
-                Some(Piece::Text(text)) => {
-                    self.left = self.left.saturating_sub(text.len() as u64);
-                    return Poll::Ready(Some(Ok(text)));
-                }
-                Some(Piece::Stored(object, range)) => self.reading = Some(read_on(object.chunks(range))),
-                None if self.left > 0 => return Poll::Ready(Some(Err(Broken::Store))),
-                None => return Poll::Ready(None),
+                Way::Asking(asking) => match ready!(asking.as_mut().poll(cx)) {
+                    Ok(tail) => (self.way, self.mended) = (Way::Origin(tail), true),
+                    Err(broken) => return Poll::Ready(Some(Err(broken))),
+                },
+                Way::Origin(tail) => match ready!(tail.poll(cx)) {
+                    None => self.way = Way::Between,
+                    next => return Poll::Ready(next),
+                },
             }
         }
     }
@@ -238,11 +305,13 @@ pub(crate) struct Guard {
     conn: Arc<Conn>,
     record: Option<Box<Record>>,
     sent: u64,
+    broken: Option<Broken>,
+    mended: bool,
 }
 
 impl Guard {
     pub(crate) fn new(worker: Arc<Worker>, conn: Arc<Conn>, record: Option<Box<Record>>) -> Self {
-        Self { worker, conn, record, sent: 0 }
+        Self { worker, conn, record, sent: 0, broken: None, mended: false }
     }
 
     /// Counts bytes that went to the client past a [`Body`].
@@ -254,7 +323,19 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.conn.end_response();
-        self.worker.counters.sent_bytes.add(self.sent);
+        let counters = &self.worker.counters;
+        counters.sent_bytes.add(self.sent);
+        let ending = match (self.broken, self.mended) {
+            (Some(broken), _) => {
+                counters.broken.one(broken);
+                broken.name()
+            }
+            (None, true) => {
+                counters.mended.add(1);
+                REST_FROM_ORIGIN
+            }
+            (None, false) => "",
+        };
         if let Some(record) = &self.record {
             self.worker.log(&Line {
                 client: self.conn.client,
@@ -271,6 +352,8 @@ impl Drop for Guard {
                 content_type: &record.content_type,
                 outcome: record.outcome,
                 detail: record.detail,
+                ending,
+                is_cut: self.broken.is_some(),
             });
         }
     }

@@ -16,7 +16,7 @@ use picaflor::Options;
 use serde::{Deserialize, Serialize};
 
 pub use file::ConfigError;
-pub use units::{Size, Span, durability};
+pub use units::{Deletes, Size, Span, durability};
 
 macro_rules! low {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),+ $(,)? })+) => {$(
@@ -42,8 +42,11 @@ low! {
         capacity: Size,
         /// Memory bytes; default chosen from the memory available.
         memory: Size,
-        /// `none`, `every-put`, or the longest time that a crash may cost; default `1s`.
+        /// `none`, `every-put`, or the longest time whose puts a crash may cost; default `1s`.
         durability: String,
+        /// `every-delete`, or the longest time whose invalidations a crash may undo; default as `durability`, and `1s`
+        /// where that is `none`. A purge is durable before it is answered.
+        delete_durability: String,
         /// Storage manager: a row of the engine's table; default `picaflor`.
         preset: String,
     }
@@ -209,6 +212,8 @@ pub struct StoreConfig {
     pub memory: Size,
     /// `none`, `every-put` or a time.
     pub durability: String,
+    /// `every-delete` or a time.
+    pub delete_durability: String,
     /// A row of the engine's table.
     pub preset: String,
 }
@@ -223,6 +228,7 @@ impl StoreConfig {
         options.capacity = self.capacity.0;
         options.memory = self.memory.0;
         options.durability = durability(&self.durability).unwrap_or_default();
+        Deletes::read(&self.delete_durability).unwrap_or(Deletes::Every).bind(&mut options);
         Ok(options)
     }
 }
@@ -362,14 +368,21 @@ fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
     };
     let memory = low.memory.unwrap_or_else(machine::store_memory);
     let bound = low.durability.unwrap_or_else(|| "1s".into());
-    if durability(&bound).is_none() {
+    let Some(puts) = durability(&bound) else {
         return Err(ConfigError::value(
             "store.durability",
             format!("`{bound}` is not `none`, `every-put` or a time such as `1s`"),
         ));
+    };
+    let delete_bound = low.delete_durability.unwrap_or_else(|| Deletes::like(puts).to_string());
+    if Deletes::read(&delete_bound).is_none() {
+        return Err(ConfigError::value(
+            "store.delete_durability",
+            format!("`{delete_bound}` is not `every-delete` or a time such as `1s`"),
+        ));
     }
     let preset = low.preset.unwrap_or_else(|| "picaflor".into());
-    let store = StoreConfig { path, capacity, memory, durability: bound, preset };
+    let store = StoreConfig { path, capacity, memory, durability: bound, delete_durability: delete_bound, preset };
     let checked = store.options().and_then(|options| options.check(made.as_slice()));
     checked.map_err(|why| match why {
         picaflor::Error::Option { name: name @ ("capacity" | "memory" | "preset"), why } => {

@@ -7,8 +7,8 @@
 //! Memory is bounded. The newest `collapse_window` bytes are kept; as long as byte 0 is among them a new reader may
 //! join. When a piece must go that a reader still needs, the fetch waits for that reader, at most
 //! `collapse_patience`; then, if the body is also being written to the store, it goes on without the reader, which
-//! continues from the store when the fetch is complete. Without a store to fall back on it waits for as long as the
-//! reader's connection lives.
+//! continues from the store when the fetch is complete, and from the origin what the store has not. Without a store to
+//! fall back on it waits for as long as the reader's connection lives.
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
@@ -32,6 +32,7 @@ use crate::{
     body::Pieces,
     lookup::Hit,
     reason::{Broken, NoAnswer, NotStored, OriginFailure},
+    rest::Rest,
     rules::Policy,
 };
 
@@ -184,7 +185,7 @@ impl Fill {
         state.places[slot] = Some(Place { at: 0, waker: None, behind: false });
         drop(state);
         let (fill, store) = (self.clone(), store.clone());
-        Some(Reader { fill, store, slot, at: 0, until: u64::MAX, source: Source::Fill })
+        Some(Reader { fill, store, slot, at: 0, until: u64::MAX, source: Source::Fill, rest: None })
     }
 
     /// Adds a piece of the body. Waits while the window is full of what a reader still needs, at most until `patience`
@@ -332,9 +333,20 @@ pub(crate) struct Reader {
     at: u64,
     until: u64,
     source: Source,
+    rest: Option<Arc<Rest>>,
 }
 
 impl Reader {
+    /// Where it has to go on from the store, and that has it not, or not to its end, the rest comes from there.
+    pub(crate) fn or_from(&mut self, rest: Rest) {
+        self.rest = Some(Arc::new(rest));
+    }
+
+    /// Whether it does.
+    pub(crate) fn is_mended(&self) -> bool {
+        matches!(&self.source, Source::Store(pieces) if pieces.mended)
+    }
+
     /// Reads this part only; before the first `poll`.
     pub(crate) fn narrow(&mut self, range: std::ops::Range<u64>) {
         let mut state = self.fill.state.lock();
@@ -366,7 +378,13 @@ impl Reader {
                 },
                 Source::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
                     Some(pieces) => self.source = Source::Store(pieces),
-                    None => return Poll::Ready(Some(Err(Broken::LeftBehind))),
+                    None => {
+                        let Some(rest) = self.rest.clone() else {
+                            return Poll::Ready(Some(Err(Broken::LeftBehind)));
+                        };
+                        let range = self.at..self.until.min(rest.len());
+                        self.source = Source::Store(Pieces::from_origin(rest, range, "it is not there"));
+                    }
                 },
                 Source::Store(pieces) => return pieces.poll(cx),
             }
@@ -381,7 +399,8 @@ impl Reader {
         if behind && self.at < state.base {
             return match (state.kept, state.ended) {
                 (Kept::Stored, _) => Poll::Ready(None),
-                (Kept::No, _) => Poll::Ready(Some(Some(Err(Broken::LeftBehind)))),
+                (Kept::No, _) if self.rest.is_none() => Poll::Ready(Some(Some(Err(Broken::LeftBehind)))),
+                (Kept::No, _) => Poll::Ready(None),
                 (Kept::Writing, _) => self.sleep(state, cx),
             };
         }
@@ -425,7 +444,7 @@ impl Reader {
     }
 
     fn rest_from_store(&self) -> Source {
-        let (store, at, until) = (self.store.clone(), self.at, self.until);
+        let (store, at, until, rest) = (self.store.clone(), self.at, self.until, self.rest.clone());
         let Verdict::Streaming(head) = self.fill.verdict.borrow().clone() else {
             return Source::Opening(Box::pin(std::future::ready(None)));
         };
@@ -439,7 +458,7 @@ impl Reader {
                 }
                 _ => false,
             };
-            same.then(|| Pieces::stored(object, at..until.min(expected)))
+            same.then(|| Pieces::stored(object, at..until.min(expected)).or_from(rest))
         }))
     }
 }

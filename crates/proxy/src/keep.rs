@@ -361,20 +361,33 @@ pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, new:
 }
 
 /// Takes URLs, all their variants included, out of the store, and keeps fetches in progress from bringing them back.
-/// Says how many responses were there, or what went wrong last.
+/// As durable, when this returns, as `store.delete_durability` says. Says how many responses were there, or what went
+/// wrong last.
 pub(crate) async fn invalidate(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Result<usize, Error> {
     let taking = proxy.clone();
-    let taken = to_its_end(proxy, async move {
-        let mut result = Ok(0);
-        for url_key in &url_keys {
-            result = match (take_out(&taking, url_key).await, result) {
-                (Ok(n), Ok(before)) => Ok(before + n),
-                (Err(e), _) | (_, Err(e)) => Err(e),
-            };
-        }
-        result
+    to_its_end(proxy, async move { take_all_out(&taking, &url_keys).await }).await.unwrap_or(Err(Error::Closed))
+}
+
+/// The same, durable when this returns, whatever the configuration says: whoever is told that something was purged does
+/// not ask again.
+pub(crate) async fn purge(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Result<usize, Error> {
+    let taking = proxy.clone();
+    let purged = to_its_end(proxy, async move {
+        let count = take_all_out(&taking, &url_keys).await?;
+        taking.store.flush_deletes_async().await.map(|()| count)
     });
-    taken.await.unwrap_or(Err(Error::Closed))
+    purged.await.unwrap_or(Err(Error::Closed))
+}
+
+async fn take_all_out(proxy: &Proxy, url_keys: &[Vec<u8>]) -> Result<usize, Error> {
+    let mut result = Ok(0);
+    for url_key in url_keys {
+        result = match (take_out(proxy, url_key).await, result) {
+            (Ok(n), Ok(before)) => Ok(before + n),
+            (Err(e), _) | (_, Err(e)) => Err(e),
+        };
+    }
+    result
 }
 
 /// Does what ends in an invalidation on a task of its own: a client that leaves in the middle leaves no half of it
@@ -407,15 +420,22 @@ async fn take_out(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
     let index = lookup::index(&proxy.store, url_key).await;
     // Who held the epoch before has put what is deleted now, and whoever comes later began later.
     *proxy.epochs.stripes[Epochs::stripe(url_key)].lock() += 1;
-    let mut count = usize::from(found.is_some() && index.is_none());
+    let plain = usize::from(found.is_some() && index.is_none());
+    let variants = index.map(|index| index.variants).unwrap_or_default();
+    let variants: Vec<_> = variants.into_iter().map(|hash| key::variant(url_key, hash)).collect();
+    let keys = || variants.iter().map(Vec::as_slice).chain([url_key]);
     let delete = async {
-        for hash in index.map(|index| index.variants).unwrap_or_default() {
-            let key = key::variant(url_key, hash);
-            count += usize::from(proxy.store.delete_async(&key).await?);
-            proxy.store.delete_async(&key::newer_head(&key)).await?;
+        // All are begun before one is waited for: where each is to be durable, they share a commit.
+        let heads: Vec<_> = keys().map(|key| proxy.store.delete_async(&key::newer_head(key))).collect();
+        let responses: Vec<_> = keys().map(|key| proxy.store.delete_async(key)).collect();
+        for head in heads {
+            head.await?;
         }
-        proxy.store.delete_async(&key::newer_head(url_key)).await?;
-        proxy.store.delete_async(url_key).await?;
+        let mut count = plain;
+        for (n, response) in responses.into_iter().enumerate() {
+            // The last one is the URL itself: counted, unless it is an index.
+            count += usize::from(response.await? && n < variants.len());
+        }
         Ok(count)
     };
     delete.await.inspect_err(|_| proxy.epochs.note_gone(url_key))

@@ -7,6 +7,7 @@
 //! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
 //! | whether a response may be stored, reused, served stale | `rules` |
 //! | one fetch for many clients | `fill`, `fetch`, `life/collapse` |
+//! | a stored body that breaks off while it is sent | `rest` |
 //! | what is written into the store | `key`, `head`, `keep` |
 //! | who may do what | `target`, `origin::Guard`, `admin` |
 //!
@@ -33,6 +34,7 @@ mod range;
 mod reason;
 mod reference;
 mod respond;
+mod rest;
 mod rules;
 mod server;
 mod target;

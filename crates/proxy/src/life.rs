@@ -16,9 +16,9 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 use hyper::{body::Incoming, ext::ReasonPhrase};
 
 use crate::{
-    body::{Body, Guard, Record},
+    body::{Body, Guard, Kind, Record},
     conn::{Conn, Phase},
-    head::NO_REASON,
+    head::{Head, NO_REASON},
     keep::Hints,
     key::{self, Side},
     listen::Left,
@@ -26,6 +26,7 @@ use crate::{
     origin,
     reason::{Bypass, Denied, Outcome},
     respond::{Answer, Source, denied, options, respond},
+    rest::Rest,
     rules::{Asked, Reuse, validate},
     server::{Worker, unix_millis},
     target::{self, Target},
@@ -216,17 +217,36 @@ impl Ask {
     pub(crate) fn fresh(&self, hit: &Hit) -> Answer {
         let ttl = hit.head.policy.remaining(self.now) / 1000;
         let outcome = if hit.from_device { Outcome::HitDevice } else { Outcome::HitMemory };
-        let (parts, kind) =
-            respond(Source::stored(hit, self.now), &self.method, &self.headers, &format!("picaflor; hit; ttl={ttl}"));
-        Answer::new(parts, kind, outcome)
+        let source = Source::stored(hit, self.now);
+        self.stored(hit, source, &format!("picaflor; hit; ttl={ttl}"), outcome)
     }
 
     /// A stale response, with the reason why it is served.
     pub(crate) fn stale(&self, hit: &Hit, why: &'static str) -> Answer {
         let ttl = hit.head.policy.remaining(self.now).div_euclid(1000);
         let status = format!("picaflor; hit; ttl={ttl}; detail={why}");
-        let (parts, kind) = respond(Source::stored(hit, self.now), &self.method, &self.headers, &status);
-        Answer::new(parts, kind, Outcome::HitStale).because(why)
+        self.stored(hit, Source::stored(hit, self.now), &status, Outcome::HitStale).because(why)
+    }
+
+    /// An answer out of the store; where its body breaks off, the origin is asked for the rest.
+    fn stored(&self, hit: &Hit, source: Source, status: &str, outcome: Outcome) -> Answer {
+        let (parts, kind) = respond(source, &self.method, &self.headers, status);
+        let kind = match kind {
+            Kind::Pieces(pieces) => {
+                // The fields that came with this body: a 304 may have brought a strong validator for a weak one.
+                let fields = Head::fields(hit.object.metadata());
+                Kind::Pieces(pieces.or_from(Some(Arc::new(self.rest(&fields, hit.object.len())))))
+            }
+            kind => kind,
+        };
+        Answer::new(parts, kind, outcome)
+    }
+
+    /// Whom to ask for the rest of a body of `len` bytes that came with these fields.
+    fn rest(&self, fields: &HeaderMap, len: u64) -> Rest {
+        let only_if_cached = self.asked.directives.only_if_cached;
+        let request = self.outgoing_for_all();
+        Rest::new(self.worker.clone(), self.target.clone(), request, only_if_cached, (fields, len))
     }
 
     /// The fields to ask the origin with: end-to-end ones, ours added.

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use crate::{
     config::{LogConfig, LogFormat},
-    reason::Outcome,
+    reason::{Outcome, REST_FROM_ORIGIN},
 };
 
 /// One request, as the log sees it.
@@ -45,6 +45,10 @@ pub(crate) struct Line<'a> {
     pub(crate) outcome: Outcome,
     /// Why, where the outcome has a reason.
     pub(crate) detail: &'a str,
+    /// How the body ended, where it did not come from where it began, or not to its end.
+    pub(crate) ending: &'a str,
+    /// The second: the client has not all of it.
+    pub(crate) is_cut: bool,
 }
 
 enum Message {
@@ -216,8 +220,8 @@ fn combined(out: &mut Vec<u8>, line: &Line<'_>) {
     out.extend_from_slice(b"\" \"");
     escaped(out, or_dash(line.agent));
     let _ = write!(out, "\" {}", line.outcome);
-    if !line.detail.is_empty() {
-        let _ = write!(out, ":{}", line.detail);
+    for reason in [line.detail, line.ending].into_iter().filter(|reason| !reason.is_empty()) {
+        let _ = write!(out, ":{reason}");
     }
     out.push(b'\n');
 }
@@ -234,9 +238,13 @@ fn squid(out: &mut Vec<u8>, line: &Line<'_>) {
         Outcome::Denied => ("TCP_DENIED", "HIER_NONE"),
         Outcome::Failed => ("TCP_MISS", "HIER_NONE"),
     };
+    // Bytes came from the origin all the same.
+    let hierarchy = if line.ending == REST_FROM_ORIGIN { "HIER_DIRECT" } else { hierarchy };
+    let cut = if line.is_cut { "_ABORTED" } else { "" };
     let (seconds, millis) = (line.began / 1000, line.began % 1000);
     let (status, bytes, method) = (line.status, line.bytes, line.method);
-    let _ = write!(out, "{seconds}.{millis:03} {:6} {} {code}/{status:03} {bytes} {method} ", line.took, line.client);
+    let _ =
+        write!(out, "{seconds}.{millis:03} {:6} {} {code}{cut}/{status:03} {bytes} {method} ", line.took, line.client);
     for byte in line.url.bytes() {
         match byte {
             0x21..=0x7e => out.push(byte),
@@ -255,7 +263,7 @@ fn json(out: &mut Vec<u8>, line: &Line<'_>) {
     let value = serde_json::json!({
         "time": line.began as f64 / 1000.0, "client": line.client.to_string(), "method": line.method,
         "url": line.url, "status": line.status, "bytes": line.bytes, "took_ms": line.took,
-        "outcome": line.outcome.name(), "detail": line.detail, "referer": line.referer, "agent": line.agent,
+        "outcome": line.outcome.name(), "detail": line.detail, "ending": line.ending, "referer": line.referer, "agent": line.agent,
         "content_type": line.content_type,
     });
     let _ = serde_json::to_writer(&mut *out, &value);
@@ -304,6 +312,8 @@ mod tests {
             content_type: "text/html; charset=utf-8",
             outcome: Outcome::Miss,
             detail: "",
+            ending: "",
+            is_cut: false,
         }
     }
 
@@ -327,6 +337,24 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&text(json)).unwrap();
         assert_eq!(value["outcome"], "miss");
         assert_eq!(value["took_ms"], 7);
+    }
+
+    #[test]
+    fn each_form_says_how_a_body_ended() {
+        let cut =
+            || Line { outcome: Outcome::HitDevice, detail: "", ending: "cut-unreadable", is_cut: true, ..sample() };
+        let stale = Line { outcome: Outcome::HitStale, detail: "connect", ending: REST_FROM_ORIGIN, ..sample() };
+        let said = |format: fn(&mut Vec<u8>, &Line<'_>), line: &Line<'_>| {
+            let mut out = Vec::new();
+            format(&mut out, line);
+            String::from_utf8(out).unwrap()
+        };
+        assert!(said(combined, &cut()).ends_with(" hit-device:cut-unreadable\n"));
+        assert!(said(combined, &stale).ends_with(" hit-stale:connect:rest-from-origin\n"));
+        assert!(said(squid, &cut()).contains(" TCP_HIT_ABORTED/200 2326 "));
+        assert!(said(squid, &stale).contains(" HIER_DIRECT/- "));
+        let value: serde_json::Value = serde_json::from_str(&said(json, &cut())).unwrap();
+        assert_eq!(value["ending"], "cut-unreadable");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use crate::reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome};
+use crate::reason::{Broken, Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome};
 
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
@@ -64,6 +64,7 @@ table!(NotStored);
 table!(Bypass);
 table!(Denied);
 table!(OriginFailure);
+table!(Broken);
 
 /// Upper bounds of the histogram, in microseconds.
 const BOUNDS: [u64; 14] =
@@ -78,6 +79,8 @@ pub(crate) struct Counters {
     pub(crate) bypasses: Counts<Bypass>,
     pub(crate) denials: Counts<Denied>,
     pub(crate) failures: Counts<OriginFailure>,
+    pub(crate) broken: Counts<Broken>,
+    pub(crate) mended: Counter,
     pub(crate) stored: Counter,
     pub(crate) stored_bytes: Counter,
     pub(crate) sent_bytes: Counter,
@@ -114,7 +117,7 @@ impl Counters {
 
 type Simple = (&'static str, &'static str, fn(&Counters) -> &Counter);
 
-const SIMPLE: [Simple; 12] = [
+const SIMPLE: [Simple; 13] = [
     ("stored_total", "Responses stored.", |c| &c.stored),
     ("stored_bytes_total", "Body bytes stored.", |c| &c.stored_bytes),
     ("client_bytes_total", "Body bytes sent to clients, fast hits with their heads.", |c| &c.sent_bytes),
@@ -126,6 +129,7 @@ const SIMPLE: [Simple; 12] = [
     ("fills_ended_total", "Fetches that several clients may share, ended.", |c| &c.fills_ended),
     ("fill_waits_total", "Times a fetch waited for its slowest reader.", |c| &c.throttled),
     ("fill_left_behind_total", "Readers that a fetch went on without.", |c| &c.left_behind),
+    ("bodies_mended_total", "Bodies whose rest the origin sent, for the store's broke off.", |c| &c.mended),
     ("log_dropped_total", "Lines of the access log lost because its writer could not keep up.", |c| &c.log_dropped),
 ];
 
@@ -144,13 +148,19 @@ impl Total<'_> {
         T::all().into_iter().map(|(name, n)| (name, self.sum(|c| pick(c).0[n].get()))).collect()
     }
 
-    fn tables(&self) -> [Table; 5] {
+    fn tables(&self) -> [Table; 6] {
         [
             ("requests", "outcome", "Requests by outcome.", self.table(|c| &c.outcomes)),
             ("not_stored", "reason", "Responses not stored.", self.table(|c| &c.not_stored)),
             ("bypasses", "reason", "Requests that passed the store by.", self.table(|c| &c.bypasses)),
             ("denied", "reason", "Requests refused.", self.table(|c| &c.denials)),
             ("origin_failures", "reason", "Failures of origins.", self.table(|c| &c.failures)),
+            (
+                "bodies_broken",
+                "reason",
+                "Bodies that ended early, and their connections with them.",
+                self.table(|c| &c.broken),
+            ),
         ]
     }
 

@@ -173,6 +173,33 @@ reasons! {
     }
 }
 
+reasons! {
+    /// Why a body ended early. The connection is closed then, so that the client notices.
+    Broken {
+        /// The origin's body broke off.
+        Origin => "origin-broke-off",
+        /// Every client left.
+        Abandoned => "abandoned",
+        /// The fetch went on without this reader, and the response was not stored.
+        LeftBehind => "left-behind",
+        /// The store lost a part of it, and there is nobody to ask for the rest.
+        Store => "cut-unreadable",
+        /// The same, and it has no strong validator by which the origin could be asked for the rest of it.
+        NoValidator => "cut-no-validator",
+        /// The same, and the origin has another version, or does not send what is missing of this one.
+        OriginChanged => "cut-origin-changed",
+        /// The same, and the origin failed.
+        OriginFailed => "cut-origin-failed",
+        /// The same, and the client wants nothing of the origin.
+        OnlyIfCached => "cut-only-if-cached",
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// What the log says of a body whose rest came from the origin, for the store's broke off.
+pub(crate) const REST_FROM_ORIGIN: &str = "rest-from-origin";
+
 /// Why there is no response to pass on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
@@ -198,17 +225,4 @@ impl From<OriginFailure> for NoAnswer {
     fn from(failure: OriginFailure) -> Self {
         Self::Failed(failure)
     }
-}
-
-/// Why a body ended early. The connection is closed then, so that the client notices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
-    #[error("the origin's body broke off")]
-    Origin,
-    #[error("the stored body cannot be read")]
-    Store,
-    #[error("every client left")]
-    Abandoned,
-    #[error("the fetch went on without this reader, and the response was not stored")]
-    LeftBehind,
 }

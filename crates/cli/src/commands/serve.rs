@@ -10,7 +10,7 @@ use clap::Args;
 use picaflor::Durability;
 use picaflor_proxy::{
     Config, Low, Server,
-    config::{LogFormat, LowOrigin, Size},
+    config::{Deletes, LogFormat, LowOrigin, Size},
 };
 use tokio::{
     runtime::Runtime,
@@ -41,10 +41,15 @@ Examples:
       curl -H \"Authorization: Bearer $(cat picaflor.store.token)\" -X POST \\
            'http://127.0.0.1:3129/purge?url=http://example.com/'
 
+Crashes:
+  --durability says what a crash may cost of what was stored: none (no bound), every-put (nothing),
+  or a time. --delete-durability says what it may undo of what a request such as POST made invalid:
+  every-delete (nothing) or a time; not given, it follows from --durability: every-put is every-delete,
+  a time is that time, none is 1s. A purge is durable before it is answered, whatever these say.
+
 Signals:
   TERM, INT  stop: no new connections, requests in progress finish (limits.drain), the store writes
-             its checkpoint; a second one exits at once, which costs what a crash costs: at most
-             store.durability
+             its checkpoint; a second one exits at once, which costs what a crash costs
   USR1       open the access log anew, after rotation
   HUP        ignored: a new configuration is taken by a restart, which is warm at once";
 
@@ -73,9 +78,12 @@ pub(crate) struct Serve {
     /// Bytes of memory for the store [default: chosen from the memory available]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// What a crash may cost: none, every-put, or a time [default: 1s]
+    /// How durable puts are: none, every-put, or a time whose puts a crash may cost [default: 1s]
     #[arg(long, value_name = "BOUND")]
     durability: Option<String>,
+    /// How durable invalidations are: every-delete, or a time [default: as puts; 1s where those have none]
+    #[arg(long, value_name = "BOUND")]
+    delete_durability: Option<String>,
     /// Storage manager: picaflor, or one of the literature's, such as stream-pack [default: picaflor]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
@@ -141,6 +149,7 @@ impl Serve {
         flags.store.capacity = self.capacity;
         flags.store.memory = self.memory;
         flags.store.durability = self.durability;
+        flags.store.delete_durability = self.delete_durability;
         flags.store.preset = self.preset;
         flags.admin.listen = self.admin;
         flags.admin.token = self.token;
@@ -173,11 +182,19 @@ fn print_choices(config: &Config) {
     let store = &config.store;
     say!("store    {}, {}, memory {}", store.path.display(), store.capacity, store.memory);
     // A row that there is not is told by who opens the store.
-    match store.options().map(|options| options.crash_cost()) {
-        Ok(Durability::None) => say!("         a crash may cost whatever was put since the last checkpoint"),
-        Ok(Durability::Bounded { .. }) => say!("         a crash costs at most the last {}", store.durability),
-        Ok(Durability::EveryPut) => say!("         a crash costs nothing: every put is durable"),
-        Err(_) => {}
+    let Ok(options) = store.options() else { return };
+    match options.crash_cost() {
+        Durability::None => say!("         a crash may cost whatever was put since the last checkpoint"),
+        Durability::Bounded { .. } => say!("         a crash costs at most the last {}", store.durability),
+        Durability::EveryPut => say!("         a crash costs nothing: every put is durable"),
+    }
+    // A row that makes every put durable, whatever was asked for, does so with deletes.
+    let of_the_row = options.crash_cost() != options.durability;
+    match Deletes::read(&store.delete_durability).filter(|_| !of_the_row) {
+        Some(Deletes::Within(_)) => {
+            say!("         and undoes invalidations of at most the last {}, and no purge", store.delete_durability);
+        }
+        _ => say!("         and undoes no invalidation and no purge"),
     }
     say!("workers  {}", config.workers);
 }

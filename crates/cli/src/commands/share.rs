@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use picaflor::{Durability, Mode, Options};
-use picaflor_proxy::config::{Size, durability};
+use picaflor_proxy::config::{Deletes, Size, durability};
 use picaflor_shared::{Limits, Socket};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -19,7 +19,7 @@ Examples:
       picaflor get cache.store.sock logo -o copy.png
       picaflor ls --long cache.store.sock
 
-  A store that never drops anything by itself, every put durable before it returns:
+  A store that never drops anything by itself, every put and delete durable before it returns:
       picaflor share /dev/nvme1n1 --socket /run/pictures.sock --store-mode --durability every-put
 
   From a program: the crate `picaflor_shared`, whose `Client` has the verbs of a store.
@@ -42,7 +42,7 @@ pub(crate) struct Share {
     /// Most clients' connections at one time
     #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
     connections: usize,
-    /// What a crash may cost: none, every-put, or a time [default: 1s]
+    /// How durable puts are, and deletes: none (deletes 1s), every-put, or a time that a crash may cost [default: 1s]
     #[arg(long, value_name = "BOUND", value_parser = bound)]
     durability: Option<Durability>,
     /// Bytes of a new store [default: 1GiB]
@@ -69,7 +69,9 @@ impl Share {
         let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
         let new = Options::new("").as_preset(self.preset.as_deref().unwrap_or("picaflor"))?;
         let new = new.mode(mode).capacity(self.capacity.map_or(0, |size| size.0));
-        let (store, found) = self.store.write_or_create(new.durability(self.durability.unwrap_or_default()))?;
+        let durability = self.durability.unwrap_or_default();
+        let new = new.durability(durability).with(|new| Deletes::like(durability).bind(new));
+        let (store, found) = self.store.write_or_create(new)?;
         if let Some(found) = &found {
             found.compare(self.capacity, self.store_mode, self.preset.as_deref())?;
         }

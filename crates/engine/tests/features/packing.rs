@@ -446,3 +446,25 @@ fn eight_threads_on_a_file(preset: &str) {
     }
     assert!(found > 8000, "{preset}: {found} of them are still there");
 }
+
+#[test]
+fn deletes_become_durable_alone_and_what_waits_goes_on_waiting() {
+    let (device, options) = hummingbird(64 * MIB);
+    let store = Store::open(options).unwrap();
+    for i in 0..30 {
+        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+    }
+    let ways: [&dyn Fn() -> picaflor::Result<()>; 2] =
+        [&|| store.flush_deletes(), &|| futures_executor::block_on(store.flush_deletes_async())];
+    for (n, flush) in (7..).zip(ways) {
+        assert!(store.delete(&key(n)).unwrap());
+        let before = device.counts();
+        flush().unwrap();
+        let done = device.counts() - before;
+        assert_eq!((done.writes, done.write_bytes, done.syncs), (1, 4096, 1), "the journal's page");
+    }
+    assert_eq!((store.stats().memory_objects, store.stats().counts.packed), (28, 0));
+    let before = device.counts();
+    store.flush().unwrap();
+    assert!((device.counts() - before).write_bytes > 28 * 3000 && store.stats().counts.packed == 28);
+}

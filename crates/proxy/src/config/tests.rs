@@ -55,6 +55,7 @@ fn a_value_that_cannot_be_is_named_with_file_line_and_key() {
     for (text, line, key) in [
         ("\nworkers = 0\n", 2, "workers"),
         ("[store]\npath = \"a\"\ndurability = \"soon\"\n", 3, "store.durability"),
+        ("[store]\npath = \"a\"\ndelete_durability = \"none\"\n", 3, "store.delete_durability"),
         ("[admin]\ntoken = \"short\"\n", 2, "admin.token"),
         (origins, 6, "origin.url"),
         ("[store]\n# small\ncapacity = \"100KiB\"\n", 3, "store.capacity"),
@@ -79,6 +80,25 @@ fn the_defaults_are_safe() {
     assert!(config.forward.clients.iter().all(|net| net.addr().is_loopback()));
     assert_eq!(config.forward.connect_ports, [443]);
     assert_eq!(config.log.to, "off");
+}
+
+#[test]
+fn deletes_are_as_durable_as_puts_unless_told_otherwise() {
+    let seconds = std::time::Duration::from_secs;
+    let default_count = picaflor::Options::new("").delete_count;
+    for (said, bound, time, count) in [
+        ("", "1s", seconds(1), default_count),
+        ("durability = \"10s\"", "10s", seconds(10), default_count),
+        ("durability = \"none\"", "1s", seconds(1), default_count),
+        ("durability = \"every-put\"", "every-delete", seconds(1), 1),
+        ("durability = \"every-put\"\ndelete_durability = \"5s\"", "5s", seconds(5), default_count),
+        ("durability = \"none\"\ndelete_durability = \"every-delete\"", "every-delete", seconds(1), 1),
+    ] {
+        let store = parse(&format!("[store]\n{said}\n")).unwrap().store;
+        let options = store.options().unwrap();
+        assert_eq!(store.delete_durability, bound, "{said}");
+        assert_eq!((options.delete_time, options.delete_count), (time, count), "{said}");
+    }
 }
 
 #[test]

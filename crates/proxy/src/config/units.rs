@@ -3,7 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use picaflor::Durability;
+use picaflor::{Durability, Options};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A number of bytes.
@@ -32,6 +32,51 @@ pub fn durability(text: &str) -> Option<Durability> {
         "none" => Some(Durability::None),
         "every-put" => Some(Durability::EveryPut),
         time => time.parse::<Span>().ok().map(|time| Durability::Bounded { time: time.0, puts: u64::MAX }),
+    }
+}
+
+/// Which deletes a crash may undo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletes {
+    /// None: each is durable when it returns.
+    Every,
+    /// Those of this much time.
+    Within(Duration),
+}
+
+impl Deletes {
+    /// As people write it: `every-delete`, or a time. There is no `none`: what was deleted must not come back for ever.
+    pub fn read(text: &str) -> Option<Self> {
+        match text {
+            "every-delete" => Some(Self::Every),
+            time => time.parse::<Span>().ok().map(|time| Self::Within(time.0)),
+        }
+    }
+
+    /// As durable as puts are; where no put is promised anything, within a second.
+    pub fn like(puts: Durability) -> Self {
+        match puts {
+            Durability::EveryPut => Self::Every,
+            Durability::Bounded { time, .. } => Self::Within(time),
+            Durability::None => Self::Within(Duration::from_secs(1)),
+        }
+    }
+
+    /// Opens a store with this bound.
+    pub fn bind(self, options: &mut Options) {
+        match self {
+            Self::Every => options.delete_count = 1,
+            Self::Within(time) => options.delete_time = time,
+        }
+    }
+}
+
+impl fmt::Display for Deletes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Every => f.write_str("every-delete"),
+            Self::Within(time) => Span(*time).fmt(f),
+        }
     }
 }
 

@@ -124,6 +124,8 @@ impl FastIo {
             content_type: kind.unwrap_or_default(),
             outcome,
             detail: "",
+            ending: "",
+            is_cut: false,
         });
     }
 }

@@ -90,6 +90,8 @@ impl FastIo {
             content_type: "",
             outcome: Outcome::Denied,
             detail: why.name(),
+            ending: "",
+            is_cut: false,
         });
     }
 }

@@ -9,6 +9,7 @@ use super::Ask;
 use crate::{
     fetch::{self, Alone, Job},
     fill::{Fill, FillHead, Reader, Role, Verdict},
+    keep,
     lookup::{self, Found, Hit},
     reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
@@ -150,7 +151,11 @@ impl Ask {
         }
     }
 
-    fn arriving(&self, head: &FillHead, reader: Reader, shared: bool, status: &str, outcome: Outcome) -> Answer {
+    fn arriving(&self, head: &FillHead, mut reader: Reader, shared: bool, status: &str, outcome: Outcome) -> Answer {
+        // It may be left behind, and go on from the store.
+        if let Some(len) = head.len.filter(|len| *len > keep::SMALL) {
+            reader.or_from(self.rest(&head.fields, len));
+        }
         let source = Source::arriving(head, Box::new(reader), shared, unix_millis());
         let (parts, kind) = respond(source, &self.method, &self.headers, status);
         Answer::new(parts, kind, outcome)
@@ -166,8 +171,7 @@ impl Ask {
             source.fields.insert(header::AGE, age);
         }
         let status = format!("picaflor; fwd={fwd}; fwd-status={}; ttl={ttl}", StatusCode::NOT_MODIFIED.as_u16());
-        let (parts, kind) = respond(source, &self.method, &self.headers, &status);
-        Answer::new(parts, kind, Outcome::Revalidated)
+        self.stored(hit, source, &status, Outcome::Revalidated)
     }
 
     /// A response that only this request may have.

@@ -254,6 +254,23 @@ fn a_range_counts_only_for_the_same_response() {
 }
 
 #[test]
+fn only_a_strong_validator_says_that_two_parts_are_of_one_body() {
+    let (old, young) = (format!("last-modified: {DAY_AGO}"), format!("last-modified: {DATE}"));
+    let date = format!("date: {DATE}");
+    let strong = |lines: &[&str]| {
+        validate::strong(&head(lines)).map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+    };
+    let is = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
+    assert_eq!(strong(&["etag: \"a\"", &old, &date]), is("etag", "\"a\""));
+    assert_eq!(strong(&["etag: W/\"a\"", &old, &date]), None, "with an entity tag the date does not count");
+    assert_eq!(strong(&["etag: a", &date]), None, "that is none");
+    assert_eq!(strong(&[&old, &date]), is("last-modified", DAY_AGO));
+    assert_eq!(strong(&[&young, &date]), None, "changed in the minute in which it was sent");
+    assert_eq!(strong(&[&old]), None);
+    assert_eq!(strong(&[]), None);
+}
+
+#[test]
 fn a_304_must_speak_of_what_is_stored() {
     let old = head(&["etag: \"a\"", "x: 1", "content-length: 5", "age: 9"]);
     assert!(validate::confirms(&old, &head(&["etag: \"a\""])));

@@ -93,10 +93,23 @@ pub(crate) fn if_range(request: &HeaderMap, stored: &HeaderMap) -> bool {
     if condition.as_bytes().starts_with(b"W/") {
         return false;
     }
-    // A date is a strong validator only when it is a minute older than the response (RFC 9110 8.8.2.2).
-    let same = stored.get(header::LAST_MODIFIED) == Some(condition);
+    stored.get(header::LAST_MODIFIED) == Some(condition) && is_strong_date(stored)
+}
+
+/// The strong validator of a stored response, and the field that has it: what `If-Range` may be asked with
+/// (RFC 9110 13.1.5). A date counts only without an entity tag.
+pub(crate) fn strong(stored: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
+    match (stored.get(header::ETAG), stored.get(header::LAST_MODIFIED)) {
+        (Some(etag), _) => etag.as_bytes().starts_with(b"\"").then(|| (header::ETAG, etag.clone())),
+        (None, Some(modified)) => is_strong_date(stored).then(|| (header::LAST_MODIFIED, modified.clone())),
+        (None, None) => None,
+    }
+}
+
+/// A date is a strong validator only when it is a minute older than the response (RFC 9110 8.8.2.2).
+fn is_strong_date(stored: &HeaderMap) -> bool {
     match (date(stored, header::LAST_MODIFIED), date(stored, header::DATE)) {
-        (Some(modified), Some(date)) => same && date >= modified + 60_000,
+        (Some(modified), Some(date)) => date >= modified + 60_000,
         _ => false,
     }
 }

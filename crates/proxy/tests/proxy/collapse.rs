@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::kit::{Door, Origin, Proxy, STALE, eventually, ok};
+use crate::kit::{Door, Origin, Proxy, STALE, answer, eventually, ok};
 
 /// An origin that writes what the test sends it, piece by piece; an empty piece breaks the connection off.
 fn by_hand(head: &'static str) -> (Origin, mpsc::Sender<Vec<u8>>) {
@@ -253,6 +253,30 @@ fn a_slow_reader_neither_stops_the_others_nor_loses_anything() {
     let stats = proxy.stats();
     assert!(stats["proxy"]["fill_left_behind"].as_u64() >= Some(1), "{stats:#}");
     assert!(stats["fill_buffered_bytes"].as_u64() <= Some(1 << 20), "{stats:#}");
+}
+
+#[test]
+fn who_was_left_behind_by_what_is_purged_gets_the_rest_from_the_origin() {
+    let body = Arc::new(large_body());
+    let sent = body.clone();
+    let origin = Origin::start(move |request, stream| {
+        let fields = "cache-control: max-age=60\netag: \"v\"";
+        let Some(range) = request.field("range").strip_prefix("bytes=") else { return ok(stream, fields, &sent) };
+        assert_eq!(request.field("if-range"), "\"v\"");
+        let (first, last) = range.split_once('-').unwrap();
+        let part = &sent[first.parse::<usize>().unwrap()..=last.parse::<usize>().unwrap()];
+        let fields = format!("{fields}\ncontent-range: bytes {range}/{}", sent.len());
+        answer(stream, "206 Partial Content", &fields, part)
+    });
+    let config = "[cache]\ncollapse_window = \"256KiB\"\ncollapse_patience = \"1ms\"\n";
+    let proxy = Proxy::before(&origin.url(), config);
+    let mut slow = proxy.client();
+    slow.write("GET", "/", &[], b"");
+    eventually("it is stored", || proxy.stats()["proxy"]["stored"] == 1);
+    assert_eq!(proxy.stats()["proxy"]["fill_left_behind"], 1);
+    assert_eq!(proxy.purge("http://test.example/").status(), 200);
+    assert!(slow.read("GET").unwrap().body == *body);
+    assert_eq!((origin.count(), &proxy.stats()["proxy"]["bodies_mended"]), (2, &1.into()));
 }
 
 #[test]

@@ -187,3 +187,29 @@ fn curl_gets_ranges_and_resumes() {
     let (_, got) = curl(&out, &["-C", "-", &url]);
     assert!(got == body, "resumed");
 }
+
+#[test]
+fn nginx_sends_the_rest_of_what_the_store_has_not_any_more_and_nothing_of_another_version() {
+    let nginx = Nginx::start("location / { add_header Cache-Control max-age=600; }");
+    let config = "[cache]\ncollapse_window = \"256KiB\"\ncollapse_patience = \"1ms\"\n";
+    let proxy = Proxy::before(&format!("http://{}", nginx.address), config);
+    for is_replaced in [false, true] {
+        let body = noise(24 << 20, 1);
+        nginx.file("large", &body);
+        let before = proxy.stats()["proxy"]["stored"].as_u64().unwrap();
+        let mut slow = proxy.client();
+        slow.write("GET", "/large", &[], b"");
+        eventually("it is stored", || proxy.stats()["proxy"]["stored"].as_u64() > Some(before));
+        assert_eq!(proxy.purge("http://test.example/large").status(), 200);
+        if is_replaced {
+            nginx.file("large", &noise((24 << 20) - 1, 2));
+        }
+        match slow.read("GET") {
+            Some(whole) => assert!(!is_replaced && whole.body == body),
+            None => assert!(is_replaced, "the connection was closed"),
+        }
+    }
+    let stats = proxy.stats();
+    let endings = (&stats["proxy"]["bodies_mended"], &stats["proxy"]["bodies_broken"]["cut-origin-changed"]);
+    assert_eq!(endings, (&1.into(), &1.into()), "{stats:#}");
+}

@@ -1,0 +1,90 @@
+//! What was purged or made invalid, and acknowledged, stays away through `kill -9`.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+};
+
+use crate::kit::{Origin, Serve, is_hit, noise, ok};
+
+/// Answers GET of a path with a body that begins with how often anybody asked for anything, for a year; of
+/// `/large…` with megabytes of it; of `/vary…` by language.
+fn origin() -> Origin {
+    let asked = Arc::<AtomicUsize>::default();
+    let rest = noise(3 << 20);
+    Origin::start(move |head| {
+        let body = format!("{} ", asked.fetch_add(1, SeqCst)).into_bytes();
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let vary = if path.starts_with("/vary") { "\nvary: accept-language" } else { "" };
+        let fields = format!("cache-control: max-age=31536000{vary}");
+        let len = if path.starts_with("/large") { rest.len() } else { 1000 };
+        ok(&fields, &[&body, &rest[..len]].concat())
+    })
+}
+
+const PATHS: [(&str, &str); 5] = [
+    ("/small", ""),
+    ("/large", ""),
+    ("/vary", "Accept-Language: de\r\n"),
+    ("/vary", "Accept-Language: es\r\n"),
+    ("/kept", ""),
+];
+
+fn hits(serve: &Serve) -> [bool; 5] {
+    PATHS.map(|(path, fields)| is_hit(&serve.ask("GET", path, fields).0))
+}
+
+/// Stores them all, durably, and starts again with these arguments.
+fn stored(folder: &Path, origin: &Origin, more: &[&str]) -> Serve {
+    let serve = Serve::start(folder, origin.address, more);
+    for (path, fields) in PATHS {
+        serve.get_until_hit(path, fields);
+    }
+    serve.settle();
+    serve.stop();
+    Serve::start(folder, origin.address, more)
+}
+
+fn purged_and_killed(more: &[&str]) {
+    let (folder, origin) = (tempfile::tempdir().unwrap(), origin());
+    let serve = stored(folder.path(), &origin, more);
+    assert_eq!(hits(&serve), [true; 5], "{more:?}");
+    for path in ["/small", "/large", "/vary"] {
+        let head = serve.purge(path);
+        assert!(head.starts_with("HTTP/1.1 200"), "{more:?}: {head}");
+    }
+    serve.kill();
+    let serve = Serve::start(folder.path(), origin.address, more);
+    assert_eq!(hits(&serve), [false, false, false, false, true], "hits after the crash, {more:?}");
+}
+
+#[test]
+fn what_is_purged_stays_away_whatever_a_crash_may_cost() {
+    for durability in ["none", "1h", "every-put"] {
+        purged_and_killed(&["--capacity", "128MiB", "--durability", durability]);
+    }
+}
+
+#[test]
+fn what_is_purged_stays_away_in_every_preset() {
+    for preset in picaflor::Options::presets() {
+        purged_and_killed(&["--capacity", "128MiB", "--durability", "none", "--preset", preset]);
+    }
+}
+
+#[test]
+fn what_a_post_made_invalid_is_as_durable_as_a_put() {
+    let (folder, origin) = (tempfile::tempdir().unwrap(), origin());
+    let more = ["--capacity", "128MiB", "--durability", "every-put"];
+    let serve = stored(folder.path(), &origin, &more);
+    for path in ["/small", "/large", "/vary"] {
+        let (head, _) = serve.ask("POST", path, "Content-Length: 0\r\n");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    }
+    serve.kill();
+    let serve = Serve::start(folder.path(), origin.address, &more);
+    assert_eq!(hits(&serve), [false, false, false, false, true], "hits after the crash");
+}
