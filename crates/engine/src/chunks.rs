@@ -128,6 +128,16 @@ impl Rest {
         }
     }
 
+    /// All pieces in one; none if one of them is not there.
+    fn gather(&self) -> Result<Option<Bytes>> {
+        let mut body = Vec::with_capacity(self.manifest.total as usize);
+        for number in 0..self.manifest.chunks() {
+            let Some(frame) = self.store.run(&mut self.query(number))? else { return Ok(None) };
+            body.extend_from_slice(&frame.body());
+        }
+        Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
+    }
+
     /// Whoever reads has had the head already, and is told that the rest is not there.
     fn missing(&self) -> Error {
         Error::Damaged {
@@ -144,6 +154,9 @@ impl Store {
     /// store a missing chunk is damage, and reading says so.
     pub(crate) fn whole_object(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let object = Object::from_frame(frame, self)?;
+        if self.is_short(&object) {
+            return self.gathered(object);
+        }
         if self.has_chunks(&object) {
             return Ok(Some(object));
         }
@@ -151,10 +164,43 @@ impl Store {
         Ok(None)
     }
 
+    /// Whether it was cut though it would fit in a cluster, for a store to be fuller: whoever asks for it gets its body
+    /// at once, as of one frame.
+    pub(crate) fn is_short(&self, object: &Object) -> bool {
+        let fits = |total: u64| {
+            object.key().len() as u64 + object.metadata().len() as u64 + total <= self.payload_max() as u64
+        };
+        self.mode() == Mode::Store && object.manifest().is_some_and(|manifest| fits(manifest.total))
+    }
+
+    /// The object with its body. Its pieces may be gone because it was replaced or deleted meanwhile, or cut anew: then
+    /// the key is looked up again, as if it had been asked for later.
+    fn gathered(&self, mut object: Object) -> Result<Option<Object>> {
+        loop {
+            let Some(manifest) = object.manifest() else { return Ok(Some(object)) };
+            let frame = object.shared_frame();
+            let rest = Rest { store: self.clone(), manifest_frame: frame, manifest, range: 0..manifest.total };
+            if let Some(body) = rest.gather()? {
+                return Ok(Some(object.with_body(body)));
+            }
+            let key = rest.manifest_frame.key();
+            let Some(now) = self.run(&mut Query::key(self, key))? else { return Ok(None) };
+            if now.header.generation == rest.manifest_frame.header.generation {
+                self.drop_incomplete(&rest.manifest_frame);
+                return Err(rest.missing());
+            }
+            object = Object::from_frame(now, self)?;
+            if !self.is_short(&object) {
+                return Ok(Some(object));
+            }
+        }
+    }
+
     /// As [`Store::whole_object`] for tasks.
     pub(crate) async fn whole_object_async(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let object = Object::from_frame(Arc::clone(&frame), self)?;
-        if object.manifest().is_none() || self.late().is_over() && self.has_chunks(&object) {
+        let is_there = || self.late().is_over() && !self.is_short(&object) && self.has_chunks(&object);
+        if object.manifest().is_none() || is_there() {
             return Ok(Some(object));
         }
         self.aside(move |store| store.whole_object(frame)).await

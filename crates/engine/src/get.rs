@@ -174,7 +174,8 @@ impl Store {
             return TryGet::Absent(Miss::Expired);
         }
         let object = if frame.header.kind == Kind::Manifest {
-            let has_chunks = |object: &Object| self.late().is_over() && self.has_chunks(object);
+            let has_chunks =
+                |object: &Object| self.late().is_over() && !self.is_short(object) && self.has_chunks(object);
             let whole = Object::from_frame(frame, self).ok().filter(has_chunks);
             let Some(whole) = whole else { return TryGet::OnDevice };
             whole

@@ -139,7 +139,7 @@ pub struct Object {
 enum Elsewhere {
     /// In chunks.
     Chunks { manifest: Manifest, store: Store },
-    /// In memory: it was fetched, and not stored.
+    /// In memory: it was fetched, and not stored; or put together from the pieces it was cut into.
     Memory(Bytes),
 }
 
@@ -167,8 +167,17 @@ impl Object {
         Self { frame: Arc::new(frame), elsewhere: Some(Arc::new(Elsewhere::Memory(body))) }
     }
 
+    /// The same object, whose pieces were put together.
+    pub(crate) fn with_body(self, body: Bytes) -> Self {
+        Self { elsewhere: Some(Arc::new(Elsewhere::Memory(body))), ..self }
+    }
+
     pub(crate) fn frame(&self) -> &Frame {
         &self.frame
+    }
+
+    pub(crate) fn shared_frame(&self) -> Arc<Frame> {
+        Arc::clone(&self.frame)
     }
 
     /// How a large object is cut.
