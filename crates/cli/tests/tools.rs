@@ -358,7 +358,7 @@ fn a_store_is_opened_as_it_was_made() {
     let body = noise(3_000_000, 3);
     let full =
         (1..10).map(|n| folder.run_with(&["put", "a.store", &format!("k{n}")], &body)).find(|o| !o.status.success());
-    bad(&full.unwrap(), 1, &["the store is full", "delete objects"]);
+    bad(&full.unwrap(), 1, &["the store is full", "bytes of objects"]);
     assert_eq!(folder.good(&["get", "a.store", "k0"]), b"0");
     assert!(folder.good(&["get", "a.store", "k1"]) == body);
     let again = good(folder.run_with(&create, b"1"));

@@ -28,7 +28,8 @@ fn main() -> picaflor::Result<()> {
         let devices: Vec<_> =
             (0..count).map(|_| Arc::new(CountedDevice::new(Arc::new(MemoryDevice::new((4 << 30) / count))))).collect();
         let options = Options::on(Arc::new(MemoryDevice::new(0))).memory(96 << 20).with(|options| {
-            options.places = devices.iter().map(|device| Place::Device(Arc::clone(device) as Arc<dyn Device>)).collect();
+            options.places =
+                devices.iter().map(|device| Place::Device(Arc::clone(device) as Arc<dyn Device>)).collect();
             (options.spread, options.daemons, options.seed) = (spread, Daemons::Manual, Some(1));
         });
         let store = Store::open(options)?;

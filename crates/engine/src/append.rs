@@ -88,13 +88,14 @@ impl Volume {
         if let Some(waiting) = self.waits(draft, class, purpose) {
             return Ok(self.let_wait(waiting, draft, class, old));
         }
-        let beside = beside.filter(|_| !self.placer.keeps_apart());
+        let beside = beside.filter(|_| !self.placer.keeps_apart() && !self.packs_tightly());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
             add(&self.shared.counters.neighbours_joined, 1);
         }
         let lane = joined.or_else(|| self.placer.lane_of_class(self.class_of(beside?)?));
-        let lane = lane.unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
+        let snug = || self.snug_lane(draft.header.frame_len());
+        let lane = lane.or_else(snug).unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
         let mut lane = self.lanes[lane].lock();
         if self.placer.keeps_apart() && self.affords_apart() {
             self.part_from_others(&mut lane, class)?;
@@ -171,7 +172,11 @@ impl Volume {
         purpose: Purpose,
     ) -> Result<Result<u32, Blocked>> {
         let fits = |slot: u32| matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
-        let fitting = |lane: &Lane| lane.iter().flatten().copied().find(|slot| fits(*slot));
+        let snug = self.packs_tightly();
+        let fitting = |lane: &Lane| {
+            let mut fitting = lane.iter().flatten().copied().filter(|slot| fits(*slot));
+            if snug { fitting.min_by_key(|slot| self.room_in(*slot)) } else { fitting.next() }
+        };
         let mut found = fitting(lane);
         if found.is_none() && self.placer.keeps_apart() && self.compact(lane) {
             found = fitting(lane);
@@ -207,7 +212,7 @@ impl Volume {
 
     /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
     /// groups than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
-    fn affords_apart(&self) -> bool {
+    pub(crate) fn affords_apart(&self) -> bool {
         self.space.available() > SPARE + self.checkpoint_reserve() + 2
     }
 
@@ -237,6 +242,8 @@ impl Volume {
         }
         let keep = match purpose {
             Purpose::Put => SPARE + self.checkpoint_reserve(),
+            // Where nobody leaves, survivors are who makes room: one checkpoint is what has to be left.
+            Purpose::Survivor if self.eviction().keeps_all() => self.checkpoint_clusters(),
             Purpose::Survivor => self.checkpoint_reserve(),
         };
         if !self.space.reserve(keep) {

@@ -103,6 +103,13 @@ impl Iterator for Chunks {
 }
 
 impl Rest {
+    /// All of a large object.
+    fn all(store: &Store, object: &Object) -> Option<Self> {
+        let (manifest, lease) = object.manifest_and_lease()?;
+        let (store, manifest_frame) = (store.clone(), object.shared_frame());
+        Some(Self { store, manifest_frame, manifest, range: 0..manifest.total, _lease: lease })
+    }
+
     /// The chunk that holds the next byte, and which of its bytes are wanted.
     fn next_piece(&self) -> Option<(u32, Range<usize>)> {
         if self.range.is_empty() {
@@ -137,6 +144,16 @@ impl Rest {
         }
     }
 
+    /// All pieces in one; none if one of them is not there.
+    fn gather(&self) -> Result<Option<Bytes>> {
+        let mut body = Vec::with_capacity(self.manifest.total as usize);
+        for number in 0..self.manifest.chunks() {
+            let Some(frame) = self.store.run(&mut self.query(number))? else { return Ok(None) };
+            body.extend_from_slice(&frame.body());
+        }
+        Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
+    }
+
     /// Whoever reads has had the head already, and is told that the rest is not there.
     fn missing(&self) -> Error {
         Error::Damaged {
@@ -153,25 +170,50 @@ impl Store {
     /// store a missing chunk is damage, and reading says so.
     pub(crate) fn whole_object(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let mut object = Object::from_frame(frame, self)?;
-        while !self.has_chunks(&object)? {
-            if self.mode() == Mode::Cache {
+        loop {
+            let is_there = self.has_chunks(&object)?;
+            if is_there {
+                let Some(rest) = self.is_short(&object).then(|| Rest::all(self, &object)).flatten() else {
+                    return Ok(Some(object));
+                };
+                if let Some(body) = rest.gather()? {
+                    return Ok(Some(object.with_body(body)));
+                }
+            } else if self.mode() == Mode::Cache {
                 self.drop_incomplete(object.frame());
                 return Ok(None);
             }
-            // It may have been replaced or deleted since its manifest was found.
+            // It may have been replaced, deleted, or cut anew since its manifest was found: then the key is looked up
+            // again, as if it had been asked for later.
             let Some(now) = self.run(&mut Query::key(self, object.key()))? else { return Ok(None) };
             if now.header.generation == object.generation() && object.is_held() {
-                break;
+                return match Rest::all(self, &object).filter(|_| self.is_short(&object)) {
+                    Some(rest) => {
+                        self.drop_incomplete(object.frame());
+                        Err(rest.missing())
+                    }
+                    // Reading says what is missing.
+                    None => Ok(Some(object)),
+                };
             }
             object = Object::from_frame(now, self)?;
         }
-        Ok(Some(object))
+    }
+
+    /// Whether it was cut though it would fit in a cluster, for a store to be fuller: whoever asks for it gets its body
+    /// at once, as of one frame.
+    pub(crate) fn is_short(&self, object: &Object) -> bool {
+        let fits = |total: u64| {
+            object.key().len() as u64 + object.metadata().len() as u64 + total <= self.payload_max() as u64
+        };
+        self.mode() == Mode::Store && object.manifest().is_some_and(|manifest| fits(manifest.total))
     }
 
     /// As [`Store::whole_object`] for tasks.
     pub(crate) async fn whole_object_async(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let object = Object::from_frame(Arc::clone(&frame), self)?;
-        let is_at_once = object.manifest().is_none() || self.late().is_over() && self.tabled().is_none();
+        let is_at_once =
+            object.manifest().is_none() || self.late().is_over() && self.tabled().is_none() && !self.is_short(&object);
         if is_at_once && self.has_chunks(&object)? {
             return Ok(Some(object));
         }

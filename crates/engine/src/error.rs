@@ -23,12 +23,16 @@ pub enum Error {
         source: Arc<io::Error>,
     },
     /// Store mode only: no room for this object without dropping another.
-    #[error("the store is full: {needed} bytes needed, {free} free; delete objects or open it with a larger capacity")]
+    #[error("the store is full: {needed} bytes needed, {free} free; {help}")]
     Full {
         /// Device bytes the object needs.
         needed: u64,
         /// Device bytes still free, reclaimable ones included.
         free: u64,
+        /// Bytes of objects whose deletion makes room for it; where objects do not lie in clusters, the least that may.
+        delete: u64,
+        /// What would help, with the numbers.
+        help: String,
     },
     /// The put was declined; the object is not in the store.
     #[error("put refused: {0}")]
@@ -185,6 +189,12 @@ kebab_display! {
 }
 
 impl Error {
+    /// No room, where no more is known than this.
+    pub(crate) fn full(needed: u64, free: u64) -> Self {
+        let help = "delete objects, or copy them to a store of a larger capacity".into();
+        Self::Full { needed, free, delete: needed.saturating_sub(free).max(1), help }
+    }
+
     pub(crate) fn io(place: impl Into<String>, source: io::Error) -> Self {
         Self::Io { place: place.into(), source: Arc::new(source) }
     }

@@ -340,8 +340,11 @@ impl Volume {
     }
 
     /// Whether one more cluster or page of so many bytes may stay in memory: slots are left, and the device is not so
-    /// small that residents would keep it from being reclaimed.
+    /// small, or so full, that residents would keep it from being reclaimed.
     pub(crate) fn has_room_for_residents(&self, bytes: usize) -> bool {
+        if self.packs_tightly() && !self.shared.memory.holds_clusters() {
+            return false;
+        }
         let open = 2 * self.lanes.len() + 16;
         let most = (self.buffers.count() as usize - open).min(self.space.count() as usize / 4);
         let (used, (pages, divided)) = (self.buffers.in_use(), self.space.pages_held());

@@ -77,11 +77,13 @@ pub(crate) struct Framing {
     /// Waits without threads: each compacted a cluster.
     rounds: u64,
     tries: u32,
+    /// No room could be made for it. It is tried once more, for others may have left some in what is open.
+    in_vain: bool,
 }
 
 impl Framing {
     fn new(payload_crc: u32) -> Self {
-        Self { payload_crc, waited_since: None, rounds: 0, tries: 0 }
+        Self { payload_crc, waited_since: None, rounds: 0, tries: 0, in_vain: false }
     }
 }
 
@@ -114,7 +116,7 @@ impl Store {
                 Step::Framed(framed) => return Ok(framed),
                 Step::Blocked(volume, blocked) => {
                     let made = self.make_room(&volume, blocked)?;
-                    self.judge_wait(&framing, made, &volume, blocked, parts)?;
+                    self.judge_wait(&mut framing, made, &volume, blocked, parts)?;
                 }
             }
         }
@@ -146,7 +148,7 @@ impl Store {
                 Step::Framed(framed) => return Ok(framed),
                 Step::Blocked(volume, blocked) => {
                     let made = self.make_room_async(&volume, blocked).await?;
-                    self.judge_wait(&framing, made, &volume, blocked, &own.parts())?;
+                    self.judge_wait(&mut framing, made, &volume, blocked, &own.parts())?;
                 }
             }
         }
@@ -195,13 +197,18 @@ impl Store {
     /// Whether it is worth another try; the error if not.
     fn judge_wait(
         &self,
-        framing: &Framing,
+        framing: &mut Framing,
         made: bool,
         volume: &Volume,
         blocked: Blocked,
         parts: &Parts<'_>,
     ) -> Result<()> {
         let now = self.shared().clock.now_nanos();
+        // Others may have taken what was made, but a store that makes room has some: nobody is refused for that.
+        let is_done = std::mem::replace(&mut framing.in_vain, !made) && !made;
+        if blocked == Blocked::Space && volume.keeps_all_in_clusters() {
+            return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
+        }
         let patient = u128::from(now - framing.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()
             && framing.rounds <= 2 * u64::from(volume.space.count());
         if made && patient { Ok(()) } else { Err(self.no_room(volume, blocked, parts)) }
@@ -214,6 +221,11 @@ impl Store {
                 let _stripe = self.lock_key(hash);
                 let volume = Arc::clone(self.destination(hash, parts));
                 let class = Self::class(&volume, parts.kind, parts.options);
+                let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
+                let cut = (parts.kind == Kind::Whole).then(|| volume.cut_to_pack(payload, parts.body.len()));
+                if let Some(piece_max) = cut.flatten() {
+                    return Ok(Step::Framed(Framed::Scattered(piece_max)));
+                }
                 // What may fail comes before the object is framed: a put that failed leaves the version before.
                 let own = volume.own(hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
@@ -334,7 +346,7 @@ impl Store {
     fn no_room(&self, volume: &Volume, blocked: Blocked, parts: &Parts<'_>) -> Error {
         if blocked == Blocked::Space && self.mode() == Mode::Store {
             let needed = (frame::HEADER + parts.key.len() + parts.metadata.len() + parts.body.len()) as u64;
-            return Error::Full { needed, free: volume.free_bytes() };
+            return volume.full(needed);
         }
         self.refuse(blocked.into())
     }

@@ -36,6 +36,7 @@ mod fetch;
 mod files;
 mod flush;
 mod framing;
+mod full;
 mod get;
 mod group;
 mod hands;

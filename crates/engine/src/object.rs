@@ -141,7 +141,7 @@ pub struct Object {
 enum Elsewhere {
     /// In chunks.
     Chunks { manifest: Manifest, store: Store, lease: Option<Arc<Lease>> },
-    /// In memory: it was fetched, and not stored.
+    /// In memory: it was fetched, and not stored; or put together from the pieces it was cut into.
     Memory(Bytes),
 }
 
@@ -170,14 +170,28 @@ impl Object {
         Self { frame: Arc::new(frame), elsewhere: Some(Arc::new(Elsewhere::Memory(body))) }
     }
 
+    /// The same object, whose pieces were put together.
+    pub(crate) fn with_body(self, body: Bytes) -> Self {
+        Self { elsewhere: Some(Arc::new(Elsewhere::Memory(body))), ..self }
+    }
+
     pub(crate) fn frame(&self) -> &Frame {
         &self.frame
     }
 
+    pub(crate) fn shared_frame(&self) -> Arc<Frame> {
+        Arc::clone(&self.frame)
+    }
+
     /// How a large object is cut.
     pub(crate) fn manifest(&self) -> Option<Manifest> {
+        self.manifest_and_lease().map(|(manifest, _)| manifest)
+    }
+
+    /// The same, and what keeps its chunks.
+    pub(crate) fn manifest_and_lease(&self) -> Option<(Manifest, Option<Arc<Lease>>)> {
         match self.elsewhere.as_deref() {
-            Some(Elsewhere::Chunks { manifest, .. }) => Some(*manifest),
+            Some(Elsewhere::Chunks { manifest, lease, .. }) => Some((*manifest, lease.clone())),
             _ => None,
         }
     }

@@ -27,7 +27,8 @@ pub enum Mode {
     /// The oldest objects that nobody used make room: a put is never refused for space.
     #[default]
     Cache,
-    /// Nothing leaves by itself: a put that does not fit is [`crate::Error::Full`].
+    /// Nothing leaves by itself: a put that does not fit is [`crate::Error::Full`]. That comes above 90% of the
+    /// capacity (`docs/ARCHITECTURE.md`, "How full a store gets").
     Store,
 }
 

@@ -10,7 +10,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -35,14 +35,27 @@ use crate::{
 };
 
 /// The reclaimer's bell.
-#[derive(Default)]
 pub(crate) struct Reclaimer {
     rung: Mutex<bool>,
     bell: Condvar,
     /// One reclaim at a time: two would compact into each other's victims.
-    turn: Mutex<()>,
+    pub(crate) turn: Mutex<()>,
     /// The last second in which nobody was too old.
     looked: AtomicU32,
+    /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
+    pub(crate) in_vain: AtomicU64,
+}
+
+impl Default for Reclaimer {
+    fn default() -> Self {
+        Self {
+            rung: Mutex::default(),
+            bell: Condvar::new(),
+            turn: Mutex::default(),
+            looked: AtomicU32::new(0),
+            in_vain: AtomicU64::new(u64::MAX),
+        }
+    }
 }
 
 impl Reclaimer {
@@ -65,6 +78,8 @@ impl Reclaimer {
 enum Emptied {
     /// So many of its objects moved. Where nobody leaves, some may still be in it, that were not found.
     Moved(usize),
+    /// Nothing: there is more in it than there seemed to be.
+    Dense,
     /// Nothing: it cannot be read, and nobody is to leave. The read may succeed the next time.
     Unread(Error),
 }
@@ -153,6 +168,9 @@ impl Volume {
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
+        if self.in_place.is_none() && self.eviction().keeps_all() {
+            return self.make_space_in_store();
+        }
         let _turn = self.reclaimer.turn.lock();
         self.drop_released();
         if let Some(in_place) = &self.in_place {
@@ -219,7 +237,7 @@ impl Volume {
     }
 
     /// Residents are no victims; on a small device they may be all there is.
-    fn retire_a_resident(self: &Arc<Self>) {
+    pub(crate) fn retire_a_resident(self: &Arc<Self>) {
         if self.shared.memory.holds_clusters() {
             let least_recent = || self.shared.memory.release_least_recent(self.number);
             let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
@@ -233,6 +251,15 @@ impl Volume {
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
         let left = self.shared.memory.release_clusters(self.number, budget);
         self.shared.let_go(left);
+    }
+
+    /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
+    pub(crate) fn reclaim_one_of_store(self: &Arc<Self>) -> Result<bool> {
+        match self.reclaim_one() {
+            Ok(reclaimed) => Ok(reclaimed == Reclaimed::One),
+            Err(Error::Full { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
@@ -253,6 +280,10 @@ impl Volume {
                 }
                 Emptied::Moved(_) => None,
                 Emptied::Unread(error) => Some(error),
+                Emptied::Dense => {
+                    self.space.set(victim, State::Sealed);
+                    continue;
+                }
             };
             self.space.set_aside(victim, self.shared.second());
             let is_late = u128::from(self.shared.clock.now_nanos() - began) > PATIENCE.as_nanos();
@@ -300,6 +331,13 @@ impl Volume {
             rows => rows.unwrap_or_default(),
         };
         let mut live = self.entries_of(victim, rows);
+        if keeps_all && !self.space.is_weighed(victim) {
+            let bytes = live.iter().map(|(row, _)| row.taken()).sum();
+            self.space.weigh(victim, bytes, live.iter().map(|(_, word)| u64::from(word.grains())).sum());
+            if self.space.live_bytes(victim) + self.space.least_gain() > self.space.room() {
+                return Ok(Emptied::Dense);
+            }
+        }
         let used = |row: &Row, word: &Word| word.uses() > 0 || self.shared.memory.is_hot(row.hash);
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
         let needed = keeps_all
@@ -405,6 +443,11 @@ impl Volume {
     }
 
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
+        let cut =
+            (header.kind == Kind::Whole).then(|| self.cut_to_pack(header.payload_len(), header.body_len as usize));
+        if let Some(piece) = cut.flatten() {
+            return self.reinsert_cut((header, frame), (row.hash, word), piece);
+        }
         let class = self.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
         let body = header.body_start();
@@ -445,7 +488,7 @@ impl Volume {
     /// Not even the spare clusters are left for a survivor.
     fn evict_for_want_of_room(&self, row: &Row, word: Word, draft: &Draft<'_>) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
-            return Err(Error::Full { needed: draft.header.payload_len() as u64, free: 0 });
+            return Err(self.full(draft.header.payload_len() as u64));
         }
         self.evict(row, word, Some((draft.key, draft.header.kind)), Departure::Evicted);
         Ok(())
@@ -486,13 +529,8 @@ impl Volume {
         add(counter, 1);
     }
 
-    /// Bytes that a store could still take, compaction included.
+    /// Bytes that a store in place could still take, compaction included.
     pub(crate) fn free_bytes(&self) -> u64 {
-        if let Some(in_place) = &self.in_place {
-            return in_place.extents.slots().0 * SLOT;
-        }
-        let cluster = u64::from(self.map.cluster);
-        let spare = u64::from(SPARE + self.checkpoint_reserve());
-        (u64::from(self.space.available()) * cluster).saturating_sub(spare * cluster)
+        self.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
     }
 }

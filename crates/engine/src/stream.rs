@@ -303,16 +303,27 @@ impl PutStream {
             None => Some(Arc::clone(self.store.home(self.hash, &self.key))),
         };
         if let Some(volume) = &volume {
+            volume.could_take(self.len.unwrap_or(0))?;
             volume.streams_open.fetch_add(1, Relaxed);
         }
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
         let len = self.len.map_or(chunk, |len| len as usize);
-        let most = self.piece_max.or_else(|| volume.as_ref()?.piece_of_long(len));
+        let fills = || volume.as_ref()?.cut_of_long(self.len);
+        let most = self.piece_max.or_else(|| volume.as_ref()?.piece_of_long(len)).or_else(fills);
         let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
         let manifest = Manifest { id, total: 0, chunk };
         self.large = Some(LargePut { manifest, written: 0, volume, owner: Owner::Nobody });
         Ok(())
+    }
+
+    /// What is said of a piece, said of the object.
+    fn of_all(&self, error: Error) -> Error {
+        let come = self.large.as_ref().map_or(0, LargePut::bytes) as u64;
+        match (error, self.large.as_ref().and_then(|large| large.volume.as_ref())) {
+            (Error::Full { needed, .. }, Some(volume)) => volume.full(self.len.unwrap_or(0).max(come).max(needed)),
+            (error, _) => error,
+        }
     }
 
     async fn put_chunk(&mut self, body: Vec<u8>, waits: Waits) -> Result<()> {
@@ -330,8 +341,8 @@ impl PutStream {
         };
         large.written += 1;
         // Never cut again: it is a piece already.
-        waits.frame(&self.store, self.store.hasher().chunk(&key), parts).await?;
-        Ok(())
+        let framed = waits.frame(&self.store, self.store.hasher().chunk(&key), parts).await;
+        framed.map(drop).map_err(|error| self.of_all(error))
     }
 }
 

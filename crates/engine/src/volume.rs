@@ -329,9 +329,11 @@ impl Volume {
         self.space.note_use(cluster, number);
         self.note_age(cluster);
         let lists = self.listed.as_ref().filter(|_| !self.shared.index_is_above(6));
-        let mut list = Vec::new();
+        let (mut list, mut bytes, mut grains) = (Vec::new(), 0, 0);
         for row in &rows {
             let Some(word) = self.entry_in_slot(slot, row) else { continue };
+            bytes += row.taken();
+            grains += u64::from(word.grains());
             list.extend(lists.map(|_| Lying { hash: row.hash, offset: row.offset }));
             let home = Location::OnDisk { grain: self.grain(cluster, row.offset) };
             // Accounted before it can be seen: whoever replaces it subtracts.
@@ -340,6 +342,7 @@ impl Volume {
                 self.space.sub_live(cluster, word.grains());
             }
         }
+        self.space.weigh(cluster, bytes, grains);
         if let Some(listed) = lists {
             listed.set(cluster, list);
         }

@@ -193,6 +193,7 @@ fn large_objects_are_streamed_in_and_out() {
     let part: Vec<u8> = object.chunks(1_000_000..2_000_003).flat_map(|piece| piece.unwrap().to_vec()).collect();
     assert!(part == big[1_000_000..2_000_003]);
     let before = store.stats().objects;
+    drop(object);
     assert!(store.delete(b"big").unwrap());
     assert!(store.stats().objects < before - 50, "its chunks left with it");
     let abandoned = store.put_stream(b"gone", None, PutOptions::default()).unwrap();

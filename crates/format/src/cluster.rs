@@ -105,6 +105,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// Bytes of a cluster that the frame takes, this row among them.
+    pub fn taken(&self) -> u64 {
+        u64::from(self.len) + ROW as u64
+    }
+
     fn encode(&self, out: &mut [u8]) {
         put(out, 0, self.hash.to_le_bytes());
         put(out, 8, self.generation.to_le_bytes());

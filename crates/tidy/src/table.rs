@@ -53,6 +53,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "compact",
                 "daemons",
                 "flush",
+                "full",
                 "leave",
                 "locality",
                 "options",

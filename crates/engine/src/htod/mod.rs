@@ -226,7 +226,7 @@ fn failed(doing: &'static str) -> impl Fn(BlockError) -> Error {
     move |error| match error {
         BlockError::Io { what, source } => Error::Io { place: format!("{doing}: {what}"), source },
         BlockError::Stopped(error) => stopped(error),
-        BlockError::Full { needed, free } => Error::Full { needed, free },
+        BlockError::Full { needed, free } => Error::full(needed, free),
         BlockError::TooLong { len, max } => {
             let to_usize = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
             Error::Limit { what: "key and value", len: to_usize(len), max: to_usize(max) }

@@ -80,7 +80,7 @@ impl Inner {
     /// Gives the table the extent that page `number` is the first of.
     fn add_extent(&self, entered: &Entered<'_>, index: &Arc<Index>, number: u64) -> Result<()> {
         let lists = entered.lists()?;
-        let len = Index::next_extent(number).ok_or(Error::Full { needed: 0, free: 0 })?;
+        let len = Index::next_extent(number).ok_or_else(|| Error::full(0, 0))?;
         let area = lists.allocate_area(len).map_err(failed("allocate an extent of index pages"))?;
         // The area is durable before a header names it; and so is each page until here, which the header says too.
         self.wait(entered, self.commits.next())?;

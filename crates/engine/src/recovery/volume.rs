@@ -433,4 +433,5 @@ pub(super) fn account(volume: &Volume) {
             volume.space.shift(id, State::Free, State::Sealed);
         }
     }
+    volume.space.fill();
 }

@@ -17,7 +17,7 @@ pub(crate) use extents::{Extents, Freed, Place};
 use picaflor_format::superblock;
 pub(crate) use region::Site;
 pub use ring::NextCluster;
-pub(crate) use ring::{PAGES_MAX, SPARE, Space, State, Victim};
+pub(crate) use ring::{Fill, PAGES_MAX, SPARE, Space, State, Victim};
 
 use crate::blocks::Method;
 

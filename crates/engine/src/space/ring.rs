@@ -10,6 +10,8 @@
 //! are granted only to what makes room. Nothing relies on the order in which clusters are granted or emptied
 //! (`docs/FORMAT.md`, "Reclaim and the scan").
 
+mod fill;
+
 use std::{
     collections::{BTreeSet, BinaryHeap},
     sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -18,6 +20,8 @@ use std::{
 use parking_lot::Mutex;
 use serde::Serialize;
 
+pub(crate) use self::fill::Fill;
+use self::fill::Seen;
 use super::region::{Regions, Site};
 
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
@@ -41,7 +45,7 @@ pub enum NextCluster {
 pub(crate) enum Victim {
     /// The next one in the ring: the oldest.
     Oldest,
-    /// The one with the least in it: cheapest to compact.
+    /// The one with the least in it, if emptying it gains [anything worth it](Space::least_gain): cheapest to compact.
     Emptiest,
     /// The same, if it is half empty at least.
     HalfEmpty,
@@ -85,6 +89,9 @@ pub(crate) struct Space {
     clusters: Mutex<Clusters>,
     /// Bytes that live objects take in each sealed cluster, in grains.
     live: Box<[AtomicU32]>,
+    /// Bytes for which a grain of `live` stands in each, in 1/1024; 0 where nobody weighed it.
+    weights: Box<[AtomicU32]>,
+    seen: Seen,
     /// When each was used last, in numbers of the memory tier; none where nobody asks.
     used: Box<[AtomicU64]>,
     /// The second from which each one's age counts; none where nobody asks.
@@ -124,8 +131,9 @@ struct Clusters {
 }
 
 impl Space {
-    /// Memory that a cluster's state, page and count of live grains take.
-    pub(crate) const BYTES_PER_CLUSTER: u64 = (size_of::<State>() + size_of::<u64>() + size_of::<AtomicU32>()) as u64;
+    /// Memory that a cluster's state, page, count of live grains and their weight take.
+    pub(crate) const BYTES_PER_CLUSTER: u64 =
+        (size_of::<State>() + size_of::<u64>() + 2 * size_of::<AtomicU32>()) as u64;
     /// What the second takes from which its age counts, where that is noted.
     pub(crate) const BYTES_PER_AGING_CLUSTER: u64 = size_of::<AtomicU32>() as u64;
     /// The same as the first, where it is also noted when each was used.
@@ -154,6 +162,8 @@ impl Space {
         Self {
             clusters: Mutex::new(clusters),
             live: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            weights: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            seen: Seen::default(),
             used: (0..if notes_use { count } else { 0 }).map(|_| AtomicU64::new(0)).collect(),
             since: Box::default(),
             next,
@@ -219,6 +229,7 @@ impl Space {
         clusters.free -= 1;
         clusters.reserved = clusters.reserved.saturating_sub(1);
         clusters.granted += 1;
+        self.seen.grows_old(clusters.granted, count);
         Some(found)
     }
 
@@ -300,18 +311,14 @@ impl Space {
     pub(crate) fn victim(&self, which: Victim) -> Option<u32> {
         let mut clusters = self.clusters.lock();
         let count = self.count();
-        let old = |clusters: &Clusters, id: u32| {
-            clusters.states[id as usize] == State::Sealed
-                && clusters.pages[id as usize] < clusters.floor
-                && (!clusters.aside.contains(&id) || self.live(id) == 0)
-        };
+        let old = |clusters: &Clusters, id: u32| self.is_old(clusters, id);
         let found = match which {
             Victim::Oldest => {
                 let start = clusters.hand;
                 (start..count).chain(0..start).find(|id| old(&clusters, *id))
             }
-            Victim::Emptiest => self.emptiest(&clusters, old, self.cluster_grains / 16 * 15),
-            Victim::HalfEmpty => self.emptiest(&clusters, old, self.cluster_grains / 2 + 1),
+            Victim::Emptiest => self.emptiest(&clusters, old, self.least_gain()),
+            Victim::HalfEmpty => self.emptiest(&clusters, old, self.room() / 2),
             Victim::LeastRecent => self.least_recent(&mut clusters, old),
             Victim::Aged(second) => {
                 let start = clusters.hand;
@@ -347,10 +354,10 @@ impl Space {
         self.clusters.lock().aside.len() as u32
     }
 
-    /// The one with the least in it, if that is less than so many grains.
-    fn emptiest(&self, clusters: &Clusters, old: impl Fn(&Clusters, u32) -> bool, below: u32) -> Option<u32> {
-        let emptiest = (0..self.count()).filter(|id| old(clusters, *id)).min_by_key(|id| self.live(*id));
-        emptiest.filter(|id| self.live(*id) < below)
+    /// The one with the least in it, if emptying it gains so many bytes.
+    fn emptiest(&self, clusters: &Clusters, old: impl Fn(&Clusters, u32) -> bool, gain: u64) -> Option<u32> {
+        let emptiest = (0..self.count()).filter(|id| old(clusters, *id)).min_by_key(|id| self.live_bytes(*id));
+        emptiest.filter(|id| self.live_bytes(*id) + gain <= self.room())
     }
 
     /// Looks for many at a time: a search goes over all clusters.
@@ -450,6 +457,7 @@ impl Space {
 
     pub(crate) fn clear_live(&self, id: u32) {
         self.live[id as usize].store(0, Relaxed);
+        self.weights[id as usize].store(0, Relaxed);
     }
 
     pub(crate) fn live(&self, id: u32) -> u32 {

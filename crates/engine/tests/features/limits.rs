@@ -281,7 +281,7 @@ fn a_full_store_says_so_and_loses_nothing() {
         last = *i;
         put.is_err()
     });
-    let Some((_, Err(Error::Full { needed, free }))) = full else { panic!("{full:?}") };
+    let Some((_, Err(Error::Full { needed, free, .. }))) = full else { panic!("{full:?}") };
     assert!(needed > 3000 && last > 4000, "{needed} {free} {last}");
     assert!(matches!(store.put(b"large", &body(1, 900_000), &plain()), Err(Error::Full { .. })));
     assert!(matches!(store.put(&key(1), &body(2, 3000), &plain()), Err(Error::Full { .. }) | Ok(())));

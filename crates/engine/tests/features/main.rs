@@ -5,6 +5,7 @@ mod common;
 mod counts;
 mod daemons;
 mod fetch;
+mod full;
 mod groups;
 mod leases;
 mod limits;
