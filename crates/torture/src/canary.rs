@@ -66,8 +66,7 @@ impl Sabotage {
         let plan = Plan::new(0, None).with_preset(preset);
         match self {
             Self::OverrunJournal => plan.takes_several(),
-            // Their damage is not planted, for a file has no place that the harness knows.
-            Self::CheckIsBlind => !plan.has_files(),
+            Self::CheckIsBlind => !plan.hides_damage(),
             _ => true,
         }
     }

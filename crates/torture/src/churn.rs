@@ -128,6 +128,12 @@ impl Plan {
         !self.has_files() && !self.has_tables() && !self.is_scanned()
     }
 
+    /// Whether damage to an object need not be seen by the audit, or cannot be made: a file has no place that the harness
+    /// knows, and a slot that nothing else tells of is not there when its bytes are not.
+    pub(crate) fn hides_damage(&self) -> bool {
+        self.has_files() || self.is_scanned()
+    }
+
     /// The least memory that a store of this plan opens with.
     pub(crate) fn least_memory(&self) -> u64 {
         u64::from(self.cluster) * 16.max(8 * self.volumes as u64)

@@ -74,17 +74,28 @@ impl Run<'_> {
         }
     }
 
+    /// The audit first, as of a store that was opened for it; then every key; in some runs the audit again, which must
+    /// not be misled by what gets have brought into memory.
     fn judge_look(&mut self) -> Outcome {
+        self.judge_audit("")?;
+        let hits = self.tally.hits;
         for key in 0..self.plan.keys.len() {
             self.get(key)?;
         }
-        let Some(store) = self.store.clone() else { return Ok(()) };
-        let (report, damage) = audit(&store);
-        self.judge_audit(&report, damage)
+        let found = self.tally.hits - hits;
+        if (self.plan.seed / 16) % 8 == 5 {
+            self.judge_audit(&format!(", after gets that brought {found} objects"))?;
+        }
+        Ok(())
     }
 
     /// A healthy store is called healthy.
-    fn judge_audit(&self, report: &CheckReport, damage: Vec<String>) -> Outcome {
+    fn judge_audit(&mut self, when: &str) -> Outcome {
+        let Some(store) = self.store.clone() else { return Ok(()) };
+        let (report, damage) = audit(&store);
+        if tracing() {
+            println!("       {}\n       {report:?}", store.receipt());
+        }
         let cries = self.sabotage == Sabotage::CheckCriesWolf && self.tally.looks.is_multiple_of(5);
         if !self.looks_sound() || report.is_clean() && damage.is_empty() && !cries {
             return Ok(());
@@ -94,7 +105,7 @@ impl Run<'_> {
             "{} of {} entries intact, {} lost, unreadable clusters {:?}; {named:?}",
             report.intact, report.entries, report.lost, report.unreadable_clusters
         );
-        Err(self.violation("the audit finds nothing wrong: the devices are honest", found))
+        Err(self.violation(format!("the audit{when} finds nothing wrong: the devices are honest"), found))
     }
 
     fn end_look(&mut self, judged: Outcome) -> Outcome {
@@ -121,7 +132,7 @@ impl Run<'_> {
 
     /// Damages one object of a store that was closed, and looks whether the audit says so.
     pub(crate) fn plant(&mut self) -> Outcome {
-        if !self.plan.extended || !self.plan.is_honest() || self.plan.has_files() || !self.whim_dice.percent(15) {
+        if !self.plan.extended || !self.plan.is_honest() || self.plan.hides_damage() || !self.whim_dice.percent(15) {
             return Ok(());
         }
         let Some(store) = self.open_to_look()? else { return Ok(()) };
@@ -155,6 +166,9 @@ impl Run<'_> {
         let silent = report.is_clean() && damage.is_empty() || self.sabotage == Sabotage::CheckIsBlind;
         let answer = store.get(&self.plan.keys[key]).and_then(|object| object.map(|object| object.bytes()).transpose());
         let is_gone = !matches!(answer, Ok(Some(_)));
+        if tracing() {
+            println!("       planted in key {key}: {:?}; {report:?} {damage:?}", answer.as_ref().map(|body| body.is_some()));
+        }
         drop(store);
         self.end_look(Ok(()))?;
         if silent && is_gone {

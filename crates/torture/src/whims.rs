@@ -18,9 +18,9 @@ use crate::{
 
 /// Rows that leave the same bytes, so that a store of one opens with another.
 const FAMILIES: [&[&str]; 3] =
-    [&["picaflor", "hummingbird"], &["stream-pack", "lazy-reads", "lazy-reads-loc"], &["pmflf-pfl", "oba"]];
+    [&["picaflor", "hummingbird"], &["stream", "stream-pack", "lazy-reads", "lazy-reads-loc"], &["pmflf-pfl", "oba"]];
 /// Rows of which no two leave the same bytes.
-const STRANGERS: [&str; 6] = ["picaflor", "buddy", "buddy-scan", "stream", "stream-pack", "pmflf-ts"];
+const STRANGERS: [&str; 5] = ["picaflor", "buddy", "buddy-scan", "stream", "pmflf-ts"];
 
 /// What of a life's options may differ from those of the life before.
 #[derive(Clone, Copy, Debug)]
