@@ -119,7 +119,7 @@ impl Plan {
         let volumes = dice.between(2, 4) as usize;
         let in_flight = dice.percent(60);
         let volumes = if self.takes_several() && several { volumes } else { 1 };
-        let plan = Self { extended: true, volumes, in_flight, ..self };
+        let plan = Self { extended: true, audited: true, volumes, in_flight, ..self };
         Self { memory: plan.memory.max(plan.least_memory()), ..plan }
     }
 

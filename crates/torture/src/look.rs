@@ -91,7 +91,7 @@ impl Run<'_> {
 
     /// A healthy store is called healthy.
     fn judge_audit(&mut self, when: &str) -> Outcome {
-        let Some(store) = self.store.clone() else { return Ok(()) };
+        let Some(store) = self.store.clone().filter(|_| self.plan.audited) else { return Ok(()) };
         let (report, damage) = audit(&store);
         if tracing() {
             println!("       {}\n       {report:?}", store.receipt());
@@ -132,7 +132,7 @@ impl Run<'_> {
 
     /// Damages one object of a store that was closed, and looks whether the audit says so.
     pub(crate) fn plant(&mut self) -> Outcome {
-        if !self.plan.extended || !self.plan.is_honest() || self.plan.hides_damage() || !self.whim_dice.percent(15) {
+        if !self.plan.audited || !self.plan.is_honest() || self.plan.hides_damage() || !self.whim_dice.percent(15) {
             return Ok(());
         }
         let Some(store) = self.open_to_look()? else { return Ok(()) };

@@ -28,7 +28,10 @@ usage: picaflor-torture [options]
   --jobs N         threads (default: as many as there are processors)
   --keep-going     do not stop at the first violation
   --trace          print every operation as it is run
+  --no-audit       do not judge what the audit (`Store::check`) says; for as long as a fault of it hides others
   --canary         break the store on purpose; status 1 if every break is noticed
+  --rss            instead of seeds, fill stores in files of the folder for temporary ones, one after the other, and
+                   hold what the kernel counts to the cap + 10% + 16 MiB
   -v, --verbose    the plan of each seed, and the shortest failing operations
   -h, --help       this
 
@@ -51,12 +54,15 @@ struct Call {
     jobs: usize,
     keep_going: bool,
     canary: bool,
+    no_audit: bool,
+    rss: bool,
     verbose: bool,
 }
 
 fn main() -> ExitCode {
     match parse(std::env::args().skip(1)) {
         Ok(Some(call)) if call.canary => canary(&call),
+        Ok(Some(call)) if call.rss => resident(),
         Ok(Some(call)) => torture(&call),
         Ok(None) => {
             println!("{HELP}");
@@ -100,6 +106,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
             "--keep-going" => call.keep_going = true,
             "--trace" => trace(true),
             "--canary" => call.canary = true,
+            "--no-audit" => call.no_audit = true,
+            "--rss" => call.rss = true,
             "-v" | "--verbose" => call.verbose = true,
             "-h" | "--help" => return Ok(None),
             _ => return Err(format!("unknown option {arg}")),
@@ -176,6 +184,7 @@ fn work(call: &Call, progress: &Progress, job: usize, end: u64) {
         let preset = call.presets[(seed - call.from) as usize % call.presets.len()];
         let plan = Plan::new(seed, call.mode).with_preset(preset);
         let plan = if call.first_edition { plan } else { plan.extended() };
+        let plan = Plan { audited: plan.audited && !call.no_audit, ..plan };
         if call.verbose {
             println!("seed {seed}: {}", plan.describe());
         }
@@ -213,7 +222,8 @@ fn tell(call: &Call, plan: &Plan, violation: &Violation) {
         Some(Mode::Store) => " --mode store",
     };
     let edition = if call.first_edition { " --plan 1" } else { "" };
-    println!("\n{violation}{mode}{edition} --preset {}", plan.preset);
+    let audit = if call.no_audit { " --no-audit" } else { "" };
+    println!("\n{violation}{mode}{edition}{audit} --preset {}", plan.preset);
     if call.verbose
         && let Some((kept, shortest)) = shrink(plan, &operations(plan), TRIES)
     {
@@ -239,7 +249,8 @@ fn watch(call: &Call, progress: &Progress, began: Instant, end: u64) {
         }
         for (seed, since) in &busy {
             if since.elapsed() > LONGEST && !call.verbose {
-                println!("\nVIOLATION in seed {seed}: it hangs\n  replay:   picaflor-torture --from {seed} --seeds 1");
+                let preset = call.presets[(seed - call.from) as usize % call.presets.len()];
+                println!("\nVIOLATION in seed {seed}: it hangs\n  replay:   picaflor-torture --from {seed} --seeds 1 --preset {preset}");
                 std::process::exit(1);
             }
         }
@@ -269,4 +280,31 @@ fn canary(call: &Call) -> ExitCode {
     }
     // Not 1: whoever expects the canary to fail must see that it did not, in full.
     if missed == 0 { ExitCode::from(1) } else { ExitCode::from(3) }
+}
+
+/// Stores in files, the lightest first: what one leaves to the allocator is less than the next one takes.
+fn resident() -> ExitCode {
+    let mut over = 0;
+    for strain in rss::STRAINS {
+        let (resident, counted) = match rss::strained(&strain) {
+            Ok(both) => both,
+            Err(why) => {
+                eprintln!("picaflor-torture: {why}");
+                return ExitCode::from(2);
+            }
+        };
+        let most = rss::bound(strain.memory);
+        let verdict = if resident > most { "VIOLATION" } else { "ok" };
+        over += u32::from(resident > most);
+        println!(
+            "{verdict}: {} objects of {} bytes, memory {} MiB: resident {:.1} MiB, counted {:.1} MiB, {:.1} MiB are the most",
+            strain.objects,
+            strain.len,
+            strain.memory >> 20,
+            resident as f64 / f64::from(1 << 20),
+            counted as f64 / f64::from(1 << 20),
+            most as f64 / f64::from(1 << 20),
+        );
+    }
+    if over == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }

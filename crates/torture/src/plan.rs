@@ -92,6 +92,8 @@ pub struct Plan {
     pub extended: bool,
     /// Whether what devices are given stays in flight and lands in any order.
     pub in_flight: bool,
+    /// Whether what the audit says is judged.
+    pub audited: bool,
 }
 
 impl Plan {
@@ -148,6 +150,7 @@ impl Plan {
             beside: if matches!(seed % 17, 3 | 5 | 12 | 16) { 70 } else { 10 },
             extended: false,
             in_flight: false,
+            audited: false,
         }
     }
 

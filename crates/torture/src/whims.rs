@@ -116,6 +116,9 @@ impl Run<'_> {
         }
         if self.whim_dice.percent(30) {
             self.whims = Whims::drawn(self.plan, &mut self.whim_dice);
+            if tracing() {
+                println!("       to be opened with {:?}", self.whims);
+            }
         }
         Ok(())
     }
