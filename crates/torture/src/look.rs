@@ -168,6 +168,7 @@ impl Run<'_> {
         let is_gone = !matches!(answer, Ok(Some(_)));
         if tracing() {
             println!("       planted in key {key}: {:?}; {report:?} {damage:?}", answer.as_ref().map(|body| body.is_some()));
+            println!("       {}", store.receipt());
         }
         drop(store);
         self.end_look(Ok(()))?;
