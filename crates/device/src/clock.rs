@@ -35,7 +35,8 @@ impl Clock {
     /// A clock that stands at `unix_millis` until [`Clock::advance`] or [`Clock::sleep`] moves it.
     #[must_use]
     pub fn virtual_at(unix_millis: u64) -> Self {
-        let time = VirtualTime { start_millis: unix_millis, passed_nanos: AtomicU64::new(0), set_millis: AtomicI64::new(0) };
+        let time =
+            VirtualTime { start_millis: unix_millis, passed_nanos: AtomicU64::new(0), set_millis: AtomicI64::new(0) };
         Self(Kind::Virtual(Arc::new(time)))
     }
 

@@ -123,7 +123,9 @@ mod tests {
             let (flights, (tell, told)) = (Flights::new(seed, 0), mpsc::channel());
             let request = |number: u64| {
                 let tell = tell.clone();
-                let done: Done = Box::new(move |_| drop(tell.send(number)));
+                let done: Done = Box::new(move |_| {
+                    let _ = tell.send(number);
+                });
                 Request { offset: number, op: Op::Write(Bytes::from_static(b"x")), done }
             };
             let carried = Arc::new(Lock::new(Vec::new()));
@@ -147,7 +149,10 @@ mod tests {
         let (flights, (tell, told)) = (Flights::new(4, 0), mpsc::channel());
         let request = |_| {
             let tell = tell.clone();
-            Request { offset: 0, op: Op::Sync, done: Box::new(move |outcome| drop(tell.send(outcome.is_ok()))) }
+            let done: Done = Box::new(move |outcome| {
+                let _ = tell.send(outcome.is_ok());
+            });
+            Request { offset: 0, op: Op::Sync, done }
         };
         flights.take_off((0..40).map(request).collect(), |_, _| Ok(AlignedBuf::empty()));
         let before = told.try_iter().count();

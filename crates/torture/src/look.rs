@@ -167,7 +167,10 @@ impl Run<'_> {
         let answer = store.get(&self.plan.keys[key]).and_then(|object| object.map(|object| object.bytes()).transpose());
         let is_gone = !matches!(answer, Ok(Some(_)));
         if tracing() {
-            println!("       planted in key {key}: {:?}; {report:?} {damage:?}", answer.as_ref().map(|body| body.is_some()));
+            println!(
+                "       planted in key {key}: {:?}; {report:?} {damage:?}",
+                answer.as_ref().map(|body| body.is_some())
+            );
             println!("       {}", store.receipt());
         }
         drop(store);

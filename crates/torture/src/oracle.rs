@@ -261,8 +261,8 @@ impl Oracle {
     /// Whether a get of this key must bring something. `may_leave`: objects leave this store by themselves.
     #[must_use]
     pub(crate) fn must_be_there(&self, key: usize, now: u64, may_leave: bool) -> bool {
-        let is_there = |version: &Version| !version.may_be_absent(now) && !(may_leave && version.gone);
-        self.keys[key].live().all(|(_, version)| is_there(version))
+        let may_lack = |version: &Version| version.may_be_absent(now) || may_leave && version.gone;
+        !self.keys[key].live().any(|(_, version)| may_lack(version))
     }
 
     /// Whether it is not known which of several versions of this key there is.
@@ -302,10 +302,7 @@ impl Oracle {
     /// A get brought nothing. `final_word`: a store does not find later what it has not found now.
     pub(crate) fn saw_nothing(&mut self, key: usize, now: u64, final_word: bool) {
         let history = &mut self.keys[key];
-        let mut absent = history
-            .live()
-            .filter(|(_, version)| version.may_be_absent(now))
-            .map(|(at, _)| at);
+        let mut absent = history.live().filter(|(_, version)| version.may_be_absent(now)).map(|(at, _)| at);
         if let (Some(at), None, true) = (absent.next(), absent.next(), final_word) {
             drop(absent);
             history.settle(at, at < self.crashed[key]);

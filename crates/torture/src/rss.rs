@@ -56,7 +56,8 @@ pub const STRAINS: [Strain; 3] = [
 pub fn strained(strain: &Strain) -> Result<(u64, u64), String> {
     let path = std::env::temp_dir().join(format!("picaflor-torture-{}.store", process::id()));
     let _remove = Remove(path.clone());
-    let store = Store::open(Options::new(&path).capacity(1 << 30).memory(strain.memory)).map_err(|why| why.to_string())?;
+    let store =
+        Store::open(Options::new(&path).capacity(1 << 30).memory(strain.memory)).map_err(|why| why.to_string())?;
     let body = vec![7; strain.len];
     let (mut resident, mut counted) = (0, 0);
     for number in 0..strain.objects {
