@@ -109,9 +109,9 @@ fn small(id: u64, key: usize, dice: &mut Dice) -> Draft {
 }
 
 impl Plan {
-    /// The same plan with what a second edition of it adds: several devices in half of the seeds, writes that land in any
-    /// order, looks between lives, openings with other options, clocks that are set, failures that last. What the first
-    /// edition draws stays as it was, so that a seed keeps what it is known for.
+    /// The same plan with what a second edition of it adds: several devices in half of the seeds, writes that land in
+    /// any order, looks between lives, openings with other options, clocks that are set, failures that last. What the
+    /// first edition draws stays as it was, so that a seed keeps what it is known for.
     #[must_use]
     pub fn extended(self) -> Self {
         let mut dice = Dice::new(self.seed, 8);
@@ -128,8 +128,8 @@ impl Plan {
         !self.has_files() && !self.has_tables() && !self.is_scanned()
     }
 
-    /// Whether damage to an object need not be seen by the audit, or cannot be made: a file has no place that the harness
-    /// knows, and a slot that nothing else tells of is not there when its bytes are not.
+    /// Whether damage to an object need not be seen by the audit, or cannot be made: a file has no place that the
+    /// harness knows, and a slot that nothing else tells of is not there when its bytes are not.
     pub(crate) fn hides_damage(&self) -> bool {
         self.has_files() || self.is_scanned()
     }

@@ -91,8 +91,8 @@ fn unsound(plan: &Plan) -> bool {
     !plan.is_honest()
 }
 
-/// In the order of [`Excuse`]: most uses per million operations, about three times the highest that any row showed in some
-/// 8,000 seeds of both editions, then what one run may bring alone.
+/// In the order of [`Excuse`]: most uses per million operations, about three times the highest that any row showed in
+/// some 8,000 seeds of both editions, then what one run may bring alone.
 const TABLE: [Row; COUNT] = [
     row(Excuse::Unexplained, honest_cache, (10, 10), "two keys, or pieces, that share a place in the index by chance"),
     row(Excuse::StaleOfLies, lying, (400, 30), "a lost write leaves the version before, and no store can tell"),
