@@ -155,7 +155,10 @@ impl Excused {
             (used as f64 > most).then(|| {
                 let rate = used as f64 * 1e6 / exposed.max(1) as f64;
                 let Row { excuse, most, why, .. } = row;
-                format!("{excuse:?} was needed {used} times in {exposed} operations, {rate:.0} per million, where {most} are the most ({why})")
+                format!(
+                    "{excuse:?} was needed {used} times in {exposed} operations, {rate:.0} per million, where {most} \
+                     are the most ({why})"
+                )
             })
         };
         rows.filter_map(over).collect()

@@ -1,7 +1,7 @@
 //! The second edition of plans: a fixed set of seeds, and those that once found something, each with its row.
 //!
-//! Faults that are known and not mended have tests of their own, which fail as soon as a seed of theirs does not show its
-//! fault any more: then it belongs to those that found something.
+//! Faults that are known and not mended have tests of their own, which fail as soon as a seed of theirs does not show
+//! its fault any more: then it belongs to those that found something.
 
 use picaflor::Options;
 use picaflor_torture::{Plan, Sabotage, Tally, caught, operations};
@@ -144,8 +144,8 @@ fn known_the_audit_calls_damage_what_a_crash_left_over() {
     known(&[(11_328, DEFAULT), (248, "stream-pack")], "the audit finds nothing wrong");
 }
 
-/// The opening of a store that was closed takes a damaged object for overwritten; a page of a table wants mending, and what
-/// was on it is not counted.
+/// The opening of a store that was closed takes a damaged object for overwritten; a page of a table wants mending, and
+/// what was on it is not counted.
 #[test]
 fn known_the_audit_does_not_name_the_damage_of_an_object() {
     known(&[(10_273, DEFAULT), (10_544, DEFAULT), (10_932, DEFAULT)], "the audit names the damage");
