@@ -4,7 +4,7 @@
 //! told to, so that expiry, ages and timers are repeatable in tests and simulations.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Tells the time of day and the time passed. Cheap to clone; clones share one time.
@@ -21,6 +21,8 @@ enum Kind {
 struct VirtualTime {
     start_millis: u64,
     passed_nanos: AtomicU64,
+    /// By how much the time of day was set forward, or back.
+    set_millis: AtomicI64,
 }
 
 impl Clock {
@@ -33,7 +35,8 @@ impl Clock {
     /// A clock that stands at `unix_millis` until [`Clock::advance`] or [`Clock::sleep`] moves it.
     #[must_use]
     pub fn virtual_at(unix_millis: u64) -> Self {
-        let time = VirtualTime { start_millis: unix_millis, passed_nanos: AtomicU64::new(0) };
+        let time =
+            VirtualTime { start_millis: unix_millis, passed_nanos: AtomicU64::new(0), set_millis: AtomicI64::new(0) };
         Self(Kind::Virtual(Arc::new(time)))
     }
 
@@ -54,7 +57,8 @@ impl Clock {
             }
             Kind::Virtual(time) => {
                 let passed = time.passed_nanos.load(Ordering::Acquire) / 1_000_000;
-                time.start_millis.saturating_add(passed)
+                let now = time.start_millis.saturating_add(passed);
+                now.saturating_add_signed(time.set_millis.load(Ordering::Acquire))
             }
         }
     }
@@ -84,6 +88,18 @@ impl Clock {
         match &self.0 {
             Kind::Real { .. } => panic!("a real clock cannot be advanced"),
             Kind::Virtual(time) => time.advance(duration),
+        }
+    }
+
+    /// Sets the time of day of a virtual clock, and of all its clones, forward or back, as an administrator or the
+    /// network may set a machine's; [`Clock::now_nanos`] does not move.
+    ///
+    /// # Panics
+    /// As [`Clock::advance`].
+    pub fn set_by(&self, millis: i64) {
+        match &self.0 {
+            Kind::Real { .. } => panic!("a real clock cannot be set"),
+            Kind::Virtual(time) => drop(time.set_millis.fetch_add(millis, Ordering::AcqRel)),
         }
     }
 
@@ -136,6 +152,18 @@ mod tests {
         clock.advance_to(2_500_000);
         other.advance_to(2_400_000);
         assert_eq!(clock.now_nanos(), 2_500_000);
+    }
+
+    #[test]
+    fn the_time_of_day_is_set_and_the_time_passed_is_not() {
+        let clock = Clock::virtual_at(10_000);
+        clock.advance(Duration::from_millis(5));
+        clock.set_by(-4_000);
+        assert_eq!((clock.now_millis(), clock.now_nanos()), (6_005, 5_000_000));
+        clock.set_by(5_000);
+        assert_eq!((clock.now_millis(), clock.now_nanos()), (11_005, 5_000_000));
+        clock.set_by(-60_000);
+        assert_eq!(clock.now_millis(), 0, "not before the epoch");
     }
 
     #[test]

@@ -44,6 +44,13 @@ impl Dice {
         from[self.below(from.len() as u64) as usize]
     }
 
+    /// Puts these into any order.
+    pub fn shuffle<T>(&mut self, all: &mut [T]) {
+        for at in (1..all.len()).rev() {
+            all.swap(at, self.below(at as u64 + 1) as usize);
+        }
+    }
+
     /// A number whose logarithm is even between those of `low` and `high`: small ones are as likely as large ones.
     pub fn scaled(&mut self, low: u64, high: u64) -> u64 {
         let low = low.max(1);

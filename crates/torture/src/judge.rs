@@ -4,6 +4,8 @@ use picaflor::{Error, Object, Result};
 
 use crate::{
     canary::Sabotage,
+    excuse::Excuse,
+    look::Weight,
     oracle::{Seen, Verdict},
     plan::Trouble,
     report::tracing,
@@ -13,6 +15,17 @@ use crate::{
 /// Objects of a cache that may be missing without a word in one run: two keys, or pieces of large objects, that
 /// share a place in its index. The chance is below one in 10,000 for each.
 const UNEXPLAINED: u64 = 1;
+
+/// Whether a get must bring something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// It must.
+    Must,
+    /// It would have to, but for this.
+    Excused(Excuse),
+    /// There need be nothing.
+    No,
+}
 
 impl Run<'_> {
     /// Gets every key.
@@ -40,8 +53,8 @@ impl Run<'_> {
     pub(crate) fn judge(&mut self, key: usize, answer: Result<Option<Object>>) -> Outcome {
         self.tally.gets += 1;
         let now = self.now();
-        let must = self.must_be_there(key, now);
-        self.tally.due += u64::from(must);
+        let due = self.due(key, now);
+        self.tally.due += u64::from(due == Due::Must);
         let seen = match answer {
             Ok(None) => Ok(None),
             Ok(Some(object)) if object.key() != self.plan.keys[key] => {
@@ -55,37 +68,61 @@ impl Run<'_> {
             Err(error) => Err(error),
         };
         self.note_departures();
-        match seen {
+        match seen.map(|seen| self.distort(key, seen)) {
             Ok(Some(seen)) => self.judge_object(key, seen, now),
-            Ok(None) => {
-                if must && self.must_be_there(key, now) {
-                    return self.missing(key, "nothing".into());
+            Ok(None) => match self.due(key, now) {
+                Due::Must if due == Due::Must => self.missing(key, "nothing".into()),
+                now_due => {
+                    if let Due::Excused(excuse) = now_due {
+                        self.tally.excused.note(excuse);
+                    }
+                    let final_word = !self.is_cache() && self.plan.is_honest() && !self.has_crashed();
+                    if self.looking != Some(Weight::Glance) {
+                        self.oracle.saw_nothing(key, now, final_word);
+                    }
+                    Ok(())
                 }
-                let final_word = !self.is_cache() && self.plan.is_honest() && !self.has_crashed();
-                self.oracle.saw_nothing(key, now, final_word);
-                Ok(())
-            }
-            Err(error) => self.judge_error(key, must, &error),
+            },
+            Err(error) => self.judge_error(key, due == Due::Must, &error),
         }
     }
 
     fn judge_object(&mut self, key: usize, mut seen: Seen, now: u64) -> Outcome {
         self.tally.hits += 1;
-        if self.sabotage == Sabotage::FlipByte && self.tally.hits.is_multiple_of(50) {
-            seen.body.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+        match self.sabotage {
+            Sabotage::FlipByte if self.tally.hits.is_multiple_of(50) => {
+                seen.body.iter_mut().take(1).for_each(|byte| *byte ^= 1);
+            }
+            Sabotage::OveruseExcuse if self.tally.hits.is_multiple_of(7) => {
+                self.tally.excused.note(Excuse::Twin);
+                return Ok(());
+            }
+            _ => {}
         }
         let expected = self.oracle.expected(key);
+        let verdict = match self.looking {
+            Some(Weight::Glance) => self.oracle.glanced(key, &seen, now),
+            _ => self.oracle.saw(key, &seen, now),
+        };
+        match (verdict, self.stale_excuse()) {
+            (Verdict::Right, _) => Ok(()),
+            (Verdict::Stale(_), Some(excuse)) => {
+                self.tally.excused.note(excuse);
+                Ok(())
+            }
+            (Verdict::Stale(found) | Verdict::Wrong(found), _) => Err(self.violation(expected, found)),
+        }
+    }
+
+    /// Why an older version may be seen.
+    fn stale_excuse(&self) -> Option<Excuse> {
         // A device that failed keeps what it had: when it comes back, so may a version that was replaced or
         // deleted meanwhile on the others. Only a store of one device is held to more.
         let left_behind = self.plan.trouble == Trouble::Failing && self.plan.volumes > 1 && !self.is_cache();
-        let lies = self.plan.trouble == Trouble::Lying || self.doubtful || left_behind;
-        match self.oracle.saw(key, &seen, now) {
-            Verdict::Right => Ok(()),
-            Verdict::Stale(_) if lies => {
-                self.tally.stale += 1;
-                Ok(())
-            }
-            Verdict::Stale(found) | Verdict::Wrong(found) => Err(self.violation(expected, found)),
+        match self.plan.trouble {
+            Trouble::Lying => Some(Excuse::StaleOfLies),
+            _ if self.doubtful => Some(Excuse::StaleOfDamage),
+            _ => left_behind.then_some(Excuse::LeftBehind),
         }
     }
 
@@ -100,20 +137,23 @@ impl Run<'_> {
         // A large object may have lost a piece with the crash or the eviction that took the rest.
         let large = self.oracle.is_longer(key, self.plan.piece());
         let piece_is_gone = matches!(error, Error::Damaged { .. }) && large;
-        if piece_is_gone || !self.plan.is_honest() {
-            return Ok(());
-        }
-        Err(self.violation(self.oracle.expected(key), error.to_string()))
+        let excuse = match (self.plan.is_honest(), piece_is_gone) {
+            (false, _) => Excuse::FailedGet,
+            (true, true) => Excuse::Piece,
+            (true, false) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
+        };
+        self.tally.excused.note(excuse);
+        Ok(())
     }
 
     fn missing(&mut self, key: usize, found: String) -> Outcome {
         let name = String::from_utf8_lossy(&self.plan.keys[key]);
         if self.is_cache() {
-            self.tally.unexplained += 1;
+            self.tally.excused.note(Excuse::Unexplained);
             if tracing() {
                 println!("       key {key} is missing without a word: {}", self.oracle.expected(key));
             }
-            if self.tally.unexplained <= UNEXPLAINED {
+            if self.tally.excused.uses(Excuse::Unexplained) <= UNEXPLAINED {
                 self.oracle.left(key);
                 return Ok(());
             }
@@ -124,11 +164,11 @@ impl Run<'_> {
     pub(crate) fn contains(&mut self, key: usize) -> Outcome {
         let Some(store) = self.store.clone() else { return Ok(()) };
         let now = self.now();
-        let must = self.must_be_there(key, now);
+        let must = self.due(key, now) == Due::Must;
         let answer = store.contains(&self.plan.keys[key]);
         self.note_departures();
         match answer {
-            Ok(false) if must && self.must_be_there(key, now) && !self.has_crashed() => {
+            Ok(false) if must && self.due(key, now) == Due::Must && !self.has_crashed() => {
                 self.missing(key, "contains says no".into())
             }
             Ok(true) => self.get(key),
@@ -156,23 +196,35 @@ impl Run<'_> {
 
     /// Whether a get must bring something: always in a store on an honest device, in a cache unless the object
     /// left or may have been pushed out of the index.
-    fn must_be_there(&self, key: usize, now: u64) -> bool {
-        let promised = match self.plan.trouble {
-            Trouble::Crashes => true,
-            Trouble::Failing => !self.is_cache(),
-            Trouble::Lying => false,
-            Trouble::Damage => !self.damaged,
-        };
-        if !promised || self.has_crashed() || !self.oracle.must_be_there(key, now, self.is_cache()) {
-            return false;
+    fn due(&self, key: usize, now: u64) -> Due {
+        if self.has_crashed() || !self.oracle.must_be_there(key, now, self.is_cache()) {
+            return Due::No;
+        }
+        match self.plan.trouble {
+            Trouble::Lying => return Due::Excused(Excuse::MissOfLies),
+            Trouble::Damage if self.damaged => return Due::Excused(Excuse::MissOfDamage),
+            Trouble::Failing if self.is_cache() => return Due::Excused(Excuse::MissOfFailure),
+            _ if !self.is_cache() => return Due::Must,
+            _ => {}
+        }
+        // The place of a replaced version may be used again before what replaced it is durable: neither is there then.
+        if self.oracle.is_open(key) {
+            return Due::Excused(Excuse::Replaced);
+        }
+        if self.plan.twins[key] {
+            return Due::Excused(Excuse::Twin);
         }
         // The listener does not hear of the pieces of a large object, and a cache does not look back for an older
         // version if the newest has lost a piece to a crash.
         let pieces_may_leave = self.oracle.is_longer(key, self.plan.piece());
+        if pieces_may_leave && (self.evicted || self.tally.crashes > 0) {
+            return Due::Excused(Excuse::Piece);
+        }
         // A crash brings back the entry of what was evicted on one volume, though its cluster was written again. Where
         // another volume has the key, a cache that finds no frame there cannot know that it was not the newest.
-        let doubted = self.plan.volumes > 1 && self.tally.crashes + self.tally.kills > 0 && self.oracle.had_left(key);
-        let lost = pieces_may_leave && (self.evicted || self.tally.crashes > 0);
-        !self.is_cache() || !self.plan.twins[key] && !lost && !doubted
+        if self.plan.volumes > 1 && self.tally.crashes + self.tally.kills > 0 && self.oracle.had_left(key) {
+            return Due::Excused(Excuse::Doubted);
+        }
+        Due::Must
     }
 }

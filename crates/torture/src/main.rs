@@ -11,7 +11,7 @@ use std::{
 };
 
 use picaflor::{Mode, Options};
-use picaflor_torture::{Plan, Sabotage, Tally, Violation, caught, notice, operations, shrink, trace};
+use picaflor_torture::{Plan, Sabotage, Tally, Violation, caught, notice, operations, rss, shrink, trace};
 
 const HELP: &str = "\
 Runs a store on devices that crash, fail, lie and are damaged, and checks every answer.
@@ -23,14 +23,19 @@ usage: picaflor-torture [options]
   --seconds T      stop after this time, whatever is left
   --preset NAME    row of the engine's table, or `all` (default: picaflor)
   --mode MODE      cache or store (default: as the seed says)
+  --plan N         edition of the plans: 2 (default), or 1, whose seeds have one device or two, nothing in flight, no
+                   looks between lives and no failure that lasts; seeds found before edition 2 mean what they meant
   --jobs N         threads (default: as many as there are processors)
   --keep-going     do not stop at the first violation
   --trace          print every operation as it is run
+  --no-audit       do not judge what the audit (`Store::check`) says; for as long as a fault of it hides others
   --canary         break the store on purpose; status 1 if every break is noticed
+  --rss            instead of seeds, fill stores in files of the folder for temporary ones, one after the other, and
+                   hold what the kernel counts to the cap + 10% + 16 MiB
   -v, --verbose    the plan of each seed, and the shortest failing operations
   -h, --help       this
 
-Status: 0 if nothing was found, 1 for a violation, 2 for a mistake in the call.";
+Status: 0 if nothing was found, 1 for a violation or an excuse that was needed too often, 2 for a mistake in the call.";
 
 /// A seed that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -43,16 +48,21 @@ struct Call {
     from: u64,
     seconds: Option<u64>,
     mode: Option<Mode>,
+    /// Plans of the first edition.
+    first_edition: bool,
     presets: Vec<&'static str>,
     jobs: usize,
     keep_going: bool,
     canary: bool,
+    no_audit: bool,
+    rss: bool,
     verbose: bool,
 }
 
 fn main() -> ExitCode {
     match parse(std::env::args().skip(1)) {
         Ok(Some(call)) if call.canary => canary(&call),
+        Ok(Some(call)) if call.rss => resident(),
         Ok(Some(call)) => torture(&call),
         Ok(None) => {
             println!("{HELP}");
@@ -85,10 +95,19 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
                     _ => return Err("--mode needs cache or store".into()),
                 }
             }
+            "--plan" => {
+                call.first_edition = match number()? {
+                    1 => true,
+                    2 => false,
+                    other => return Err(format!("--plan needs 1 or 2, not {other}")),
+                }
+            }
             "--preset" => call.presets = presets(&args.next().unwrap_or_default())?,
             "--keep-going" => call.keep_going = true,
             "--trace" => trace(true),
             "--canary" => call.canary = true,
+            "--no-audit" => call.no_audit = true,
+            "--rss" => call.rss = true,
             "-v" | "--verbose" => call.verbose = true,
             "-h" | "--help" => return Ok(None),
             _ => return Err(format!("unknown option {arg}")),
@@ -134,10 +153,16 @@ fn torture(call: &Call) -> ExitCode {
         }
         watch(call, &progress, began, end);
     });
-    let found = progress.found.lock().map(|found| found.len()).unwrap_or(1);
+    let mut found = progress.found.lock().map(|found| found.len()).unwrap_or(1);
     let ran = progress.next.load(Relaxed).min(end) - call.from;
     if let Ok(total) = progress.total.lock() {
-        println!("{ran} seeds in {:.1} s: {total}", began.elapsed().as_secs_f64());
+        let (seconds, most) = (began.elapsed().as_secs_f64(), rss::most().unwrap_or(0) >> 20);
+        let rate = total.crashes as f64 / seconds;
+        println!("{ran} seeds in {seconds:.1} s, {rate:.0} crash points a second, RSS at most {most} MiB: {total}");
+        for overused in total.excused.overused() {
+            println!("\nVIOLATION over all these seeds: {overused}");
+            found += 1;
+        }
     }
     match found {
         0 => ExitCode::SUCCESS,
@@ -158,6 +183,8 @@ fn work(call: &Call, progress: &Progress, job: usize, end: u64) {
         note(progress, job, Some((seed, Instant::now())));
         let preset = call.presets[(seed - call.from) as usize % call.presets.len()];
         let plan = Plan::new(seed, call.mode).with_preset(preset);
+        let plan = if call.first_edition { plan } else { plan.extended() };
+        let plan = Plan { audited: plan.audited && !call.no_audit, ..plan };
         if call.verbose {
             println!("seed {seed}: {}", plan.describe());
         }
@@ -194,7 +221,9 @@ fn tell(call: &Call, plan: &Plan, violation: &Violation) {
         Some(Mode::Cache) => " --mode cache",
         Some(Mode::Store) => " --mode store",
     };
-    println!("\n{violation}{mode} --preset {}", plan.preset);
+    let edition = if call.first_edition { " --plan 1" } else { "" };
+    let audit = if call.no_audit { " --no-audit" } else { "" };
+    println!("\n{violation}{mode}{edition}{audit} --preset {}", plan.preset);
     if call.verbose
         && let Some((kept, shortest)) = shrink(plan, &operations(plan), TRIES)
     {
@@ -220,7 +249,10 @@ fn watch(call: &Call, progress: &Progress, began: Instant, end: u64) {
         }
         for (seed, since) in &busy {
             if since.elapsed() > LONGEST && !call.verbose {
-                println!("\nVIOLATION in seed {seed}: it hangs\n  replay:   picaflor-torture --from {seed} --seeds 1");
+                let preset = call.presets[(seed - call.from) as usize % call.presets.len()];
+                println!(
+                    "\nVIOLATION in seed {seed}: it hangs\n  replay:   picaflor-torture --from {seed} --seeds 1 --preset {preset}"
+                );
                 std::process::exit(1);
             }
         }
@@ -237,6 +269,9 @@ fn watch(call: &Call, progress: &Progress, began: Instant, end: u64) {
 fn canary(call: &Call) -> ExitCode {
     let mut missed = 0;
     for (preset, sabotage) in call.presets.iter().flat_map(|preset| Sabotage::ALL.map(|sabotage| (*preset, sabotage))) {
+        if !sabotage.fits(preset) {
+            continue;
+        }
         match notice(sabotage, call.from..call.from + call.seeds, preset) {
             Some(violation) => println!("{preset}, {sabotage:?}: noticed\n{violation} (with the canary's break)\n"),
             None => {
@@ -247,4 +282,32 @@ fn canary(call: &Call) -> ExitCode {
     }
     // Not 1: whoever expects the canary to fail must see that it did not, in full.
     if missed == 0 { ExitCode::from(1) } else { ExitCode::from(3) }
+}
+
+/// Stores in files, the lightest first: what one leaves to the allocator is less than the next one takes.
+fn resident() -> ExitCode {
+    let mut over = 0;
+    for strain in rss::STRAINS {
+        let (resident, counted) = match rss::strained(&strain) {
+            Ok(both) => both,
+            Err(why) => {
+                eprintln!("picaflor-torture: {why}");
+                return ExitCode::from(2);
+            }
+        };
+        let most = rss::bound(strain.memory);
+        let verdict = if resident > most { "VIOLATION" } else { "ok" };
+        over += u32::from(resident > most);
+        println!(
+            "{verdict}: {} objects of {} bytes, memory {} MiB: resident {:.1} MiB, counted {:.1} MiB, {:.1} MiB are the \
+             most",
+            strain.objects,
+            strain.len,
+            strain.memory >> 20,
+            resident as f64 / f64::from(1 << 20),
+            counted as f64 / f64::from(1 << 20),
+            most as f64 / f64::from(1 << 20),
+        );
+    }
+    if over == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) }
 }

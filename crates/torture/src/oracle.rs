@@ -76,6 +76,19 @@ struct Version {
     gone: bool,
     /// A crash took it, and that was seen: it must not return.
     lost: bool,
+    /// It was past its expiry before the clock was set back: it may be there, and may have left.
+    outlived: bool,
+}
+
+impl Version {
+    fn new(value: Option<Value>) -> Self {
+        Self { value, gone: false, lost: false, outlived: false }
+    }
+
+    /// Whether there may be nothing to see of it.
+    fn may_be_absent(&self, now: u64) -> bool {
+        self.outlived || self.value.is_none_or(|value| value.is_expired(now))
+    }
 }
 
 struct History {
@@ -87,11 +100,11 @@ struct History {
 
 impl History {
     fn new() -> Self {
-        Self { versions: vec![Version { value: None, gone: false, lost: false }], low: 0, high: 0, floor: 0 }
+        Self { versions: vec![Version::new(None)], low: 0, high: 0, floor: 0 }
     }
 
     fn push(&mut self, value: Option<Value>, certain: bool) -> usize {
-        self.versions.push(Version { value, gone: false, lost: false });
+        self.versions.push(Version::new(value));
         self.high = self.versions.len() - 1;
         if certain {
             self.low = self.high;
@@ -248,13 +261,29 @@ impl Oracle {
     /// Whether a get of this key must bring something. `may_leave`: objects leave this store by themselves.
     #[must_use]
     pub(crate) fn must_be_there(&self, key: usize, now: u64, may_leave: bool) -> bool {
-        // The place of a replaced version may be used again before what replaced it is durable: neither is there then.
-        let replaced = may_leave && self.keys[key].live().nth(1).is_some();
-        !replaced
-            && self.keys[key].live().all(|(_, version)| {
-                let is_there = version.value.is_some_and(|value| !value.is_expired(now));
-                is_there && !(may_leave && version.gone)
-            })
+        let may_lack = |version: &Version| version.may_be_absent(now) || may_leave && version.gone;
+        !self.keys[key].live().any(|(_, version)| may_lack(version))
+    }
+
+    /// Whether it is not known which of several versions of this key there is.
+    #[must_use]
+    pub(crate) fn is_open(&self, key: usize) -> bool {
+        self.keys[key].live().nth(1).is_some()
+    }
+
+    /// The clock is about to be set back: what is past its expiry may have left, whatever the clock will say.
+    pub(crate) fn outlived(&mut self, now: u64) {
+        for version in self.keys.iter_mut().flat_map(|history| &mut history.versions) {
+            version.outlived |= version.value.is_some_and(|value| value.is_expired(now));
+        }
+    }
+
+    /// A version of this key that must not be seen any more, as if it were; for a canary.
+    #[must_use]
+    pub(crate) fn replaced(&self, key: usize) -> Option<Seen> {
+        let history = &self.keys[key];
+        let value = history.versions[..history.low].iter().rev().find_map(|version| version.value)?;
+        Some(Seen { body: value.body(), metadata: value.metadata() })
     }
 
     /// Whether a version of this key left before the ones that may be there now.
@@ -273,10 +302,7 @@ impl Oracle {
     /// A get brought nothing. `final_word`: a store does not find later what it has not found now.
     pub(crate) fn saw_nothing(&mut self, key: usize, now: u64, final_word: bool) {
         let history = &mut self.keys[key];
-        let mut absent = history
-            .live()
-            .filter(|(_, version)| version.value.is_none_or(|value| value.is_expired(now)))
-            .map(|(at, _)| at);
+        let mut absent = history.live().filter(|(_, version)| version.may_be_absent(now)).map(|(at, _)| at);
         if let (Some(at), None, true) = (absent.next(), absent.next(), final_word) {
             drop(absent);
             history.settle(at, at < self.crashed[key]);
@@ -286,16 +312,29 @@ impl Oracle {
 
     /// Judges what a get brought, and takes note of it.
     pub(crate) fn saw(&mut self, key: usize, seen: &Seen, now: u64) -> Verdict {
-        let history = &mut self.keys[key];
+        let (verdict, found) = self.judge(key, seen, now);
+        if let Some(at) = found {
+            self.keys[key].settle(at, at < self.crashed[key]);
+            self.crashed[key] = 0;
+        }
+        verdict
+    }
+
+    /// Judges what a get brought, and takes no note of it.
+    pub(crate) fn glanced(&self, key: usize, seen: &Seen, now: u64) -> Verdict {
+        self.judge(key, seen, now).0
+    }
+
+    /// What to think of it, and which version it is if that is right.
+    fn judge(&self, key: usize, seen: &Seen, now: u64) -> (Verdict, Option<usize>) {
+        let history = &self.keys[key];
         let fits = |version: &Version| version.value.is_some_and(|value| value.is(seen));
         let found = history.live().filter(|(_, version)| fits(version)).map(|(at, _)| at).last();
         if let Some(at) = found {
             if history.versions[at].value.is_some_and(|value| value.must_be_expired(now)) {
-                return Verdict::Wrong(format!("version {at}, which is past its expiry"));
+                return (Verdict::Wrong(format!("version {at}, which is past its expiry")), None);
             }
-            history.settle(at, at < self.crashed[key]);
-            self.crashed[key] = 0;
-            return Verdict::Right;
+            return (Verdict::Right, Some(at));
         }
         let (low, high, floor) = (history.low, history.high, history.floor);
         if let Some(at) = history.versions.iter().rposition(fits) {
@@ -303,13 +342,14 @@ impl Oracle {
                 true => "which a crash had taken",
                 false => "which was replaced or deleted",
             };
-            return Verdict::Stale(format!("version {at}, {what} (live {low}..={high}, durable {floor})"));
+            return (Verdict::Stale(format!("version {at}, {what} (live {low}..={high}, durable {floor})")), None);
         }
         let other = self.keys.iter().position(|history| history.versions.iter().any(fits));
-        Verdict::Wrong(match other {
+        let what = match other {
             Some(other) if !seen.body.is_empty() => format!("the bytes of key {other}"),
             _ => format!("{} bytes that nobody put (live {low}..={high})", seen.body.len()),
-        })
+        };
+        (Verdict::Wrong(what), None)
     }
 
     /// What a get of this key should bring, in words.

@@ -88,6 +88,12 @@ pub struct Plan {
     pub many: bool,
     /// Percent of the puts that name a neighbour; from a quarter on, objects wait for theirs.
     pub beside: u64,
+    /// The second edition; see [`Plan::extended`].
+    pub extended: bool,
+    /// Whether what devices are given stays in flight and lands in any order.
+    pub in_flight: bool,
+    /// Whether what the audit says is judged.
+    pub audited: bool,
 }
 
 impl Plan {
@@ -142,6 +148,9 @@ impl Plan {
             many: seed % 8 == 1,
             // The same.
             beside: if matches!(seed % 17, 3 | 5 | 12 | 16) { 70 } else { 10 },
+            extended: false,
+            in_flight: false,
+            audited: false,
         }
     }
 
@@ -224,6 +233,16 @@ impl Plan {
         FILES.contains(&self.preset)
     }
 
+    /// Whether its objects are entries of tables, which promise everything.
+    pub(crate) fn has_tables(&self) -> bool {
+        TABLES.contains(&self.preset)
+    }
+
+    /// Whether nothing but the slots themselves says whose they are.
+    pub(crate) fn is_scanned(&self) -> bool {
+        self.preset == SCANNED
+    }
+
     /// Bodies that are longer than this may be in pieces.
     #[must_use]
     pub fn piece(&self) -> usize {
@@ -241,7 +260,7 @@ impl Plan {
     #[must_use]
     pub fn describe(&self) -> String {
         format!(
-            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}",
+            "{} {:?} {:?} {:?}, {} x {} KiB of {} KiB in clusters of {} KiB, memory {} KiB, {} keys, deletes {:?}/{}{}",
             self.preset,
             self.mode,
             self.trouble,
@@ -254,6 +273,7 @@ impl Plan {
             self.keys.len(),
             self.delete_time,
             self.delete_count,
+            if self.in_flight { ", in flight" } else { "" },
         )
     }
 }

@@ -1,16 +1,27 @@
 //! Between a store and its device: a plug that can be pulled.
 //!
 //! A pulled plug is a killed process: nothing more reaches the device, and the device itself goes on. Dropping
-//! the store behind it is then harmless. The plug also counts operations, and can be told to lie for a canary.
+//! the store behind it is then harmless. The plug also counts operations, keeps what was submitted in flight, and can
+//! be told to lie for a canary.
 //!
-//! Invariant: once pulled, no byte of the device changes through this plug.
+//! Invariants: once pulled, no byte of the device changes through this plug; every request that was submitted is told
+//! of once, at the latest when the plug is thrown away.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use crate::report::tracing;
+use crate::{flight::Flights, report::tracing};
 use picaflor_device::{AlignedBuf, Crashed, Device, FaultyDevice, Op, Request};
+
+/// How the plugs of one life behave.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wiring {
+    /// They say that they have synced and have not.
+    pub(crate) sync_lies: bool,
+    /// What is submitted stays in flight and lands in any order, as this seed has it.
+    pub(crate) flights: Option<u64>,
+}
 
 /// One life's connection to a device.
 pub(crate) struct Plug {
@@ -19,23 +30,26 @@ pub(crate) struct Plug {
     machine: Arc<[FaultyDevice]>,
     pulled: AtomicBool,
     operations: AtomicU64,
-    /// Says that it has synced and has not.
+    changes: AtomicU64,
     sync_lies: bool,
+    flights: Option<Flights>,
 }
 
 impl Plug {
-    /// Connections to these devices; with `sync_lies` their syncs do nothing.
+    /// Connections to these devices.
     #[must_use]
-    pub(crate) fn all(devices: &[FaultyDevice], sync_lies: bool) -> Vec<Arc<Self>> {
+    pub(crate) fn all(devices: &[FaultyDevice], wiring: Wiring) -> Vec<Arc<Self>> {
         let machine: Arc<[_]> = devices.into();
-        let plug = |device: &FaultyDevice| Self {
+        let plug = |(number, device): (usize, &FaultyDevice)| Self {
             device: device.clone(),
             machine: Arc::clone(&machine),
             pulled: AtomicBool::new(false),
             operations: AtomicU64::new(0),
-            sync_lies,
+            changes: AtomicU64::new(0),
+            sync_lies: wiring.sync_lies,
+            flights: wiring.flights.map(|seed| Flights::new(seed, number as u64)),
         };
-        devices.iter().map(|device| Arc::new(plug(device))).collect()
+        devices.iter().enumerate().map(|device| Arc::new(plug(device))).collect()
     }
 
     /// From now on nothing gets through.
@@ -48,6 +62,30 @@ impl Plug {
         self.operations.load(Relaxed)
     }
 
+    /// Of those, the ones that are for changing something: writes, syncs and discards.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Relaxed)
+    }
+
+    /// Time passes for the device: some of what is in flight lands.
+    pub(crate) fn let_some_land(&self) {
+        let count = self.flights.as_ref().map_or(0, Flights::how_many_land);
+        for _ in 0..count {
+            self.advance();
+        }
+    }
+
+    /// The end of the process, by whatever: some writes in flight still reach the device, others do not.
+    pub(crate) fn let_go(&self) {
+        let Some(flights) = self.flights.as_ref().filter(|_| !self.device.is_crashed()) else { return };
+        flights.reaching().into_iter().for_each(|(offset, bytes)| drop(self.device.write(offset, &bytes)));
+    }
+
+    /// Tells of everything that is still in flight that it failed. Only when nobody acts on that any more.
+    pub(crate) fn throw_away(&self) {
+        self.flights.iter().for_each(Flights::fail_all);
+    }
+
     fn pass(&self) -> io::Result<()> {
         self.operations.fetch_add(1, Relaxed);
         if self.pulled.load(Relaxed) {
@@ -55,6 +93,15 @@ impl Plug {
         }
         let dark = self.machine.len() > 1 && self.machine.iter().any(FaultyDevice::is_crashed);
         if dark { Err(Crashed.into()) } else { Ok(()) }
+    }
+
+    fn pass_change(&self) -> io::Result<()> {
+        self.changes.fetch_add(1, Relaxed);
+        self.pass()
+    }
+
+    fn carry_out(&self, offset: u64, op: Op) -> io::Result<AlignedBuf> {
+        op.carry_out(|buf| self.read(offset, buf), |bytes| self.write(offset, bytes), || self.sync())
     }
 }
 
@@ -86,24 +133,28 @@ impl Device for Plug {
     }
 
     fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.pass()?;
+        self.pass_change()?;
         told("write", offset, buf.len(), self.device.write(offset, buf))
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.pass()?;
+        self.pass_change()?;
         if self.sync_lies { Ok(()) } else { told("sync", 0, 0, self.device.sync()) }
     }
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.pass()?;
+        self.pass_change()?;
         self.device.discard(offset, len)
     }
 
     fn submit(&self, batch: Vec<Request>) {
+        if let Some(flights) = &self.flights {
+            return flights.take_off(batch, |offset, op| self.carry_out(offset, op));
+        }
         let mut through = Vec::new();
         for request in batch {
-            match (self.pass(), &request.op) {
+            let passed = if matches!(request.op, Op::Read(_)) { self.pass() } else { self.pass_change() };
+            match (passed, &request.op) {
                 (Err(error), _) => (request.done)(Err(error)),
                 (Ok(()), Op::Sync) if self.sync_lies => (request.done)(Ok(AlignedBuf::empty())),
                 (Ok(()), Op::Write(bytes)) => {
@@ -114,6 +165,17 @@ impl Device for Plug {
             }
         }
         self.device.submit(through);
+    }
+
+    fn run(&self, mut batch: Vec<Request>) {
+        self.flights.iter().for_each(|flights| flights.shuffle(&mut batch));
+        for Request { offset, op, done } in batch {
+            done(self.carry_out(offset, op));
+        }
+    }
+
+    fn advance(&self) -> bool {
+        self.flights.as_ref().is_some_and(|flights| flights.land_one(|offset, op| self.carry_out(offset, op)))
     }
 
     fn backend(&self) -> String {

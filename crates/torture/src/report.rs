@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::excuse::Excused;
+
 static TRACING: AtomicBool = AtomicBool::new(false);
 
 /// Whether every run from now on prints each of its operations and openings.
@@ -69,14 +71,24 @@ pub struct Tally {
     pub due: u64,
     /// Answers that brought an object.
     pub hits: u64,
-    /// Objects of a cache that went without a word, as when two keys share a place in its index.
-    pub unexplained: u64,
-    /// Older versions seen where devices lie, which no store can rule out.
-    pub stale: u64,
     /// Puts refused for want of room.
     pub full: u64,
     /// Puts refused for other reasons.
     pub refused: u64,
+    /// Openings only to look, judged.
+    pub looks: u64,
+    /// Objects damaged for the audit to find.
+    pub planted: u64,
+    /// Openings that had to be refused for what they asked.
+    pub asked_wrongly: u64,
+    /// Times that the time of day was set.
+    pub clock_sets: u64,
+    /// Crash points of runs on several devices.
+    pub crashes_of_several: u64,
+    /// Most bytes of memory that a store counted.
+    pub memory_most: u64,
+    /// What was let pass.
+    pub excused: Excused,
 }
 
 impl AddAssign<&Tally> for Tally {
@@ -93,10 +105,15 @@ impl AddAssign<&Tally> for Tally {
         self.gets += other.gets;
         self.due += other.due;
         self.hits += other.hits;
-        self.unexplained += other.unexplained;
-        self.stale += other.stale;
         self.full += other.full;
         self.refused += other.refused;
+        self.looks += other.looks;
+        self.planted += other.planted;
+        self.asked_wrongly += other.asked_wrongly;
+        self.clock_sets += other.clock_sets;
+        self.crashes_of_several += other.crashes_of_several;
+        self.memory_most = self.memory_most.max(other.memory_most);
+        self.excused += &other.excused;
     }
 }
 
@@ -104,25 +121,31 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} crash points, {} kills, {} closes, {} damages, {} openings ({} refused, {} failed first), \
-             {} operations, {} of the devices, {} gets ({} due, {} hits, {} unexplained, {} stale), \
-             {} full, {} otherwise refused",
+            "{} crash points ({} on several devices), {} kills, {} closes, {} damages, {} openings ({} refused, \
+             {} failed first), {} looks, {} damages planted, {} wrong askings, clock set {} times, \
+             {} operations, {} of the devices, {} gets ({} due, {} hits), {} full, {} otherwise refused, \
+             at most {} KiB of memory counted; {}",
             self.crashes,
+            self.crashes_of_several,
             self.kills,
             self.closes,
             self.damages,
             self.openings,
             self.refused_to_open,
             self.failed_openings,
+            self.looks,
+            self.planted,
+            self.asked_wrongly,
+            self.clock_sets,
             self.operations,
             self.device_operations,
             self.gets,
             self.due,
             self.hits,
-            self.unexplained,
-            self.stale,
             self.full,
             self.refused,
+            self.memory_most >> 10,
+            self.excused,
         )
     }
 }

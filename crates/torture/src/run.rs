@@ -6,19 +6,21 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use picaflor::{Daemons, Departure, Error, Mode, Options, Place, Store};
+use picaflor::{Departure, Error, Mode, Store};
 use picaflor_device::{Clock, FaultyDevice, MemoryDevice};
 
 use crate::{
     canary::Sabotage,
     dice::Dice,
-    folder::LogFolder,
+    excuse::Excuse,
+    look::Weight,
     oracle::Oracle,
     plan::{Plan, Trouble},
     plug::Plug,
     report::{Tally, Violation, tracing},
     trouble,
     verbs::Stream,
+    whims::Whims,
     workload::{Op, STREAMS},
 };
 
@@ -28,7 +30,7 @@ const CRASHES_IN_A_ROW: u32 = 6;
 const PATIENCE: u32 = 12;
 
 /// What the listener heard.
-type Departures = Vec<(Vec<u8>, Departure)>;
+pub(crate) type Departures = Vec<(Vec<u8>, Departure)>;
 
 pub(crate) type Outcome<T = ()> = Result<T, Violation>;
 
@@ -43,11 +45,19 @@ pub(crate) struct Run<'a> {
     pub(crate) store: Option<Store>,
     pub(crate) streams: [Option<Stream>; STREAMS],
     pub(crate) oracle: Oracle,
-    left: Arc<Mutex<Departures>>,
+    pub(crate) left: Arc<Mutex<Departures>>,
     pub(crate) groups: crate::verbs::GroupBounds,
     /// Decides what happens between lives.
     pub(crate) dice: Dice,
     pub(crate) tally: Tally,
+    /// What this life was opened with.
+    pub(crate) whims: Whims,
+    /// Decides what only plans of the second edition have.
+    pub(crate) whim_dice: Dice,
+    /// The store is open only to look, and what it shows has this weight.
+    pub(crate) looking: Option<Weight>,
+    /// In this life a device was told to fail and stay so.
+    pub(crate) fails_for_good: bool,
     /// Objects left by themselves in this run.
     pub(crate) evicted: bool,
     /// Bytes of a device were changed behind the store's back.
@@ -115,6 +125,10 @@ impl<'a> Run<'a> {
             groups: Default::default(),
             dice: Dice::new(plan.seed, 3),
             tally: Tally::default(),
+            whims: Whims::none(plan),
+            whim_dice: Dice::new(plan.seed, 9),
+            looking: None,
+            fails_for_good: false,
             evicted: false,
             damaged: false,
             doubtful: false,
@@ -136,6 +150,7 @@ impl<'a> Run<'a> {
         for (at, op) in operations.iter().enumerate() {
             (self.at, self.op) = (at, Some(*op));
             self.tally.operations += 1;
+            self.tally.excused.expose(self.plan);
             if tracing() {
                 println!("  {at:3}: {op:?}");
             }
@@ -159,7 +174,9 @@ impl<'a> Run<'a> {
                     self.check_limits()?;
                 }
             }
-            if self.media.iter().any(FaultyDevice::is_crashed) || self.errors > PATIENCE {
+            self.plugs.iter().for_each(|plug| plug.let_some_land());
+            let gives_up = self.errors > PATIENCE && !self.fails_for_good;
+            if self.media.iter().any(FaultyDevice::is_crashed) || gives_up {
                 self.crash()?;
             }
         }
@@ -191,40 +208,13 @@ impl<'a> Run<'a> {
         trouble::arm(&self.media[medium], after, &mut self.dice);
     }
 
-    fn options(&self) -> Options {
-        let plan = self.plan;
-        let mut options = Options::on(Arc::clone(&self.plugs[0]) as Arc<dyn picaflor_device::Device>);
-        options = options.as_preset(plan.preset).unwrap_or_else(|error| panic!("{error}"));
-        let place = |plug: &Arc<Plug>| match options.wants_folder() {
-            true => Place::Folder(Arc::new(LogFolder::new(Arc::clone(plug)))),
-            false => Place::Device(Arc::clone(plug) as _),
-        };
-        options.places = self.plugs.iter().map(place).collect();
-        options.capacity = plan.capacity * plan.volumes as u64;
-        options.memory = plan.memory;
-        options.mode = plan.mode;
-        options.durability = plan.durability;
-        options.delete_time = plan.delete_time;
-        options.delete_count = plan.delete_count;
-        options.default_ttl = plan.default_ttl;
-        options.cluster = plan.cluster;
-        options.cluster_age = plan.cluster_age;
-        options.reopening = plan.reopening;
-        options.open_buffers = plan.open_buffers;
-        options.daemons = Daemons::Manual;
-        options.clock = self.clock.clone();
-        options.seed = Some(plan.seed);
-        let left = Arc::clone(&self.left);
-        options.eviction_listener = Some(Arc::new(move |key: &[u8], why| left.lock().push((key.to_vec(), why))));
-        options
-    }
-
     /// Opens the store, however often the power fails on the way.
     pub(crate) fn begin(&mut self) -> Result<(), End> {
         let mut retried = false;
+        self.whimsical()?;
         for attempt in 0.. {
-            let lies = self.sabotage == Sabotage::SyncLies;
-            self.plugs = Plug::all(&self.media, lies);
+            let wiring = self.wiring();
+            self.plugs = Plug::all(&self.media, wiring);
             if attempt < CRASHES_IN_A_ROW && self.dice.percent(25) {
                 let after = self.dice.scaled(1, 60);
                 self.arm(after);
@@ -254,6 +244,7 @@ impl<'a> Run<'a> {
                     // The medium works again: now it must open.
                     retried = true;
                     self.tally.failed_openings += 1;
+                    self.tally.excused.note(Excuse::FailedOpening);
                     self.media.iter().for_each(FaultyDevice::clear_rules);
                     let _ = error;
                 }
@@ -268,12 +259,12 @@ impl<'a> Run<'a> {
 
     /// The store does not open. An honest device gives it no reason to; a damaged one must be named as such.
     fn refused(&mut self, error: &Error) -> Result<(), End> {
-        // Of several places one whose superblocks were never written looks new.
-        let looks_new = matches!(error, Error::Option { name: "places", .. });
-        let named = matches!(error, Error::Damaged { .. } | Error::Version { .. }) || looks_new;
+        if !self.may_be_refused(error) {
+            return Err(self.violation("the store opens", format!("{error}")).into());
+        }
+        self.tally.excused.note(Excuse::RefusedOpening);
         match self.plan.trouble {
-            Trouble::Lying if named => Err(End::Refused),
-            Trouble::Damage if named && self.damaged => {
+            Trouble::Damage => {
                 if !trouble::heal(&self.media) {
                     return Err(End::Refused);
                 }
@@ -283,7 +274,7 @@ impl<'a> Run<'a> {
                 self.tally.refused_to_open += 1;
                 Ok(())
             }
-            _ => Err(self.violation("the store opens", format!("{error}")).into()),
+            _ => Err(End::Refused),
         }
     }
 
@@ -318,6 +309,7 @@ impl<'a> Run<'a> {
     /// All devices lose their power at once, and with it everything above them; then it returns.
     fn power_off(&mut self) -> Outcome {
         self.note_departures();
+        self.plugs.iter().for_each(|plug| plug.let_go());
         for medium in &self.media {
             if !medium.is_crashed() {
                 medium.crash().map_err(|error| self.violation("a crash", error.to_string()))?;
@@ -329,6 +321,7 @@ impl<'a> Run<'a> {
             medium.revive().map_err(|error| self.violation("a device that comes back", error.to_string()))?;
         }
         self.tally.crashes += 1;
+        self.tally.crashes_of_several += u64::from(self.plan.volumes > 1);
         if tracing() {
             println!("       power failure");
         }
@@ -337,13 +330,18 @@ impl<'a> Run<'a> {
             self.oracle.distrust();
         }
         self.groups.crash();
-        Ok(())
+        if self.sabotage == Sabotage::OverrunJournal && self.fails_for_good {
+            self.overrun_a_journal();
+        }
+        self.fails_for_good = false;
+        self.look(Weight::Decides)
     }
 
     fn end_life(&mut self) {
         self.plugs.iter().for_each(|plug| plug.pull());
         self.streams = Default::default();
         self.store = None;
+        self.plugs.iter().for_each(|plug| plug.throw_away());
         self.tally.device_operations += self.plugs.iter().map(|plug| plug.operations()).sum::<u64>();
         self.left.lock().clear();
         if self.plan.forgets_groups() {
@@ -364,12 +362,17 @@ impl<'a> Run<'a> {
             return self.crash();
         }
         self.note_departures();
+        self.plugs.iter().for_each(|plug| plug.let_go());
         self.end_life();
         self.tally.kills += 1;
         self.oracle.crash();
         self.groups.crash();
         if self.plan.trouble == Trouble::Lying {
             self.oracle.distrust();
+        }
+        if self.plan.extended {
+            self.media.iter().for_each(FaultyDevice::clear_rules);
+            self.look(Weight::Glance)?;
         }
         self.after_a_stop(false)
     }
@@ -401,6 +404,11 @@ impl<'a> Run<'a> {
         if self.plan.trouble == Trouble::Lying {
             self.oracle.distrust();
         }
+        self.fails_for_good = false;
+        if self.whim_dice.percent(30) {
+            self.look(Weight::Decides)?;
+        }
+        self.plant()?;
         self.after_a_stop(true)
     }
 
@@ -414,6 +422,9 @@ impl<'a> Run<'a> {
             self.tally.damages += 1;
             for medium in &self.media {
                 trouble::damage(medium, self.plan, &mut self.dice);
+            }
+            if self.whim_dice.percent(30) {
+                self.look(Weight::Glance)?;
             }
         }
         self.begin()?;
@@ -448,6 +459,7 @@ impl<'a> Run<'a> {
         if self.sabotage == Sabotage::Gluttony && self.tally.operations > 100 {
             stats.memory_used += stats.memory_limit;
         }
+        self.tally.memory_most = self.tally.memory_most.max(stats.memory_used);
         if stats.memory_used > stats.memory_limit {
             let found = format!("{} bytes", stats.memory_used);
             return Err(self.violation(format!("at most {} bytes of memory", stats.memory_limit), found));

@@ -82,7 +82,7 @@ pub(crate) fn damage(medium: &FaultyDevice, plan: &Plan, dice: &mut Dice) {
     }
 }
 
-fn flip(medium: &FaultyDevice, at: u64, bit: u8) {
+pub(crate) fn flip(medium: &FaultyDevice, at: u64, bit: u8) {
     if tracing() {
         println!("       bits {bit:#04x} of byte {at} are flipped");
     }

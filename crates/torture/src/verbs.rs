@@ -10,6 +10,7 @@ use picaflor::{
 use crate::{
     canary::Sabotage,
     dice::bytes_of,
+    excuse::Excuse,
     oracle::{Counts, Value, metadata_of},
     run::{Outcome, Run},
     workload::{Draft, Op},
@@ -90,6 +91,15 @@ impl Run<'_> {
                 self.clock.advance(Duration::from_millis(millis));
                 Ok(())
             }
+            Op::SetClock { millis } => {
+                self.set_clock(millis);
+                Ok(())
+            }
+            Op::Lasting { device, how, after } => {
+                self.fail_for_good(device, how, after);
+                Ok(())
+            }
+            Op::Churn { id, count, deletes } => self.churn(id, count, deletes),
             Op::ArmCrash(_) | Op::Crash | Op::Kill | Op::Reopen(_) => Ok(()),
         }
     }
@@ -117,7 +127,7 @@ impl Run<'_> {
         Value { id: draft.id, len: draft.len, planned: draft.len, expires, leeway: 0 }
     }
 
-    fn put(&mut self, draft: Draft) -> Outcome {
+    pub(crate) fn put(&mut self, draft: Draft) -> Outcome {
         let value = self.value_of(&draft);
         let options = self.put_options(&draft);
         let Some(store) = &self.store else { return Ok(()) };
@@ -229,6 +239,9 @@ impl Run<'_> {
             }
             _ => return Ok(false),
         };
+        if fine && matches!(error, Error::Refused(Refusal::Busy | Refusal::NoCleanSpace)) {
+            self.tally.excused.note(Excuse::Busy);
+        }
         if fine { Ok(true) } else { Err(self.violation("the put is taken", error.to_string())) }
     }
 
@@ -243,7 +256,7 @@ impl Run<'_> {
         let unknown = draft.group != 0 && self.groups.unknown[at];
         match (own, self.plan.durability) {
             (_, Durability::EveryPut) => self.oracle.durable(draft.key, version),
-            _ if unknown => {}
+            _ if unknown => self.tally.excused.note(Excuse::UnknownBound),
             (Some(None), _) | (None, Durability::None) => {}
             (Some(Some(millis)), _) => {
                 self.oracle.promise(draft.key, version, after(Duration::from_millis(millis)), Counts::No);
@@ -352,13 +365,16 @@ impl Run<'_> {
         }
         match result {
             Ok(object) if object.bytes().is_ok_and(|body| body == value.body()) => Ok(()),
-            Ok(_) if was_put && draft.len > self.plan.cluster as usize / 2 => Ok(()),
+            Ok(_) if was_put && draft.len > self.plan.cluster as usize / 2 => {
+                self.tally.excused.note(Excuse::FetchedLarge);
+                Ok(())
+            }
             Ok(object) => Err(self.violation("what was fetched", format!("{object:?}"))),
             Err(error) => self.must_be_excused(&error),
         }
     }
 
-    fn delete(&mut self, key: usize) -> Outcome {
+    pub(crate) fn delete(&mut self, key: usize) -> Outcome {
         let Some(store) = &self.store else { return Ok(()) };
         if self.sabotage == Sabotage::ForgetDelete && self.tally.operations.is_multiple_of(4) {
             self.oracle.happened(key, None, true);
@@ -417,6 +433,9 @@ impl Run<'_> {
     }
 
     fn page(&mut self, group: u32, bytes: u32) -> Outcome {
+        if self.whims.preset != self.plan.preset {
+            return Ok(());
+        }
         match self.store.as_ref().map(|store| store.group(group).set_page(bytes)) {
             Some(Err(error)) => Err(self.violation(format!("pages of {bytes} bytes"), error.to_string())),
             _ => Ok(()),
@@ -438,7 +457,7 @@ impl Run<'_> {
         }
     }
 
-    fn step(&mut self, count: u32) -> Outcome {
+    pub(crate) fn step(&mut self, count: u32) -> Outcome {
         for _ in 0..count {
             let Some(store) = &self.store else { return Ok(()) };
             let now = self.clock.now_nanos();
@@ -464,8 +483,12 @@ impl Run<'_> {
     }
 
     /// Only a device that fails is an excuse for a call that does.
-    pub(crate) fn must_be_excused(&self, error: &Error) -> Outcome {
-        if self.has_crashed() || !self.plan.is_honest() && !matches!(error, Error::Option { .. }) {
+    pub(crate) fn must_be_excused(&mut self, error: &Error) -> Outcome {
+        if self.has_crashed() {
+            return Ok(());
+        }
+        if !self.plan.is_honest() && !matches!(error, Error::Option { .. }) {
+            self.tally.excused.note(Excuse::FailedCall);
             return Ok(());
         }
         Err(self.violation("the call succeeds: nothing has failed", error.to_string()))

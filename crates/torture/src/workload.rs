@@ -1,7 +1,7 @@
 //! The operations of a run, all of them drawn before it begins, so that a failing run can be replayed with
 //! some of them left out.
 
-use crate::{dice::Dice, plan::Plan};
+use crate::{churn, dice::Dice, plan::Plan};
 
 /// An object that an operation is to put. Its body, metadata and length follow from `id` alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,12 @@ pub enum Op {
     Step(u32),
     /// Let time pass.
     Advance { millis: u64 },
+    /// Set the time of day, forward or back.
+    SetClock { millis: i64 },
+    /// From the so-manieth of its operations on a device fails, in one of several ways.
+    Lasting { device: usize, how: usize, after: u64 },
+    /// So many small puts, so many percent of them deletes instead.
+    Churn { id: u64, count: u32, deletes: u64 },
     /// Fail the power at the so-manieth device operation from now.
     ArmCrash(u64),
     /// Fail the power now.
@@ -195,7 +201,8 @@ pub fn operations(plan: &Plan) -> Vec<Op> {
     let mut pages = Dice::new(plan.seed, 5);
     let divides = plan.least_page().is_some() && pages.percent(80);
     let divided = (1..=GROUPS as u32).filter_map(|group| page(plan, group, &mut pages)).filter(|_| divides);
-    divided.chain(operations).collect()
+    let all = divided.chain(operations).collect();
+    if plan.extended { churn::further(plan, all) } else { all }
 }
 
 /// Some calls are for many objects.
