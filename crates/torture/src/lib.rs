@@ -26,6 +26,8 @@ mod trouble;
 mod verbs;
 mod workload;
 
+pub mod rounds;
+
 pub use canary::{Sabotage, notice};
 pub use dice::{Dice, bytes_of};
 pub use plan::{Plan, Trouble};
