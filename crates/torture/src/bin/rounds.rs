@@ -44,7 +44,7 @@ What seeds draw, unless it is said:
 
 Other rounds:
   --proxy PATH         through this program's `serve`: stored, replaced, purged, invalidated by POST, killed, restarted
-  --canary             break the children on purpose; status 1 if every break is noticed
+  --canary             break the children, or the clients of the proxy, on purpose; status 1 if every break is noticed
   --break NAME         one such break: forgotten-puts, forgotten-deletes, early-acks, old-answers, torn-answers,
                        old-read-only
   -h, --help           this
@@ -185,8 +185,9 @@ fn work(call: &Call, progress: &Progress, began: Instant) -> std::io::Result<()>
 /// Every break must be noticed; then the status is 1, as for any violation.
 fn canary(call: &Call) -> std::io::Result<ExitCode> {
     let mut missed = 0;
-    for sabotage in Break::ALL {
-        match notice_break(sabotage, &call.wish, call.from..call.from + 12)? {
+    let all = if call.proxy.is_some() { &Break::PROXIED[..] } else { &Break::ALL };
+    for sabotage in all {
+        match notice_break(*sabotage, &call.wish, call.from..call.from + 12, call.proxy.as_deref())? {
             Some(fault) => {
                 println!("{}: noticed\n{fault} (with the canary's break)\n", sabotage.name());
                 fault.kept.iter().try_for_each(std::fs::remove_dir_all)?;

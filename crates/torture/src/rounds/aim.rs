@@ -84,9 +84,7 @@ impl Life {
             Aim::Working => at.phase == Phase::Working,
             Aim::Deleted => at.deletes >= self.deletes,
             // Bytes of one that is not complete.
-            Aim::Checkpoint => {
-                at.checkpoint_bytes > before.checkpoint_bytes && at.checkpoints == before.checkpoints
-            }
+            Aim::Checkpoint => at.checkpoint_bytes > before.checkpoint_bytes && at.checkpoints == before.checkpoints,
             Aim::Reclaim => at.reclaimed > before.reclaimed,
             Aim::Closing => at.phase == Phase::Closing,
             Aim::Nothing => return None,

@@ -38,6 +38,14 @@ pub(super) fn body(key: u32, version: u32, len: usize) -> Vec<u8> {
     body
 }
 
+/// A version in words: life, number, writer.
+pub(super) fn name(version: u32) -> String {
+    match version {
+        0 => "nothing".into(),
+        _ => format!("{}.{}.{}", version >> 20, version >> 5 & 0x7fff, version & 31),
+    }
+}
+
 /// The metadata of a version of a key.
 pub(super) fn metadata(key: u32, version: u32) -> Bytes {
     format!("{key} {version}").into()
@@ -51,11 +59,12 @@ pub(super) fn version_of(key: u32, metadata: Option<&[u8]>, bytes: &[u8]) -> Res
     let first = bytes.get(..BLOCK).ok_or_else(|| format!("{} bytes, fewer than any body has", bytes.len()))?;
     let (version, owner) = who(first).ok_or_else(|| format!("a body that begins with {first:02x?}"))?;
     if owner != key as u16 {
-        return Err(format!("a body of key {owner}, version {version}"));
+        return Err(format!("a body of key {owner}, version {}", name(version)));
     }
+    let is = name(version);
     let len = u64::from_le_bytes(std::array::from_fn(|i| first[8 + i]));
     if len != bytes.len() as u64 {
-        return Err(format!("version {version} with {} of its {len} bytes", bytes.len()));
+        return Err(format!("version {is} with {} of its {len} bytes", bytes.len()));
     }
     for (number, found) in bytes.chunks(BLOCK).enumerate().skip(1) {
         let right = block(key, version, bytes.len(), number);
@@ -64,14 +73,14 @@ pub(super) fn version_of(key: u32, metadata: Option<&[u8]>, bytes: &[u8]) -> Res
         }
         let whose = match who(found) {
             Some(found) if found == (version, owner) => "has its own version and key, and belongs elsewhere".into(),
-            Some((other, owner)) => format!("is of key {owner}, version {other}"),
+            Some((other, owner)) => format!("is of key {owner}, version {}", name(other)),
             None => format!("is {found:02x?}"),
         };
-        return Err(format!("version {version}, {len} bytes, of which the block at {} {whose}", number * BLOCK));
+        return Err(format!("version {is}, {len} bytes, of which the block at {} {whose}", number * BLOCK));
     }
     match metadata {
         Some(found) if found != self::metadata(key, version) => {
-            Err(format!("version {version} with the metadata {:?}", String::from_utf8_lossy(found)))
+            Err(format!("version {is} with the metadata {:?}", String::from_utf8_lossy(found)))
         }
         _ => Ok(version),
     }
@@ -100,9 +109,9 @@ mod tests {
     fn torn_foreign_short_and_mixed_bodies_are_told_apart() {
         let (old, new) = (body(7, 11, 500), body(7, 12, 500));
         let why = |bytes: &[u8]| version_of(7, None, bytes).err().unwrap_or_default();
-        assert!(why(&body(8, 12, 500)).contains("of key 8, version 12"));
+        assert!(why(&body(8, 12, 500)).contains("of key 8, version 0.0.12"));
         assert!(why(&new[..400]).contains("400 of its 500"));
-        assert!(why(&[&new[..256], &old[256..]].concat()).contains("block at 256 is of key 7, version 11"));
+        assert!(why(&[&new[..256], &old[256..]].concat()).contains("block at 256 is of key 7, version 0.0.11"));
         assert!(why(&[&new[..256], &[0; 244]].concat()).contains("block at 256 is [00"));
         let moved = [&new[..32], &new[48..64], &new[32..48], &new[64..]].concat();
         assert!(why(&moved).contains("belongs elsewhere"), "{}", why(&moved));

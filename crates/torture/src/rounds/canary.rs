@@ -1,6 +1,8 @@
 //! Children broken on purpose. Rounds that do not notice them prove nothing.
 
-use super::{series::run_series, setup::Setup, tally::Fault, wish::Wish};
+use std::{io, ops::Range, path::Path};
+
+use super::{proxied::run_proxied, series::run_series, setup::Setup, tally::Fault, wish::Wish};
 use picaflor::{Durability, Mode};
 
 /// What is broken.
@@ -34,6 +36,9 @@ impl Break {
         Self::OldReadOnly,
     ];
 
+    /// Those that clients of a proxy can do.
+    pub const PROXIED: [Self; 2] = [Self::ForgottenDeletes, Self::TornAnswers];
+
     /// As it is said on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -49,11 +54,17 @@ impl Break {
     }
 }
 
-/// Runs seeds until this break is noticed, or there are none left.
+/// Runs seeds until this break is noticed, or there are none left; through the proxy if one is given, of which the
+/// clients can break less ([`Break::PROXIED`]).
 ///
 /// # Errors
 /// Those of the system: no process, no file.
-pub fn notice_break(sabotage: Break, wish: &Wish, seeds: std::ops::Range<u64>) -> std::io::Result<Option<Fault>> {
+pub fn notice_break(
+    sabotage: Break,
+    wish: &Wish,
+    seeds: Range<u64>,
+    proxy: Option<&Path>,
+) -> io::Result<Option<Fault>> {
     for seed in seeds {
         // Where everything acknowledged is durable, it is the acknowledgement that lies.
         let durability = (sabotage == Break::EarlyAcks).then_some(Durability::EveryPut);
@@ -65,7 +76,10 @@ pub fn notice_break(sabotage: Break, wish: &Wish, seeds: std::ops::Range<u64>) -
             durability: wish.durability.or(durability),
             ..wish.clone()
         };
-        let mut series = run_series(&Setup::new(seed, &wish), &wish)?;
+        let mut series = match proxy {
+            Some(picaflor) => run_proxied(picaflor, seed, &wish)?,
+            None => run_series(&Setup::new(seed, &wish), &wish)?,
+        };
         if let Some(fault) = series.faults.pop() {
             return Ok(Some(fault));
         }

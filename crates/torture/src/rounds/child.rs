@@ -47,7 +47,8 @@ fn open(folder: &Path, setup: &Setup, sabotage: Break, read_only: bool) -> Resul
         let mut options = setup.options(folder)?;
         options.read_only = read_only;
         if sabotage == Break::EarlyAcks {
-            options.durability = Durability::None;
+            (options.durability, options.delete_count) = (Durability::None, 1000);
+            options.delete_time = Duration::from_secs(3600);
         }
         Store::open(options)
     };
@@ -188,9 +189,10 @@ fn use_store(
 ) -> Outcome {
     let life = Life::new(setup, number);
     let deletes = Arc::new(Deletes::new(file)?);
+    let sabotage = if wish.sabotage == Break::OldReadOnly { Break::None } else { wish.sabotage };
     let worker = |door, writer| {
         Worker::new(door, setup, number, writer, PathBuf::from(folder))
-            .map(|worker| worker.broken(wish.sabotage).counting(&deletes))
+            .map(|worker| worker.broken(sabotage).counting(&deletes))
     };
     let door = |writer| if writer < setup.threads { Door::Thread(store.clone()) } else { Door::Task(store.clone()) };
     let workers = (0..setup.writers()).map(|writer| worker(door(writer), writer)).collect::<io::Result<Vec<_>>>()?;

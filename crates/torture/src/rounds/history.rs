@@ -6,6 +6,7 @@
 //! is missing that must be there; in a cache that is an excuse, and is counted like every other one.
 
 use super::{
+    body::name,
     durable::{Deeds, NEVER},
     log::{How, Record, What},
     tally::Rounds,
@@ -80,8 +81,7 @@ impl History {
         let shown: Vec<&Record> = deeds.iter().filter(may_show).collect();
         let is_from_before = !replaced && self.possible.iter().any(|(version, _)| *version == get.version);
         let is_from_now = shown.iter().any(|deed| left_by(deed) == get.version);
-        let nothing_is_right =
-            !replaced && !self.is_due() || shown.iter().any(|deed| left_by(deed) == 0);
+        let nothing_is_right = !replaced && !self.is_due() || shown.iter().any(|deed| left_by(deed) == 0);
         tally.gets += 1;
         tally.due += u64::from(!nothing_is_right);
         if is_from_now || is_from_before {
@@ -165,17 +165,13 @@ impl History {
             let ago = |time: u64| (get.start as f64 - time as f64) / 1e6;
             let end = if deed.how == How::Begun { "-".into() } else { format!("{:.3}", ago(deed.end)) };
             let (what, version) = (deed.what, name(deed.version));
-            format!("    life {life}: {what:?} {version} {:?}, from {:.3} to {end} ms before", deed.how, ago(deed.start))
+            format!(
+                "    life {life}: {what:?} {version} {:?}, from {:.3} to {end} ms before",
+                deed.how,
+                ago(deed.start)
+            )
         });
         lines.collect::<Vec<_>>().join("\n")
-    }
-}
-
-/// A version in words: life, number, writer.
-pub(super) fn name(version: u32) -> String {
-    match version {
-        0 => "nothing".into(),
-        _ => format!("{}.{}.{}", version >> 20, version >> 5 & 0x7fff, version & 31),
     }
 }
 
@@ -195,9 +191,8 @@ mod tests {
 
     /// Whether a get may bring each of these versions, asked one by one of the same history.
     fn may(history: &History, deeds: &[Record], at: u64, leaves: bool, versions: &[u32]) -> Vec<bool> {
-        let ask = |version: &u32| {
-            history.clone().saw(&get(*version, at), deeds, leaves, &mut Rounds::default()).is_ok()
-        };
+        let ask =
+            |version: &u32| history.clone().saw(&get(*version, at), deeds, leaves, &mut Rounds::default()).is_ok();
         versions.iter().map(ask).collect()
     }
 

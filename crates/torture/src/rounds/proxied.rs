@@ -22,6 +22,7 @@ use picaflor::Durability;
 
 use super::{
     body,
+    canary::Break,
     durable::NEVER,
     log::now,
     tally::{Fault, Rounds},
@@ -45,6 +46,9 @@ const ROWS: [&str; 8] =
 /// Known to be broken: an acknowledged purge, and an invalidation of an object whose put was durable, are held to the
 /// bound of deletes only, for they come back. Whoever mends it makes this `false`.
 const PURGES_COME_BACK: bool = true;
+
+/// How a floor was raised by an answer that the store was not there for.
+const REPLACED: &str = "replaced";
 
 /// What raised a key's floor.
 #[derive(Clone, Copy)]
@@ -71,9 +75,11 @@ impl Known {
         self.raises.push(raise);
     }
 
-    /// The oldest version that may be served to who asks now.
-    fn least(&self) -> (u32, &'static str) {
-        let all = self.raises.iter().map(|raise| (raise.version, raise.how));
+    /// The oldest version that may be served to who asks at this time, if a replacement has had `stored` to be in the
+    /// store.
+    fn least(&self, at: u64, stored: Duration) -> (u32, &'static str) {
+        let is_there = |raise: &&Raise| raise.how != REPLACED || raise.at + stored.as_nanos() as u64 <= at;
+        let all = self.raises.iter().filter(is_there).map(|raise| (raise.version, raise.how));
         all.chain([(self.floor, self.by)]).max_by_key(|(version, _)| *version).unwrap_or_default()
     }
 
@@ -100,6 +106,7 @@ struct Scene<'a> {
     versions: &'a [AtomicU32],
     durability: Durability,
     strict: bool,
+    sabotage: Break,
     /// The proxy is about to be killed: what fails from here on says nothing.
     over: AtomicBool,
     /// Told of each purge and invalidation that was acknowledged.
@@ -136,7 +143,13 @@ struct Proxy {
     addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
-fn serve(picaflor: &Path, folder: &Path, origin: SocketAddr, preset: &str, durability: Durability) -> io::Result<Proxy> {
+fn serve(
+    picaflor: &Path,
+    folder: &Path,
+    origin: SocketAddr,
+    preset: &str,
+    durability: Durability,
+) -> io::Result<Proxy> {
     let word = match durability {
         Durability::Bounded { time, .. } => format!("{}ms", time.as_millis()),
         other => durability_word(other),
@@ -237,8 +250,13 @@ impl Part<'_> {
 
     /// Gets a key; returns the version that came.
     fn look(&mut self, at: usize, fields: &str) -> Result<Option<u32>, String> {
-        let (key, (least, by)) = (self.key(at), self.known[at].least());
-        let Some(answer) = self.ask("GET", at, fields)? else { return Ok(None) };
+        let key = self.key(at);
+        let (asked, known) = (now(), &self.known[at]);
+        let ((least, by), (newest, _)) = (known.least(asked, STORED), known.least(asked, Duration::ZERO));
+        let Some(mut answer) = self.ask("GET", at, fields)? else { return Ok(None) };
+        if let (Break::TornAnswers, Some(byte)) = (self.scene.sabotage, answer.body.get_mut(body::SHORTEST + 9)) {
+            *byte ^= 1;
+        }
         let current = self.scene.versions[key as usize].load(SeqCst);
         if answer.status() != 200 {
             return Err(format!("key {key} was answered with {}", answer.first));
@@ -253,6 +271,7 @@ impl Part<'_> {
                 "{after}key {key} brought version {version} ({hit}), not {least} (which was {by}) to {current}"
             ));
         }
+        self.tally.at_once += u64::from(version < newest);
         if std::mem::take(&mut self.known[at].unseen) {
             self.tally.volatile += u64::from(version < current);
             self.tally.left += u64::from(!answer.is_hit());
@@ -274,7 +293,7 @@ impl Part<'_> {
             }
             self.tally.done += 1;
             let within = self.scene.replacement_within();
-            self.known[at].raise(Raise { version, at: now(), within, how: "replaced" });
+            self.known[at].raise(Raise { version, at: now(), within, how: REPLACED });
         }
         Ok(())
     }
@@ -284,9 +303,14 @@ impl Part<'_> {
         let version = self.scene.versions[key as usize].fetch_add(1, SeqCst) + 1;
         let target = format!("/purge?url=http://{HOST}/{key}");
         let fields = format!("authorization: Bearer {TOKEN}\r\n");
+        let within = self.scene.purge_within();
+        if self.scene.sabotage == Break::ForgottenDeletes {
+            self.acknowledged(at, Raise { version, at: now(), within, how: "purged" });
+            return Ok(());
+        }
         match ask_once(self.scene.admin, "POST", &target, &fields) {
             Ok(answer) if answer.status() == 200 => {
-                self.acknowledged(at, Raise { version, at: now(), within: self.scene.purge_within(), how: "purged" });
+                self.acknowledged(at, Raise { version, at: now(), within, how: "purged" });
                 Ok(())
             }
             Ok(answer) => Err(format!("a purge of key {key} was answered with {}", answer.first)),
@@ -426,6 +450,7 @@ impl Proxied<'_> {
             versions: &self.origin.versions,
             durability: self.durability,
             strict: self.wish.known || !PURGES_COME_BACK,
+            sabotage: self.wish.sabotage,
             over: AtomicBool::new(false),
             acknowledged: tell,
         };
@@ -478,21 +503,20 @@ mod tests {
     #[test]
     fn a_kill_takes_back_what_was_not_durable() {
         let second = 1_000_000_000;
-        let raise = |version, within: Option<u64>| Raise {
-            version,
-            at: 0,
-            within: within.map(Duration::from_secs),
-            how: "purged",
-        };
+        let within = |seconds: Option<u64>| seconds.map(Duration::from_secs);
+        let raise = |version, seconds| Raise { version, at: 0, within: within(seconds), how: "purged" };
+        let least = |known: &Known| known.least(9 * second, STORED).0;
         let mut known = Known::default();
         known.raise(raise(3, Some(0)));
         known.raise(raise(4, Some(1)));
         known.raise(raise(5, None));
-        assert_eq!(known.least(), (5, "purged"));
+        assert_eq!(least(&known), 5);
         let mut early = known.clone();
         early.killed(second / 2, Duration::ZERO);
-        assert_eq!(early.least(), (3, "purged"));
+        assert_eq!(least(&early), 3);
         known.killed(2 * second, Duration::ZERO);
-        assert_eq!(known.least(), (4, "purged"));
+        assert_eq!(least(&known), 4);
+        known.raise(Raise { at: 8 * second + 1, how: REPLACED, ..raise(6, None) });
+        assert_eq!((least(&known), known.least(10 * second, STORED).0), (4, 6), "its put takes a moment");
     }
 }

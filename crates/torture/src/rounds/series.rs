@@ -11,8 +11,9 @@ use std::{
 
 use super::{
     aim::{Aim, Life, wait_for},
+    body,
     durable::{Deeds, NEVER},
-    history::{self, History},
+    history::History,
     log::{self, How, Record, What, Whereabouts, now},
     setup::Setup,
     tally::{Fault, Rounds},
@@ -45,8 +46,15 @@ struct Series<'a> {
 /// Those of the system: no process, no file.
 pub fn run_series(setup: &Setup, wish: &Wish) -> io::Result<Rounds> {
     let folder = tempfile::Builder::new().prefix(&format!("rounds-{}-", setup.seed)).tempdir_in(&wish.folder)?;
-    let mut series =
-        Series { setup, wish, folder: folder.path(), histories: HashMap::new(), tally: Rounds::default(), number: 0, is_made: false };
+    let mut series = Series {
+        setup,
+        wish,
+        folder: folder.path(),
+        histories: HashMap::new(),
+        tally: Rounds::default(),
+        number: 0,
+        is_made: false,
+    };
     series.tally.stores = 1;
     series.tally.avoided = setup.avoided.iter().map(|why| (*why, 1)).collect();
     for round in 0..=wish.kills {
@@ -112,8 +120,9 @@ impl Series<'_> {
         let mut child = self.spawn(true)?;
         let status = wait(&mut child, LONGEST)?;
         self.tally.audits += 1;
-        let nothing_was_made = self.said().contains("there is no store here") || self.said().contains("shorter than");
-        if !self.is_made && nothing_was_made {
+        let said = self.said();
+        let words = ["there is no store here", "shorter than the capacity", "No such file"];
+        if !self.is_made && words.iter().any(|words| said.contains(words)) {
             self.tally.unmade += 1;
             return Ok(());
         }
@@ -207,9 +216,11 @@ impl Series<'_> {
         let mut history = self.histories.remove(&key).unwrap_or_else(History::new);
         for look in looks {
             if let Err(may) = history.saw(&look, mine, leaves, &mut self.tally) {
-                let came = history::name(look.version);
-                let (thing, trail) =
-                    (if key == GROUP_KEY { "the group's settings" } else { "key" }, history.trail(self.number, mine, &look));
+                let came = body::name(look.version);
+                let (thing, trail) = (
+                    if key == GROUP_KEY { "the group's settings" } else { "key" },
+                    history.trail(self.number, mine, &look),
+                );
                 self.fault(how, format!("{thing} {key} brought {came}, not {may}\n{trail}"));
                 break;
             }
@@ -235,8 +246,11 @@ impl Series<'_> {
         let path = self.folder.join(format!("bad-{:04}-{}", self.number, record.version));
         let text = std::fs::read_to_string(path)?;
         let is_body = record.large && text.starts_with("a body could not be read");
+        let is_file = self.setup.misses_files && text.contains("no file has number");
         if is_body && self.setup.loses_bodies && (overlapping || self.setup.mode == Mode::Cache) {
             self.tally.lost_bodies += 1;
+        } else if is_file && overlapping {
+            self.tally.lost_files += 1;
         } else {
             let with = if overlapping { ", while it was written" } else { "" };
             self.fault(how, format!("key {}{with}: {text}", record.key));

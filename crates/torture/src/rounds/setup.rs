@@ -47,6 +47,8 @@ pub struct Setup {
     pub(super) audits: bool,
     /// Whether a large body may be lost while it is read.
     pub(super) loses_bodies: bool,
+    /// Whether a get may fail while its object is replaced or deleted, where each has a file.
+    pub(super) misses_files: bool,
     /// What is known to be broken, and was kept away from.
     pub(super) avoided: Vec<&'static str>,
 }
@@ -104,6 +106,7 @@ impl Setup {
             deletes: dice.pick(&[16, 16, 60]),
             audits: true,
             loses_bodies: false,
+            misses_files: false,
             avoided: Vec::new(),
         };
         if !wish.known {

@@ -70,6 +70,8 @@ pub struct Rounds {
     pub refused: u64,
     /// Excuse: a large body was replaced, deleted or evicted while it was read.
     pub lost_bodies: u64,
+    /// Excuse: a get failed because its object's file was replaced or deleted meanwhile.
+    pub lost_files: u64,
     /// Excuse: damage that an opening noted.
     pub damage: u64,
     /// Stores that were moved away from what is known to be broken, by what that is.
@@ -120,6 +122,7 @@ impl Rounds {
             (&mut self.full, other.full),
             (&mut self.refused, other.refused),
             (&mut self.lost_bodies, other.lost_bodies),
+            (&mut self.lost_files, other.lost_files),
             (&mut self.damage, other.damage),
         ];
         for (sum, more) in pairs {
@@ -148,7 +151,8 @@ impl fmt::Display for Rounds {
         write!(
             f,
             "excuses: {} left a cache, {} in flight at a kill, {} volatile at a kill, {} late within the grace, \
-             {} written at once, {} full, {} refused, {} large bodies lost while read, {} notes of damage, {} stores not made yet",
+             {} written at once, {} full, {} refused, {} large bodies and {} files \
+             lost while read, {} notes of damage, {} stores not made yet",
             self.left,
             self.in_flight,
             self.volatile,
@@ -157,6 +161,7 @@ impl fmt::Display for Rounds {
             self.full,
             self.refused,
             self.lost_bodies,
+            self.lost_files,
             self.damage,
             self.unmade
         )?;

@@ -66,9 +66,8 @@ pub(super) fn durability_word(durability: Durability) -> String {
 
 /// What such a word means.
 fn durability(word: &str) -> Option<Durability> {
-    let bounded = |millis: &str, puts| {
-        Some(Durability::Bounded { time: Duration::from_millis(millis.parse().ok()?), puts })
-    };
+    let bounded =
+        |millis: &str, puts| Some(Durability::Bounded { time: Duration::from_millis(millis.parse().ok()?), puts });
     match (word, word.split_once(',')) {
         ("none", _) => Some(Durability::None),
         ("every-put", _) => Some(Durability::EveryPut),
