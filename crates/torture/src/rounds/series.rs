@@ -197,9 +197,7 @@ impl Series<'_> {
             self.tally.refused += u64::from(record.how == How::Refused);
         }
         for bad in records.iter().filter(|record| record.what == What::Bad) {
-            let overlaps = |deed: &Record| deed.start < bad.end && (deed.end == 0 || deed.end > bad.start);
-            let overlapping = deeds.get(&bad.key).is_some_and(|deeds| deeds.iter().any(overlaps));
-            self.bad(how, bad, overlapping)?;
+            self.bad(how, bad, deeds.get(&bad.key).map_or(&[], Vec::as_slice))?;
         }
         let all = Deeds { setup: self.setup, records: &records, killed };
         for key in (0..self.setup.keys).chain([GROUP_KEY]) {
@@ -241,8 +239,15 @@ impl Series<'_> {
         }
     }
 
-    /// What must not be, unless it is a large body that another call took away.
-    fn bad(&mut self, how: &str, record: &Record, overlapping: bool) -> io::Result<()> {
+    /// What must not be, unless it is a large body that another call took away, or something of which a kill left a
+    /// part, and that nobody was promised.
+    fn bad(&mut self, how: &str, record: &Record, mine: &[Record]) -> io::Result<()> {
+        let overlaps = |deed: &Record| deed.start < record.end && (deed.end == 0 || deed.end > record.start);
+        let overlapping = mine.iter().any(overlaps);
+        let is_before = !mine.iter().any(|deed| deed.start < record.end);
+        let history = self.histories.entry(record.key).or_insert_with(History::new);
+        let may_be_torn = is_before && !history.is_due();
+        let trail = history.trail(self.number, mine, record);
         let path = self.folder.join(format!("bad-{:04}-{}", self.number, record.version));
         let text = std::fs::read_to_string(path)?;
         let is_body = record.large && text.starts_with("a body could not be read");
@@ -251,9 +256,11 @@ impl Series<'_> {
             self.tally.lost_bodies += 1;
         } else if is_file && overlapping {
             self.tally.lost_files += 1;
+        } else if may_be_torn && record.how == How::Failed && text.contains("damaged") {
+            self.tally.torn += 1;
         } else {
             let with = if overlapping { ", while it was written" } else { "" };
-            self.fault(how, format!("key {}{with}: {text}", record.key));
+            self.fault(how, format!("key {}{with}: {text}\n{trail}", record.key));
         }
         Ok(())
     }

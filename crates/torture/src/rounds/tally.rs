@@ -72,6 +72,8 @@ pub struct Rounds {
     pub lost_bodies: u64,
     /// Excuse: a get failed because its object's file was replaced or deleted meanwhile.
     pub lost_files: u64,
+    /// Excuse: of what was volatile at a kill a part was left, and a get says that it is damaged.
+    pub torn: u64,
     /// Excuse: damage that an opening noted.
     pub damage: u64,
     /// Stores that were moved away from what is known to be broken, by what that is.
@@ -123,6 +125,7 @@ impl Rounds {
             (&mut self.refused, other.refused),
             (&mut self.lost_bodies, other.lost_bodies),
             (&mut self.lost_files, other.lost_files),
+            (&mut self.torn, other.torn),
             (&mut self.damage, other.damage),
         ];
         for (sum, more) in pairs {
@@ -152,7 +155,7 @@ impl fmt::Display for Rounds {
             f,
             "excuses: {} left a cache, {} in flight at a kill, {} volatile at a kill, {} late within the grace, \
              {} written at once, {} full, {} refused, {} large bodies and {} files \
-             lost while read, {} notes of damage, {} stores not made yet",
+             lost while read, {} volatile ones torn, {} notes of damage, {} stores not made yet",
             self.left,
             self.in_flight,
             self.volatile,
@@ -162,6 +165,7 @@ impl fmt::Display for Rounds {
             self.refused,
             self.lost_bodies,
             self.lost_files,
+            self.torn,
             self.damage,
             self.unmade
         )?;
