@@ -1,14 +1,21 @@
 //! Rounds of `kill -9` over all presets, short; the long ones are run by hand. And the breaks that they must notice.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
-use std::process::{Command, Output};
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
 
-fn rounds(arguments: &[&str]) -> (Output, String) {
-    let folder = tempfile::tempdir().unwrap();
+/// Files of a violation stay in this folder.
+fn rounds_in(folder: &Path, arguments: &[&str]) -> (Output, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_picaflor-rounds"));
-    let done = command.args(arguments).arg("--folder").arg(folder.path()).output().unwrap();
+    let done = command.args(arguments).arg("--folder").arg(folder).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     (done, said)
+}
+
+fn rounds(arguments: &[&str]) -> (Output, String) {
+    rounds_in(Path::new(env!("CARGO_TARGET_TMPDIR")), arguments)
 }
 
 /// The number before a word.
@@ -37,7 +44,9 @@ fn every_break_is_noticed() {
 #[test]
 fn a_violation_says_what_came_and_how_to_run_it_again() {
     let arguments = ["--break", "forgotten-deletes", "--preset", "picaflor", "--mode", "store", "--places", "1"];
-    let (done, said) = rounds(&[&arguments[..], &["--from", "3", "--rounds", "60", "--threads", "3"]].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let (done, said) =
+        rounds_in(folder.path(), &[&arguments[..], &["--from", "3", "--rounds", "60", "--threads", "3"]].concat());
     assert_eq!(done.status.code(), Some(1), "{said}");
     for word in
         ["VIOLATION in seed", "setup:  picaflor Store", "not nothing", "Delete", "again:", "--threads 3", "files:"]

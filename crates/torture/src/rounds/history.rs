@@ -1,7 +1,7 @@
 //! What a store may answer: the history of each key, by the times at which its versions began and were acknowledged.
 //!
-//! Two versions are in order if the one was acknowledged before the other began; else either may be the later one. A get
-//! may bring a version unless another that is after it was acknowledged before the get began. A kill leaves what no
+//! Two versions are in order if the one was acknowledged before the other began; else either may be the later one. A
+//! get may bring a version unless another that is after it was acknowledged before the get began. A kill leaves what no
 //! durable version is after: these are *possible*, and the first look decides among them, for good. In a store nothing
 //! is missing that must be there; in a cache that is an excuse, and is counted like every other one.
 

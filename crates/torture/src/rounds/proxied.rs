@@ -433,8 +433,8 @@ impl Proxied<'_> {
         Ok(())
     }
 
-    /// Lets clients work, and kills the proxy: after this time, or when the next purge is acknowledged after it. Returns
-    /// when that was.
+    /// Lets clients work, and kills the proxy: after this time, or when the next purge is acknowledged after it.
+    /// Returns when that was.
     fn clients(
         &mut self,
         proxy: &mut Proxy,
