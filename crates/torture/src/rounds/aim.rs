@@ -61,7 +61,7 @@ impl Life {
         let most = match aim {
             Aim::Opening | Aim::Closing => 20_000,
             Aim::Looking => 10_000,
-            Aim::Working => 500_000,
+            Aim::Working => setup.work.as_micros() as u64 * 5 / 6,
             // Nothing but the way of the signal.
             Aim::Deleted => 20,
             _ => 2_000,
@@ -70,7 +70,7 @@ impl Life {
             aim,
             after: Duration::from_micros(dice.scaled(10, most)),
             deletes: dice.scaled(1, 60),
-            work: Duration::from_millis(dice.scaled(60, 600)),
+            work: Duration::from_millis(dice.scaled(60, setup.work.as_millis() as u64)),
             audit: dice.percent(40),
             apart: dice.percent(70),
         }

@@ -43,6 +43,8 @@ pub struct Setup {
     pub(super) longest: u64,
     /// Percent of what is done that are deletes.
     pub(super) deletes: u64,
+    /// Longest time that a child works.
+    pub(super) work: Duration,
     /// Whether what a child left is opened read-only and audited, now and then.
     pub(super) audits: bool,
     /// Whether a large body may be lost while it is read.
@@ -104,6 +106,7 @@ impl Setup {
             shared: keys / 8,
             longest: if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 },
             deletes: dice.pick(&[16, 16, 60]),
+            work: wish.work,
             audits: true,
             loses_bodies: false,
             misses_files: false,

@@ -25,6 +25,8 @@ pub struct Wish {
     pub tasks: Option<usize>,
     /// Kills of one store.
     pub kills: u32,
+    /// Longest time that a child works, where no kill comes before.
+    pub work: Duration,
     /// How much longer than its bound something may stay volatile: a process that gets no processor keeps no time.
     pub grace: Duration,
     /// Includes what is known to be broken.
@@ -46,6 +48,7 @@ impl Default for Wish {
             threads: None,
             tasks: None,
             kills: 6,
+            work: Duration::from_millis(600),
             grace: Duration::from_millis(250),
             known: false,
             sabotage: Break::None,
@@ -88,7 +91,7 @@ impl Wish {
                 return Ok(true);
             }
             "--preset" | "--mode" | "--places" | "--durability" | "--delete-count" | "--threads" | "--tasks"
-            | "--kills" | "--grace" | "--folder" | "--break" => {}
+            | "--kills" | "--work" | "--grace" | "--folder" | "--break" => {}
             _ => return Ok(false),
         }
         let value = args.next().ok_or_else(|| format!("{name} needs a value"))?;
@@ -122,6 +125,7 @@ impl Wish {
             "--threads" => self.threads = Some(number(0, 64)? as usize),
             "--tasks" => self.tasks = Some(number(0, 64)? as usize),
             "--kills" => self.kills = number(1, 3000)? as u32,
+            "--work" => self.work = Duration::from_millis(number(60, 600_000)?),
             "--grace" => self.grace = Duration::from_millis(number(0, 60_000)?),
             "--break" => {
                 let found = Break::ALL.into_iter().find(|sabotage| sabotage.name() == value);
@@ -147,6 +151,7 @@ impl Wish {
             ("--threads", self.threads.map(|threads| threads.to_string())),
             ("--tasks", self.tasks.map(|tasks| tasks.to_string())),
             ("--kills", Some(self.kills.to_string())),
+            ("--work", Some(self.work.as_millis().to_string())),
             ("--grace", Some(self.grace.as_millis().to_string())),
             ("--break", sabotage),
         ];
@@ -164,7 +169,7 @@ mod tests {
     #[test]
     fn a_wish_is_handed_on_as_it_is() {
         let said = "--preset squid --mode store --places 1 --durability 20,5 --delete-count 1 --threads 3 --tasks 0 \
-                    --kills 4 --grace 9 --break old-answers --known";
+                    --kills 4 --work 90 --grace 9 --break old-answers --known";
         let mut wish = Wish::default();
         let mut args = said.split_whitespace().map(str::to_owned);
         while let Some(name) = args.next() {
