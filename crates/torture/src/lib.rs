@@ -37,6 +37,8 @@ mod verbs;
 mod whims;
 mod workload;
 
+pub mod rounds;
+
 pub use canary::{Sabotage, notice};
 pub use dice::{Dice, bytes_of};
 pub use excuse::{Excuse, Excused};

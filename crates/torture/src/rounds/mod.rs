@@ -1,0 +1,34 @@
+//! Rounds of `kill -9`: real processes, real files, several threads and tasks, every preset.
+//!
+//! A seed makes a [`Setup`]: how one store is opened and what is done to it. A parent starts a child that opens the
+//! store and works; kills it at a moment that it has aimed at; starts the next one on the same files, which looks at
+//! every key and works on; and judges all that the children saw. What they did is in logs of fixed records, written
+//! by one `pwrite` each: the page cache is memory that parent and child share, and it outlives the child.
+//!
+//! What the store is held to is in `history.rs`; what of it is durable when a child dies, in `durable.rs`; what is
+//! known to be broken, and therefore left out unless it is asked for, in `known.rs`.
+
+mod aim;
+mod body;
+mod canary;
+mod child;
+mod door;
+mod durable;
+mod history;
+mod known;
+mod log;
+mod proxied;
+mod series;
+mod setup;
+mod tally;
+mod web;
+mod wish;
+mod work;
+
+pub use canary::{Break, notice_break};
+pub use child::child;
+pub use proxied::run_proxied;
+pub use series::run_series;
+pub use setup::Setup;
+pub use tally::{Fault, Rounds};
+pub use wish::Wish;

@@ -1,0 +1,67 @@
+//! Rounds of `kill -9` over all presets, short; the long ones are run by hand. And the breaks that they must notice.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// Files of a violation stay in this folder.
+fn rounds_in(folder: &Path, arguments: &[&str]) -> (Output, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_picaflor-rounds"));
+    let done = command.args(arguments).arg("--folder").arg(folder).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    (done, said)
+}
+
+fn rounds(arguments: &[&str]) -> (Output, String) {
+    rounds_in(Path::new(env!("CARGO_TARGET_TMPDIR")), arguments)
+}
+
+/// The number before a word.
+fn number(said: &str, word: &str) -> u64 {
+    let before = said.split(word).next().unwrap_or_default();
+    before.split_whitespace().next_back().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn no_preset_breaks_a_promise_when_its_process_is_killed() {
+    // On a machine with much else to do nobody keeps time to a quarter of a second.
+    let grace = ["--grace", "2000"];
+    let (done, said) =
+        rounds(&[&["--rounds", "64", "--kills", "4", "--jobs", "2", "--keep-going"], &grace[..]].concat());
+    println!("{said}");
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert!(said.contains("kills on 16 stores"), "every row of the table had a store: {said}");
+    assert!(number(&said, " kills on") >= 40 && number(&said, " of them durable") > 500, "{said}");
+    assert!(number(&said, " of them due") > 500, "{said}");
+}
+
+#[test]
+fn every_break_is_noticed() {
+    let (done, said) = rounds(&["--canary"]);
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.matches(": noticed").count() == 6 && !said.contains("NOT noticed"), "{said}");
+}
+
+#[test]
+fn a_violation_says_what_came_and_how_to_run_it_again() {
+    let arguments = ["--break", "forgotten-deletes", "--preset", "picaflor", "--mode", "store", "--places", "1"];
+    let folder = tempfile::tempdir().unwrap();
+    let (done, said) =
+        rounds_in(folder.path(), &[&arguments[..], &["--from", "3", "--rounds", "60", "--threads", "3"]].concat());
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    for word in
+        ["VIOLATION in seed", "setup:  picaflor Store", "not nothing", "Delete", "again:", "--threads 3", "files:"]
+    {
+        assert!(said.contains(word), "{word} in {said}");
+    }
+}
+
+#[test]
+fn help_teaches_and_a_mistake_is_named() {
+    let (done, said) = rounds(&["--help"]);
+    assert!(done.status.success() && said.contains("Examples:") && said.contains("--proxy"), "{said}");
+    let (done, said) = rounds(&["--preset", "squit"]);
+    assert!(done.status.code() == Some(2) && said.contains("one of picaflor, hummingbird"), "{said}");
+}
