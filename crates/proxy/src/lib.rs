@@ -20,6 +20,8 @@ mod conn;
 mod fast;
 mod fetch;
 mod fill;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod head;
 mod keep;
 mod key;

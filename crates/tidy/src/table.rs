@@ -86,6 +86,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             &["run", "stat"],
             &["experiment"],
             &["reproduce"],
+            // What must hold of any file that the others read.
+            &["fuzz"],
         ],
     ),
 ];
