@@ -13,6 +13,8 @@ pub mod checkpoint;
 pub mod cluster;
 mod codec;
 pub mod frame;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod graph;
 pub mod hot;
 pub mod htod;

@@ -14,6 +14,8 @@ mod error;
 pub mod exec;
 pub mod experiment;
 pub mod fs;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod hash;
 pub mod lru;
 pub mod method;

@@ -19,7 +19,7 @@
 mod answer;
 mod hit;
 mod refuse;
-mod seen;
+pub(crate) mod seen;
 
 use std::{
     io::{self, IoSlice},
@@ -40,7 +40,7 @@ use tokio::{
 use self::{
     answer::Out,
     hit::FastHit,
-    seen::{NotPlain, Seen},
+    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge},
 };
 use crate::{
     conn::{Conn, Phase},
@@ -49,12 +49,10 @@ use crate::{
     reason::{Denied, Outcome},
     rules::vary,
     server::Worker,
+    target::Origins,
 };
 
 const BUFFER: usize = 8 << 10;
-const LONGEST_HEAD: usize = 64 << 10;
-/// As many as hyper takes.
-const MOST_FIELDS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
@@ -182,41 +180,27 @@ impl FastIo {
 
     fn look(&mut self, bytes: &[u8]) -> Step {
         let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
-        let mut request = httparse::Request::new(&mut []);
-        let len = match request.parse_with_uninit_headers(bytes, &mut fields) {
-            Ok(httparse::Status::Complete(len)) => len,
-            Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Step::Partial,
-            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-                return Step::Refused(Denied::HeadTooLarge);
+        let (len, head_only, target, found) = match judge(bytes, &mut fields) {
+            Judged::Partial => return Step::Partial,
+            Judged::Refused(why) => return Step::Refused(why),
+            Judged::ForGood => return Step::ForHyperForGood,
+            Judged::One { len, body } => return Step::ForHyper(len as u64 + body),
+            Judged::Plain { len, head_only, target, host, fields } => {
+                (len, head_only, target, self.find(target, host, fields))
             }
-            Err(_) => return Step::Refused(Denied::Malformed),
         };
-        let (Some(method), Some(path), Some(version)) = (request.method, request.path, request.version) else {
-            return Step::Refused(Denied::Malformed);
-        };
-        let for_hyper = |step| if path.parse::<http::Uri>().is_ok() { step } else { Step::Refused(Denied::BadTarget) };
-        let seen = match Seen::of(request.headers, version) {
-            Ok(seen) => seen,
-            Err(NotPlain::Framing) => return for_hyper(Step::ForHyperForGood),
-            Err(NotPlain::Refused(why)) => return Step::Refused(why),
-        };
-        let (get, head) = (method == "GET", method == "HEAD");
-        if method == "CONNECT" {
-            return for_hyper(Step::ForHyperForGood);
-        }
-        let one = Step::ForHyper(len as u64 + seen.content_length);
-        let Some(host) = seen.host.filter(|_| seen.plain && (get || head)) else { return for_hyper(one) };
-        match self.find(path, host, request.headers) {
+        match found {
             Found::Hit(hit) => {
-                self.answer(&hit, head, Outcome::HitFast, &bytes[..len]);
+                self.answer(&hit, head_only, Outcome::HitFast, &bytes[..len]);
                 Step::Answered(len)
             }
             Found::OnDevice => {
                 let object = Box::pin(self.worker.proxy.store.get_async(&self.key));
-                self.reading = Some(Reading { object, len, head_only: head });
+                self.reading = Some(Reading { object, len, head_only });
                 Step::Reading
             }
-            Found::Nothing => for_hyper(one),
+            Found::Nothing if hyper_takes(target) => Step::ForHyper(len as u64),
+            Found::Nothing => Step::Refused(Denied::BadTarget),
         }
     }
 
@@ -262,32 +246,7 @@ impl FastIo {
     /// The key of a request that may be answered here.
     fn make_key(&mut self, target: &str, host: &[u8]) -> Option<()> {
         let proxy = &*self.worker.proxy;
-        let (authority, path, absolute) = match target.as_bytes() {
-            target @ [b'/', ..] => (host, target, false),
-            target => {
-                let rest = target.strip_prefix(b"http://")?;
-                let at = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
-                (&rest[..at], &rest[at..], true)
-            }
-        };
-        let side = match absolute {
-            false => Side::Reverse,
-            true if self.conn.client.is_loopback() => Side::Forward,
-            true => Side::Remote,
-        };
-        // With two names for the host, or one that is none, the slow path says what is wrong.
-        if absolute && !host.eq_ignore_ascii_case(authority) {
-            return None;
-        }
-        let at = key::url(&mut self.key, side, authority, path).ok()?;
-        let named = &self.key[at];
-        if absolute {
-            // For its own hosts a server accepts the absolute form; the slow path sorts that out.
-            let allowed = self.conn.may_forward && proxy.config.forward.enabled;
-            (allowed && !proxy.origins.names(named)).then_some(())
-        } else {
-            proxy.origins.of(named).map(|_| ())
-        }
+        plain_key(&mut self.key, target, host, &self.conn, &proxy.origins, proxy.config.forward.enabled)
     }
 
     /// Answers from what the device had, or leaves the request to hyper.
@@ -472,6 +431,42 @@ impl hyper::rt::Write for Hypers {
         let result = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
         this.note_progress(&result);
         result
+    }
+}
+
+/// Writes the key of a plain request into `key`, if it may be answered without asking the slow path.
+pub(crate) fn plain_key(
+    key: &mut Vec<u8>,
+    target: &str,
+    host: &[u8],
+    conn: &Conn,
+    origins: &Origins,
+    forward: bool,
+) -> Option<()> {
+    let (authority, path, absolute) = match target.as_bytes() {
+        target @ [b'/', ..] => (host, target, false),
+        target => {
+            let rest = target.strip_prefix(b"http://")?;
+            let at = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
+            (&rest[..at], &rest[at..], true)
+        }
+    };
+    let side = match absolute {
+        false => Side::Reverse,
+        true if conn.client.is_loopback() => Side::Forward,
+        true => Side::Remote,
+    };
+    // With two names for the host, or one that is none, the slow path says what is wrong.
+    if absolute && !host.eq_ignore_ascii_case(authority) {
+        return None;
+    }
+    let at = key::url(key, side, authority, path).ok()?;
+    let named = &key[at];
+    if absolute {
+        // For its own hosts a server accepts the absolute form; the slow path sorts that out.
+        (conn.may_forward && forward && !origins.names(named)).then_some(())
+    } else {
+        origins.of(named).map(|_| ())
     }
 }
 

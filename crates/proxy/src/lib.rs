@@ -21,6 +21,8 @@ mod conn;
 mod fast;
 mod fetch;
 mod fill;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod head;
 mod keep;
 mod key;

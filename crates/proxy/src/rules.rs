@@ -86,7 +86,8 @@ impl Policy {
 
     /// Freshness lifetime left; negative when stale.
     pub(crate) fn remaining(&self, now: u64) -> i64 {
-        self.lifetime as i64 - self.age(now) as i64
+        let signed = |millis: u64| i64::try_from(millis).unwrap_or(i64::MAX);
+        signed(self.lifetime) - signed(self.age(now))
     }
 
     /// The last moment at which the fast path may use it without looking at anything else.

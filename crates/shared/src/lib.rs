@@ -28,6 +28,8 @@
 mod client;
 mod connection;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod server;
 mod session;
 mod wire;

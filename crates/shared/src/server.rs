@@ -77,6 +77,20 @@ pub(crate) struct Shared {
     next: AtomicU64,
 }
 
+impl Shared {
+    pub(crate) fn new(store: Store, limits: Limits, listener: UnixListener) -> Self {
+        Self {
+            store,
+            limits,
+            listener,
+            stopping: AtomicBool::new(false),
+            sessions: Mutex::default(),
+            ended: Condvar::new(),
+            next: AtomicU64::new(0),
+        }
+    }
+}
+
 /// Serves a store to other processes of this user at a socket.
 ///
 /// # Errors
@@ -108,21 +122,18 @@ impl Socket {
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn serve(mut self, store: Store, limits: Limits) -> io::Result<Server> {
-        let listener = self.listener.take().ok_or(io::ErrorKind::NotConnected)?;
+    pub fn serve(self, store: Store, limits: Limits) -> io::Result<Server> {
         let path = self.path.clone();
-        let shared = Arc::new(Shared {
-            store,
-            limits,
-            listener,
-            stopping: AtomicBool::new(false),
-            sessions: Mutex::default(),
-            ended: Condvar::new(),
-            next: AtomicU64::new(0),
-        });
+        let listener = self.into_listener().ok_or(io::ErrorKind::NotConnected)?;
+        let shared = Arc::new(Shared::new(store, limits, listener));
         let accepting = Arc::clone(&shared);
         let acceptor = thread::Builder::new().name("picaflor-share".into()).spawn(move || accept(&accepting))?;
         Ok(Server { shared, path, acceptor: Some(acceptor) })
+    }
+
+    /// From here on the socket is whoever's the listener is.
+    pub(crate) fn into_listener(mut self) -> Option<UnixListener> {
+        self.listener.take()
     }
 }
 

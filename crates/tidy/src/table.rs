@@ -87,6 +87,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             &["run", "stat"],
             &["experiment"],
             &["reproduce"],
+            // What must hold of any file that the others read.
+            &["fuzz"],
         ],
     ),
 ];

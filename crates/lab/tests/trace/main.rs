@@ -2,5 +2,4 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod formats;
-mod fuzz;
 mod real;

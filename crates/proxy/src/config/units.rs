@@ -83,11 +83,23 @@ impl fmt::Display for Deletes {
 const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 const TIMES: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1)];
 
-fn split(text: &str) -> Option<(f64, String)> {
+/// Largest size: what a file can say in either way.
+const MOST_BYTES: u64 = 9_000_000_000_000_000_000;
+
+/// The digits, and the unit in lower case.
+fn split(text: &str) -> (String, String) {
     let text = text.trim();
     let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
-    let number = text[..at].replace('_', "").parse::<f64>().ok()?;
-    Some((number, text[at..].trim().to_ascii_lowercase()))
+    (text[..at].replace('_', ""), text[at..].trim().to_ascii_lowercase())
+}
+
+/// So many of a unit of `factor`, up to `most`. Whole numbers stay what they are, also where a float has no room.
+fn times(digits: &str, factor: u64, most: u64) -> Option<u64> {
+    let product = match digits.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(factor)?,
+        Err(_) => (digits.parse::<f64>().ok()? * factor as f64) as u64,
+    };
+    (product <= most).then_some(product)
 }
 
 impl FromStr for Size {
@@ -95,7 +107,7 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is not a size such as `512 MiB` or `4GB`");
-        let (number, unit) = split(text).ok_or_else(bad)?;
+        let (number, unit) = split(text);
         let factor: u64 = match unit.as_str() {
             "" | "b" => 1,
             "k" | "kib" => 1 << 10,
@@ -108,8 +120,7 @@ impl FromStr for Size {
             "tb" => 1_000_000_000_000,
             _ => return Err(bad()),
         };
-        let bytes = number * factor as f64;
-        if bytes > 9e18 { Err(bad()) } else { Ok(Self(bytes as u64)) }
+        times(&number, factor, MOST_BYTES).map(Self).ok_or_else(bad)
     }
 }
 
@@ -118,18 +129,18 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("`{text}` is not a time such as `500ms`, `10s`, `5min`, `1h` or `1d`");
-        let (number, unit) = split(text).ok_or_else(bad)?;
+        let (number, unit) = split(text);
         let factor = match unit.as_str() {
             "ms" => 1,
             "s" => 1000,
             "m" | "min" => 60_000,
             "h" => 3_600_000,
             "d" => 86_400_000,
-            "" if number == 0.0 => 1,
+            "" if number.parse() == Ok(0.0) => 1,
             _ => return Err(bad()),
         };
-        let millis = number * f64::from(factor);
-        if millis > 3e14 { Err(bad()) } else { Ok(Self(Duration::from_millis(millis as u64))) }
+        let millis = times(&number, factor, 300_000_000_000_000).ok_or_else(bad)?;
+        Ok(Self(Duration::from_millis(millis)))
     }
 }
 
@@ -181,7 +192,7 @@ macro_rules! textual {
     };
 }
 
-textual!(Size, "a size such as \"512 MiB\" or a number of bytes", |n| Some(Size(n)));
+textual!(Size, "a size such as \"512 MiB\" or a number of bytes", |n| (n <= MOST_BYTES).then_some(Size(n)));
 textual!(Span, "a time such as \"10s\"", |n| (n == 0).then_some(Span::secs(0)));
 
 /// The networks of this machine alone.

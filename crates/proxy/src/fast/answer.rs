@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use httparse::Header;
 
-use super::{FastIo, MOST_FIELDS, hit::FastHit};
+use super::{FastIo, hit::FastHit, seen::MOST_FIELDS};
 use crate::{conn::Phase, head::Head, log::Line, reason::Outcome, server::unix_millis};
 
 /// A body up to here is laid behind its head and both are sent from one place: of a short one that costs less than

@@ -1,20 +1,84 @@
-//! What the fields of a request say to the fast path, found in one pass: may it answer, how long is the body, and does
-//! the request leave the framing of the connection as it is.
+//! What a request's head says to the fast path before the store is asked: may it answer, how long is the body, and does
+//! the request leave the framing of the connection as it is. The fields are gone through once.
+
+use std::mem::MaybeUninit;
 
 use httparse::Header;
 
 use crate::reason::Denied;
 
+/// Longest head; hyper is told the same.
+pub(crate) const LONGEST_HEAD: usize = 64 << 10;
+/// As many as hyper takes.
+pub(crate) const MOST_FIELDS: usize = 100;
+
+/// What becomes of a head.
+pub(crate) enum Judged<'h, 'b> {
+    /// It is not complete.
+    Partial,
+    /// What hyper would refuse without a word.
+    Refused(Denied),
+    /// Hyper is to have the connection from here on.
+    ForGood,
+    /// A head of so many bytes and a body of so many, those to come included, are one request for hyper.
+    One { len: usize, body: u64 },
+    /// A GET or HEAD that the fast path may answer. Whether hyper takes its target is not known yet: a hit need not.
+    Plain {
+        /// Bytes of the head; there is no body.
+        len: usize,
+        head_only: bool,
+        target: &'b str,
+        host: &'b [u8],
+        fields: &'h [Header<'b>],
+    },
+}
+
+/// Looks at the head that `bytes` begin with.
+pub(crate) fn judge<'h, 'b>(bytes: &'b [u8], fields: &'h mut [MaybeUninit<Header<'b>>; MOST_FIELDS]) -> Judged<'h, 'b> {
+    let mut request = httparse::Request::new(&mut []);
+    let len = match request.parse_with_uninit_headers(bytes, fields) {
+        Ok(httparse::Status::Complete(len)) => len,
+        Ok(httparse::Status::Partial) if bytes.len() < LONGEST_HEAD => return Judged::Partial,
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            return Judged::Refused(Denied::HeadTooLarge);
+        }
+        Err(_) => return Judged::Refused(Denied::Malformed),
+    };
+    let (Some(method), Some(target), Some(version)) = (request.method, request.path, request.version) else {
+        return Judged::Refused(Denied::Malformed);
+    };
+    let fields: &'h [Header<'b>] = request.headers;
+    let for_hyper = |judged| if hyper_takes(target) { judged } else { Judged::Refused(Denied::BadTarget) };
+    let seen = match Seen::of(fields, version) {
+        Ok(seen) => seen,
+        Err(NotPlain::Framing) => return for_hyper(Judged::ForGood),
+        Err(NotPlain::Refused(why)) => return Judged::Refused(why),
+    };
+    if method == "CONNECT" {
+        return for_hyper(Judged::ForGood);
+    }
+    let head_only = method == "HEAD";
+    match seen.host.filter(|_| seen.plain && (head_only || method == "GET")) {
+        Some(host) => Judged::Plain { len, head_only, target, host, fields },
+        None => for_hyper(Judged::One { len, body: seen.content_length }),
+    }
+}
+
+/// Whether hyper takes this target; it would refuse others without a word.
+pub(crate) fn hyper_takes(target: &str) -> bool {
+    target.parse::<http::Uri>().is_ok()
+}
+
 /// What the fields say that matters here.
-pub(super) struct Seen<'a> {
-    pub(super) host: Option<&'a [u8]>,
-    pub(super) content_length: u64,
+struct Seen<'a> {
+    host: Option<&'a [u8]>,
+    content_length: u64,
     /// No condition, range, directive, or body: the fast path may answer.
-    pub(super) plain: bool,
+    plain: bool,
 }
 
 /// Why the fast path does not look further.
-pub(super) enum NotPlain {
+enum NotPlain {
     /// The framing of the connection might change: hyper's for good.
     Framing,
     /// Nobody answers this.
@@ -23,7 +87,7 @@ pub(super) enum NotPlain {
 
 impl<'a> Seen<'a> {
     #[inline]
-    pub(super) fn of(fields: &[Header<'a>], version: u8) -> Result<Self, NotPlain> {
+    fn of(fields: &[Header<'a>], version: u8) -> Result<Self, NotPlain> {
         let mut seen = Self { host: None, content_length: 0, plain: true };
         let (mut lengths, mut codings, mut known, mut special) = (0, 0, true, version == 0);
         for field in fields {

@@ -57,8 +57,9 @@ fn shorter(field: &mut Option<u64>, argument: Option<&str>) {
 /// Calls `each` with every directive of every line: its name in lower case and its argument without quotes.
 fn walk(headers: &HeaderMap, name: &HeaderName, mut each: impl FnMut(&str, Option<&str>)) {
     for line in headers.get_all(name) {
-        let Ok(line) = std::str::from_utf8(line.as_bytes()) else { continue };
-        for part in split_list(line) {
+        // Bytes that are no text spoil the directive that they are in, not those beside it.
+        let line = String::from_utf8_lossy(line.as_bytes());
+        for part in split_list(&line) {
             let (name, argument) = match part.split_once('=') {
                 Some((name, argument)) => (name, Some(argument.trim().trim_matches('"'))),
                 None => (part, None),

@@ -1,0 +1,231 @@
+//! Heads of requests through the fast path and through hyper at once: both must see the same request, of the same
+//! length, for the same key.
+
+use std::{
+    cell::RefCell,
+    convert::Infallible,
+    io,
+    mem::MaybeUninit,
+    net::IpAddr,
+    pin::{Pin, pin},
+    rc::Rc,
+    sync::LazyLock,
+    task::{Context, Poll, Waker},
+};
+
+use http::{HeaderMap, HeaderName, Method, Request, Response, header, request::Parts};
+use http_body::Body as _;
+use httparse::Header;
+use hyper::{body::Incoming, rt::ReadBufCursor, server::conn::http1, service::service_fn};
+
+use super::resolved;
+use crate::{
+    config::Config,
+    conn::Conn,
+    fast::{
+        plain_key,
+        seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge},
+    },
+    reason::Denied,
+    rules::{Asked, directives::RequestDirectives},
+    target::{self, Origins, Target},
+};
+
+/// A proxy as far as keys are concerned, and a client of it.
+struct Side {
+    config: Config,
+    origins: Origins,
+    conn: Conn,
+}
+
+static SIDES: LazyLock<Vec<Side>> = LazyLock::new(|| {
+    const NAMED: &str = "[[origin]]\nhost = \"a\"\nurl = \"http://127.0.0.1:9\"\n";
+    const EVERY: &str = "[[origin]]\nurl = \"http://127.0.0.1:9\"\n";
+    let side = |text: &str, client: IpAddr, may_forward| {
+        let config = resolved(text).expect("a configuration");
+        Side { origins: Origins::new(&config.origin), config, conn: Conn::new(client, may_forward, 0) }
+    };
+    let (local, remote) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 0, 2, 1]));
+    vec![
+        side(NAMED, local, true),
+        side(NAMED, remote, true),
+        side(EVERY, remote, false),
+        side(&format!("{EVERY}[forward]\nenabled = false\n"), local, true),
+    ]
+});
+
+/// What hyper made of some bytes.
+#[derive(Default)]
+struct Made {
+    parts: Option<Parts>,
+    /// Bytes of the body, once all of it has come.
+    body: Option<u64>,
+    failed: bool,
+}
+
+/// Bytes that came; no more do, and the connection stays open.
+struct Came {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl hyper::rt::Read for Came {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, mut to: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let n = (self.bytes.len() - self.at).min(to.remaining());
+        if n == 0 {
+            return Poll::Pending;
+        }
+        to.put_slice(&self.bytes[self.at..self.at + n]);
+        self.at += n;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl hyper::rt::Write for Came {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The first request in these bytes, as hyper sees it.
+fn hypers(bytes: &[u8]) -> Made {
+    let made = Rc::new(RefCell::new(Made::default()));
+    let service = service_fn(|request: Request<Incoming>| {
+        let (parts, mut body) = request.into_parts();
+        let is_first = made.borrow().parts.is_none();
+        if is_first {
+            made.borrow_mut().parts = Some(parts);
+        }
+        let made = made.clone();
+        async move {
+            let mut len = 0;
+            while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+                let Ok(frame) = frame else { return Ok::<_, Infallible>(Response::new(String::new())) };
+                len += frame.data_ref().map_or(0, |data| data.len() as u64);
+            }
+            if is_first {
+                made.borrow_mut().body = Some(len);
+            }
+            Ok(Response::new(String::new()))
+        }
+    });
+    let io = Came { bytes: bytes.to_vec(), at: 0 };
+    let mut builder = http1::Builder::new();
+    builder.header_read_timeout(None).max_buf_size(LONGEST_HEAD).half_close(true);
+    {
+        let mut connection = pin!(builder.serve_connection(io, service));
+        let mut cx = Context::from_waker(Waker::noop());
+        // Nobody wakes anybody here; a few turns are enough for a body to go from one end of hyper to the other.
+        for _ in 0..4 {
+            if let Poll::Ready(ended) = connection.as_mut().poll(&mut cx) {
+                made.borrow_mut().failed = ended.is_err();
+                break;
+            }
+        }
+    }
+    made.take()
+}
+
+/// What the slow path says of a request before it looks for an answer.
+fn slow(made: &Parts, side: &Side) -> Result<Option<Target>, Denied> {
+    target::method(&made.method)?;
+    if made.method == Method::CONNECT {
+        return Ok(None);
+    }
+    let mut request = Request::new(());
+    *request.method_mut() = made.method.clone();
+    *request.uri_mut() = made.uri.clone();
+    *request.version_mut() = made.version;
+    *request.headers_mut() = made.headers.clone();
+    let local = side.conn.client.is_loopback();
+    Target::of(&request, &side.config, &side.origins, side.conn.may_forward, local).map(Some)
+}
+
+/// A request's head, and what comes behind it.
+pub(super) fn head(bytes: &[u8]) {
+    let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
+    match judge(bytes, &mut fields) {
+        Judged::Partial => {
+            let made = hypers(bytes);
+            assert!(made.parts.is_none() && !made.failed, "hyper does not wait for the rest of it");
+        }
+        Judged::Refused(why) => {
+            // What hyper refuses without a word needs one; what the slow path refuses is refused alike. Of a length and a
+            // coding hyper forgets the length, so that the slow path cannot see what was ambiguous.
+            if let Some(parts) = hypers(bytes).parts {
+                let forgot = why == Denied::AmbiguousLength && parts.headers.contains_key(header::TRANSFER_ENCODING);
+                let refused = forgot || parts.method == Method::CONNECT || slow(&parts, &SIDES[2]).is_err();
+                assert!(refused, "{why}, but not by the slow path: {parts:?}");
+            }
+        }
+        Judged::ForGood => {
+            let made = hypers(bytes);
+            assert!(made.parts.is_some(), "refused without a word");
+        }
+        Judged::One { len, body } => {
+            let all = len as u64 + body;
+            let is_whole = bytes.len() as u64 >= all;
+            let made = hypers(&bytes[..usize::try_from(all).map_or(bytes.len(), |all| all.min(bytes.len()))]);
+            let parts = made.parts.expect("refused without a word");
+            assert!(
+                !is_whole || made.body == Some(body),
+                "hyper has a body of {:?}, not of {body}: {parts:?}",
+                made.body
+            );
+            assert!(is_whole || made.body.is_none(), "hyper has all of it already: {parts:?}");
+        }
+        Judged::Plain { len, head_only, target, host, fields } => {
+            let made = hypers(&bytes[..len]);
+            assert_eq!(made.parts.is_some(), hyper_takes(target), "{target}");
+            if let Some(parts) = made.parts {
+                assert_eq!(made.body, Some(0), "{parts:?}");
+                assert_eq!(parts.method, if head_only { Method::HEAD } else { Method::GET });
+                plain(&parts, target, host, fields);
+            }
+        }
+    }
+}
+
+/// The fast path may answer this: the slow path must mean the same object, and have no reason to answer otherwise.
+fn plain(parts: &Parts, target: &str, host: &[u8], fields: &[Header<'_>]) {
+    let mut key = Vec::new();
+    for side in SIDES.iter() {
+        if plain_key(&mut key, target, host, &side.conn, &side.origins, side.config.forward.enabled).is_none() {
+            continue;
+        }
+        match slow(parts, side) {
+            Ok(Some(found)) => assert_eq!(found.key, key, "{target}"),
+            other => {
+                panic!("{target} is {} to the fast path, {other:?} to the slow one", String::from_utf8_lossy(&key))
+            }
+        }
+    }
+    assert_eq!(Asked::of(&parts.headers).directives, RequestDirectives::default());
+    let judged = [
+        header::RANGE,
+        header::IF_RANGE,
+        header::IF_MATCH,
+        header::IF_NONE_MATCH,
+        header::IF_MODIFIED_SINCE,
+        header::IF_UNMODIFIED_SINCE,
+        header::UPGRADE,
+        header::EXPECT,
+        header::TRANSFER_ENCODING,
+        header::CONTENT_LENGTH,
+    ];
+    assert!(judged.iter().all(|name| !parts.headers.contains_key(name)), "{parts:?}");
+    let mut same = HeaderMap::new();
+    for field in fields {
+        let name = HeaderName::from_bytes(field.name.as_bytes()).expect("hyper took it");
+        same.append(name, http::HeaderValue::from_bytes(field.value).expect("hyper took it"));
+    }
+    assert_eq!(parts.headers, same);
+}
