@@ -76,9 +76,12 @@ pub(crate) struct Serve {
     /// What a crash may cost: none, every-put, or a time [default: 1s]
     #[arg(long, value_name = "BOUND")]
     durability: Option<String>,
-    /// Storage manager: picaflor, or one of the literature's, such as stream-pack [default: picaflor]
+    /// Storage manager: picaflor, or one of the literature's, such as stream-pack [default: as the store is, or picaflor]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
+    /// Permissions of the store and of the access log, if they are made [default: 600]
+    #[arg(long, value_name = "OCTAL")]
+    file_mode: Option<String>,
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
@@ -142,6 +145,7 @@ impl Serve {
         flags.store.memory = self.memory;
         flags.store.durability = self.durability;
         flags.store.preset = self.preset;
+        flags.store.file_mode = self.file_mode;
         flags.admin.listen = self.admin;
         flags.admin.token = self.token;
         flags.forward.enabled = self.no_forward.then_some(false);
@@ -259,12 +263,12 @@ impl Signals {
                 }
             }
             eprintln!("picaflor: stopping; once more to exit at once");
-            let stopping = tokio::task::spawn_blocking(move || server.stop());
+            let stopping = super::beside(move || server.stop());
             tokio::select! {
                 stopped = stopping => match stopped {
-                    Ok(Ok(())) => Ok(()),
-                    Ok(Err(e)) => Err(Failure::Failed(format!("closing the store: {e}"))),
-                    Err(e) => Err(Failure::Failed(e.to_string())),
+                    Some(Ok(())) => Ok(()),
+                    Some(Err(e)) => Err(Failure::Failed(format!("closing the store: {e}"))),
+                    None => Err(Failure::Failed("closing the store did not end as it should".into())),
                 },
                 _ = term.recv() => std::process::exit(1),
                 _ = int.recv() => std::process::exit(1),

@@ -14,6 +14,7 @@ mod limits;
 mod made;
 mod many;
 mod pages;
+mod remembered;
 mod rotten;
 mod steps;
 mod tables;
