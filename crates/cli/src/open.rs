@@ -77,8 +77,9 @@ impl OneStore {
         open(&one(&self.paths())?, &self.memory, Some(Durability::default()))
     }
 
-    /// Opens it for writing as `new` says, if there is none yet; also says how it was made before.
-    pub(crate) fn write_or_create(&self, new: Options) -> Result<(Store, Option<Found>), Failure> {
+    /// Opens it for writing, as `new` says if there is none yet. Of one that is there, what was asked for may not be
+    /// otherwise.
+    pub(crate) fn write_or_create(&self, new: Options, preset: Option<&str>) -> Result<Store, Failure> {
         let paths = self.paths();
         let blank = |path: &PathBuf| match inspect(path) {
             Ok(Inspection::Blank) => Ok(true),
@@ -89,15 +90,17 @@ impl OneStore {
         // Some blank and some not is for the engine to refuse, with its reasons.
         if !paths.iter().map(blank).collect::<Result<Vec<_>, _>>()?.contains(&true) {
             let found = one(&paths)?;
-            return Ok((open(&found, &self.memory, Some(new.durability))?, Some(found)));
+            found.compare(&new)?;
+            return open_with(&found, &self.memory, Some(new.durability), Daemons::Threads, preset);
         }
+        let new = new.as_preset(preset.unwrap_or("picaflor"))?;
         let capacity = if new.capacity == 0 { 1 << 30 } else { new.capacity };
         let memory = self.memory.for_capacity(capacity);
         let options = new.memory(memory).with(|o| o.places = paths.iter().cloned().map(Place::Path).collect());
         let wait = output::waiting(format!("making {}", self.name()));
         let made = Store::open(options).map_err(|e| failure(&self.store, e));
         wait.finish_and_clear();
-        Ok((made?, None))
+        made
     }
 }
 
@@ -121,29 +124,22 @@ impl Found {
         self.places.iter().map(|about| about.place.as_str()).collect::<Vec<_>>().join(" + ")
     }
 
-    /// What was asked for a new store must not quietly differ from what is there.
-    pub(crate) fn compare(
-        &self,
-        capacity: Option<Size>,
-        store_mode: bool,
-        preset: Option<&str>,
-    ) -> Result<(), Failure> {
-        let (name, have) = (self.name(), self.capacity());
-        if store_mode && self.places[0].mode == Mode::Cache {
+    /// What was asked for a new store must not differ from what is there.
+    fn compare(&self, new: &Options) -> Result<(), Failure> {
+        let (name, have, want) = (self.name(), self.capacity(), new.capacity);
+        if new.mode == Mode::Store && self.places[0].mode == Mode::Cache {
             return Err(Failure::Failed(format!(
                 "{name} is there already, and was made as a cache; leave out --store-mode"
             )));
         }
-        let made = self.places[0].preset;
-        if let Some(preset) = preset.filter(|preset| *preset != made) {
-            eprintln!("picaflor: {name} is there already, as {made} leaves it; --preset {preset} is for a new one");
-        }
         // The engine rounds down to its blocks.
-        if let Some(want) = capacity.filter(|want| have > want.0 || want.0 - have > 1 << 20) {
-            eprintln!(
-                "picaflor: {name} is there already, with {}; --capacity {want} is for a new one",
-                human::size(have)
-            );
+        if want != 0 && (have > want || want - have > 1 << 20) {
+            return Err(Failure::Failed(format!(
+                "{name} is there already, with {}, and keeps them; leave out --capacity, or have a store of {} made at \
+                 another path",
+                human::size(have),
+                human::size(want)
+            )));
         }
         Ok(())
     }
@@ -234,20 +230,27 @@ pub(crate) fn read(found: &Found, memory: &Memory) -> Result<Store, Failure> {
 
 /// Opens a store for writing, with nobody at work in it but who steps it.
 pub(crate) fn by_hand(found: &Found, memory: &Memory) -> Result<Store, Failure> {
-    open_with(found, memory, Some(Durability::default()), Daemons::Manual)
+    open_with(found, memory, Some(Durability::default()), Daemons::Manual, None)
 }
 
 /// For writing with a bound of what a crash may cost; for reading without one.
 fn open(found: &Found, memory: &Memory, writing: Option<Durability>) -> Result<Store, Failure> {
     // A reader needs nobody who tidies up behind its back.
     let daemons = if writing.is_none() { Daemons::Manual } else { Daemons::Threads };
-    open_with(found, memory, writing, daemons)
+    open_with(found, memory, writing, daemons, None)
 }
 
-fn open_with(found: &Found, memory: &Memory, writing: Option<Durability>, daemons: Daemons) -> Result<Store, Failure> {
+/// With this preset, or with the one that the store remembers.
+fn open_with(
+    found: &Found,
+    memory: &Memory,
+    writing: Option<Durability>,
+    daemons: Daemons,
+    preset: Option<&str>,
+) -> Result<Store, Failure> {
     let read_only = writing.is_none();
     let first = &found.places[0];
-    let options = Options::preset(first.preset, &found.paths[0])?
+    let options = Options::preset(preset.unwrap_or(first.preset), &found.paths[0])?
         .mode(first.mode)
         .memory(memory.for_capacity(found.capacity()))
         .with(|o| {

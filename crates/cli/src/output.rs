@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write},
+    thread,
     time::Duration,
 };
 
@@ -91,6 +92,16 @@ pub(crate) fn bytes(what: impl Into<String>, len: Option<u64>) -> ProgressBar {
 /// Of something that cannot say how far it is.
 pub(crate) fn waiting(what: impl Into<String>) -> ProgressBar {
     let bar = bar(None, WAIT, what.into());
-    bar.enable_steady_tick(Duration::from_millis(200));
+    if !bar.is_hidden() {
+        let shown = bar.downgrade();
+        // Without a thread it stands still.
+        let _ = thread::Builder::new().name("picaflor-bar".into()).spawn(move || {
+            while let Some(bar) = shown.upgrade().filter(|bar| !bar.is_finished()) {
+                bar.tick();
+                drop(bar);
+                thread::sleep(Duration::from_millis(200));
+            }
+        });
+    }
     bar
 }

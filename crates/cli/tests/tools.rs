@@ -365,8 +365,10 @@ fn a_store_is_opened_as_it_was_made() {
     assert!(again.is_empty(), "--create takes what is there");
     good(folder.run_with(&["put", "b.store", "k", "--create", "--capacity", "16MiB"], b""));
     folder.bad(&["put", "b.store", "k", "--create", "--store-mode"], 1, &["made as a cache"]);
-    let note = folder.run(&["put", "b.store", "k", "--create", "--capacity", "32MiB"]);
-    bad(&note, 0, &["is there already, with 16 MiB"]);
+    let words = ["is there already, with 16 MiB", "leave out --capacity", "another path"];
+    folder.bad(&["put", "b.store", "k", "--create", "--capacity", "32MiB"], 1, &words);
+    folder.bad(&["share", "b.store", "--capacity", "8MiB"], 1, &words);
+    assert_eq!(folder.good(&["get", "b.store", "k"]), b"");
 }
 
 #[test]

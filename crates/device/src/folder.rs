@@ -9,12 +9,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::file::named;
-use crate::open::lock;
+use crate::open::{PRIVATE, lock};
 
 /// Where files live. Paths are relative, of names parted by `/`, as `00/1f/3a`; a name that starts with `.new-` is
 /// refused.
@@ -74,23 +75,36 @@ pub struct RealFolder {
     /// Nanoseconds since 1970 at opening: tells this opener's temporary names from those a crash left.
     opened: u128,
     next: AtomicU64,
+    /// Permissions of new files.
+    mode: u32,
 }
 
 impl RealFolder {
-    /// Opens the folder, making it and its parents if missing.
+    /// Opens the folder, making it and its parents if missing, for its owner alone.
     ///
     /// # Errors
     /// Naming the folder: `ResourceBusy` if another holds it, or any error of the system.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
+        Self::open_with(path, PRIVATE)
+    }
+
+    /// As [`RealFolder::open`]. New files have the permissions `mode`, and new folders may be searched by whoever may
+    /// read these; the umask takes away of both. What is there keeps its own.
+    ///
+    /// # Errors
+    /// As [`RealFolder::open`].
+    pub fn open_with(path: impl AsRef<Path>, mode: u32) -> io::Result<Self> {
         let root = path.as_ref().to_owned();
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let made = root.ancestors().take_while(is_missing).map(Path::to_owned).collect();
-        fs::create_dir_all(&root).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => io::Error::new(
-                io::ErrorKind::NotADirectory,
-                format!("{}: a file stands where a folder is wanted, one file for each object", root.display()),
-            ),
-            _ => named(&root, "make", None, error),
+        fs::DirBuilder::new().recursive(true).mode(of_folder(mode)).create(&root).map_err(|error| {
+            match error.kind() {
+                io::ErrorKind::AlreadyExists => io::Error::new(
+                    io::ErrorKind::NotADirectory,
+                    format!("{}: a file stands where a folder is wanted, one file for each object", root.display()),
+                ),
+                _ => named(&root, "make", None, error),
+            }
         })?;
         let directory = File::open(&root).map_err(|error| named(&root, "open", None, error))?;
         if !directory.metadata().map_err(|error| named(&root, "stat", None, error))?.is_dir() {
@@ -98,7 +112,7 @@ impl RealFolder {
         }
         lock(&root, &directory, false)?;
         let opened = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Ok(Self { root, directory, made, opened, next: AtomicU64::new(0) })
+        Ok(Self { root, directory, made, opened, next: AtomicU64::new(0), mode })
     }
 
     /// Takes away the folders that this opening made, and the files `written`; what was there before is not touched,
@@ -161,7 +175,7 @@ impl RealFolder {
 impl Folder for RealFolder {
     fn make_dir(&self, path: &str) -> io::Result<()> {
         let place = self.place(path)?;
-        match fs::create_dir(&place) {
+        match fs::DirBuilder::new().mode(of_folder(self.mode)).create(&place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && place.is_dir() => Ok(()),
             outcome => outcome.map_err(|error| named(&place, "make", None, error)),
         }
@@ -173,7 +187,7 @@ impl Folder for RealFolder {
         // Beside its final name, so that the file system's own neighbourhood of a directory is kept.
         let temporary = place.with_file_name(name);
         let write = || -> io::Result<()> {
-            let mut file = fs::OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+            let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(self.mode).open(&temporary)?;
             file.write_all(bytes)?;
             drop(file);
             fs::rename(&temporary, &place)
@@ -212,6 +226,11 @@ impl Folder for RealFolder {
     fn backend(&self) -> String {
         "folder".to_owned()
     }
+}
+
+/// Permissions of a folder whose files have these: whoever may read them may find them.
+fn of_folder(mode: u32) -> u32 {
+    mode | (mode & 0o444) >> 2
 }
 
 /// Refuses what is not a relative path of plain names, or could be a temporary one.
@@ -298,6 +317,23 @@ mod tests {
         fs::write(dir.path().join("a/b/theirs"), b"y").unwrap();
         folder.unmake(&["mine"]);
         assert_eq!(listing(&folder), BTreeMap::from([("theirs".to_owned(), 1)]));
+    }
+
+    #[test]
+    fn what_is_made_is_its_owners_alone_or_as_it_is_asked_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &str| fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o777;
+        let opened = RealFolder::open(dir.path().join("a")).unwrap();
+        opened.make_dir("in").unwrap();
+        opened.write("in/x", b"x").unwrap();
+        assert_eq!([mode("a"), mode("a/in"), mode("a/in/x")], [0o700, 0o700, 0o600]);
+        fs::create_dir(dir.path().join("b")).unwrap();
+        let before = mode("b");
+        let opened = RealFolder::open_with(dir.path().join("b"), 0o700).unwrap();
+        opened.write("x", b"x").unwrap();
+        assert_eq!((mode("b"), mode("b/x")), (before, 0o700), "a folder that is there keeps its own");
+        assert_eq!((of_folder(0o600), of_folder(0o640), of_folder(0o644)), (0o700, 0o750, 0o755));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub use file::FileDevice;
 pub use folder::{Folder, RealFolder, check_path};
 pub use medium::Survivors;
 pub use memory::MemoryDevice;
-pub use open::{Backend, OpenOptions, Preallocate, lock};
+pub use open::{Backend, OpenOptions, PRIVATE, Preallocate, lock};
 pub use section::Section;
 pub use simulated::{
     BucketProfile, BudgetProfile, CacheProfile, DiskProfile, Order, Profile, ProfileError, SeekProfile, SimulatedDisk,

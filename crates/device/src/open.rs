@@ -84,7 +84,12 @@ pub struct OpenOptions {
     pub backend: Backend,
     /// How a new file gets its blocks. Default `Auto`.
     pub preallocate: Preallocate,
+    /// Permissions of a new file, of which the umask takes away; one that is there keeps its own. Default 0600.
+    pub mode: u32,
 }
+
+/// Permissions of what is made where nobody says otherwise: the owner's alone.
+pub const PRIVATE: u32 = 0o600;
 
 impl Default for OpenOptions {
     fn default() -> Self {
@@ -96,6 +101,7 @@ impl Default for OpenOptions {
             direct: true,
             backend: Backend::Auto,
             preallocate: Preallocate::Auto,
+            mode: PRIVATE,
         }
     }
 }
@@ -232,6 +238,7 @@ fn open_file(path: &Path, options: &OpenOptions) -> io::Result<(File, Result<(),
             .write(!options.read_only)
             .create(options.create && !options.read_only && !is_block_device)
             .truncate(false)
+            .mode(options.mode)
             .custom_flags(flags.bits().cast_signed())
             .open(path)
     };

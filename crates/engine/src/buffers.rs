@@ -335,6 +335,20 @@ impl Buffers {
         self.slots.len() as u32
     }
 
+    /// Hashes and offsets, in bytes, of the frames that are or were in a buffer.
+    pub(crate) fn frames(&self, slot: u32) -> Vec<(u64, usize)> {
+        let of = |rows: &[Row]| rows.iter().map(|row| (row.hash, row.offset as usize)).collect();
+        match self.slot_if_any(slot).map(|buffer| buffer.read()).as_deref() {
+            Some(Slot::Open(open)) => of(&open.rows),
+            Some(Slot::Filled(filled)) => of(&filled.rows),
+            Some(Slot::Free) => Vec::new(),
+            None => {
+                let waiter = self.waiting.as_ref().and_then(|waiting| waiting.get(slot));
+                waiter.iter().map(|waiter| (waiter.frame.hash, 0)).collect()
+            }
+        }
+    }
+
     /// Objects that wait to be packed, where any do.
     pub(crate) fn waiting(&self) -> Option<&Waiting> {
         self.waiting.as_ref()

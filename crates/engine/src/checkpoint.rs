@@ -479,6 +479,8 @@ impl Volume {
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
         self.wait_commit(self.commits.next())?;
         self.checkpoint_now()?;
+        // Nothing is placed between what is made durable last and the end of writing.
+        let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
         if let Some(files) = self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
             files.close().map_err(|error| Error::io(format!("{}: closing", self.place), error))?;
         }

@@ -5,7 +5,8 @@
 //! last run closed the store.
 //!
 //! Invariants: a number stands for one file as long as it has a name here; a file whose replacement is not durable is
-//! not removed, unless nobody asked for durability.
+//! not removed, unless nobody asked for durability; what a run wrote is durable before the superblock of the next one, and
+//! before `clean`, vouches for it.
 
 use std::{
     collections::HashSet,
@@ -17,7 +18,7 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use picaflor_device::Folder;
 
 use crate::{hash::HashKeyed, space::Tree};
@@ -31,6 +32,8 @@ pub(crate) struct Files {
     made: Mutex<HashSet<String>>,
     /// Counts files, for directories in turn.
     turn: AtomicU32,
+    /// Held from taking what is to be removed until it is.
+    removing: Mutex<()>,
 }
 
 /// What a file is called.
@@ -64,7 +67,14 @@ const ROUND: u32 = 16 * 256;
 
 impl Files {
     pub(crate) fn new(folder: Arc<dyn Folder>, tree: Tree) -> Self {
-        Self { folder, tree, names: Mutex::default(), made: Mutex::default(), turn: AtomicU32::new(0) }
+        Self {
+            folder,
+            tree,
+            names: Mutex::default(),
+            made: Mutex::default(),
+            turn: AtomicU32::new(0),
+            removing: Mutex::new(()),
+        }
     }
 
     /// Memory of the names: a place in a map each, and the directories'.
@@ -156,11 +166,18 @@ impl Files {
         self.folder.sync()
     }
 
-    /// Writes the superblock, durably; nothing is closed any more.
+    /// Held by whoever takes what is to be removed, until it is.
+    pub(crate) fn removing(&self) -> MutexGuard<'_, ()> {
+        self.removing.lock()
+    }
+
+    /// Writes the superblock, durably; nothing is closed any more. Its epoch vouches for what earlier ones wrote, which a
+    /// killed process may have left to the kernel alone: so that is durable first.
     ///
     /// # Errors
     /// Those of the folder.
     pub(crate) fn write_superblock(&self, seq: u64, block: &[u8]) -> io::Result<()> {
+        self.folder.sync()?;
         self.folder.write(SUPERBLOCKS[seq as usize % 2], block)?;
         match self.folder.remove(CLEAN) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -169,11 +186,12 @@ impl Files {
         self.folder.sync()
     }
 
-    /// Says that everything is in order, durably.
+    /// Says that everything is in order, durably, once it is; by who has the turn to place.
     ///
     /// # Errors
     /// Those of the folder.
     pub(crate) fn close(&self) -> io::Result<()> {
+        self.folder.sync()?;
         self.folder.write(CLEAN, &[])?;
         self.folder.sync()
     }

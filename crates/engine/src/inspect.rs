@@ -52,7 +52,8 @@ pub struct About {
     pub openings: u64,
     /// Version of the format.
     pub version: u32,
-    /// A preset that opens it: the first of those that leave such bytes.
+    /// The preset that it was opened with for writing last; of a store that does not say, the first that leaves such
+    /// bytes.
     pub preset: &'static str,
     #[serde(skip)]
     pub(crate) segment_bits: u32,
@@ -97,7 +98,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
             number: found.volume,
             openings: found.epoch,
             version: VERSION,
-            preset: Preset::of_layout(found.layout).map_or("", |preset| preset.name),
+            preset: Preset::of_store(&found).map_or("", |preset| preset.name),
             segment_bits: found.segment_bits,
         })),
         None if bytes.iter().take(SUPERBLOCKS.len as usize).all(|byte| *byte == 0) => {

@@ -47,6 +47,13 @@ impl Journal {
         self.deletes + self.taken
     }
 
+    /// What is pending is durable with the commit that begins now, and no page has to say so. Until then its deletes
+    /// are volatile: whoever asks meanwhile waits for a commit too.
+    pub(crate) fn take_untold(&mut self) {
+        self.pending.clear();
+        self.taken += std::mem::take(&mut self.deletes);
+    }
+
     /// The commit that took records is complete.
     pub(crate) fn settle(&mut self) {
         self.taken = 0;
@@ -66,10 +73,9 @@ impl Journal {
         self.next_page
     }
 
-    /// Drops what is pending: the file system keeps it.
+    /// Drops the records that are pending, which no page needs; deletes are counted on.
     pub(crate) fn forget(&mut self) {
         self.pending.clear();
-        self.deletes = 0;
     }
 
     /// Records that no page has taken yet: what a commit that begins now has to write.

@@ -75,7 +75,7 @@ mod tabled;
 mod volume;
 mod waiting;
 
-pub use check::CheckReport;
+pub use check::{CheckReport, Finding, Severity};
 pub use chunks::Chunks;
 pub use error::{Error, Miss, Refusal, Result};
 pub use eviction::ClusterAge;

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use picaflor_device::{Clock, Device, Elevator, Folder, Preallocate};
+use picaflor_device::{Clock, Device, Elevator, Folder, PRIVATE, Preallocate};
 use serde::Serialize;
 
 use crate::{
@@ -128,6 +128,9 @@ pub struct Options {
     pub eviction_listener: Option<EvictionListener>,
     /// Opens without writing a byte; puts are refused. Default false.
     pub read_only: bool,
+    /// Permissions of the files that it makes, at least their owner's to read and write; folders may be searched by
+    /// whoever may read the files, and the umask takes away of both. What is there keeps its own. Default 0600.
+    pub file_mode: u32,
 
     // Performance.
     /// Blocks of 512 bytes of the longest object that shares an area with others of its length, where the preset's
@@ -177,15 +180,18 @@ pub struct Options {
     /// Seed of a new store's hashes and identity; for repeatable tests. Default random.
     pub seed: Option<u64>,
     pub(crate) preset: Preset,
+    /// Whether it was asked for, and not only the default.
+    pub(crate) preset_given: bool,
 }
 
 impl Options {
-    /// The default preset on the file or block device at `path`.
+    /// The store at `path`, a file, a block device or a folder, with the preset that it remembers; a new one has the
+    /// default preset.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self::at(Place::Path(path.into()))
     }
 
-    /// The default preset on any device.
+    /// As [`Options::new`] on any device.
     pub fn on(device: Arc<dyn Device>) -> Self {
         Self::at(Place::Device(device))
     }
@@ -204,6 +210,7 @@ impl Options {
             admission: None,
             eviction_listener: None,
             read_only: false,
+            file_mode: PRIVATE,
             threshold: THRESHOLD,
             cluster: PICAFLOR.cluster(),
             cluster_age: ClusterAge::Unlimited,
@@ -221,6 +228,7 @@ impl Options {
             clock: Clock::real(),
             seed: None,
             preset: PICAFLOR,
+            preset_given: false,
         }
     }
 
@@ -241,20 +249,42 @@ impl Options {
         crate::recovery::judge(self, made)
     }
 
-    /// The same options with the answers of another preset: on a device that is no path, for instance.
+    /// The same options with the answers of another preset: on a device that is no path, for instance. A store that was
+    /// made with another one is opened with this from here on, if it can be.
     ///
     /// # Errors
     /// As [`Options::preset`].
     pub fn as_preset(mut self, name: &str) -> Result<Self> {
-        let before = std::mem::replace(&mut self.preset, Preset::named(name)?);
-        self.open_buffers = self.preset.open_buffers();
-        if self.cluster == before.cluster() {
-            self.cluster = self.preset.cluster();
-        }
-        self.next_cluster = self.preset.next_cluster();
-        self.reopening = self.preset.reopening();
-        self.elevator = self.preset.elevator;
+        let preset = Preset::named(name)?;
+        self.open_buffers = preset.open_buffers();
+        self.next_cluster = preset.next_cluster();
+        self.reopening = preset.reopening();
+        self.elevator = preset.elevator;
+        self.take(preset);
+        self.preset_given = true;
         Ok(self)
+    }
+
+    /// Takes the answers of a preset where those of the one before were not changed.
+    pub(crate) fn take(&mut self, preset: Preset) {
+        fn follow<T: PartialEq>(field: &mut T, before: T, now: T) {
+            if *field == before {
+                *field = now;
+            }
+        }
+        let before = std::mem::replace(&mut self.preset, preset);
+        follow(&mut self.open_buffers, before.open_buffers(), preset.open_buffers());
+        follow(&mut self.cluster, before.cluster(), preset.cluster());
+        follow(&mut self.next_cluster, before.next_cluster(), preset.next_cluster());
+        follow(&mut self.reopening, before.reopening(), preset.reopening());
+        follow(&mut self.elevator, before.elevator, preset.elevator);
+    }
+
+    /// Takes the preset that a store remembers, unless another one was asked for.
+    pub(crate) fn remember(&mut self, made: Option<Preset>) {
+        if let Some(preset) = made.filter(|_| !self.preset_given) {
+            self.take(preset);
+        }
     }
 
     /// What a crash may cost: as [`Options::durability`] says, or nothing where every put of the preset is durable.

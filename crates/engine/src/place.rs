@@ -160,6 +160,10 @@ impl Volume {
         old: Option<Word>,
         own: u64,
     ) -> Result<Result<(Frame, Location), Blocked>> {
+        // Whoever closes the store has had the turn: what it vouches for is all there is.
+        if let Some(failure) = self.commits.failure() {
+            return Err(failure);
+        }
         let extents = &in_place.extents;
         let slots = draft.header.frame_len().div_ceil(SLOT as usize) as u32;
         let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
@@ -354,8 +358,13 @@ impl Volume {
     /// replacement is durable. A file system keeps the order of removals; what was removed first is not there where
     /// what was removed later is gone. In slots an older version was removed by an earlier commit.
     pub(crate) fn commit_untold(&self, in_place: &InPlace) -> Result<()> {
-        self.journal.lock().forget();
-        let ready = in_place.extents.ready(|_| true);
+        // Before what it covers is looked at: a delete that comes later waits for the next commit.
+        self.journal.lock().take_untold();
+        let ready = {
+            // What somebody removes unasked is removed by now, or is not begun.
+            let _removing = in_place.files.as_ref().map(Files::removing);
+            in_place.extents.ready(|_| true)
+        };
         let sync = || {
             add(&self.shared.counters.device_syncs, 1);
             in_place.files.as_ref().map_or_else(|| self.device.sync(), Files::sync)
@@ -385,11 +394,12 @@ impl Volume {
         let Some(files) = in_place.files.as_ref().filter(|_| self.shared.options.durability == Durability::None) else {
             return;
         };
-        let ready = in_place.extents.ready(|_| true);
-        match ready.iter().try_for_each(|freed| files.remove(freed.slot)) {
-            Ok(()) => self.settle_extents(ready),
-            Err(error) => self.fail("removing a file", error),
-        }
+        let removed = {
+            let _removing = files.removing();
+            let ready = in_place.extents.ready(|_| true);
+            ready.iter().try_for_each(|freed| files.remove(freed.slot)).map(|()| self.settle_extents(ready))
+        };
+        removed.unwrap_or_else(|error| self.fail("removing a file", error));
     }
 
     /// What may be free after the commit that is about to begin: all whose end is told by now.

@@ -6,6 +6,7 @@
 //! eviction (`eviction.rs`), persistence (`checkpoint.rs` with the journal).
 
 use picaflor_device::Elevator;
+use picaflor_format::superblock::Superblock;
 
 use crate::{
     Error, Mode, Result,
@@ -166,8 +167,20 @@ impl Preset {
         TABLE.iter().map(|preset| preset.name)
     }
 
+    /// What a superblock calls it; rows keep their places in the table for ever.
+    pub(crate) fn number(&self) -> u32 {
+        TABLE.iter().zip(1..).find(|(row, _)| row.name == self.name).map_or(0, |(_, number)| number)
+    }
+
+    /// The row that a store remembers: the one that its superblock names, if it leaves such bytes, or the first that
+    /// does.
+    pub(crate) fn of_store(block: &Superblock) -> Option<Self> {
+        let named = TABLE.into_iter().find(|row| row.number() == block.preset);
+        named.filter(|row| row.on_device() == block.layout).or_else(|| Self::of_layout(block.layout))
+    }
+
     /// The first row that leaves such bytes.
-    pub(crate) fn of_layout(layout: picaflor_format::superblock::Layout) -> Option<Self> {
+    fn of_layout(layout: picaflor_format::superblock::Layout) -> Option<Self> {
         TABLE.into_iter().find(|preset| preset.on_device() == layout)
     }
 
@@ -227,6 +240,20 @@ impl Preset {
             Mode::Cache => self.eviction,
             Mode::Store if self.retention == Retention::Frames => Eviction::NeverAhead,
             Mode::Store => Eviction::Never,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_superblocks_call_the_rows_never_changes() {
+        let names = "picaflor hummingbird simple squid multiple-dirs buddy buddy-scan stream stream-pack lazy-reads \
+                     lazy-reads-loc damelo pmflf-ts pmflf-pl pmflf-pfl oba";
+        for (name, number) in names.split_whitespace().zip(1..) {
+            assert_eq!(Preset::named(name).unwrap().number(), number, "{name}");
         }
     }
 }

@@ -62,6 +62,8 @@ pub struct Superblock {
     pub layout: Layout,
     /// Blocks of the longest object that shares an area, in the layouts that have areas; 0 is 256.
     pub threshold: u32,
+    /// Number of the preset that it was opened with last, from 1 on; 0 does not say.
+    pub preset: u32,
 }
 
 /// What of a key says which of several volumes it lies on. Numbers are frozen.
@@ -174,6 +176,7 @@ impl Superblock {
         put(out, 136, self.lost.to_le_bytes());
         put(out, 144, self.durable.to_le_bytes());
         put(out, 152, self.threshold.to_le_bytes());
+        put(out, 156, self.preset.to_le_bytes());
         put(out, 160, self.sealed_below.to_le_bytes());
         crate::codec::seal(out, MAGIC);
     }
@@ -206,6 +209,7 @@ impl Superblock {
             layout: Layout::from_u32(u32_at(bytes, 128))?,
             spread: Spread::from_u32(u32_at(bytes, 132))?,
             threshold: u32_at(bytes, 152),
+            preset: u32_at(bytes, 156),
             sealed_below: u64_at(bytes, 160),
         };
         if found.threshold > THRESHOLD_MAX {

@@ -57,6 +57,7 @@ fn superblock_of_three() -> Superblock {
         lost: 0b101,
         durable: 0,
         sealed_below: 0,
+        preset: 0,
         layout: superblock::Layout::Ring,
         threshold: 0,
     }
@@ -72,6 +73,7 @@ fn check_superblock(name: &str, block: Superblock) {
 #[test]
 fn superblock() {
     check_superblock("superblock", superblock_of_three());
+    check_superblock("superblock-preset", Superblock { preset: 12, ..superblock_of_three() });
     check_superblock("superblock-spread", Superblock { spread: superblock::Spread::Origin, ..superblock_of_three() });
 }
 
@@ -224,6 +226,7 @@ fn superblock_in_place() {
         sealed_below: 0,
         layout: superblock::Layout::NextFit,
         threshold: 0,
+        preset: 0,
     };
     check_superblock("superblock-in-place", block);
 }

@@ -18,7 +18,7 @@ proptest! {
         kinds in proptest::collection::vec((0u8..3, any::<u128>(), any::<u64>()), 0..300),
     ) {
         let record = |(kind, hash, number): (u8, u128, u64)| match kind {
-            0 => Record::Delete { hash, generation: number, everywhere: hash & 1 == 1 },
+            0 => Record::Delete { hash, generation: number },
             1 => Record::Reserve { cluster: hash as u32, seq: number },
             _ => {
                 let (id, temper, interval) = (hash as u32, number as u8, (number >> 8) as u32);

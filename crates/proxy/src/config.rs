@@ -47,8 +47,11 @@ low! {
         /// `every-delete`, or the longest time whose invalidations a crash may undo; default as `durability`, and `1s`
         /// where that is `none`. A purge is durable before it is answered.
         delete_durability: String,
-        /// Storage manager: a row of the engine's table; default `picaflor`.
+        /// Storage manager: a row of the engine's table; default the one that the store remembers, or `picaflor`.
         preset: String,
+        /// Permissions of the store, of the files in its folder, and of the access log, where they are made: three octal
+        /// digits; default `600`.
+        file_mode: String,
     }
     /// `[admin]`.
     LowAdmin {
@@ -216,6 +219,8 @@ pub struct StoreConfig {
     pub delete_durability: String,
     /// A row of the engine's table.
     pub preset: String,
+    /// Permissions of new files, in octal.
+    pub file_mode: String,
 }
 
 impl StoreConfig {
@@ -229,7 +234,13 @@ impl StoreConfig {
         options.memory = self.memory.0;
         options.durability = durability(&self.durability).unwrap_or_default();
         Deletes::read(&self.delete_durability).unwrap_or(Deletes::Every).bind(&mut options);
+        options.file_mode = self.mode();
         Ok(options)
+    }
+
+    /// Permissions of new files; none where they are no number, which no store is opened with.
+    pub fn mode(&self) -> u32 {
+        u32::from_str_radix(&self.file_mode, 8).unwrap_or(0)
     }
 }
 
@@ -381,11 +392,13 @@ fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
             format!("`{delete_bound}` is not `every-delete` or a time such as `1s`"),
         ));
     }
-    let preset = low.preset.unwrap_or_else(|| "picaflor".into());
-    let store = StoreConfig { path, capacity, memory, durability: bound, delete_durability: delete_bound, preset };
+    let preset = low.preset.unwrap_or_else(|| made.as_ref().map_or("picaflor", |made| made.preset).into());
+    let file_mode = low.file_mode.unwrap_or_else(|| "600".into());
+    let (durability, delete_durability) = (bound, delete_bound);
+    let store = StoreConfig { path, capacity, memory, durability, delete_durability, preset, file_mode };
     let checked = store.options().and_then(|options| options.check(made.as_slice()));
     checked.map_err(|why| match why {
-        picaflor::Error::Option { name: name @ ("capacity" | "memory" | "preset"), why } => {
+        picaflor::Error::Option { name: name @ ("capacity" | "memory" | "preset" | "file_mode"), why } => {
             ConfigError::value(&format!("store.{name}"), why)
         }
         picaflor::Error::Option { why, .. } => ConfigError::value("store.path", why),

@@ -6,7 +6,8 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     net::IpAddr,
-    path::PathBuf,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -80,8 +81,8 @@ struct Pending {
 const BLOCK: usize = 64 << 10;
 
 impl Log {
-    /// Opens the file; `off` opens nothing.
-    pub(crate) fn open(config: &LogConfig) -> io::Result<Self> {
+    /// Opens the file, with the permissions `mode` if it is made; `off` opens nothing.
+    pub(crate) fn open(config: &LogConfig, mode: u32) -> io::Result<Self> {
         let path = match config.to.as_str() {
             "off" | "" => {
                 return Ok(Self { format: config.format, to: None, lost: Arc::default(), thread: Mutex::new(None) });
@@ -89,11 +90,12 @@ impl Log {
             "stdout" => None,
             path => Some(PathBuf::from(path)),
         };
-        let first = Sink::open(path.as_ref())?;
+        let open = move || Sink::open(path.as_deref(), mode);
+        let first = open()?;
         let (to, from) = sync_channel(64);
         let lost = Arc::<AtomicU64>::default();
         let losing = lost.clone();
-        let write = move || write_all(&from, path, first, &losing);
+        let write = move || write_all(&from, &open, first, &losing);
         let thread = std::thread::Builder::new().name("picaflor-log".into()).spawn(write)?;
         Ok(Self { format: config.format, to: Some(to), lost, thread: Mutex::new(Some(thread)) })
     }
@@ -157,9 +159,9 @@ enum Sink {
 }
 
 impl Sink {
-    fn open(path: Option<&PathBuf>) -> io::Result<Self> {
+    fn open(path: Option<&Path>, mode: u32) -> io::Result<Self> {
         match path {
-            Some(path) => OpenOptions::new().create(true).append(true).open(path).map(Self::File),
+            Some(path) => OpenOptions::new().create(true).append(true).mode(mode).open(path).map(Self::File),
             None => Ok(Self::Stdout),
         }
     }
@@ -172,7 +174,7 @@ impl Sink {
     }
 }
 
-fn write_all(from: &Receiver<Message>, path: Option<PathBuf>, mut sink: Sink, lost: &AtomicU64) {
+fn write_all(from: &Receiver<Message>, open: &impl Fn() -> io::Result<Sink>, mut sink: Sink, lost: &AtomicU64) {
     let mut complained = false;
     for message in from {
         match message {
@@ -184,7 +186,7 @@ fn write_all(from: &Receiver<Message>, path: Option<PathBuf>, mut sink: Sink, lo
                     }
                 }
             }
-            Message::Reopen => match Sink::open(path.as_ref()) {
+            Message::Reopen => match open() {
                 Ok(new) => (sink, complained) = (new, false),
                 Err(e) => eprintln!("picaflor: access log: {e}; keeping the old file"),
             },
@@ -370,7 +372,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.log");
         let config = LogConfig { format: LogFormat::Combined, to: path.display().to_string() };
-        let (log, buffer) = (Log::open(&config).unwrap(), Buffer::default());
+        let (log, buffer) = (Log::open(&config, 0o600).unwrap(), Buffer::default());
         log.line(&buffer, &sample());
         log.flush(&buffer);
         std::thread::sleep(std::time::Duration::from_millis(50));

@@ -218,7 +218,8 @@ impl Server {
         raise_descriptors();
         let sockets = listen::bind_all(&config.listen, config.workers)?;
         let admin_socket = listen::bind(config.admin.listen, false)?;
-        let log = Log::open(&config.log).map_err(|e| StartError::File(config.log.to.clone(), e))?;
+        let log =
+            Log::open(&config.log, config.store.mode()).map_err(|e| StartError::File(config.log.to.clone(), e))?;
         let (token, token_file) = admin::token(&config.admin)?;
         let store = open_store(&config)?;
         let admin = admin_socket.address()?;

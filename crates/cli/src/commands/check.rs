@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use picaflor::{CheckReport, Mode, Receipt};
+use picaflor::{CheckReport, Finding, Mode, Receipt, Severity};
 use serde::Serialize;
 
 use super::{Failure, Format};
@@ -62,6 +62,7 @@ struct Verdict<'a> {
     sound: bool,
     receipt: &'a Receipt,
     report: &'a CheckReport,
+    findings: &'a [Finding],
 }
 
 /// A store that could not be checked: whether it is sound is not known.
@@ -120,24 +121,24 @@ impl Check {
         });
         bar.finish_and_clear();
         let receipt = store.receipt();
-        let refused = report.refused.len() + receipt.volumes.iter().map(|volume| volume.refused.len()).sum::<usize>();
-        let sound = refused == 0 && !is_damaged(&report, receipt);
+        let findings = report.findings(receipt);
+        let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+        let (lost, refused) = (count(Severity::Lost), count(Severity::Unknown));
+        let sound = lost + refused == 0;
         match self.format {
-            Format::Json => out.json(&Verdict { places: &found.places, sound, receipt, report: &report })?,
-            Format::Text => print(found, receipt, &report, sound, out)?,
+            Format::Json => {
+                let (places, findings) = (&found.places, &findings[..]);
+                out.json(&Verdict { places, sound, receipt, report: &report, findings })?;
+            }
+            Format::Text => print(found, receipt, &report, &findings, out)?,
         }
         out.flush()?;
-        if !sound && !is_damaged(&report, receipt) {
+        if !sound && lost == 0 {
             let places = human::counted(refused as u64, "place", "places");
             return Err(Failure::Failed(format!("{}: the device refused to read {places}", found.name())));
         }
         Ok(sound)
     }
-}
-
-/// Whether something that was read is not what was written; what the device refused to read may be whole.
-fn is_damaged(report: &CheckReport, receipt: &Receipt) -> bool {
-    report.is_damaged() || receipt.volumes.iter().any(|volume| !volume.damage.is_empty())
 }
 
 /// Goes through the store, so that it meets what is damaged, and lets it do what its daemons would.
@@ -166,7 +167,13 @@ fn mend(found: &Found, memory: &Memory) -> Result<(), Failure> {
     }
 }
 
-fn print(found: &Found, receipt: &Receipt, report: &CheckReport, sound: bool, out: &mut Output) -> Result<(), Failure> {
+fn print(
+    found: &Found,
+    receipt: &Receipt,
+    report: &CheckReport,
+    findings: &[Finding],
+    out: &mut Output,
+) -> Result<(), Failure> {
     let mode = found.places[0].mode;
     let kind = if mode == Mode::Store { "store" } else { "cache" };
     out.line(format!("{}: a {kind} of {}", found.name(), human::size(found.capacity())))?;
@@ -184,45 +191,40 @@ fn print(found: &Found, receipt: &Receipt, report: &CheckReport, sound: bool, ou
     if report.clusters > 0 {
         rows.push(("clusters".into(), format!("{} looked at", human::count(report.clusters))));
     }
-    if report.orphans > 0 {
-        let orphans = human::counted(report.orphans, "chunk", "chunks");
-        rows.push(("left over".into(), format!("{orphans} of large objects that are gone; the next run removes them")));
-    }
-    for damage in report.damaged.iter().take(NAMED) {
-        rows.push(("damaged".into(), key::shown(damage.as_bytes())));
-    }
-    for refused in report.refused.iter().take(NAMED) {
-        rows.push(("refused".into(), key::shown(refused.as_bytes())));
-    }
-    if report.damaged.len() > NAMED {
-        let more = human::count((report.damaged.len() - NAMED) as u64);
-        rows.push(("damaged".into(), format!("and {more} more; `--format json` names them all")));
-    }
-    if report.lost > 0 {
-        let lost = human::counted(report.lost, "entry leads", "entries lead");
-        rows.push(("lost".into(), format!("{lost} to no object")));
-    }
-    if !report.unreadable_clusters.is_empty() {
-        let clusters: Vec<_> = report.unreadable_clusters.iter().take(NAMED).map(u32::to_string).collect();
-        let more = if report.unreadable_clusters.len() > NAMED { " ..." } else { "" };
-        rows.push(("unreadable".into(), format!("clusters {}{more}", clusters.join(", "))));
-    }
-    let verdict = match sound || is_damaged(report, receipt) {
-        true => verdict(sound, mode),
-        false => {
-            "NOT KNOWN; the device refused to read some of it, which may be whole: look after the device, and check again"
+    for severity in [Severity::Lost, Severity::Unknown, Severity::Harmless] {
+        let of_it = || findings.iter().filter(|finding| finding.severity == severity);
+        let label = label(severity);
+        of_it().take(NAMED).for_each(|finding| rows.push((label.into(), key::shown(finding.what.as_bytes()))));
+        if let Some(more @ 1..) = of_it().count().checked_sub(NAMED) {
+            let more = human::count(more as u64);
+            rows.push((label.into(), format!("and {more} more; `--format json` names them all")));
         }
-    };
+    }
+    let worst = findings.first().map(|finding| finding.severity);
+    let verdict = verdict(worst, mode);
     rows.push(("verdict".into(), verdict.into()));
     out.bytes(human::table(&rows).as_bytes())
 }
 
-fn verdict(sound: bool, mode: Mode) -> &'static str {
-    match (sound, mode) {
-        (true, _) => "sound",
-        (false, Mode::Cache) => "DAMAGED; what does not verify is never served: a get drops it, and it is fetched anew",
-        (false, Mode::Store) => {
+fn label(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Lost => "damaged",
+        Severity::Unknown => "refused",
+        _ => "harmless",
+    }
+}
+
+fn verdict(worst: Option<Severity>, mode: Mode) -> &'static str {
+    match (worst, mode) {
+        (Some(Severity::Lost), Mode::Cache) => {
+            "DAMAGED; what does not verify is never served: a get drops it, and it is fetched anew"
+        }
+        (Some(Severity::Lost), Mode::Store) => {
             "DAMAGED; what does not verify is never returned: --mend puts right what can be, else put it again, or restore a copy"
         }
+        (Some(Severity::Unknown), _) => {
+            "NOT KNOWN; the device refused to read some of it, which may be whole: look after the device, and check again"
+        }
+        _ => "sound",
     }
 }

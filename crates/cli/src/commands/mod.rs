@@ -12,10 +12,39 @@ pub(crate) mod serve;
 pub(crate) mod share;
 pub(crate) mod stats;
 
-use std::{fmt, process::ExitCode};
+use std::{
+    fmt,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use clap::ValueEnum;
 use picaflor_proxy::{ConfigError, StartError};
+
+/// What `act` comes to on a thread of its own, or on this one where the system gives no more; `None` if it panicked.
+pub(crate) async fn beside<T, F>(act: F) -> Option<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let (done, outcome) = tokio::sync::oneshot::channel();
+    // Both have it: a thread that cannot be begun gives nothing back.
+    let mine = Arc::new(Mutex::new(Some((act, done))));
+    let theirs = Arc::clone(&mine);
+    if std::thread::Builder::new().spawn(move || act_once(&theirs)).is_err() {
+        act_once(&mine);
+    }
+    drop(mine);
+    outcome.await.ok()
+}
+
+fn act_once<T>(work: &Mutex<Option<(impl FnOnce() -> T, tokio::sync::oneshot::Sender<T>)>>) {
+    let taken = work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some((act, done)) = taken {
+        // Who waits no longer ends the process.
+        let _ = done.send(act());
+    }
+}
 
 /// How a command prints what it found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

@@ -126,12 +126,8 @@ impl Put {
         }
         let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
         let capacity = self.capacity.map_or(0, |size| size.0);
-        let new = Options::new("").as_preset(self.preset.as_deref().unwrap_or("picaflor"))?;
-        let (store, found) = self.store.write_or_create(new.mode(mode).capacity(capacity))?;
-        if let Some(found) = &found {
-            found.compare(self.capacity, self.store_mode, self.preset.as_deref())?;
-        }
-        Ok(store)
+        let new = Options::new("").mode(mode).capacity(capacity);
+        self.store.write_or_create(new, self.preset.as_deref())
     }
 }
 

@@ -84,9 +84,12 @@ pub(crate) struct Serve {
     /// How durable invalidations are: every-delete, or a time [default: as puts; 1s where those have none]
     #[arg(long, value_name = "BOUND")]
     delete_durability: Option<String>,
-    /// Storage manager: picaflor, or one of the literature's, such as stream-pack [default: picaflor]
+    /// Storage manager: picaflor, or one of the literature's, such as stream-pack [default: as the store is, or picaflor]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
+    /// Permissions of the store and of the access log, if they are made [default: 600]
+    #[arg(long, value_name = "OCTAL")]
+    file_mode: Option<String>,
     /// Threads that serve [default: one a core]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
@@ -151,6 +154,7 @@ impl Serve {
         flags.store.durability = self.durability;
         flags.store.delete_durability = self.delete_durability;
         flags.store.preset = self.preset;
+        flags.store.file_mode = self.file_mode;
         flags.admin.listen = self.admin;
         flags.admin.token = self.token;
         flags.forward.enabled = self.no_forward.then_some(false);
@@ -276,12 +280,12 @@ impl Signals {
                 }
             }
             eprintln!("picaflor: stopping; once more to exit at once");
-            let stopping = tokio::task::spawn_blocking(move || server.stop());
+            let stopping = super::beside(move || server.stop());
             tokio::select! {
                 stopped = stopping => match stopped {
-                    Ok(Ok(())) => Ok(()),
-                    Ok(Err(e)) => Err(Failure::Failed(format!("closing the store: {e}"))),
-                    Err(e) => Err(Failure::Failed(e.to_string())),
+                    Some(Ok(())) => Ok(()),
+                    Some(Err(e)) => Err(Failure::Failed(format!("closing the store: {e}"))),
+                    None => Err(Failure::Failed("closing the store did not end as it should".into())),
                 },
                 _ = term.recv() => std::process::exit(1),
                 _ = int.recv() => std::process::exit(1),

@@ -45,13 +45,13 @@ pub(crate) struct Share {
     /// How durable puts are, and deletes: none (deletes 1s), every-put, or a time that a crash may cost [default: 1s]
     #[arg(long, value_name = "BOUND", value_parser = bound)]
     durability: Option<Durability>,
-    /// Bytes of a new store [default: 1GiB]
+    /// Bytes of a new store; of one that is there, no others than its own [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
     /// A new store never drops an object to make room, but says that it is full
     #[arg(long)]
     store_mode: bool,
-    /// Storage manager of a new store: picaflor, or one of the literature's [default: picaflor]
+    /// Storage manager: picaflor, or one of the literature's [default: as the store is, or picaflor]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
 }
@@ -67,14 +67,11 @@ impl Share {
         // First: a store that nobody can be served is not made.
         let socket = Socket::bind(socket).map_err(failure)?;
         let mode = if self.store_mode { Mode::Store } else { Mode::Cache };
-        let new = Options::new("").as_preset(self.preset.as_deref().unwrap_or("picaflor"))?;
-        let new = new.mode(mode).capacity(self.capacity.map_or(0, |size| size.0));
+        let capacity = self.capacity.map_or(0, |size| size.0);
         let durability = self.durability.unwrap_or_default();
-        let new = new.durability(durability).with(|new| Deletes::like(durability).bind(new));
-        let (store, found) = self.store.write_or_create(new)?;
-        if let Some(found) = &found {
-            found.compare(self.capacity, self.store_mode, self.preset.as_deref())?;
-        }
+        let new = Options::new("").mode(mode).capacity(capacity).durability(durability);
+        let new = new.with(|new| Deletes::like(durability).bind(new));
+        let store = self.store.write_or_create(new, self.preset.as_deref())?;
         let limits = Limits::default().connections(self.connections);
         // Before it serves: a signal that comes early is not to be lost.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
@@ -89,16 +86,15 @@ impl Share {
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
         });
         eprintln!("picaflor: stopping; once more to exit at once");
-        let stopping = std::thread::spawn(move || {
-            server.stop();
-            store.close()
-        });
         runtime.block_on(async {
-            let stopped = tokio::task::spawn_blocking(move || stopping.join());
+            let stopping = super::beside(move || {
+                server.stop();
+                store.close()
+            });
             tokio::select! {
-                stopped = stopped => match stopped {
-                    Ok(Ok(closed)) => Ok(closed?),
-                    _ => Err(Failure::Failed("closing the store did not end as it should".into())),
+                stopped = stopping => match stopped {
+                    Some(closed) => Ok(closed?),
+                    None => Err(Failure::Failed("closing the store did not end as it should".into())),
                 },
                 _ = term.recv() => std::process::exit(1),
                 _ = int.recv() => std::process::exit(1),

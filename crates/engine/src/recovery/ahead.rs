@@ -36,20 +36,25 @@ pub(super) fn in_order<T: Sync, R: Send, E>(
         let act = &act;
         let read = |first: usize| {
             let (sender, receiver) = sync_channel(1);
-            scope.spawn(move || {
+            let work = move || {
                 for thing in things.iter().skip(first).step_by(readers) {
                     if sender.send(act(thing)).is_err() {
                         // Nobody takes any more: somebody met an error.
                         return;
                     }
                 }
-            });
-            receiver
+            };
+            thread::Builder::new().spawn_scoped(scope, work).is_ok().then_some(receiver)
         };
         let receivers: Vec<_> = (0..readers).map(read).collect();
         for (number, thing) in things.iter().enumerate() {
+            let outcome = match &receivers[number % readers] {
+                Some(receiver) => receiver.recv(),
+                // The system gives no more threads.
+                None => Ok(act(thing)),
+            };
             // A reader that panicked sends nothing more, and the panic goes on at the end of the scope.
-            let Ok(outcome) = receivers[number % readers].recv() else { break };
+            let Ok(outcome) = outcome else { break };
             take(thing, outcome)?;
         }
         Ok(())

@@ -31,12 +31,15 @@ const PLACES_MAX: usize = u64::BITS as usize;
 /// Refuses what an opening would. `made`: what is at the places; nothing where they are to be made.
 pub(crate) fn judge(options: &Options, made: &[About]) -> Result<()> {
     let mut options = options.clone();
+    if let Some(first) = made.first() {
+        options.remember(Some(Preset::named(first.preset)?));
+    }
     check(&options)?;
     options.mode = options.preset.mode(options.mode);
     if let Some(first) = made.first() {
-        let layout = Preset::named(first.preset)?.on_device();
+        let preset = Preset::named(first.preset)?;
         let places = made.iter().map(|about| (about.place.as_str(), about.capacity));
-        as_it_was_made((layout, first.mode as u32), places, &options)?;
+        as_it_was_made((Some(preset), preset.on_device(), first.mode as u32), places, &options)?;
         options.cluster = first.cluster;
     }
     check_memory(&options)?;
@@ -117,18 +120,14 @@ pub(super) fn count_tables(
 
 /// What is fixed when a store is made is not asked for otherwise: its layout, its mode, and the bytes of its places.
 pub(super) fn as_it_was_made<'a>(
-    (layout, mode): (OnDevice, u32),
+    (made, layout, mode): (Option<Preset>, OnDevice, u32),
     places: impl Iterator<Item = (&'a str, u64)>,
     options: &Options,
 ) -> Result<()> {
     let wrong = |name, why: String| Err(Error::Option { name, why });
     if layout != options.preset.on_device() {
-        let fitting = Preset::of_layout(layout).map_or("of a later build", |preset| preset.name);
-        let why = format!(
-            "this place was made with another layout than that of {}; open it with preset {fitting}",
-            options.preset.name
-        );
-        return wrong("preset", why);
+        let places: Vec<&str> = places.map(|(place, _)| place).collect();
+        return Err(other_preset(&places.join(" + "), made.map_or("", |preset| preset.name), options));
     }
     if mode != options.mode as u32 {
         let why = match options.mode {
@@ -147,6 +146,16 @@ pub(super) fn as_it_was_made<'a>(
         return wrong("capacity", why);
     }
     Ok(())
+}
+
+/// A place whose bytes the preset that was asked for cannot read.
+pub(super) fn other_preset(place: &str, made: &str, options: &Options) -> Error {
+    let why = format!(
+        "{place} was made with preset {made}, and {} lays objects otherwise: open it without a preset, or with {made}; \
+         or make a new store at another place",
+        options.preset.name
+    );
+    Error::Option { name: "preset", why }
 }
 
 /// What needs no place to be seen.
@@ -168,6 +177,10 @@ pub(super) fn check(options: &Options) -> Result<()> {
         // What leaves one volume is told to the others by its log, and there is none.
         let why = format!("preset {} lies at one place, {} were given", options.preset.name, options.places.len());
         return wrong("places", why);
+    }
+    if options.file_mode & !0o777 != 0 || options.file_mode & 0o600 != 0o600 {
+        let why = format!("{:o} is none of 600 to 777 in which the owner may read and write", options.file_mode);
+        return wrong("file_mode", why);
     }
     if options.threshold == 0 || options.threshold > THRESHOLD_MAX {
         return wrong("threshold", format!("{} blocks; it is from 1 to {THRESHOLD_MAX}", options.threshold));

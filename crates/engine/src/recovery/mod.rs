@@ -41,13 +41,15 @@ use rand::Rng;
 pub use receipt::{Dropped, Receipt, VolumeReceipt};
 
 use crate::{
-    Error, Options, Place, Result, Spread,
+    Error, Inspection, Options, Place, Result, Spread,
     append::{lanes, unwritten_max},
     eviction::Budget,
     files,
     group::Groups,
     hash::Hasher,
+    inspect::inspect,
     memory::Memory,
+    preset::Preset,
     rows::read_twice,
     space::Layout,
     stats::Counters,
@@ -79,18 +81,28 @@ struct Found {
 
 pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let began = std::time::Instant::now();
+    if let Some(Place::Path(path)) = options.places.first() {
+        // A folder is opened otherwise than a file is.
+        options.remember(files_at(path));
+    } else if let Some(Place::Folder(folder)) = options.places.first() {
+        options.remember(files_in(&**folder));
+    }
     check(&options)?;
-    options.mode = options.preset.mode(options.mode);
     // Dropped last: whatever fails from here on leaves no new file behind.
     let mut made = Made::default();
     let mut found = Vec::new();
     for place in &options.places {
-        let (name, mut device, folder) = open_place(place, &options, &mut made)?;
-        if options.elevator != Elevator::Absent {
-            device = Arc::new(ElevatorDevice::new(device, options.elevator));
-        }
+        let (name, device, folder) = open_place(place, &options, &mut made)?;
         let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
         found.push(Found { place: name, device, folder, superblock, doubtful: both == Some(false) });
+    }
+    options.remember(found.iter().find_map(|found| found.superblock.as_ref()).and_then(Preset::of_store));
+    check(&options)?;
+    options.mode = options.preset.mode(options.mode);
+    if options.elevator != Elevator::Absent {
+        for found in &mut found {
+            found.device = Arc::new(ElevatorDevice::new(Arc::clone(&found.device), options.elevator));
+        }
     }
     let identity = identity(&mut found, &options)?;
     options.cluster = identity.cluster;
@@ -201,7 +213,7 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         spread => spread.unwrap_or(options.spread),
     };
     let places = found.iter().filter_map(|found| Some((found.place.as_str(), found.superblock?.capacity)));
-    as_it_was_made((first.layout, first.mode), places, options)?;
+    as_it_was_made((Preset::of_store(&first), first.layout, first.mode), places, options)?;
     // A superblock that cannot be read is one ahead at most.
     let doubtful = found.iter().any(|found| found.doubtful);
     let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1 + u64::from(doubtful);
@@ -219,7 +231,8 @@ fn open_place(place: &Place, options: &Options, made: &mut Made) -> Result<Openi
         (Place::Folder(folder), Layout::Files(_)) => open_folder(folder.backend(), Arc::clone(folder), options),
         (Place::Path(path), Layout::Files(_)) => {
             let name = path.display().to_string();
-            let folder = RealFolder::open(path).map_err(|error| Error::io(format!("opening {name}"), error))?;
+            let folder = RealFolder::open_with(path, options.file_mode);
+            let folder = folder.map_err(|error| unopened(path, options, error))?;
             let folder = Arc::new(folder);
             made.folder(&folder);
             open_folder(name, folder, options)
@@ -233,12 +246,47 @@ fn open_place(place: &Place, options: &Options, made: &mut Made) -> Result<Openi
             if !is_there(path) && each != 0 && each < Map::least_capacity(options.cluster) {
                 return too_small(&format!("{each} bytes are given for {name}"), options.cluster);
             }
-            let device = open_file(path, options).map_err(|error| Error::io(format!("opening {name}"), error))?;
+            let device = open_file(path, options).map_err(|error| unopened(path, options, error))?;
             let device = Arc::new(device);
             made.file(&device);
             Ok((name, device, None))
         }
     }
+}
+
+/// The preset of the store with a file for each object at this path, if there is one.
+fn files_at(path: &Path) -> Option<Preset> {
+    if !path.is_dir() {
+        return None;
+    }
+    let read = |name| Superblock::decode(&std::fs::read(path.join(name)).unwrap_or_default()).ok();
+    newest(files::SUPERBLOCKS.into_iter().filter_map(read))
+}
+
+/// The same in this folder.
+fn files_in(folder: &dyn Folder) -> Option<Preset> {
+    let read = |name| Superblock::decode(&folder.read(name).unwrap_or_default()).ok();
+    newest(files::SUPERBLOCKS.into_iter().filter_map(read))
+}
+
+fn newest(blocks: impl Iterator<Item = Superblock>) -> Option<Preset> {
+    blocks.max_by_key(|block| block.seq).as_ref().and_then(Preset::of_store)
+}
+
+/// Why a path was not opened: another preset made what is there, if that is it.
+fn unopened(path: &Path, options: &Options, error: std::io::Error) -> Error {
+    let name = path.display().to_string();
+    match inspect(path) {
+        Ok(Inspection::Store(about)) if is_other(about.preset, options) => {
+            judge::other_preset(&name, about.preset, options)
+        }
+        _ => Error::io(format!("opening {name}"), error),
+    }
+}
+
+/// Whether this preset leaves other bytes than the one that is asked for.
+fn is_other(made: &str, options: &Options) -> bool {
+    Preset::named(made).is_ok_and(|made| made.on_device() != options.preset.on_device())
 }
 
 /// A folder has no blocks: a device in memory, of which nothing but the superblock is ever written, stands for them.
@@ -276,6 +324,7 @@ fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {
             create: !exists && !options.read_only,
             read_only: options.read_only,
             preallocate: options.preallocate,
+            mode: options.file_mode,
             ..OpenOptions::default()
         },
     )

@@ -131,7 +131,8 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
         volume.shared.see_generation(name.generation);
         let slots = len.div_ceil(SLOT).max(1) as u32;
         let row = PlaceRow { hash: name.hash, slot: *number, slots, used: u64::from(*number) };
-        let vouched = (clean || name.generation >> EPOCH_SHIFT != epoch) && versions[&name.hash] == 1;
+        // Not equal to it only: a superblock that was lost may have known later runs.
+        let vouched = (clean || name.generation >> EPOCH_SHIFT < epoch) && versions[&name.hash] == 1;
         claims.insert(*number, Claim { row, generation: name.generation, vouched });
     }
     let kept = resolve(volume, claims, &Deletes::default(), receipt)?;

@@ -101,7 +101,8 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
     if volume.shared.options.read_only {
         return Ok((volume, receipt, merge));
     }
-    volume.write_superblock(|block| block.epoch = identity.epoch)?;
+    let preset = volume.shared.preset.number();
+    volume.write_superblock(|block| (block.epoch, block.preset) = (identity.epoch, preset))?;
     if identity.doubtful {
         volume.write_superblock(|_| ())?;
     }
@@ -162,6 +163,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         durable: 0,
         sealed_below: 0,
         layout,
+        preset: shared.preset.number(),
         threshold: if shared.preset.layout == Layout::Slots { shared.options.threshold } else { 0 },
     }
 }

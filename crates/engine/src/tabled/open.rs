@@ -61,7 +61,7 @@ impl Tabled {
         let Place { name, device, mut superblock, is_new, doubtful, epoch } = place;
         let options = &shared.options;
         let had_tables = superblock.durable != 0;
-        superblock.epoch = epoch;
+        (superblock.epoch, superblock.preset) = (epoch, shared.preset.number());
         let write = |block: &mut Superblock| {
             block.seq += 1;
             write_superblock(&*device, block)

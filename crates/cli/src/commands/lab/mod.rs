@@ -64,7 +64,7 @@ fn leave_no_folder() -> Result<(), Failure> {
         let _context = runtime.enter();
         (signal(SignalKind::interrupt()).map_err(cannot)?, signal(SignalKind::terminate()).map_err(cannot)?)
     };
-    std::thread::spawn(move || {
+    let ending = std::thread::Builder::new().name("picaflor-signals".into()).spawn(move || {
         let code = runtime.block_on(async {
             tokio::select! {
                 _ = interrupt.recv() => 130,
@@ -74,7 +74,7 @@ fn leave_no_folder() -> Result<(), Failure> {
         picaflor_lab::run::remove_folders();
         std::process::exit(code);
     });
-    Ok(())
+    ending.map(drop).map_err(|e| Failure::Failed(format!("starting the thread that waits for signals: {e}")))
 }
 
 impl From<picaflor_lab::Error> for Failure {
