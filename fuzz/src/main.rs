@@ -1,5 +1,5 @@
-//! All targets in one program: `PICAFLOR_FUZZ` names the one to run, the arguments are libFuzzer's. `scripts/fuzz` calls
-//! it, and says with which flags it is built.
+//! All targets in one program: `PICAFLOR_FUZZ` names the one to run, the arguments are libFuzzer's. `scripts/fuzz`
+//! calls it, and says with which flags it is built.
 #![no_main]
 
 use std::sync::LazyLock;

@@ -2,8 +2,8 @@
 //!
 //! Commits are numbered. What was appended before a commit began is durable when it completes. One of those who wait
 //! becomes the leader and commits for all; the others sleep. A device that failed once is never asked again: what it
-//! holds since its last sync is unknown. A commit for which the journal has no room is refused to those who wait for it,
-//! and nothing is lost: a later one covers it.
+//! holds since its last sync is unknown. A commit for which the journal has no room is refused to those who wait for
+//! it, and nothing is lost: a later one covers it.
 //!
 //! Threads that put one object after the other are all released by one commit, and come back one after the other. If
 //! the first of them led a commit for itself alone, the rest would wait for two. So nobody leads before as many have

@@ -15,7 +15,7 @@ use crate::{
     Error, Mode, Refusal, Result,
     hash::KeyHash,
     index::{Location, Word},
-    leases::Left,
+    leases::{KEPT, Left},
     put::{Awaited, wait, wait_async},
     stats::add,
     store::Store,
@@ -48,10 +48,11 @@ impl Store {
         Ok(found)
     }
 
-    /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and no entry leads to the device, which
-    /// would have to be read to tell the key from others, the object is gone before the future is returned; else that is done aside. Begun by
-    /// the call either way, whatever becomes of the future; what is left to it is to wait until the deletes before are
-    /// durable, where [`Options::delete_count`](crate::Options::delete_count) asks for that.
+    /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and no entry leads to the device,
+    /// which would have to be read to tell the key from others, the object is gone before the future is returned; else
+    /// that is done aside. Begun by the call either way, whatever becomes of the future; what is left to it is to wait
+    /// until the deletes before are durable, where [`Options::delete_count`](crate::Options::delete_count) asks for
+    /// that.
     ///
     /// # Errors
     /// As [`Store::delete`].
@@ -246,6 +247,18 @@ impl Store {
 }
 
 impl Volume {
+    /// Most bytes that leases alone may keep here.
+    pub(crate) fn lease_max(&self) -> u64 {
+        self.map.clusters.len / KEPT
+    }
+
+    /// Drops what was left to handles that are gone. Returns whether there was anything.
+    pub(crate) fn drop_released(&self) -> bool {
+        let over = self.shared.leases.take_over(self.number);
+        over.iter().for_each(|left| self.drop_chunks_now(left.parent, left.manifest));
+        !over.is_empty()
+    }
+
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
     /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
     /// that recovery may have found there, for one of them may be an older version of this key. A store makes

@@ -5,8 +5,8 @@
 //! last run closed the store.
 //!
 //! Invariants: a number stands for one file as long as it has a name here; a file whose replacement is not durable is
-//! not removed, unless nobody asked for durability; what a run wrote is durable before the superblock of the next one, and
-//! before `clean`, vouches for it.
+//! not removed, unless nobody asked for durability; what a run wrote is durable before the superblock of the next one,
+//! and before `clean`, vouches for it.
 
 use std::{
     collections::HashSet,
@@ -171,8 +171,8 @@ impl Files {
         self.removing.lock()
     }
 
-    /// Writes the superblock, durably; nothing is closed any more. Its epoch vouches for what earlier ones wrote, which a
-    /// killed process may have left to the kernel alone: so that is durable first.
+    /// Writes the superblock, durably; nothing is closed any more. Its epoch vouches for what earlier ones wrote, which
+    /// a killed process may have left to the kernel alone: so that is durable first.
     ///
     /// # Errors
     /// Those of the folder.

@@ -3,10 +3,10 @@
 //! Records wait in memory until a commit writes them, as whole new pages, before its sync. Deletes,
 //! grants of clusters and group settings are all there is: objects are their own log.
 //!
-//! Invariants: a page of the ring is overwritten only when both checkpoints that are kept began after
-//! it, and what would overwrite another is refused; the last quarter of the ring is for the commits of checkpoints, which
-//! free pages; a commit writes all records that were pending when it began, in one batch of pages; a delete's page is
-//! never before the page that tells of the cluster in which the deleted object may lie.
+//! Invariants: a page of the ring is overwritten only when both checkpoints that are kept began after it, and what
+//! would overwrite another is refused; the last quarter of the ring is for the commits of checkpoints, which free
+//! pages; a commit writes all records that were pending when it began, in one batch of pages; a delete's page is never
+//! before the page that tells of the cluster in which the deleted object may lie.
 
 use picaflor_device::{AlignedBuf, BufPool};
 use picaflor_format::{

@@ -4,10 +4,10 @@
 //! leaves leased chunks to the last handle, and reclaim moves them as if they had been asked for. When the last handle
 //! goes, a daemon drops what was left to it.
 //!
-//! Invariants: an object's chunks are dropped, or leased, never both: a lease that comes while they are being dropped is
-//! refused, and the caller looks again. What is kept for the sake of leases alone is at most an eighth of its device;
-//! beyond that chunks leave, and a handle's next read says so. Leases are of one opening: after a crash the chunks of an
-//! object that was dropped are nobody's, and reclaim takes them.
+//! Invariants: an object's chunks are dropped, or leased, never both: a lease that comes while they are being dropped
+//! is refused, and the caller looks again. What is kept for the sake of leases alone is at most an eighth of its
+//! device; beyond that chunks leave, and a handle's next read says so. Leases are of one opening: after a crash the
+//! chunks of an object that was dropped are nobody's, and reclaim takes them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use std::{
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use picaflor_format::frame::{ChunkKey, Manifest};
 
-use crate::{hash::KeyHash, volume::Volume};
+use crate::hash::KeyHash;
 
 /// Part of a device that chunks may take which nothing but leases keeps.
 pub(crate) const KEPT: u64 = 8;
@@ -102,8 +102,8 @@ impl Leases {
         self.state.write().dropping.remove(&id);
     }
 
-    /// Whether a chunk is to stay though it was to be evicted; its bytes count as kept from then on. If it may go, as long
-    /// as what is returned is held nobody takes a lease that relies on it.
+    /// Whether a chunk is to stay though it was to be evicted; its bytes count as kept from then on. If it may go, as
+    /// long as what is returned is held nobody takes a lease that relies on it.
     pub(crate) fn keep(&self, chunk_key: &[u8], bytes: u64, most: u64) -> Option<NoNewLeases<'_>> {
         let mut state = self.state.write();
         let State { held, kept, .. } = &mut *state;
@@ -161,20 +161,6 @@ impl Drop for Lease {
             over.extend(left);
             self.leases.is_over.store(!over.is_empty(), Relaxed);
         }
-    }
-}
-
-impl Volume {
-    /// Most bytes that leases alone may keep here.
-    pub(crate) fn lease_max(&self) -> u64 {
-        self.map.clusters.len / KEPT
-    }
-
-    /// Drops what was left to handles that are gone. Returns whether there was anything.
-    pub(crate) fn drop_released(&self) -> bool {
-        let over = self.shared.leases.take_over(self.number);
-        over.iter().for_each(|left| self.drop_chunks_now(left.parent, left.manifest));
-        !over.is_empty()
     }
 }
 

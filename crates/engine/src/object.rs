@@ -128,9 +128,9 @@ impl Frame {
     }
 }
 
-/// An object of the store. Clones share the bytes; the bytes stay as long as a clone does. Those of an object larger than
-/// a cluster are on the device: they stay there though it is replaced, deleted, evicted or expires meanwhile, as long as
-/// what is kept so is no more than an eighth of its device; beyond that reading says that they are gone.
+/// An object of the store. Clones share the bytes; the bytes stay as long as a clone does. Those of an object larger
+/// than a cluster are on the device: they stay there though it is replaced, deleted, evicted or expires meanwhile, as
+/// long as what is kept so is no more than an eighth of its device; beyond that reading says that they are gone.
 #[derive(Clone)]
 pub struct Object {
     frame: Arc<Frame>,

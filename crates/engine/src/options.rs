@@ -10,10 +10,10 @@ use crate::{
     Result,
     checkpoint::Persistence,
     eviction::ClusterAge,
-    home::Spread,
     preset::{PICAFLOR, Preset},
     scrub::Reopening,
     space::{Layout, NextCluster},
+    spread::Spread,
     waiting::PackOrder,
 };
 

@@ -338,13 +338,15 @@ impl Volume {
                 return Ok(Emptied::Dense);
             }
         }
-        let used = |row: &Row, word: &Word| word.uses() > 0 || self.shared.memory.is_hot(row.hash);
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
+        let no_leases = self.shared.leases.none();
         let needed = keeps_all
-            || self.shared.leases.none().is_none()
+            || no_leases.is_none()
             || self.shared.options.eviction_listener.is_some()
             || eviction.may_reinsert()
-                && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| used(row, word)));
+                && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| self.is_used(row, *word)));
+        // Else none comes until all is gone.
+        let _no_leases = no_leases.filter(|_| !needed && bytes.is_none());
         let bytes = match bytes {
             None if needed => match self.read_at(victim, 0, self.cluster_len()) {
                 Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
@@ -365,31 +367,8 @@ impl Volume {
             let frame = again.as_deref().unwrap_or(frame);
             match Header::verify(frame) {
                 Ok(header) if header.generation == row.generation => {
-                    // What was asked for of late is in memory, though its cluster was not read for it.
-                    let aged = aged && !(used(row, word) && self.shared.options.cluster_age.is_by_use());
-                    let expired = aged || header.expires != 0 && header.expires <= self.shared.clock.now_millis();
-                    let object = Occupant {
-                        len: header.payload_len() as u64,
-                        used: used(row, word),
-                        temper: self.shared.groups.temper(header.group),
-                        expired,
-                    };
-                    let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
-                    let deserves = !chunk.is_some_and(|key| self.is_orphan(key))
-                        && eviction.deserves(&object, &self.shared.budget);
-                    let why = if expired { Departure::Expired } else { Departure::Evicted };
-                    let (stays, _no_new_leases) = match chunk.filter(|_| !deserves) {
-                        Some(key) => {
-                            let may_go = self.shared.leases.keep(key, object.len, self.lease_max());
-                            (may_go.is_none(), may_go)
-                        }
-                        None => (deserves, None),
-                    };
-                    if stays {
-                        survivors += usize::from(self.reinsert(&header, frame, row, *word)?);
-                    } else {
-                        self.evict(row, *word, Some((header.key(frame), header.kind)), why);
-                    }
+                    let survives = self.reinsert_or_evict((&header, frame), (row, *word), eviction, aged)?;
+                    survivors += usize::from(survives);
                 }
                 _ if bytes.is_some() => self.evict(row, *word, None, Departure::Damaged),
                 _ if aged => self.evict(row, *word, None, Departure::Expired),
@@ -397,6 +376,42 @@ impl Volume {
             }
         }
         Ok(Emptied::Moved(survivors))
+    }
+
+    fn is_used(&self, row: &Row, word: Word) -> bool {
+        word.uses() > 0 || self.shared.memory.is_hot(row.hash)
+    }
+
+    /// Puts an object of a victim again if it deserves that, or somebody reads it; else it leaves. Returns whether it
+    /// was put.
+    fn reinsert_or_evict(
+        self: &Arc<Self>,
+        (header, frame): (&Header, &[u8]),
+        (row, word): (&Row, Word),
+        eviction: Eviction,
+        aged: bool,
+    ) -> Result<bool> {
+        let used = self.is_used(row, word);
+        // What was asked for of late is in memory, though its cluster was not read for it.
+        let aged = aged && !(used && self.shared.options.cluster_age.is_by_use());
+        let expired = aged || header.expires != 0 && header.expires <= self.shared.clock.now_millis();
+        let temper = self.shared.groups.temper(header.group);
+        let object = Occupant { len: header.payload_len() as u64, used, temper, expired };
+        let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
+        let is_orphan = chunk.is_some_and(|key| self.is_orphan(key));
+        if !is_orphan && eviction.deserves(&object, &self.shared.budget) {
+            return self.reinsert(header, frame, row, word);
+        }
+        let mut _no_new_leases = None;
+        if let Some(key) = chunk {
+            _no_new_leases = self.shared.leases.keep(key, object.len, self.lease_max());
+            if _no_new_leases.is_none() {
+                return self.reinsert(header, frame, row, word);
+            }
+        }
+        let why = if expired { Departure::Expired } else { Departure::Evicted };
+        self.evict(row, word, Some((header.key(frame), header.kind)), why);
+        Ok(false)
     }
 
     /// The entries that lead into a cluster, if memory knows all of them.

@@ -49,8 +49,8 @@ low! {
         delete_durability: String,
         /// Storage manager: a row of the engine's table; default the one that the store remembers, or `picaflor`.
         preset: String,
-        /// Permissions of the store, of the files in its folder, and of the access log, where they are made: three octal
-        /// digits; default `600`.
+        /// Permissions of the store, of the files in its folder, and of the access log, where they are made: three
+        /// octal digits; default `600`.
         file_mode: String,
     }
     /// `[admin]`.

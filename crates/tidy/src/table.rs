@@ -37,8 +37,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         &[
             // Parts that know none of the others.
             &[
-                "blocks", "commits", "error", "files", "group", "hash", "index", "journal", "listed", "packet",
-                "reading", "space", "stats",
+                "blocks", "commits", "error", "files", "group", "hash", "index", "journal", "leases", "listed",
+                "packet", "reading", "space", "spread", "stats",
             ],
             // What lives in memory, and who leaves it.
             &["buffers", "eviction", "memory", "object", "placement", "waiting"],
@@ -54,6 +54,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "daemons",
                 "flush",
                 "full",
+                "inspect",
                 "leave",
                 "locality",
                 "options",
@@ -70,8 +71,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             ],
             // The verbs of a store.
             &[
-                "check", "chunks", "delete", "fetch", "framing", "get", "hands", "inspect", "keys", "many", "put",
-                "rivals", "store", "stream",
+                "check", "chunks", "delete", "fetch", "framing", "get", "hands", "home", "keys", "many", "put",
+                "store", "stream",
             ],
         ],
     ),

@@ -84,7 +84,8 @@ pub(crate) struct Serve {
     /// How durable invalidations are: every-delete, or a time [default: as puts; 1s where those have none]
     #[arg(long, value_name = "BOUND")]
     delete_durability: Option<String>,
-    /// Storage manager: picaflor, or one of the literature's, such as stream-pack [default: as the store is, or picaflor]
+    /// Storage manager: picaflor, or one of the literature's, such as stream-pack [default: as the store is, or
+    /// picaflor]
     #[arg(long, value_name = "NAME")]
     preset: Option<String>,
     /// Permissions of the store and of the access log, if they are made [default: 600]

@@ -249,11 +249,9 @@ fn resolve(
 ) -> Result<ByKey<Claim>> {
     let mut of_key: ByKey<Vec<Claim>> = ByKey::default();
     for claim in claims.into_values() {
-        if let Some(deleted) = deletes.of(claim.row.hash) {
-            if deleted >= claim.generation {
-                receipt.dropped.deleted += 1;
-                continue;
-            }
+        if deletes.of(claim.row.hash).is_some_and(|deleted| deleted >= claim.generation) {
+            receipt.dropped.deleted += 1;
+            continue;
         }
         of_key.entry(claim.row.hash).or_default().push(claim);
     }
