@@ -250,9 +250,8 @@ fn watch(call: &Call, progress: &Progress, began: Instant, end: u64) {
         for (seed, since) in &busy {
             if since.elapsed() > LONGEST && !call.verbose {
                 let preset = call.presets[(seed - call.from) as usize % call.presets.len()];
-                println!(
-                    "\nVIOLATION in seed {seed}: it hangs\n  replay:   picaflor-torture --from {seed} --seeds 1 --preset {preset}"
-                );
+                println!("\nVIOLATION in seed {seed}: it hangs");
+                println!("  replay:   picaflor-torture --from {seed} --seeds 1 --preset {preset}");
                 std::process::exit(1);
             }
         }
