@@ -298,8 +298,8 @@ fn resident() -> ExitCode {
         let verdict = if resident > most { "VIOLATION" } else { "ok" };
         over += u32::from(resident > most);
         println!(
-            "{verdict}: {} objects of {} bytes, memory {} MiB: resident {:.1} MiB, counted {:.1} MiB, {:.1} MiB are the \
-             most",
+            "{verdict}: {} objects of {} bytes, memory {} MiB: resident {:.1} MiB, counted {:.1} MiB, {:.1} MiB are \
+             the most",
             strain.objects,
             strain.len,
             strain.memory >> 20,
