@@ -250,9 +250,8 @@ fn watch(call: &Call, progress: &Progress, began: Instant, end: u64) {
         for (seed, since) in &busy {
             if since.elapsed() > LONGEST && !call.verbose {
                 let preset = call.presets[(seed - call.from) as usize % call.presets.len()];
-                println!(
-                    "\nVIOLATION in seed {seed}: it hangs\n  replay:   picaflor-torture --from {seed} --seeds 1 --preset {preset}"
-                );
+                println!("\nVIOLATION in seed {seed}: it hangs");
+                println!("  replay:   picaflor-torture --from {seed} --seeds 1 --preset {preset}");
                 std::process::exit(1);
             }
         }
@@ -299,8 +298,8 @@ fn resident() -> ExitCode {
         let verdict = if resident > most { "VIOLATION" } else { "ok" };
         over += u32::from(resident > most);
         println!(
-            "{verdict}: {} objects of {} bytes, memory {} MiB: resident {:.1} MiB, counted {:.1} MiB, {:.1} MiB are the \
-             most",
+            "{verdict}: {} objects of {} bytes, memory {} MiB: resident {:.1} MiB, counted {:.1} MiB, {:.1} MiB are \
+             the most",
             strain.objects,
             strain.len,
             strain.memory >> 20,

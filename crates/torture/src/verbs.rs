@@ -12,6 +12,7 @@ use crate::{
     dice::bytes_of,
     excuse::Excuse,
     oracle::{Counts, Value, metadata_of},
+    report::tracing,
     run::{Outcome, Run},
     workload::{Draft, Op},
 };
@@ -221,6 +222,9 @@ impl Run<'_> {
 
     /// Whether the put certainly did not happen, by its own word; and whether that word may be given here.
     fn put_was_declined(&mut self, draft: &Draft, error: &Error) -> Outcome<bool> {
+        if tracing() {
+            println!("       {error}");
+        }
         let too_large = self.store.as_ref().is_some_and(|store| draft.len as u64 > store.object_max());
         let fine = match error {
             Error::Full { .. } => {
