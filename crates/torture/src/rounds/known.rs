@@ -50,6 +50,12 @@ pub(super) const KNOWN: &[Known] = &[
     },
 ];
 
+/// Whether the proxy's purges, and invalidations of what was durable, come back: without `--known` they are held to the
+/// bound of deletes only. Whoever mends it makes this `false`.
+pub(super) const PURGES_COME_BACK: bool = true;
+/// That, in words.
+pub(super) const PURGES: &str = "the proxy's purges and invalidations are durable as late as deletes are";
+
 /// Moves a setup away from all that it would meet.
 pub(super) fn avoid(setup: &mut Setup) {
     for known in KNOWN {

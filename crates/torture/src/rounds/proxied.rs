@@ -24,6 +24,7 @@ use super::{
     body,
     canary::Break,
     durable::NEVER,
+    known,
     log::now,
     tally::{Fault, Rounds},
     web::{Client, HOST, Origin, ask_once},
@@ -42,10 +43,6 @@ const STORED: Duration = Duration::from_secs(1);
 /// Rows that proxies are given, the default most of all.
 const ROWS: [&str; 8] =
     ["picaflor", "picaflor", "picaflor", "stream-pack", "lazy-reads", "buddy", "damelo", "pmflf-pfl"];
-
-/// Known to be broken: an acknowledged purge, and an invalidation of an object whose put was durable, are held to the
-/// bound of deletes only, for they come back. Whoever mends it makes this `false`.
-const PURGES_COME_BACK: bool = true;
 
 /// How a floor was raised by an answer that the store was not there for.
 const REPLACED: &str = "replaced";
@@ -371,8 +368,8 @@ pub fn run_proxied(picaflor: &Path, seed: u64, wish: &Wish) -> io::Result<Rounds
         known: vec![vec![Known::default(); each]; CLIENTS as usize],
         tally: Rounds { stores: 1, ..Rounds::default() },
     };
-    if PURGES_COME_BACK && !wish.known {
-        proxied.tally.avoided.insert("the proxy's purges and invalidations are durable as late as deletes are", 1);
+    if known::PURGES_COME_BACK && !wish.known {
+        proxied.tally.avoided.insert(known::PURGES, 1);
     }
     for life in 1..=wish.kills + 1 {
         proxied.life(life, &mut dice)?;
@@ -449,7 +446,7 @@ impl Proxied<'_> {
             admin,
             versions: &self.origin.versions,
             durability: self.durability,
-            strict: self.wish.known || !PURGES_COME_BACK,
+            strict: self.wish.known || !known::PURGES_COME_BACK,
             sabotage: self.wish.sabotage,
             over: AtomicBool::new(false),
             acknowledged: tell,
