@@ -316,7 +316,10 @@ mod tests {
 
         /// Most fields are numbers, and most numbers that mean something are small.
         #[test]
-        fn bytes_that_are_mostly_zero(small in proptest::collection::vec((0usize..300, 0u8..8), 0..60), len in 0usize..300) {
+        fn bytes_that_are_mostly_zero(
+            small in proptest::collection::vec((0usize..300, 0u8..8), 0..60),
+            len in 0usize..300,
+        ) {
             let mut bytes = vec![0; 300];
             small.into_iter().for_each(|(at, value)| bytes[at] = value);
             super::TARGETS.iter().for_each(|(_, target)| target(&bytes[..len]));

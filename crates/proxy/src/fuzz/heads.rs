@@ -158,8 +158,8 @@ pub(super) fn head(bytes: &[u8]) {
             assert!(made.parts.is_none() && !made.failed, "hyper does not wait for the rest of it");
         }
         Judged::Refused(why) => {
-            // What hyper refuses without a word needs one; what the slow path refuses is refused alike. Of a length and a
-            // coding hyper forgets the length, so that the slow path cannot see what was ambiguous.
+            // What hyper refuses without a word needs one; what the slow path refuses is refused alike. Of a length and
+            // a coding hyper forgets the length, so that the slow path cannot see what was ambiguous.
             if let Some(parts) = hypers(bytes).parts {
                 let forgot = why == Denied::AmbiguousLength && parts.headers.contains_key(header::TRANSFER_ENCODING);
                 let refused = forgot || parts.method == Method::CONNECT || slow(&parts, &SIDES[2]).is_err();
