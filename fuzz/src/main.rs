@@ -2,15 +2,19 @@
 //! calls it, and says with which flags it is built.
 #![no_main]
 
-use std::sync::LazyLock;
+use std::{hint::black_box, sync::LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 
-/// A bug that is found within seconds or the harness is broken: no length of time would do without coverage.
+/// A bug that is found within seconds, or the harness is broken: without coverage it would take 2^24 tries. The
+/// compiler is not to make one comparison of the three.
 fn canary(bytes: &[u8]) {
-    let is_set = |at: usize, value: u8| bytes.get(at) == Some(&value);
-    if is_set(0, b'f') && is_set(1, b'l') && is_set(2, b'o') && is_set(3, b'r') && is_set(7, 0xc5) {
-        panic!("the canary was found, as it must be");
+    if black_box(bytes.first()) == Some(&b'p') {
+        if black_box(bytes.get(1)) == Some(&b'F') {
+            if black_box(bytes.get(2)) == Some(&0xc5) {
+                panic!("the canary was found, as it must be");
+            }
+        }
     }
 }
 
@@ -33,4 +37,4 @@ static TARGET: LazyLock<fn(&[u8])> = LazyLock::new(|| {
     }
 });
 
-fuzz_target!(|bytes: &[u8]| TARGET(bytes));
+fuzz_target!(init: { LazyLock::force(&TARGET); }, |bytes: &[u8]| TARGET(bytes));

@@ -133,7 +133,8 @@ mod tests {
 
         #[test]
         fn damaged_compression(at in 0_usize..200, bit in 0_u32..8, zstd in any::<bool>()) {
-            let text = "1583861727.504 1 me TCP_MISS/200 520 GET http://a.org/b - HIER_DIRECT/1 text/plain\n".repeat(50);
+            let line = "1583861727.504 1 me TCP_MISS/200 520 GET http://a.org/b - HIER_DIRECT/1 text/plain\n";
+            let text = line.repeat(50);
             let mut bytes = if zstd {
                 zstd::encode_all(text.as_bytes(), 3).unwrap()
             } else {
