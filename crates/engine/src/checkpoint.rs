@@ -24,7 +24,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Error, Refusal, Result,
+    Error, Result,
     buffers::Slot,
     index::Location,
     recovery,
@@ -148,14 +148,13 @@ impl Volume {
     /// There is no page for a commit; whoever may not lose more than was acknowledged is told until there is.
     pub(crate) fn refused_journal(&self) -> Error {
         self.commits.refuse();
-        Error::Refused(Refusal::JournalFull)
+        Error::JournalFull { place: self.place.clone() }
     }
 
     /// Of a checkpoint that is to relieve the journal.
     fn refused_for_want_of_room(&self, error: Error) -> Error {
         match error {
             Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => self.refused_journal(),
-            Error::Refused(_) => self.refused_journal(),
             error => error,
         }
     }

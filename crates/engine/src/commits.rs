@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Error, Refusal, Result};
+use crate::{Error, Result};
 
 /// Longest wait of a leader, however slow the device.
 const MOST_PATIENCE: Duration = Duration::from_millis(2);
@@ -61,8 +61,8 @@ struct State {
     /// Threads that sleep: without any, nobody need be woken.
     asleep: usize,
     failed: Option<Error>,
-    /// The last commit that was refused.
-    refused: u64,
+    /// The last commit that was refused, and why.
+    refused: Option<(u64, Error)>,
     wakers: Vec<Waker>,
 }
 
@@ -74,7 +74,7 @@ impl State {
 
     /// Whether nobody will make durable what waits for this commit, and why.
     fn hopeless(&self, number: u64) -> Option<Error> {
-        let refused = || (self.refused >= number).then_some(Error::Refused(Refusal::JournalFull));
+        let refused = || self.refused.as_ref().filter(|(last, _)| *last >= number).map(|(_, why)| why.clone());
         self.failed.clone().or_else(refused)
     }
 
@@ -184,8 +184,8 @@ impl Commits {
                 state.completed = state.completed.max(number);
                 self.refusing.store(false, Relaxed);
             }
-            Err(Error::Refused(_)) => {
-                state.refused = number;
+            Err(error @ Error::JournalFull { .. }) => {
+                state.refused = Some((number, error));
                 self.refuse();
             }
             Err(error) => self.stop(&mut state, error),
@@ -335,8 +335,8 @@ mod tests {
             commits.complete(led, result, Duration::ZERO);
             number
         };
-        let refused = lead(Err(Error::Refused(Refusal::JournalFull)));
-        assert!(matches!(commits.wait(refused), Err(Error::Refused(Refusal::JournalFull))));
+        let refused = lead(Err(Error::JournalFull { place: "here".into() }));
+        assert!(matches!(commits.wait(refused), Err(Error::JournalFull { .. })));
         assert!(commits.is_refusing() && commits.failure().is_none());
         lead(Ok(()));
         assert!(matches!(commits.wait(refused), Ok(Turn::Durable)) && !commits.is_refusing());

@@ -37,6 +37,16 @@ pub enum Error {
     /// The put was declined; the object is not in the store.
     #[error("put refused: {0}")]
     Refused(Refusal),
+    /// What was put or deleted is done, and cannot be made durable: the log has no free page, and there is no room for the
+    /// checkpoint that would free some. It becomes durable with the next commit that finds a page.
+    #[error(
+        "{place}: the log is full, and there is no room for a checkpoint: what was put or deleted last is not durable; \
+         delete something, or make the store anew with more capacity"
+    )]
+    JournalFull {
+        /// Path or device.
+        place: String,
+    },
     /// Persistent bytes that should be there are not, or fail their checksum.
     #[error("{place} is damaged: {why}; {mend}")]
     Damaged {
@@ -125,9 +135,6 @@ pub enum Refusal {
     IndexFull,
     /// The store was opened for reading only.
     ReadOnly,
-    /// Its durability needs a page of the log, which has none free, and there is no room for the checkpoint that would
-    /// free some.
-    JournalFull,
     /// A crash came, and not all that is on the device was looked at since: see [`crate::Reopening::InSteps`].
     Recovering,
 }
@@ -173,7 +180,6 @@ kebab_display! {
         Expired => "already expired",
         Busy => "the device cannot keep up",
         NoCleanSpace => "no clean space",
-        JournalFull => "the log is full, and there is no room for a checkpoint",
         IndexFull => "the index has used its memory",
         ReadOnly => "the store was opened for reading only",
         Recovering => "recovering from a crash",

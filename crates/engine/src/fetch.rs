@@ -190,9 +190,14 @@ impl Store {
     fn fetched(&self, key: &[u8], fetched: Fetched, put: Result<()>, found: Option<Object>) -> Result<Object> {
         match put {
             Ok(())
-            | Err(Error::Refused(_) | Error::Full { .. } | Error::Io { .. } | Error::Daemon { .. } | Error::Closed) => {
-                Ok(found.unwrap_or_else(|| self.detached(key, fetched)))
-            }
+            | Err(
+                Error::Refused(_)
+                | Error::Full { .. }
+                | Error::JournalFull { .. }
+                | Error::Io { .. }
+                | Error::Daemon { .. }
+                | Error::Closed,
+            ) => Ok(found.unwrap_or_else(|| self.detached(key, fetched))),
             Err(error) => Err(error),
         }
     }

@@ -79,7 +79,7 @@ fn a_log_is_never_longer_than_its_ring_however_many_threads_fill_it() {
                     };
                     match done {
                         Ok(()) => {}
-                        Err(Error::Refused(Refusal::JournalFull)) => drop(refused.fetch_add(1, Relaxed)),
+                        Err(Error::JournalFull { .. }) => drop(refused.fetch_add(1, Relaxed)),
                         // As a cache of so few clusters may.
                         Err(Error::Refused(Refusal::IndexFull | Refusal::NoCleanSpace)) => {}
                         Err(error) => panic!("{error}"),
