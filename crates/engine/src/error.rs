@@ -37,8 +37,8 @@ pub enum Error {
     /// The put was declined; the object is not in the store.
     #[error("put refused: {0}")]
     Refused(Refusal),
-    /// What was put or deleted is done, and cannot be made durable: the log has no free page, and there is no room for the
-    /// checkpoint that would free some. It becomes durable with the next commit that finds a page.
+    /// What was put or deleted is done, and cannot be made durable: the log has no free page, and there is no room for
+    /// the checkpoint that would free some. It becomes durable with the next commit that finds a page.
     #[error(
         "{place}: the log is full, and there is no room for a checkpoint: what was put or deleted last is not durable; \
          delete something, or make the store anew with more capacity"

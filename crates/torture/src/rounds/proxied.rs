@@ -24,7 +24,6 @@ use super::{
     body,
     canary::Break,
     durable::NEVER,
-    known,
     log::now,
     tally::{Fault, Rounds},
     web::{Client, HOST, Origin, ask_once},
@@ -102,7 +101,6 @@ struct Scene<'a> {
     admin: SocketAddr,
     versions: &'a [AtomicU32],
     durability: Durability,
-    strict: bool,
     sabotage: Break,
     /// The proxy is about to be killed: what fails from here on says nothing.
     over: AtomicBool,
@@ -111,16 +109,14 @@ struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// How long a purge may be volatile.
-    fn purge_within(&self) -> Option<Duration> {
-        Some(if self.strict { Duration::ZERO } else { DELETE_TIME })
-    }
+    /// How long a purge may be volatile: it is durable when it is answered.
+    const PURGE_WITHIN: Option<Duration> = Some(Duration::ZERO);
 
     /// How long an invalidation may be: as long as the put that it follows.
     fn invalidation_within(&self) -> Option<Duration> {
         match self.durability {
-            Durability::EveryPut => self.purge_within(),
-            Durability::Bounded { time, .. } if self.strict => Some(time),
+            Durability::EveryPut => Self::PURGE_WITHIN,
+            Durability::Bounded { time, .. } => Some(time),
             _ => Some(DELETE_TIME),
         }
     }
@@ -300,7 +296,7 @@ impl Part<'_> {
         let version = self.scene.versions[key as usize].fetch_add(1, SeqCst) + 1;
         let target = format!("/purge?url=http://{HOST}/{key}");
         let fields = format!("authorization: Bearer {TOKEN}\r\n");
-        let within = self.scene.purge_within();
+        let within = Scene::PURGE_WITHIN;
         if self.scene.sabotage == Break::ForgottenDeletes {
             self.acknowledged(at, Raise { version, at: now(), within, how: "purged" });
             return Ok(());
@@ -368,9 +364,6 @@ pub fn run_proxied(picaflor: &Path, seed: u64, wish: &Wish) -> io::Result<Rounds
         known: vec![vec![Known::default(); each]; CLIENTS as usize],
         tally: Rounds { stores: 1, ..Rounds::default() },
     };
-    if known::PURGES_COME_BACK && !wish.known {
-        proxied.tally.avoided.insert(known::PURGES, 1);
-    }
     for life in 1..=wish.kills + 1 {
         proxied.life(life, &mut dice)?;
         if !proxied.tally.faults.is_empty() {
@@ -446,7 +439,6 @@ impl Proxied<'_> {
             admin,
             versions: &self.origin.versions,
             durability: self.durability,
-            strict: self.wish.known || !known::PURGES_COME_BACK,
             sabotage: self.wish.sabotage,
             over: AtomicBool::new(false),
             acknowledged: tell,

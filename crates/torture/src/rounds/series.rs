@@ -239,7 +239,7 @@ impl Series<'_> {
         }
     }
 
-    /// What must not be, unless it is a large body that another call took away, or something of which a kill left a
+    /// What must not be, unless it is a file that another call took away, or something of which a kill left a
     /// part, and that nobody was promised.
     fn bad(&mut self, how: &str, record: &Record, mine: &[Record]) -> io::Result<()> {
         let overlaps = |deed: &Record| deed.start < record.end && (deed.end == 0 || deed.end > record.start);
@@ -250,11 +250,8 @@ impl Series<'_> {
         let trail = history.trail(self.number, mine, record);
         let path = self.folder.join(format!("bad-{:04}-{}", self.number, record.version));
         let text = std::fs::read_to_string(path)?;
-        let is_body = record.large && text.starts_with("a body could not be read");
         let is_file = self.setup.misses_files && text.contains("no file has number");
-        if is_body && self.setup.loses_bodies && (overlapping || self.setup.mode == Mode::Cache) {
-            self.tally.lost_bodies += 1;
-        } else if is_file && overlapping {
+        if is_file && overlapping {
             self.tally.lost_files += 1;
         } else if may_be_torn && record.how == How::Failed && text.contains("damaged") {
             self.tally.torn += 1;

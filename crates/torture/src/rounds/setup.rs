@@ -47,8 +47,6 @@ pub struct Setup {
     pub(super) work: Duration,
     /// Whether what a child left is opened read-only and audited, now and then.
     pub(super) audits: bool,
-    /// Whether a large body may be lost while it is read.
-    pub(super) loses_bodies: bool,
     /// Whether a get may fail while its object is replaced or deleted, where each has a file.
     pub(super) misses_files: bool,
     /// What is known to be broken, and was kept away from.
@@ -108,7 +106,6 @@ impl Setup {
             deletes: dice.pick(&[16, 16, 60]),
             work: wish.work,
             audits: true,
-            loses_bodies: false,
             misses_files: false,
             avoided: Vec::new(),
         };

@@ -68,8 +68,6 @@ pub struct Rounds {
     pub full: u64,
     /// Excuse: puts refused by another name.
     pub refused: u64,
-    /// Excuse: a large body was replaced, deleted or evicted while it was read.
-    pub lost_bodies: u64,
     /// Excuse: a get failed because its object's file was replaced or deleted meanwhile.
     pub lost_files: u64,
     /// Excuse: of what was volatile at a kill a part was left, and a get says that it is damaged.
@@ -123,7 +121,6 @@ impl Rounds {
             (&mut self.at_once, other.at_once),
             (&mut self.full, other.full),
             (&mut self.refused, other.refused),
-            (&mut self.lost_bodies, other.lost_bodies),
             (&mut self.lost_files, other.lost_files),
             (&mut self.torn, other.torn),
             (&mut self.damage, other.damage),
@@ -154,8 +151,8 @@ impl fmt::Display for Rounds {
         write!(
             f,
             "excuses: {} left a cache, {} in flight at a kill, {} volatile at a kill, {} late within the grace, \
-             {} written at once, {} full, {} refused, {} large bodies and {} files \
-             lost while read, {} volatile ones torn, {} notes of damage, {} stores not made yet",
+             {} written at once, {} full, {} refused, {} files lost while read, \
+             {} volatile ones torn, {} notes of damage, {} stores not made yet",
             self.left,
             self.in_flight,
             self.volatile,
@@ -163,7 +160,6 @@ impl fmt::Display for Rounds {
             self.at_once,
             self.full,
             self.refused,
-            self.lost_bodies,
             self.lost_files,
             self.torn,
             self.damage,
