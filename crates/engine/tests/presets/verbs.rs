@@ -95,9 +95,9 @@ fn on_a_real_file_with_threads() {
             assert!(store.delete(&key(i)).unwrap());
         }
         store.close().unwrap();
-        let other = Options::new(&path).mode(Mode::Store);
+        let other = Options::preset("picaflor", &path).unwrap().mode(Mode::Store);
         let refused = Store::open(other).unwrap_err().to_string();
-        assert!(refused.contains("open it with preset"), "{refused}");
+        assert!(refused.contains("open it without a preset"), "{refused}");
         let store = Store::open(options.with(|o| o.read_only = true)).unwrap();
         for i in 0..800u64 {
             let wanted = (!i.is_multiple_of(5)).then(|| body(i, lengths(i)));
