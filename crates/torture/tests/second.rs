@@ -124,24 +124,8 @@ fn no_seed_that_found_something_is_violated() {
 }
 
 #[test]
-fn known_a_file_that_a_crash_within_an_opening_tore_is_believed() {
-    for preset in ["simple", "squid", "multiple-dirs"] {
-        still_fails(&Plan::new(225_753_378_306_603, None).with_preset(preset), "key mismatch");
-    }
-}
-
-#[test]
 fn known_an_opening_with_less_memory_removes_a_durable_large_object() {
     known(&[(1382, "buddy-scan")], "found:    nothing");
-}
-
-/// Entries that a crash left over lead to nothing and hide nothing; the audit of an honest store calls them damage.
-#[test]
-fn known_the_audit_calls_damage_what_a_crash_left_over() {
-    let seeds = [(10_037, DEFAULT), (10_087, DEFAULT), (10_222, DEFAULT), (1943, "stream"), (968, "stream-pack")];
-    known(&seeds, "the audit finds nothing wrong");
-    // Stores; of the first every put is durable.
-    known(&[(11_328, DEFAULT), (248, "stream-pack")], "the audit finds nothing wrong");
 }
 
 /// The opening of a store that was closed takes a damaged object for overwritten; a page of a table wants mending, and
@@ -151,9 +135,4 @@ fn known_the_audit_does_not_name_the_damage_of_an_object() {
     known(&[(10_273, DEFAULT), (10_544, DEFAULT), (10_932, DEFAULT)], "the audit names the damage");
     let tables = [(636, "pmflf-ts"), (1885, "pmflf-pl"), (862, "pmflf-pfl"), (1119, "oba")];
     known(&tables, "the audit names the damage");
-}
-
-#[test]
-fn known_the_audit_after_gets_calls_lost_what_they_brought_into_memory() {
-    known(&[(500_574, "damelo")], "the audit, after gets");
 }
