@@ -4,6 +4,9 @@
 //! `PICAFLOR_GOLDEN=write` makes the images of the present version anew: a change of the format, and of the version.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+#[path = "common/kill.rs"]
+mod kill;
+
 use std::{
     fs,
     io::{Read, Write},
@@ -17,6 +20,8 @@ use picaflor::{
     Daemons, Durability, Expiry, Mode, Options, PutOptions, Store, Temper,
     device::{AlignedBuf, Clock, Device, MemoryDevice},
 };
+
+use kill::kill;
 use xxhash_rust::xxh3::xxh3_64;
 
 const SIZE: u64 = 3 << 20;
@@ -109,7 +114,7 @@ fn opens(version: &str, preset: &str) {
         let mut gzip = GzEncoder::new(fs::File::create(path("store.gz")).unwrap(), Compression::best());
         gzip.write_all(&image_of(&device)).unwrap();
         gzip.finish().unwrap();
-        std::mem::forget(store);
+        kill(store);
     }
     let mut image = Vec::new();
     GzDecoder::new(fs::File::open(path("store.gz")).unwrap()).read_to_end(&mut image).unwrap();

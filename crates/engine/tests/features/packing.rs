@@ -8,6 +8,7 @@ use picaflor::{
 };
 
 use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read, twins};
+use crate::kill::kill;
 
 /// As the others of these tests, and this row.
 fn hummingbird(bytes: u64) -> (CountedDevice, Options) {
@@ -394,7 +395,7 @@ fn a_flush_packs_what_waits_and_a_crash_finds_it() {
         store.put(&key(i), &body(i, 3000), &plain()).unwrap();
     }
     // Nobody closes it.
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(options()).unwrap();
     for i in 0..200 {
         let found = read(&store, &key(i));

@@ -8,6 +8,7 @@ use picaflor::{
 };
 
 use crate::common::{MIB, body, by_hand, bypass, counted, key, plain};
+use crate::kill::kill;
 
 #[test]
 fn a_cold_start_that_is_cut_short_starts_cold_again() {
@@ -19,7 +20,7 @@ fn a_cold_start_that_is_cut_short_starts_cold_again() {
         (0..200).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
         store.flush().unwrap();
         // As `kill -9` leaves it; then its clusters cannot be read, and the power fails.
-        std::mem::forget(store);
+        kill(store);
         device.add(Rule::rate(Fault::ReadError, 1.0).within(MIB..32 * MIB));
         device.add(Rule::nth(Fault::Crash(On::Write), nth));
         let opened = Store::open(options());

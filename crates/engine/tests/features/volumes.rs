@@ -13,6 +13,7 @@ use picaflor_format::{
 };
 
 use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
+use crate::kill::kill;
 
 fn devices(count: u64) -> Vec<Arc<FaultyDevice>> {
     (0..count).map(|i| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), i))).collect()
@@ -140,7 +141,7 @@ fn the_pieces_of_a_large_object_stay_on_its_device() {
     };
     check(&store);
     store.flush().unwrap();
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(places(&devices).mode(Mode::Store)).unwrap();
     while store.step().unwrap() {}
     check(&store);
@@ -187,7 +188,7 @@ fn after_a_crash_reading_only_finds_what_opening_for_writing_finds() {
             (0..200).filter(|i| i % 7 == u64::from(version)).for_each(|i| assert!(store.delete(&key(i)).unwrap()));
         }
         devices.iter().for_each(|device| assert!(device.crash().is_ok()));
-        std::mem::forget(store);
+        kill(store);
         devices.iter().for_each(|device| device.revive().unwrap());
         for read_only in [true, false] {
             let store = Store::open(options().with(|options| options.read_only = read_only)).unwrap();
@@ -269,7 +270,7 @@ fn a_flush_of_a_store_makes_durable_what_healthy_devices_have() {
     for device in &devices {
         device.crash().unwrap();
     }
-    std::mem::forget(store);
+    kill(store);
     for device in &devices {
         device.clear_rules();
         device.revive().unwrap();
@@ -294,7 +295,7 @@ fn a_device_that_failed_and_is_back_brings_no_old_version() {
     }
     store.flush().unwrap();
     // As `kill -9` leaves it.
-    std::mem::forget(store);
+    kill(store);
     devices[0].clear_rules();
     let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
     let receipt = store.receipt().to_string();

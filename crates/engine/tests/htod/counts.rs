@@ -9,6 +9,7 @@ use picaflor::{
 };
 
 use super::key;
+use crate::kill::kill;
 
 fn counted(mib: u64, cache: usize, durable: Durable) -> (CountedDevice, HashTables) {
     let device = CountedDevice::new(Arc::new(MemoryDevice::with_block_size(mib << 20, 512)));
@@ -76,7 +77,7 @@ fn an_opening_that_only_reads_syncs_once_and_writes_nothing_until_the_first_put(
     entries.chunks(50).for_each(|some| table.put_many(some).unwrap());
     other.put(b"one", b"of it").unwrap();
     // As `kill -9` leaves it: nothing is closed.
-    std::mem::forget((tables, table, other));
+    kill((tables, table, other));
     let mut epochs = Vec::new();
     for _ in 0..3 {
         let before = device.counts();
@@ -88,7 +89,7 @@ fn an_opening_that_only_reads_syncs_once_and_writes_nothing_until_the_first_put(
         // the first pages that might be more. However many extents it has: nothing of them is read.
         assert_eq!((cost.reads, cost.writes, cost.syncs), (9, 0, 1), "{cost:?}");
         epochs.push(receipt.epoch);
-        std::mem::forget((tables, table));
+        kill((tables, table));
     }
     assert!(epochs.iter().all(|epoch| *epoch == epochs[0]), "none of them left a trace: {epochs:?}");
     let (tables, _) = open();
@@ -104,7 +105,7 @@ fn an_opening_that_only_reads_syncs_once_and_writes_nothing_until_the_first_put(
     let cost = device.counts() - before;
     assert_eq!((cost.writes, cost.syncs), (1, 1), "a table that is opened later notes its header at once: {cost:?}");
     assert!(other.get(b"one").unwrap().is_some());
-    std::mem::forget((tables, table, other));
+    kill((tables, table, other));
     let (tables, receipt) = open();
     assert_eq!(receipt.epoch, epochs[0] + 1);
     let table = tables.table("t").unwrap();
@@ -118,7 +119,7 @@ fn a_remove_after_a_crash_is_one_batch_and_one_sync_too_and_looks_for_nothing() 
     for number in 0..2000 {
         table.put(&key(number), &[7; 300]).unwrap();
     }
-    std::mem::forget((tables, table));
+    kill((tables, table));
     let mut blocks = BlockOptions::sparing();
     blocks.checkpoint_every = 1 << 30;
     let options = HtodOptions::default();

@@ -16,6 +16,7 @@ use picaflor_format::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{crash::Oracle, key, open, options, value};
+use crate::kill::kill;
 
 const MIB: usize = 2;
 
@@ -163,7 +164,7 @@ fn headers_of_areas_that_rot_take_nothing_with_them() {
         if is_clean {
             tables.close().unwrap();
         } else {
-            std::mem::forget(tables);
+            kill(tables);
         }
         let mut image = image_of(&device);
         let rotten = areas(&image);
@@ -182,7 +183,7 @@ fn headers_of_areas_that_rot_take_nothing_with_them() {
             assert_eq!(tables.mend().unwrap().rebuilt, 0);
             oracle.check(&table).unwrap();
             // As a crash leaves it.
-            std::mem::forget((tables, table));
+            kill((tables, table));
         }
     }
 }
@@ -373,7 +374,7 @@ fn the_harness_catches_a_remove_that_leaves_its_block_allocated() {
         assert!(table.remove(&key(number)).unwrap());
         oracle.done(number, None, true);
     }
-    std::mem::forget(tables);
+    kill(tables);
     let image = image_of(&device);
     let mut caught = 0;
     for &number in &gone {

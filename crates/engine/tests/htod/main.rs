@@ -7,6 +7,8 @@ mod crash;
 mod damage;
 mod failing;
 mod failing_threads;
+#[path = "../common/kill.rs"]
+mod kill;
 mod many;
 mod space;
 mod threads;

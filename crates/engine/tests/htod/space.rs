@@ -10,6 +10,7 @@ use picaflor::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::key;
+use crate::kill::kill;
 
 const KEYS: u64 = 1000;
 /// Storage age: bytes ever deleted for each byte live.
@@ -52,7 +53,7 @@ fn churn(blocks: BlockOptions, crashed: bool, grain: usize) -> Churned {
     }
     if crashed {
         // As `kill -9` leaves it.
-        std::mem::forget(tables);
+        kill(tables);
         (tables, table) = open();
         // Its page is read.
         table.get(&key(0)).unwrap();

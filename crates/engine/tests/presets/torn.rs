@@ -17,6 +17,7 @@ use picaflor::{
 };
 
 use crate::common::{MIB, body, by_hand, key, memory, plain, read};
+use crate::kill::kill;
 
 /// A folder on a machine that loses its power: contents that no sync followed are gone then, names are there.
 struct Powered {
@@ -105,7 +106,7 @@ fn what_an_opening_read_after_a_kill_is_durable_before_the_superblock_vouches_fo
         store.flush().unwrap();
         store.put(&key(2), &body(2, 7), &plain()).unwrap();
         // The process is killed: the kernel still has all it wrote.
-        std::mem::forget(store);
+        kill(store);
         folder.fails_at_superblock.store(true, Relaxed);
         let error = Store::open(options.clone()).unwrap_err();
         assert!(error.to_string().contains("the power is off"), "{preset}: {error}");
@@ -128,7 +129,7 @@ fn a_superblock_that_is_lost_takes_no_doubt_from_what_its_run_wrote() {
         }
         let store = Store::open(options.clone()).unwrap();
         store.put(&key(2), &body(2, 7), &plain()).unwrap();
-        std::mem::forget(store);
+        kill(store);
         folder.lose_power();
         // The newer superblock, of the run that wrote the file, rots.
         let superblock = ["store-a", "store-b"].map(|name| path.path().join(preset).join(name));
