@@ -42,7 +42,7 @@ pub(crate) enum Persistence {
     FileSystem,
     /// Objects in slots, each with its key and length: an opening reads all slots.
     Scan,
-    /// Every put and delete is durable when it returns (`htod/`).
+    /// Every put and delete is durable when it returns (tables).
     EveryOperation,
 }
 

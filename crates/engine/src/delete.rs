@@ -6,6 +6,7 @@
 use std::{future::Future, io, sync::Arc};
 
 use bytes::Bytes;
+use picaflor_common::KeyHash;
 use picaflor_format::{
     BLOCK,
     frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
@@ -13,7 +14,6 @@ use picaflor_format::{
 
 use crate::{
     Error, Mode, Refusal, Result,
-    hash::KeyHash,
     index::{Location, Word},
     leases::{KEPT, Left},
     put::{Awaited, wait, wait_async},

@@ -5,6 +5,7 @@
 
 use std::{fmt, io, sync::Arc};
 
+use picaflor_common::Failure;
 use serde::Serialize;
 
 /// The result of the engine's calls.
@@ -203,5 +204,30 @@ impl Error {
 
     pub(crate) fn io(place: impl Into<String>, source: io::Error) -> Self {
         Self::Io { place: place.into(), source: Arc::new(source) }
+    }
+}
+
+impl Failure for Error {
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::JournalFull { .. })
+    }
+
+    fn is_breakage(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::Daemon { .. })
+    }
+}
+
+impl From<picaflor_table::Error> for Error {
+    fn from(error: picaflor_table::Error) -> Self {
+        use picaflor_table::Error as Table;
+        match error {
+            Table::Io { place, source } => Self::Io { place, source },
+            Table::Full { needed, free } => Self::full(needed, free),
+            Table::Damaged { place, why, mend } => Self::Damaged { place, why, mend },
+            Table::Option { name, why } => Self::Option { name, why },
+            Table::Limit { what, len, max } => Self::Limit { what, len, max },
+            Table::Daemon { place, daemon, why } => Self::Daemon { place, daemon, why },
+            _ => Self::Closed,
+        }
     }
 }

@@ -8,9 +8,10 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
+use picaflor_common::HashKeyed;
 use picaflor_format::frame::{self, Header, Kind};
 
-use crate::{Error, Object, PutOptions, Result, hash::HashKeyed, object::Frame, stats::add, store::Store};
+use crate::{Error, Object, PutOptions, Result, object::Frame, stats::add, store::Store};
 
 /// What a fetch brings.
 #[derive(Debug, Clone, Default)]

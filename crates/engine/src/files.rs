@@ -19,9 +19,10 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use picaflor_common::HashKeyed;
 use picaflor_device::Folder;
 
-use crate::{hash::HashKeyed, space::Tree};
+use crate::space::Tree;
 
 pub(crate) struct Files {
     folder: Arc<dyn Folder>,

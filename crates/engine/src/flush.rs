@@ -25,11 +25,10 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use picaflor_common::Turn;
 use picaflor_device::{Clock, Device, Op, Request};
 
-use crate::{
-    Daemons, Error, Result, buffers::Slot, commits::Turn, memory::Resident, space::State, stats::add, volume::Volume,
-};
+use crate::{Daemons, Error, Result, buffers::Slot, memory::Resident, space::State, stats::add, volume::Volume};
 
 /// Cluster writes in flight at once: enough to keep a device busy while half of them are handled and replaced.
 const DEPTH: usize = 8;

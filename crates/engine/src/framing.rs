@@ -7,13 +7,13 @@
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use bytes::Bytes;
+use picaflor_common::KeyHash;
 use picaflor_format::frame::{self, Header, Kind};
 
 use crate::{
     Daemons, Error, Mode, PutOptions, Result,
     append::{Blocked, PATIENCE, Purpose},
     buffers::Draft,
-    hash::KeyHash,
     index::{Location, Word},
     stats::add,
     store::Store,

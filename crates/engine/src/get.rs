@@ -19,12 +19,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use picaflor_common::KeyHash;
 use picaflor_format::frame::{self, GRAIN, Header, Kind};
 
 use self::{plan::Plan, seek::Seek};
 use crate::{
     Chunks, Departure, Error, Miss, Mode, Object, Result,
-    hash::KeyHash,
     index::{Location, Word},
     object::Frame,
     reading::Outcome,

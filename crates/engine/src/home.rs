@@ -6,7 +6,8 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use crate::{Mode, Result, hash::KeyHash, object::Frame, store::Store, volume::Volume};
+use crate::{Mode, Result, object::Frame, store::Store, volume::Volume};
+use picaflor_common::KeyHash;
 
 impl Store {
     /// The number of a key's home, whether the opening is over or not.

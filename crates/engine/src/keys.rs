@@ -10,9 +10,10 @@ use picaflor_format::{
     cluster::Row,
     frame::{GRAIN, Header, Kind},
 };
+use picaflor_table::htod::Pairs;
 use serde::Serialize;
 
-use crate::{buffers::Slot, htod::Pairs, index::Word, place::InPlace, space::Place, store::Store, volume::Volume};
+use crate::{buffers::Slot, index::Word, place::InPlace, space::Place, store::Store, volume::Volume};
 
 /// One object, as a listing shows it.
 #[derive(Debug, Clone, Serialize)]

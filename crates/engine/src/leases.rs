@@ -18,9 +18,8 @@ use std::{
 };
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use picaflor_common::KeyHash;
 use picaflor_format::frame::{ChunkKey, Manifest};
-
-use crate::hash::KeyHash;
 
 /// Part of a device that chunks may take which nothing but leases keeps.
 pub(crate) const KEPT: u64 = 8;

@@ -6,9 +6,10 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
+use picaflor_common::KeyHash;
 use picaflor_format::frame::Kind;
 
-use crate::{Departure, Mode, Result, hash::KeyHash, place::InPlace, space::Place, stats::add, volume::Volume};
+use crate::{Departure, Mode, Result, place::InPlace, space::Place, stats::add, volume::Volume};
 
 /// Part of all slots that is kept clean ahead of puts.
 const AHEAD: u32 = 256;

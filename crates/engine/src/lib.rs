@@ -21,12 +21,10 @@
 mod adopt;
 mod append;
 mod batch;
-pub mod blocks;
 mod buffers;
 mod check;
 mod checkpoint;
 mod chunks;
-mod commits;
 mod compact;
 mod daemons;
 mod delete;
@@ -40,9 +38,7 @@ mod full;
 mod get;
 mod group;
 mod hands;
-mod hash;
 mod home;
-pub mod htod;
 mod index;
 mod inspect;
 mod journal;
@@ -85,10 +81,6 @@ pub use get::TryGet;
 pub use group::Temper;
 pub use inspect::{About, Inspection, inspect};
 pub use keys::{Entry, Keys};
-/// Rules of replacement that others may want to replay: the lab does.
-pub mod replacement {
-    pub use crate::memory::{S3Fifo, Standing, Step};
-}
 pub use many::Put;
 pub use object::Object;
 pub use options::{
@@ -104,3 +96,5 @@ pub use stats::{Counts, Stats, VolumeStats};
 pub use store::{Group, Store};
 pub use stream::PutStream;
 pub use waiting::PackOrder;
+
+type Commits = picaflor_common::Commits<Error>;

@@ -7,12 +7,12 @@
 
 use std::{collections::HashMap, future::Future};
 
+use picaflor_common::KeyHash;
 use picaflor_format::frame::{self, Kind};
 
 use crate::{
     Error, PutOptions, Refusal, Result,
     framing::Parts,
-    hash::KeyHash,
     put::{Awaited, wait},
     stats::add,
     store::Store,

@@ -18,9 +18,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use picaflor_common::HashKeyed;
 use picaflor_format::frame::Kind;
 
-use crate::{hash::HashKeyed, space::Site};
+use crate::space::Site;
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

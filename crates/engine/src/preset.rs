@@ -7,10 +7,10 @@
 
 use picaflor_device::Elevator;
 use picaflor_format::superblock::Superblock;
+use picaflor_table::blocks::Method;
 
 use crate::{
     Error, Mode, Result,
-    blocks::Method,
     checkpoint::Persistence,
     eviction::Eviction,
     memory::Retention,

@@ -24,9 +24,8 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use picaflor_common::Identity;
 use picaflor_device::{Device, Request};
-
-use crate::hash::Identity;
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,6 +9,7 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
+use picaflor_common::KeyHash;
 use picaflor_format::frame::{GRAIN, Header, Kind};
 
 use serde::Serialize;
@@ -16,7 +17,6 @@ use serde::Serialize;
 use crate::{
     Departure, Error, Mode,
     group::Temper,
-    hash::KeyHash,
     index::{Location, Word},
     object::Frame,
     place::InPlace,

@@ -1,9 +1,8 @@
 //! From a key to the number of its home among several devices.
 
+use picaflor_common::{Hasher, KeyHash};
 use picaflor_format::superblock::Spread as OnDevice;
 use serde::Serialize;
-
-use crate::hash::{Hasher, KeyHash};
 
 /// What of a key says on which of several devices its object lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]

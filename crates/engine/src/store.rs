@@ -10,6 +10,7 @@ use std::{
 };
 
 use parking_lot::MutexGuard;
+use picaflor_common::{Hasher, KeyHash};
 use picaflor_format::journal::Record;
 
 use crate::{
@@ -18,7 +19,6 @@ use crate::{
     daemons::Threads,
     get::Query,
     hands::Hands,
-    hash::{Hasher, KeyHash},
     recovery::{self, Late, Receipt},
     tabled::Tabled,
     volume::{Shared, Volume},

@@ -12,12 +12,12 @@ use std::{
 };
 
 use bytes::Bytes;
+use picaflor_common::KeyHash;
 use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 
 use crate::{
     Error, PutOptions, Refusal, Result,
     framing::{Framed, OwnParts},
-    hash::KeyHash,
     put::{self, Awaited},
     stats::add,
     store::Store,

@@ -15,6 +15,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use picaflor_common::{Hasher, KeyHash};
 use picaflor_device::{BufPool, Clock, Device};
 use picaflor_format::{
     cluster::Row,
@@ -25,15 +26,13 @@ use picaflor_format::{
 };
 
 use crate::{
-    Departure, Error, Mode, Options, Result,
+    Commits, Departure, Error, Mode, Options, Result,
     append::Lane,
     buffers::Buffers,
     checkpoint::Checkpointer,
-    commits::Commits,
     eviction::{Budget, Eviction},
     flush::Writer,
     group::{Groups, Temper},
-    hash::{Hasher, KeyHash},
     index::{Index, Location, Word},
     journal::Journal,
     leases::Leases,

@@ -12,16 +12,22 @@ pub const FILE_LINES: usize = 600;
 pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-device", &[]),
     ("picaflor-format", &[]),
-    ("picaflor", &["picaflor-device", "picaflor-format"]),
+    // Hashes know the kinds of frames.
+    ("picaflor-common", &["picaflor-format"]),
+    ("picaflor-table", &["picaflor-common", "picaflor-device", "picaflor-format"]),
+    ("picaflor", &["picaflor-common", "picaflor-device", "picaflor-format", "picaflor-table"]),
     ("picaflor-capi", &["picaflor"]),
     ("picaflor-shared", &["picaflor"]),
     // Its records are persistent bytes, hence the format.
-    ("picaflor-graph", &["picaflor", "picaflor-format"]),
+    ("picaflor-graph", &["picaflor-common", "picaflor-device", "picaflor-format", "picaflor-table"]),
     ("picaflor-proxy", &["picaflor"]),
     // Torture damages a store zone by zone, hence the format.
     ("picaflor-torture", &["picaflor", "picaflor-device", "picaflor-format"]),
     // The PMFLF paper measured its graph, and the thesis of Dámelo a proxy.
-    ("picaflor-lab", &["picaflor", "picaflor-device", "picaflor-graph", "picaflor-proxy"]),
+    (
+        "picaflor-lab",
+        &["picaflor", "picaflor-common", "picaflor-device", "picaflor-graph", "picaflor-proxy", "picaflor-table"],
+    ),
     (
         "picaflor-cli",
         &["picaflor", "picaflor-device", "picaflor-graph", "picaflor-lab", "picaflor-proxy", "picaflor-shared"],
@@ -37,13 +43,11 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
         &[
             // Parts that know none of the others.
             &[
-                "blocks", "commits", "error", "files", "group", "hash", "index", "journal", "leases", "listed",
-                "packet", "reading", "space", "spread", "stats",
+                "error", "files", "group", "index", "journal", "leases", "listed", "packet", "reading", "space",
+                "spread", "stats",
             ],
             // What lives in memory, and who leaves it.
             &["buffers", "eviction", "memory", "object", "placement", "waiting"],
-            // Hash tables on a device: beside the volumes, on blocks of their own.
-            &["htod"],
             // One volume and what is done to it; the options it is opened with.
             &[
                 "adopt",

@@ -15,9 +15,6 @@
 //! index and an insert asks the index under the same shard lock; queues hold weak references, so a
 //! removed object's memory is free at once.
 
-mod ghost;
-mod s3fifo;
-
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -27,10 +24,10 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-pub use s3fifo::{S3Fifo, Standing, Step};
+use picaflor_common::{HashKeyed, S3Fifo, Standing, Step};
 use smallvec::SmallVec;
 
-use crate::{group::Temper, hash::HashKeyed, object::Frame};
+use crate::{group::Temper, object::Frame};
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +93,7 @@ const SWEEP_MIN: usize = 1024;
 
 impl Queues {
     fn len(&self) -> usize {
-        self.fifo.len() + self.loved.len() + self.hated.len() + self.order.len()
+        self.fifo.queued() + self.loved.len() + self.hated.len() + self.order.len()
     }
 
     /// Takes a cluster in where its temper puts it.

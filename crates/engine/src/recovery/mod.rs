@@ -33,6 +33,7 @@ use std::{
 use judge::{as_it_was_made, check, check_memory, too_small};
 pub(crate) use made::Made;
 use parking_lot::Mutex;
+use picaflor_common::Hasher;
 use picaflor_device::{
     BufPool, Device, Elevator, ElevatorDevice, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder,
 };
@@ -46,7 +47,6 @@ use crate::{
     eviction::Budget,
     files,
     group::Groups,
-    hash::Hasher,
     inspect::inspect,
     memory::Memory,
     preset::Preset,

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use picaflor_common::HashKeyed;
 use picaflor_format::BLOCK;
 
-use crate::{Mode, Result, hash::HashKeyed, rows::Use, volume::Volume};
+use crate::{Mode, Result, rows::Use, volume::Volume};
 
 pub(super) struct Since {
     /// Deletes, by the short hash, as rows have it.

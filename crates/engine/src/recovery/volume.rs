@@ -12,6 +12,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use picaflor_common::Hasher;
 use picaflor_format::{
     BLOCK,
     frame::GRAIN,
@@ -32,14 +33,12 @@ use super::{
     scan,
 };
 use crate::{
-    Error, Mode, Result,
+    Commits, Error, Mode, Result,
     append::lanes,
     buffers::Buffers,
     checkpoint::Checkpointer,
-    commits::Commits,
     eviction::Eviction,
     flush::Writer,
-    hash::Hasher,
     index::{Index, Location, SLOTS_MAX, Word},
     journal::Journal,
     listed::Listed,
