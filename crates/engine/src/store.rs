@@ -15,13 +15,13 @@ use picaflor_format::journal::Record;
 
 use crate::{
     Error, Mode, Object, Options, Result, Stats, Temper,
-    append::payload_max,
-    daemons::Threads,
-    get::Query,
-    hands::Hands,
+    background::daemons::Threads,
+    ops::get::Query,
+    ops::hands::Hands,
     recovery::{self, Late, Receipt},
     tabled::Tabled,
     volume::{Shared, Volume},
+    write::append::payload_max,
 };
 
 /// A store of objects. Cheap to clone; all clones are one store.
@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     late: Arc<Late>,
     threads: Threads,
     pub(crate) hands: Arc<Hands>,
-    pub(crate) fetches: crate::fetch::Fetches,
+    pub(crate) fetches: crate::ops::fetch::Fetches,
 }
 
 impl Store {
@@ -72,7 +72,7 @@ impl Store {
             late: opened.late,
             threads,
             hands: Arc::default(),
-            fetches: crate::fetch::Fetches::default(),
+            fetches: crate::ops::fetch::Fetches::default(),
         };
         opened.made.keep();
         Ok(Self { inner: Arc::new(inner) })

@@ -41,43 +41,12 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
     (
         "crates/engine",
         &[
-            // Parts that know none of the others.
-            &[
-                "error", "files", "group", "index", "journal", "leases", "listed", "packet", "reading", "space",
-                "spread", "stats",
-            ],
-            // What lives in memory, and who leaves it.
-            &["buffers", "eviction", "memory", "object", "placement", "waiting"],
-            // One volume and what is done to it; the options it is opened with.
-            &[
-                "adopt",
-                "append",
-                "batch",
-                "checkpoint",
-                "compact",
-                "daemons",
-                "flush",
-                "full",
-                "inspect",
-                "leave",
-                "locality",
-                "options",
-                "packing",
-                "pages",
-                "place",
-                "preset",
-                "reclaim",
-                "recovery",
-                "rows",
-                "scrub",
-                "tabled",
-                "volume",
-            ],
+            // What every floor may name.
+            &["base", "index", "space"],
+            // One device, from an object's bytes to the ring: parts that are still methods of one volume.
+            &["api", "background", "cache", "in_place", "log", "read", "recovery", "tabled", "volume", "write"],
             // The verbs of a store.
-            &[
-                "check", "chunks", "delete", "fetch", "framing", "get", "hands", "home", "keys", "many", "put",
-                "store", "stream",
-            ],
+            &["ops", "store"],
         ],
     ),
     (
@@ -101,8 +70,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
 /// Arrows that point up all the same: the file, the module it uses, each for a reason.
 pub const UP: &[(&str, &str)] = &[
     // An object larger than a cluster fetches its chunks from the store when they are asked for.
-    ("crates/engine/src/object.rs", "chunks"),
-    ("crates/engine/src/object.rs", "store"),
+    ("crates/engine/src/api/object.rs", "ops"),
+    ("crates/engine/src/api/object.rs", "store"),
 ];
 
 /// Where `unsafe` may stand: a folder (ending in `/`) or one exact file, each for a reason.

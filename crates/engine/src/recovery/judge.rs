@@ -12,11 +12,11 @@ use picaflor_format::{
 use super::CAPACITY_DEFAULT;
 use crate::{
     About, Error, Mode, Options, Place, Result,
-    checkpoint::Persistence,
-    eviction::Eviction,
+    api::preset::Preset,
+    background::eviction::Eviction,
+    cache::pages::Divisions,
     index::{GRAINS_MAX, Index},
-    pages::Divisions,
-    preset::Preset,
+    log::checkpoint::Persistence,
     space::{Layout, Space},
 };
 

@@ -43,18 +43,18 @@ pub use receipt::{Dropped, Receipt, VolumeReceipt};
 
 use crate::{
     Error, Inspection, Options, Place, Result, Spread,
-    append::{lanes, unwritten_max},
-    eviction::Budget,
-    files,
-    group::Groups,
-    inspect::inspect,
-    memory::Memory,
-    preset::Preset,
-    rows::read_twice,
+    api::inspect::inspect,
+    api::preset::Preset,
+    background::eviction::Budget,
+    base::group::Groups,
+    base::stats::Counters,
+    cache::memory::Memory,
+    in_place::files,
+    read::rows::read_twice,
     space::Layout,
-    stats::Counters,
     tabled::Tabled,
     volume::{STRIPES, Shared, Volume},
+    write::append::{lanes, unwritten_max},
 };
 
 pub(crate) struct Opened {
@@ -332,7 +332,7 @@ fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {
 
 fn shared(options: Options, epoch: u64) -> Shared {
     let idle = (options.memory / 16).clamp(u64::from(options.cluster) * 2, 64 << 20);
-    // Idle buffers, then hints and copies (`placement.rs`) and reads in flight.
+    // Idle buffers, then hints and copies (`write/placement.rs`) and reads in flight.
     let overhead = idle + (options.memory / 32).min(8 << 20);
     let room = options.memory.saturating_sub(overhead);
     let buffers = unwritten_max(&options, lanes(&options)) * options.places.len() as u64;

@@ -23,7 +23,10 @@ use picaflor_format::{
 };
 
 use super::{EPOCH_SHIFT, merge::Deletes, receipt::VolumeReceipt};
-use crate::{Error, Mode, Result, files::Files, place::InPlace, space::Place, stats::add, volume::Volume};
+use crate::{
+    Error, Mode, Result, base::stats::add, in_place::files::Files, in_place::place::InPlace, space::Place,
+    volume::Volume,
+};
 
 /// Somebody who may lie somewhere.
 #[derive(Clone, Copy)]

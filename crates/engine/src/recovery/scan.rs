@@ -35,7 +35,7 @@ use super::{
 use crate::{
     Error, Result,
     index::{Location, Word},
-    rows::Use,
+    read::rows::Use,
     volume::Volume,
 };
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Tabled;
-use crate::{Error, Result, daemons::is_quiet};
+use crate::{Error, Result, background::daemons::is_quiet};
 
 /// How long the keeper rests when there is nothing to do, and when somebody else needs the device.
 const REST: Duration = Duration::from_millis(100);

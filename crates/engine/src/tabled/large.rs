@@ -16,7 +16,7 @@ use picaflor_format::{
 use super::Tabled;
 use crate::{
     Error, Result,
-    leases::{KEPT, Left},
+    cache::leases::{KEPT, Left},
 };
 
 impl Tabled {

@@ -35,7 +35,7 @@ use picaflor_table::htod::{HashTables, Table};
 
 use crate::{
     Error, Result,
-    stats::{Counts, VolumeStats},
+    base::stats::{Counts, VolumeStats},
     volume::Shared,
 };
 
