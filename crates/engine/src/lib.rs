@@ -14,7 +14,7 @@
 //!
 //! Where to look, from the top: `store.rs` is the door and `ops/` has the verbs, one a file; `recovery/` opens;
 //! `background/` makes room and verifies; `write/` takes an object to the device (`write/append.rs` frames it,
-//! `write/flush.rs` writes it); `read/` is the way back; `cache/` is what is in memory; `log/` is what survives a crash;
+//! `write/flush.rs` writes it); `read/` is the way back; `cache/` is what is in memory, `log/` what survives a crash;
 //! `index/` and `space/` say where things are. `volume.rs` has the parts of one device. `api/preset.rs` is the table of
 //! rows; `in_place/` and `tabled/` are layouts of the literature.
 #![forbid(unsafe_code)]
