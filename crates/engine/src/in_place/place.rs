@@ -53,7 +53,7 @@ pub(crate) struct InPlace {
 
 const GRAINS: u32 = InPlace::GRAINS;
 /// Longest object in one piece, whatever memory and device are: it is held in memory while it is put.
-const PIECE_MAX: u64 = 4 << 20;
+pub(crate) const PIECE_MAX: u64 = 4 << 20;
 /// Records that wait in memory for a commit that nobody asked for, at most.
 const RECORDS_MAX: usize = 8192;
 

@@ -24,7 +24,11 @@ use picaflor_format::{
 
 use super::{EPOCH_SHIFT, merge::Deletes, receipt::VolumeReceipt};
 use crate::{
-    Error, Mode, Result, base::stats::add, in_place::files::Files, in_place::place::InPlace, space::Place,
+    Error, Mode, Result,
+    base::stats::add,
+    in_place::files::Files,
+    in_place::place::{InPlace, PIECE_MAX},
+    space::Place,
     volume::Volume,
 };
 
@@ -151,8 +155,7 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
 fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -> Result<bool> {
     const STEP: usize = 256 << 10;
     let zone = volume.map.in_place().1;
-    let longest = (in_place.payload_max + frame::HEADER).next_multiple_of(BLOCK);
-    let mut buf = volume.shared.pool.take(longest + STEP);
+    let mut buf = volume.shared.pool.take((in_place.payload_max + frame::HEADER).next_multiple_of(BLOCK) + STEP);
     let mut claims = BTreeMap::new();
     let mut at = zone.start;
     while at < zone.end() {
@@ -163,14 +166,17 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
         add(&volume.shared.counters.device_reads, 1);
         add(&volume.shared.counters.device_read, len as u64);
         let end = start + len as u64;
+        let mut begun_len = 0;
         while at < end {
             let slot = (at / SLOT) as u32;
             let frame = &buf[(at - start) as usize..len];
             let is_its = |header: &Header| header.mark == volume.hasher.mark(u64::from(slot));
             let begun = Header::decode(frame).ok().filter(is_its);
-            // What goes on behind the end is looked at again from its own beginning.
-            if end < zone.end() && begun.is_some_and(|header| (frame.len() + 1..=longest).contains(&header.frame_len()))
-            {
+            // What goes on behind the end is looked at again from its own beginning. It may be longer than anything
+            // that is put now: an opening before this one may have had more memory.
+            let goes_on = |header: &Header| (frame.len() + 1..=PIECE_MAX as usize).contains(&header.frame_len());
+            if let Some(header) = begun.filter(goes_on).filter(|_| end < zone.end()) {
+                begun_len = header.frame_len();
                 break;
             }
             let Some(header) = begun.and_then(|_| Header::verify(frame).ok()) else {
@@ -185,6 +191,9 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
             let vouched = header.kind != Kind::Manifest;
             claims.insert(slot, Claim { row, generation: header.generation, vouched });
             at += u64::from(slots) * SLOT;
+        }
+        if begun_len + BLOCK > buf.len() {
+            buf = volume.shared.pool.take(begun_len.next_multiple_of(BLOCK) + BLOCK);
         }
     }
     let gone = claims.keys().copied().collect();
