@@ -24,6 +24,9 @@ pub struct CheckReport {
     pub refused: Vec<String>,
     /// Entries that lead to no frame of any sealed cluster.
     pub lost: u64,
+    /// Entries of tables that lead to nothing while what the last crash left there is not mended: the crash left them,
+    /// or damage took what they led to. Nothing on the device tells which.
+    pub unsettled: u64,
     /// Chunks of large objects that are gone.
     pub orphans: u64,
     /// Clusters that hold live objects, and neither a table nor all of these.
@@ -41,7 +44,7 @@ pub struct CheckReport {
 pub enum Severity {
     /// What was there is gone, or not what was written.
     Lost,
-    /// The device refuses to say.
+    /// The device refuses to say, or cannot tell.
     Unknown,
     /// No object is missed.
     Harmless,
@@ -76,6 +79,11 @@ impl CheckReport {
             volume.refused.iter().for_each(|what| find(Severity::Unknown, format!("{}: {what}", volume.place)));
         }
         self.refused.iter().for_each(|what| find(Severity::Unknown, what.clone()));
+        if self.unsettled > 0 {
+            let what =
+                "entries that the last crash left without an object, or damage, in a store that is not mended yet";
+            find(Severity::Unknown, format!("{what}: {}", self.unsettled));
+        }
         for cluster in &self.bare_clusters {
             find(Severity::Harmless, format!("cluster {cluster} has no table, and all its objects are intact"));
         }

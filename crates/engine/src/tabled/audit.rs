@@ -34,7 +34,9 @@ impl Tabled {
             let (done, all) = pairs.progress();
             progress(done, all);
         }
-        if !self.tables.wants_mending() {
+        if self.tables.wants_mending() {
+            report.unsettled += pairs.lost();
+        } else {
             report.entries += pairs.lost();
         }
     }
