@@ -223,7 +223,7 @@ impl Store {
             volume.promise_waiting();
             result = result.and(volume.commit_now());
         }
-        result
+        result.and(self.losses_are_noted())
     }
 
     /// The volumes but for those that a cache has given up.
@@ -246,7 +246,7 @@ impl Store {
                 let number = volume.commits.next();
                 result = result.and(Arc::clone(volume).commit_async(number).await);
             }
-            return result;
+            return result.and(self.losses_are_noted());
         }
         Ok(())
     }
@@ -279,7 +279,7 @@ impl Store {
             let more = volume.step_all();
             any = any.and_then(|any| Ok(any | more?));
         }
-        any
+        self.losses_are_noted().and(any)
     }
 
     /// Returns when the device has taken everything that is sealed, hot objects are warm again after an

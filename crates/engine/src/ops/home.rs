@@ -32,6 +32,16 @@ impl Store {
         lost.loss_noted.load(Relaxed)
     }
 
+    /// Whether each device that a cache gave up is known to be lost, durably: the next opening then shows nothing of it.
+    /// A commit of a healthy device says so; where none is left, old versions may come back.
+    ///
+    /// # Errors
+    /// The failure of a device of which no other one says so.
+    pub(crate) fn losses_are_noted(&self) -> Result<()> {
+        let mut lost = self.volumes().iter().filter(|volume| self.is_lost(volume));
+        lost.find(|volume| !self.is_loss_noted(volume)).and_then(|volume| volume.commits.failure()).map_or(Ok(()), Err)
+    }
+
     /// Has the healthy devices say durably that this one failed, so that the next opening empties it: before a delete
     /// of what lies there is acknowledged, for the device itself takes no note of it any more.
     ///

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use futures_executor::block_on;
 use picaflor::{
     Durability, Error, Mode, Options, Place, PutOptions, Spread, Store,
     device::{AlignedBuf, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
@@ -278,6 +279,20 @@ fn a_flush_of_a_store_makes_durable_what_healthy_devices_have() {
     let store = Store::open(options()).unwrap();
     let found = taken.iter().filter(|i| read(&store, &key(**i)).is_some()).count();
     assert!(found > taken.len() / 3, "{found} of {} are there", taken.len());
+}
+
+#[test]
+fn a_cache_whose_devices_all_failed_does_not_say_that_anything_is_durable() {
+    let devices = devices(2);
+    let (store, _) = filled(&devices, Mode::Cache);
+    for lost in 0..2 {
+        devices[lost].add(Rule::rate(Fault::WriteError, 1.0));
+        (0..100).for_each(|i| drop(store.put(&key(i), &body(i + 1, 3000), &plain())));
+        assert!(store.flush().is_err(), "device {lost} fails in this flush");
+        let again = store.flush().is_err();
+        assert_eq!(again, lost == 1, "as long as one device is left it says that the other is lost");
+        assert_eq!((store.step().is_err(), block_on(store.flush_async()).is_err()), (again, again), "{lost}");
+    }
 }
 
 #[test]
