@@ -15,8 +15,8 @@
 //! Where to look, from the top: `store.rs` is the door and `ops/` has the verbs, one a file; `recovery/` opens;
 //! `background/` makes room and verifies; `write/` takes an object to the device (`write/append.rs` frames it,
 //! `write/flush.rs` writes it); `read/` is the way back; `cache/` is what is in memory, `log/` what survives a crash;
-//! `index/` and `space/` say where things are. `volume.rs` has the parts of one device. `api/preset.rs` is the table of
-//! rows; `in_place/` and `tabled/` are layouts of the literature.
+//! `index/` and `space/` say where things are. `volume.rs` has the parts of one device. `base/preset.rs` is the table
+//! of rows; `in_place/` and `tabled/` are layouts of the literature.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -37,13 +37,13 @@ mod write;
 
 pub use api::inspect::{About, Inspection, inspect};
 pub use api::object::Object;
-pub use api::options::{
-    Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Mode, Options, Place, PutOptions,
+pub use base::options::{
+    Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Options, Place, PutOptions,
 };
-pub use background::eviction::ClusterAge;
-pub use background::scrub::Reopening;
+
 pub use base::error::{Error, Miss, Refusal, Result};
 pub use base::group::Temper;
+pub use base::policy::{ClusterAge, Mode, PackOrder, Reopening};
 pub use base::spread::Spread;
 pub use base::stats::{Counts, Stats, VolumeStats};
 pub use ops::check::{CheckReport, Finding, Severity};
@@ -58,6 +58,5 @@ pub use picaflor_device::ThreadRing;
 pub use recovery::{Dropped, Receipt, VolumeReceipt};
 pub use space::NextCluster;
 pub use store::{Group, Store};
-pub use write::waiting::PackOrder;
 
 type Commits = picaflor_common::Commits<Error>;

@@ -27,12 +27,13 @@ use picaflor_format::{
 
 use crate::{
     Commits, Departure, Error, Mode, Options, Result,
-    api::object::Frame,
-    api::preset::Preset,
-    background::eviction::{Budget, Eviction},
+    background::eviction::Budget,
     background::reclaim::Reclaimer,
     background::scrub::Scrubber,
+    base::frame::Frame,
     base::group::{Groups, Temper},
+    base::policy::Eviction,
+    base::preset::Preset,
     base::stats::{Counters, VolumeStats, add},
     cache::buffers::Buffers,
     cache::leases::Leases,

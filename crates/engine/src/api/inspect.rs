@@ -17,7 +17,7 @@ use picaflor_format::{
 use serde::Serialize;
 
 use crate::{
-    Error, Mode, Result, api::preset::Preset, in_place::files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES,
+    Error, Mode, Result, base::preset::Preset, in_place::files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES,
     recovery::lost_superblocks,
 };
 

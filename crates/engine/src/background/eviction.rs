@@ -4,62 +4,9 @@
 //! Reinsertion is paid from a budget, a fixed share of what was put, so that a cache never writes much
 //! more than it is given: at most `1 + REINSERT_SHARE` device bytes per byte put, framing aside.
 
-use std::{
-    sync::atomic::{AtomicI64, Ordering::Relaxed},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use serde::Serialize;
-
-use crate::{base::group::Temper, space::Victim};
-
-/// The preset's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Eviction {
-    /// The oldest cluster; what was used since it was placed goes round again.
-    RingReinsert,
-    /// The object that was not asked for for longest, one by one.
-    Lru,
-    /// The cluster of which nothing was asked for for longest, with everything in it.
-    LruCluster,
-    /// Nobody leaves: the emptiest cluster is compacted, everything in it is put again.
-    Never,
-    /// The same; and clusters that are half empty are compacted in the background before there is need, so that
-    /// nobody waits for it (Dámelo §6).
-    NeverAhead,
-}
-
-/// When a cluster leaves a cache with all that is in it though nobody needs its place (Shriver et al. 2001, §3.5: the
-/// delete cluster policy). Looked at in the background, once a second at most. A cluster that is in memory stays
-/// until it has left that, and one that a recovery would scan until it would not. Ages begin anew when the store is
-/// opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ClusterAge {
-    /// Never.
-    #[default]
-    Unlimited,
-    /// When it was written longer ago than this.
-    Written(Duration),
-    /// When it left memory, or was written, longer ago than this, and was not read since. Where what is used goes
-    /// round, that does: it may be in memory by itself.
-    Unused(Duration),
-}
-
-impl ClusterAge {
-    /// Whether what is asked for stays.
-    pub(crate) fn is_by_use(self) -> bool {
-        matches!(self, Self::Unused(_))
-    }
-
-    /// Seconds that a cluster may be old, if there is a limit.
-    pub(crate) fn limit(self) -> Option<u32> {
-        match self {
-            Self::Unlimited => None,
-            Self::Written(time) | Self::Unused(time) => Some(u32::try_from(time.as_secs()).unwrap_or(u32::MAX)),
-        }
-    }
-}
+use crate::{base::group::Temper, base::policy::Eviction, space::Victim};
 
 /// Bytes that may be reinserted per byte put, in percent.
 const REINSERT_SHARE: i64 = 20;

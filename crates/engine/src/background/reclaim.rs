@@ -24,7 +24,8 @@ use picaflor_format::{
 
 use crate::{
     Departure, Error, Mode, Result,
-    background::eviction::{Eviction, Occupant},
+    background::eviction::Occupant,
+    base::policy::Eviction,
     base::stats::add,
     cache::buffers::Draft,
     cache::listed::Lying,

@@ -12,32 +12,17 @@ use parking_lot::Mutex;
 use picaflor_common::KeyHash;
 use picaflor_format::frame::{GRAIN, Header, Kind};
 
-use serde::Serialize;
-
 use crate::{
     Departure, Error, Mode,
-    api::object::Frame,
+    base::frame::Frame,
     base::group::Temper,
+    base::policy::Reopening,
     base::stats::add,
     in_place::place::InPlace,
     index::{Location, Word},
     space::State,
     volume::Volume,
 };
-
-/// How a cache opens again after a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reopening {
-    /// It answers gets as soon as the log is read and takes puts as soon as that is merged; what was hot is read, and
-    /// everything verified, behind.
-    #[default]
-    AtOnce,
-    /// As Shriver et al. 2001, §3.4, have it: clusters that were hot are in memory before the opening returns. Then
-    /// gets are answered, but puts are refused with [`crate::Refusal::Recovering`] until all clusters have been gone
-    /// over, one each 10 ms at least, and as fast as can be while no get needs the device. Deletes are taken.
-    InSteps,
-}
 
 pub(crate) struct Scrubber {
     state: Mutex<Progress>,

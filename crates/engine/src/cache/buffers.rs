@@ -25,10 +25,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    api::object::Frame,
-    index::SLOTS_MAX,
-    write::placement::Class,
-    write::waiting::{PackOrder, Waiting},
+    base::frame::Frame, base::policy::PackOrder, index::SLOTS_MAX, write::placement::Class, write::waiting::Waiting,
 };
 
 /// The parts of a frame that is not yet framed.

@@ -27,32 +27,7 @@ use parking_lot::{Mutex, RwLock};
 use picaflor_common::{HashKeyed, S3Fifo, Standing, Step};
 use smallvec::SmallVec;
 
-use crate::{api::object::Frame, base::group::Temper};
-
-/// The preset's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Retention {
-    /// S3-FIFO over objects and clusters.
-    S3Fifo,
-    /// The object that was not asked for for longest leaves.
-    Lru,
-    /// The cluster leaves of which nothing was asked for for longest.
-    LruClusters,
-    /// The same, and nothing else; but of clusters of hated groups, which leave before the others, the one of which
-    /// something was asked for last (Dámelo §3).
-    Frames,
-}
-
-impl Retention {
-    fn is_lru(self) -> bool {
-        matches!(self, Self::Lru | Self::LruClusters | Self::Frames)
-    }
-
-    /// Whether clusters are what is held.
-    pub(crate) fn holds_clusters(self) -> bool {
-        matches!(self, Self::LruClusters | Self::Frames)
-    }
-}
+use crate::{base::frame::Frame, base::group::Temper, base::policy::Retention};
 
 const SHARDS: usize = 64;
 

@@ -24,7 +24,7 @@ use picaflor_format::{
 
 use crate::{
     Durability, Error, Mode, Options, Result,
-    api::object::Frame,
+    base::frame::Frame,
     base::stats::add,
     cache::buffers::Draft,
     in_place::files::Files,

@@ -25,6 +25,7 @@ use picaflor_format::{
 
 use crate::{
     Error, Result,
+    base::policy::Persistence,
     base::stats::add,
     cache::buffers::Slot,
     index::Location,
@@ -32,19 +33,6 @@ use crate::{
     space::{Site, Space, State},
     volume::Volume,
 };
-
-/// The preset's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Persistence {
-    /// Deletes and grants in a journal, the index in checkpoints, objects as their own log.
-    JournalAndCheckpoint,
-    /// What the file system keeps of files that are written, renamed and removed.
-    FileSystem,
-    /// Objects in slots, each with its key and length: an opening reads all slots.
-    Scan,
-    /// Every put and delete is durable when it returns (tables).
-    EveryOperation,
-}
 
 #[derive(Default)]
 pub(crate) struct Checkpointer {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use picaflor_format::frame::{ChunkKey, Manifest};
 
 use crate::{
-    Departure, Error, Miss, Mode, Object, Result, api::object::Frame, cache::leases::Lease, ops::get::Query,
+    Departure, Error, Miss, Mode, Object, Result, base::frame::Frame, cache::leases::Lease, ops::get::Query,
     store::Store,
 };
 

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use picaflor_common::HashKeyed;
 use picaflor_format::frame::{self, Header, Kind};
 
-use crate::{Error, Object, PutOptions, Result, api::object::Frame, base::stats::add, store::Store};
+use crate::{Error, Object, PutOptions, Result, base::frame::Frame, base::stats::add, store::Store};
 
 /// What a fetch brings.
 #[derive(Debug, Clone, Default)]

@@ -25,7 +25,7 @@ use picaflor_format::frame::{self, GRAIN, Header, Kind};
 use self::{plan::Plan, seek::Seek};
 use crate::{
     Chunks, Departure, Error, Miss, Mode, Object, Result,
-    api::object::Frame,
+    base::frame::Frame,
     base::stats::add,
     index::{Location, Word},
     read::reading::Outcome,

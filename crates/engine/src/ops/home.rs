@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use crate::{Mode, Result, api::object::Frame, store::Store, volume::Volume};
+use crate::{Mode, Result, base::frame::Frame, store::Store, volume::Volume};
 use picaflor_common::KeyHash;
 
 impl Store {
@@ -32,7 +32,7 @@ impl Store {
         lost.loss_noted.load(Relaxed)
     }
 
-    /// Whether each device that a cache gave up is known to be lost, durably: the next opening then shows nothing of it.
+    /// Whether each device that a cache gave up is known to be lost, durably: then the next opening shows nothing of it.
     /// A commit of a healthy device says so; where none is left, old versions may come back.
     ///
     /// # Errors

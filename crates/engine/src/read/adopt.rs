@@ -16,7 +16,7 @@ use picaflor_format::{
 
 use crate::{
     Mode,
-    api::object::{Bringer, Brought, Frame},
+    base::frame::{Bringer, Brought, Frame},
     base::stats::add,
     cache::buffers::{Filled, Slot},
     cache::memory::Resident,

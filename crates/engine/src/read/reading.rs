@@ -27,18 +27,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use picaflor_common::Identity;
 use picaflor_device::{Device, Request};
 
-/// The preset's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// Object or cluster, whichever has been paying.
-    WhatPays,
-    /// The object.
-    Object,
-    /// The whole cluster, always: the clusters of Hummingbird, the pages of Dámelo.
-    Cluster,
-    /// The object, with others that are asked for: so many at a time, in the order in which they lie.
-    Batch,
-}
+use crate::base::policy::Reading;
 
 /// What one read brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

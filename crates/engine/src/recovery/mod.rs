@@ -18,7 +18,6 @@ mod since;
 mod superblock;
 mod volume;
 
-pub(crate) use judge::judge;
 pub(crate) use late::Late;
 pub(crate) use superblock::{lost_superblocks, write_superblock};
 
@@ -44,9 +43,9 @@ pub use receipt::{Dropped, Receipt, VolumeReceipt};
 use crate::{
     Error, Inspection, Options, Place, Result, Spread,
     api::inspect::inspect,
-    api::preset::Preset,
     background::eviction::Budget,
     base::group::Groups,
+    base::preset::Preset,
     base::stats::Counters,
     cache::memory::Memory,
     in_place::files,

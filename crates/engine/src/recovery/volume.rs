@@ -34,9 +34,9 @@ use super::{
 };
 use crate::{
     Commits, Error, Mode, Result,
-    api::options::THRESHOLD,
-    background::eviction::Eviction,
     background::scrub::Scrubber,
+    base::options::THRESHOLD,
+    base::policy::Eviction,
     cache::buffers::Buffers,
     cache::listed::Listed,
     cache::pages::{Divisions, PAGE_MIN},

@@ -32,10 +32,10 @@ use picaflor_table::{
 use super::{Rest, Tabled, room::Room};
 use crate::{
     Error, Options, Result,
+    base::policy::Placement,
     in_place::place::payload_max,
     recovery::{VolumeReceipt, write_superblock},
     volume::{STRIPES, Shared},
-    write::placement::Placement,
 };
 
 /// The part of the memory that index pages may take.

@@ -16,7 +16,7 @@ use picaflor_format::frame::{HEADER, Header, Kind, Manifest};
 use picaflor_table::htod::{Table, runs};
 
 use super::Tabled;
-use crate::{Error, Result, api::object::Frame, base::stats::add, cache::buffers::Draft, volume::STRIPES};
+use crate::{Error, Result, base::frame::Frame, base::stats::add, cache::buffers::Draft, volume::STRIPES};
 
 /// Copies of an object in memory while it is put: its frame, its entry, what the device is given; and while one of them
 /// grows, what it was.

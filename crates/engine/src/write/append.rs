@@ -15,12 +15,13 @@ use picaflor_format::{
 
 use crate::{
     Options, Refusal, Result,
+    base::policy::Placement,
     base::stats::add,
     cache::buffers::{Draft, Open, Slot},
     index::{Entered, Location, Word},
     space::{SPARE, State},
     volume::Volume,
-    write::placement::{Class, Placement},
+    write::placement::Class,
 };
 
 /// Longest that a put waits for a buffer or for clean space before it gives up.

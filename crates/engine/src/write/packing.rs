@@ -21,7 +21,8 @@ use picaflor_format::frame::{self, Kind};
 
 use crate::{
     Departure, Durability, Mode, Result,
-    api::object::Frame,
+    base::frame::Frame,
+    base::policy::Placement,
     base::stats::add,
     cache::buffers::{Draft, Slot},
     index::{Entered, Location, Word},
@@ -29,7 +30,7 @@ use crate::{
     volume::Volume,
     write::append::{Blocked, Purpose},
     write::flush::FEWEST,
-    write::placement::{Class, Placement},
+    write::placement::Class,
     write::waiting::{Waiter, Waiting},
 };
 

@@ -21,25 +21,7 @@ use parking_lot::Mutex;
 use picaflor_common::HashKeyed;
 use picaflor_format::frame::Kind;
 
-use crate::space::Site;
-
-/// The preset's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Placement {
-    /// Groups, hints and origin server together.
-    Together,
-    /// Nobody's.
-    None,
-    /// Objects of one origin server, while they wait in a buffer.
-    PerServer,
-    /// Objects of one group, and nobody else: a cluster holds one group (Dámelo §1, §4).
-    Groups,
-    /// Those that hints name, while they wait to be packed: an object that is packed takes along whom it was hinted to
-    /// lie beside it (`packing.rs`).
-    Packing,
-    /// Objects that are put as one batch: each to where it fits best, all written in the order of their places.
-    Batch,
-}
+use crate::{base::policy::Placement, space::Site};
 
 /// What objects of one lane have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -14,22 +14,8 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use serde::Serialize;
 
-use crate::{api::object::Frame, write::placement::Class};
-
-/// Which objects are packed into clusters first, where they wait for that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum PackOrder {
-    /// Who was asked for least recently: the tail of the LRU list.
-    #[default]
-    LruTail,
-    /// Who was asked for last: the head of the list, so that what is hot lies together.
-    LruHead,
-    /// Who is worth least: Greedy-Dual-Size with equal costs (Cao and Irani 1997), so large ones before small ones.
-    GreedyDualSize,
-}
+use crate::{base::frame::Frame, base::policy::PackOrder, write::placement::Class};
 
 /// One over a byte of length, in the unit of ranks of [`PackOrder::GreedyDualSize`].
 const WORTH: u64 = 1 << 40;

@@ -285,8 +285,8 @@ fn a_flush_of_a_store_makes_durable_what_healthy_devices_have() {
 fn a_cache_whose_devices_all_failed_does_not_say_that_anything_is_durable() {
     let devices = devices(2);
     let (store, _) = filled(&devices, Mode::Cache);
-    for lost in 0..2 {
-        devices[lost].add(Rule::rate(Fault::WriteError, 1.0));
+    for (lost, device) in devices.iter().enumerate() {
+        device.add(Rule::rate(Fault::WriteError, 1.0));
         (0..100).for_each(|i| drop(store.put(&key(i), &body(i + 1, 3000), &plain())));
         assert!(store.flush().is_err(), "device {lost} fails in this flush");
         let again = store.flush().is_err();

@@ -13,7 +13,7 @@ use std::{
 use picaflor_device::thread_ring_number;
 
 use super::{Next, Query, plan::Plan};
-use crate::{Result, api::object::Frame, base::stats::add, ops::hands::Later, read::reading::InFlight, store::Store};
+use crate::{Result, base::frame::Frame, base::stats::add, ops::hands::Later, read::reading::InFlight, store::Store};
 
 /// A get under way.
 pub(super) struct Seek {

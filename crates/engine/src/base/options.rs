@@ -4,33 +4,20 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use picaflor_device::{Clock, Device, Elevator, Folder, PRIVATE, Preallocate};
-use serde::Serialize;
 
 use crate::{
-    Result,
-    api::preset::{PICAFLOR, Preset},
-    background::eviction::ClusterAge,
-    background::scrub::Reopening,
+    Mode, Result,
+    base::policy::ClusterAge,
+    base::policy::PackOrder,
+    base::policy::Persistence,
+    base::policy::Reopening,
+    base::preset::{PICAFLOR, Preset},
     base::spread::Spread,
-    log::checkpoint::Persistence,
     space::{Layout, NextCluster},
-    write::waiting::PackOrder,
 };
 
 /// The paper's THRESHOLD (Markatos et al. 1999, §3.4), in blocks of 512 bytes.
 pub(crate) const THRESHOLD: u32 = 256;
-
-/// What happens when the device is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// The oldest objects that nobody used make room: a put is never refused for space.
-    #[default]
-    Cache,
-    /// Nothing leaves by itself: a put that does not fit is [`crate::Error::Full`]. That comes above 90% of the
-    /// capacity (`docs/ARCHITECTURE.md`, "How full a store gets").
-    Store,
-}
 
 /// How much acknowledged work a crash may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -238,15 +225,6 @@ impl Options {
     /// [`crate::Error::Option`] for a name that is not in the table; it lists those that are.
     pub fn preset(name: &str, path: impl Into<PathBuf>) -> Result<Self> {
         Self::new(path).as_preset(name)
-    }
-
-    /// Refuses what an opening would refuse of these options and of how its places were made, without touching them.
-    /// `made`: what [`inspect`](crate::inspect()) found there; nothing where a store is to be made.
-    ///
-    /// # Errors
-    /// [`crate::Error::Option`], as [`Store::open`](crate::Store::open).
-    pub fn check(&self, made: &[crate::About]) -> Result<()> {
-        crate::recovery::judge(self, made)
     }
 
     /// The same options with the answers of another preset: on a device that is no path, for instance. A store that was

@@ -11,13 +11,13 @@ use picaflor_table::blocks::Method;
 
 use crate::{
     Error, Mode, Result,
-    background::eviction::Eviction,
-    background::scrub::Reopening,
-    cache::memory::Retention,
-    log::checkpoint::Persistence,
-    read::reading::Reading,
+    base::policy::Eviction,
+    base::policy::Persistence,
+    base::policy::Placement,
+    base::policy::Reading,
+    base::policy::Reopening,
+    base::policy::Retention,
     space::{Layout, NextCluster, Tree},
-    write::placement::Placement,
 };
 
 /// One row: a system of the literature, or ours.
