@@ -32,7 +32,7 @@ impl Store {
         lost.loss_noted.load(Relaxed)
     }
 
-    /// Whether each device that a cache gave up is known to be lost, durably: then the next opening shows nothing of it.
+    /// Whether each device that a cache gave up is durably known to be lost: the next opening shows nothing of it then.
     /// A commit of a healthy device says so; where none is left, old versions may come back.
     ///
     /// # Errors
