@@ -24,6 +24,21 @@ pub enum Elevator {
     TwoWay,
 }
 
+impl Elevator {
+    /// What a preset's paper has before the device: Dámelo two ways, for which its groups are placed (Ledlie 2000, §3,
+    /// §6); the others none.
+    #[must_use]
+    pub fn of_preset(name: &str) -> Self {
+        if name == "damelo" { Self::TwoWay } else { Self::Absent }
+    }
+
+    /// The device behind this elevator, or as it is where there is none.
+    #[must_use]
+    pub fn before(self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        if self == Self::Absent { device } else { Arc::new(ElevatorDevice::new(device, self)) }
+    }
+}
+
 /// A device behind an elevator.
 pub struct ElevatorDevice {
     inner: Arc<dyn Device>,
