@@ -154,7 +154,7 @@ impl Shaft {
             Waiting::Request(request) => {
                 drop(state);
                 let Request { offset, op, done } = request;
-                let range = (offset, offset + op.len() as u64);
+                let range = (offset, offset + len(&op) as u64);
                 let (shaft, device) = (Arc::clone(self), Arc::clone(inner));
                 let done = Box::new(move |outcome| {
                     shaft.left(&device, range);
@@ -166,13 +166,12 @@ impl Shaft {
     }
 }
 
-impl Op {
-    fn len(&self) -> usize {
-        match self {
-            Self::Read(buf) => buf.len(),
-            Self::Write(bytes) => bytes.len(),
-            Self::Sync => 0,
-        }
+/// Bytes that an operation reads or writes.
+fn len(op: &Op) -> usize {
+    match op {
+        Op::Read(buf) => buf.len(),
+        Op::Write(bytes) => bytes.len(),
+        Op::Sync => 0,
     }
 }
 

@@ -41,6 +41,7 @@ pub use fault::{Crashed, Fault, On, Rule};
 pub use faulty::FaultyDevice;
 pub use file::FileDevice;
 pub use folder::{Folder, RealFolder, check_path};
+pub use inline::{Perform, submit_inline};
 pub use medium::Survivors;
 pub use memory::MemoryDevice;
 pub use open::{Backend, OpenOptions, PRIVATE, Preallocate, lock};
@@ -214,12 +215,15 @@ impl Op {
 
 /// Calls `done` on a device's own thread. A panic in it is its owner's affair and has been reported by the
 /// panic hook; it must not end the thread that every other request needs.
-pub(crate) fn finish(done: Done, outcome: io::Result<AlignedBuf>) {
+pub fn finish(done: Done, outcome: io::Result<AlignedBuf>) {
     let _ = panic::catch_unwind(AssertUnwindSafe(|| done(outcome)));
 }
 
 /// Refuses what is unaligned or outside the device, with the numbers in the message.
-pub(crate) fn check_request(capacity: u64, block_size: usize, offset: u64, len: u64) -> io::Result<()> {
+///
+/// # Errors
+/// `InvalidInput`.
+pub fn check_request(capacity: u64, block_size: usize, offset: u64, len: u64) -> io::Result<()> {
     let block = block_size as u64;
     let why = if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
         format!("not aligned to the block size {block}")
