@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use picaflor::{Daemons, Error, Mode, Options, Place, Store};
-use picaflor_device::Elevator;
+use picaflor_sim::Elevator;
 
 use crate::{
     dice::Dice,

@@ -11,10 +11,9 @@ use std::{
 
 use picaflor::{
     Durability, Error, Mode, Options, Place, PutOptions, Store,
-    device::{
-        Clock, CountedDevice, Device, Elevator, FaultyDevice, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions,
-    },
+    device::{Clock, CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::{Elevator, FaultyDevice, Profile, SimulatedDisk, SimulatedOptions};
 
 use crate::{
     common::{MIB, body, by_hand, read},
@@ -224,7 +223,7 @@ fn the_elevator_takes_reads_on_its_way() {
         let clock = Clock::virtual_at(1_000_000);
         let options = SimulatedOptions {
             part: Some(0..2 << 30),
-            order: Some(picaflor::device::Order::Fifo),
+            order: Some(picaflor_sim::Order::Fifo),
             ..SimulatedOptions::default()
         };
         let disk =

@@ -10,7 +10,8 @@ use std::{
 
 use parking_lot::Mutex;
 use picaflor::{Options, Place};
-use picaflor_device::{Clock, Device, Elevator, Folder, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_device::{Clock, Device, Folder, MemoryDevice};
+use picaflor_sim::{Elevator, Profile, SimulatedDisk, SimulatedOptions};
 use tempfile::TempDir;
 
 use super::{Outcome, Replay, Setup};

@@ -26,7 +26,8 @@ use std::{
 };
 
 use picaflor::{Daemons, Durability, Mode, NextCluster, Options, Place, PutOptions, Store};
-use picaflor_device::{Clock, Elevator, Folder, SimulatedDisk};
+use picaflor_device::{Clock, Folder};
+use picaflor_sim::{Elevator, SimulatedDisk};
 use serde::Serialize;
 
 use super::{bodies::Bodies, wg::Machine};

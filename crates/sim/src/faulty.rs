@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::fault::{Armed, Crashed, Fault, On, Rule};
 use crate::medium::{SECTOR, State, Survivors, read_truth};
-use crate::{AlignedBuf, Clock, Device, Op, Perform, Request, check_request, submit_inline};
+use picaflor_device::{AlignedBuf, Clock, Device, Op, Perform, Request, check_request, submit_inline};
 
 /// Faults and crashes over any device. Clones share everything. Submitted requests complete inline.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::{Device, Op, Request};
+use picaflor_device::{Device, Op, Request};
 
 /// Which of the waiting requests is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -230,7 +230,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::{AlignedBuf, MemoryDevice, finish};
+    use picaflor_device::{AlignedBuf, MemoryDevice, finish};
 
     /// Holds what is submitted until it is told to go on, and remembers the places.
     struct Slow {
