@@ -4,7 +4,6 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use picaflor_device::{Clock, Device, Folder, PRIVATE, Preallocate};
-use serde::Serialize;
 
 use crate::{
     Result,
@@ -21,8 +20,9 @@ use crate::{
 pub(crate) const THRESHOLD: u32 = 256;
 
 /// What happens when the device is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Mode {
     /// The oldest objects that nobody used make room: a put is never refused for space.
     #[default]

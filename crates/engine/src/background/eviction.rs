@@ -9,8 +9,6 @@ use std::{
     time::Duration,
 };
 
-use serde::Serialize;
-
 use crate::{base::group::Temper, space::Victim};
 
 /// The preset's answer.
@@ -33,8 +31,9 @@ pub(crate) enum Eviction {
 /// delete cluster policy). Looked at in the background, once a second at most. A cluster that is in memory stays
 /// until it has left that, and one that a recovery would scan until it would not. Ages begin anew when the store is
 /// opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ClusterAge {
     /// Never.
     #[default]

@@ -12,8 +12,6 @@ use parking_lot::Mutex;
 use picaflor_common::KeyHash;
 use picaflor_format::frame::{GRAIN, Header, Kind};
 
-use serde::Serialize;
-
 use crate::{
     Departure, Error, Mode,
     api::object::Frame,
@@ -26,8 +24,9 @@ use crate::{
 };
 
 /// How a cache opens again after a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Reopening {
     /// It answers gets as soon as the log is read and takes puts as soon as that is merged; what was hot is read, and
     /// everything verified, behind.

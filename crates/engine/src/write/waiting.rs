@@ -14,13 +14,13 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use serde::Serialize;
 
 use crate::{api::object::Frame, write::placement::Class};
 
 /// Which objects are packed into clusters first, where they wait for that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PackOrder {
     /// Who was asked for least recently: the tail of the LRU list.
     #[default]
