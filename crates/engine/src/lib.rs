@@ -17,6 +17,8 @@
 //! `write/flush.rs` writes it); `read/` is the way back; `cache/` is what is in memory, `log/` what survives a crash;
 //! `index/` and `space/` say where things are. `volume.rs` has the parts of one device. `base/preset.rs` is the table
 //! of rows; `in_place/` and `tabled/` are layouts of the literature.
+//!
+//! The feature `serde`, off by default, makes statistics, receipts and reports `Serialize`.
 #![forbid(unsafe_code)]
 
 mod api;

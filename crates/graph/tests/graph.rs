@@ -6,12 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use picaflor_device::{AlignedBuf, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Rule};
+use picaflor_device::{AlignedBuf, CountedDevice, Device, MemoryDevice};
 use picaflor_format::{
     BLOCK,
     htod::{SECTOR, check_sector},
 };
 use picaflor_graph::{Change, Graph, GraphError, GraphOptions};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 use picaflor_table::{
     blocks::BlockOptions,
     htod::{HashTables, HtodOptions},

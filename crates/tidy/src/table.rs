@@ -8,10 +8,12 @@ pub const WIDTH: usize = 120;
 pub const FILE_LINES: usize = 600;
 
 /// Which of our crates a crate may name in its `[dependencies]`: arrows point to the ground floor only.
-/// In `[dev-dependencies]` it may also name whatever those use in turn.
+/// In `[dev-dependencies]` it may also name whatever those use in turn, and [`FOR_TESTS`].
 pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-device", &[]),
     ("picaflor-format", &[]),
+    // Models of devices and faults: for the lab, the torture and tests, never for what is shipped.
+    ("picaflor-sim", &["picaflor-device"]),
     // Hashes know the kinds of frames.
     ("picaflor-common", &["picaflor-format"]),
     ("picaflor-table", &["picaflor-common", "picaflor-device", "picaflor-format"]),
@@ -22,11 +24,19 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-graph", &["picaflor-common", "picaflor-device", "picaflor-format", "picaflor-table"]),
     ("picaflor-proxy", &["picaflor"]),
     // Torture damages a store zone by zone, hence the format.
-    ("picaflor-torture", &["picaflor", "picaflor-device", "picaflor-format"]),
+    ("picaflor-torture", &["picaflor", "picaflor-device", "picaflor-format", "picaflor-sim"]),
     // The PMFLF paper measured its graph, and the thesis of Dámelo a proxy.
     (
         "picaflor-lab",
-        &["picaflor", "picaflor-common", "picaflor-device", "picaflor-graph", "picaflor-proxy", "picaflor-table"],
+        &[
+            "picaflor",
+            "picaflor-common",
+            "picaflor-device",
+            "picaflor-graph",
+            "picaflor-proxy",
+            "picaflor-sim",
+            "picaflor-table",
+        ],
     ),
     (
         "picaflor-cli",
@@ -34,6 +44,9 @@ pub const CRATES: &[(&str, &[&str])] = &[
     ),
     ("picaflor-tidy", &[]),
 ];
+
+/// What any crate may name in its `[dev-dependencies]`.
+pub const FOR_TESTS: &[&str] = &["picaflor-sim"];
 
 /// The floors inside a crate, ground floor first. A module may name modules of its own floor and of those
 /// below; a module that stands on no floor is a finding too. Crates that are not listed are not checked.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use picaflor_device::{Fault, Rule};
+use picaflor_sim::{Fault, Rule};
 
 use crate::{
     dice::Dice,

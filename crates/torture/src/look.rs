@@ -7,7 +7,8 @@
 //! Invariant: a look changes no byte and leaves no trace in the run but what it saw.
 
 use picaflor::{CheckReport, Store};
-use picaflor_device::{Device, FaultyDevice};
+use picaflor_device::Device;
+use picaflor_sim::FaultyDevice;
 
 use crate::{
     canary::Sabotage,

@@ -14,7 +14,6 @@ use picaflor_format::{
     superblock::Superblock,
     zone::{BEGINNING, Map, SUPERBLOCKS},
 };
-use serde::Serialize;
 
 use crate::{
     Error, Mode, Result, base::preset::Preset, in_place::files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES,
@@ -33,13 +32,14 @@ pub enum Inspection {
 }
 
 /// How a store was made.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct About {
     /// Path of this place.
     pub place: String,
     /// Identity of the store, the same at all its places.
-    #[serde(serialize_with = "as_hex")]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_hex"))]
     pub store: u128,
     /// The mode to open it in.
     pub mode: Mode,
@@ -56,10 +56,11 @@ pub struct About {
     /// The preset that it was opened with for writing last; of a store that does not say, the first that leaves such
     /// bytes.
     pub preset: &'static str,
-    #[serde(skip)]
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) segment_bits: u32,
 }
 
+#[cfg(feature = "serde")]
 fn as_hex<S: serde::Serializer>(store: &u128, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&format_args!("{store:032x}"))
 }

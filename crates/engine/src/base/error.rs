@@ -6,7 +6,6 @@
 use std::{fmt, io, sync::Arc};
 
 use picaflor_common::Failure;
-use serde::Serialize;
 
 /// The result of the engine's calls.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -118,8 +117,9 @@ pub enum Error {
 }
 
 /// Why a put was declined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Refusal {
     /// The admission filter said no.
@@ -141,8 +141,9 @@ pub enum Refusal {
 }
 
 /// Why a get found nothing it may return.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Miss {
     /// No such key.

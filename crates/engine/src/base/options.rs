@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use picaflor_device::{Clock, Device, Elevator, Folder, PRIVATE, Preallocate};
+use picaflor_device::{Clock, Device, Folder, PRIVATE, Preallocate};
 
 use crate::{
     Mode, Result,
@@ -152,9 +152,6 @@ pub struct Options {
     /// How the blocks of a new file are obtained: reserving them is done at once, writing them all makes every
     /// later write and sync cheaper. Default: files up to 256 MiB are written, larger ones reserved.
     pub preallocate: Preallocate,
-    /// In which order reads and writes that wait go to the device; with one of the two elevators one at a time, which
-    /// suits a disk with an arm. Default none; two ways with `damelo`.
-    pub elevator: Elevator,
     /// For presets that read in batches (`lazy-reads`): reads that make one. Default 10.
     pub read_batch: usize,
     /// The same: longest time that a read waits for others, on the store's clock. Default 500 ms: at 20 reads a second,
@@ -207,7 +204,6 @@ impl Options {
             unpacked: 0,
             pack_order: PackOrder::default(),
             open_buffers: PICAFLOR.open_buffers(),
-            elevator: PICAFLOR.elevator,
             read_batch: 10,
             read_batch_time: Duration::from_millis(500),
             preallocate: Preallocate::Auto,
@@ -237,7 +233,6 @@ impl Options {
         self.open_buffers = preset.open_buffers();
         self.next_cluster = preset.next_cluster();
         self.reopening = preset.reopening();
-        self.elevator = preset.elevator;
         self.take(preset);
         self.preset_given = true;
         Ok(self)
@@ -255,7 +250,6 @@ impl Options {
         follow(&mut self.cluster, before.cluster(), preset.cluster());
         follow(&mut self.next_cluster, before.next_cluster(), preset.next_cluster());
         follow(&mut self.reopening, before.reopening(), preset.reopening());
-        follow(&mut self.elevator, before.elevator, preset.elevator);
     }
 
     /// Takes the preset that a store remembers, unless another one was asked for.

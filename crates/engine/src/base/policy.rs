@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-
 /// What happens when the device is full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Mode {
     /// The oldest objects that nobody used make room: a put is never refused for space.
     #[default]
@@ -31,8 +30,9 @@ pub(crate) enum Persistence {
 }
 
 /// How a cache opens again after a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Reopening {
     /// It answers gets as soon as the log is read and takes puts as soon as that is merged; what was hot is read, and
     /// everything verified, behind.
@@ -45,8 +45,9 @@ pub enum Reopening {
 }
 
 /// Which objects are packed into clusters first, where they wait for that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PackOrder {
     /// Who was asked for least recently: the tail of the LRU list.
     #[default]
@@ -77,8 +78,9 @@ pub(crate) enum Eviction {
 /// delete cluster policy). Looked at in the background, once a second at most. A cluster that is in memory stays
 /// until it has left that, and one that a recovery would scan until it would not. Ages begin anew when the store is
 /// opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ClusterAge {
     /// Never.
     #[default]

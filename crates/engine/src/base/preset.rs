@@ -2,10 +2,8 @@
 //!
 //! One answer is one variant of a closed enum in the module of its question:
 //! placement (`write/placement.rs`), space (`space.rs`), memory (`cache/memory.rs`), reading (`read/reading.rs`),
-//! whose order at the device is the elevator's of the floor below;
 //! eviction (`background/eviction.rs`), persistence (`log/checkpoint.rs` with the journal).
 
-use picaflor_device::Elevator;
 use picaflor_format::superblock::Superblock;
 use picaflor_table::blocks::Method;
 
@@ -28,8 +26,6 @@ pub(crate) struct Preset {
     pub(crate) layout: Layout,
     pub(crate) retention: Retention,
     pub(crate) reading: Reading,
-    /// In which order reads and writes go to the device.
-    pub(crate) elevator: Elevator,
     /// In a cache. A store never evicts, whatever the preset.
     pub(crate) eviction: Eviction,
     pub(crate) persistence: Persistence,
@@ -41,7 +37,6 @@ pub(crate) const PICAFLOR: Preset = Preset {
     layout: Layout::Ring,
     retention: Retention::S3Fifo,
     reading: Reading::WhatPays,
-    elevator: Elevator::Absent,
     eviction: Eviction::RingReinsert,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -53,7 +48,6 @@ const HUMMINGBIRD: Preset = Preset {
     layout: Layout::Ring,
     retention: Retention::LruClusters,
     reading: Reading::Cluster,
-    elevator: Elevator::Absent,
     eviction: Eviction::LruCluster,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -75,7 +69,6 @@ const BUDDY: Preset = Preset {
     layout: Layout::Slots,
     retention: Retention::Lru,
     reading: Reading::Object,
-    elevator: Elevator::Absent,
     eviction: Eviction::Lru,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -102,8 +95,6 @@ const DAMELO: Preset = Preset {
     layout: Layout::Ring,
     retention: Retention::Frames,
     reading: Reading::Cluster,
-    // The thesis has one way, and meant to have two, for which its groups are placed (§3, §6).
-    elevator: Elevator::TwoWay,
     eviction: Eviction::RingReinsert,
     persistence: Persistence::JournalAndCheckpoint,
 };
@@ -117,7 +108,6 @@ const PMFLF_TS: Preset = Preset {
     layout: Layout::Blocks(Method::Ts),
     retention: Retention::S3Fifo,
     reading: Reading::Object,
-    elevator: Elevator::Absent,
     eviction: Eviction::Never,
     persistence: Persistence::EveryOperation,
 };

@@ -2,11 +2,11 @@
 
 use picaflor_common::{Hasher, KeyHash};
 use picaflor_format::superblock::Spread as OnDevice;
-use serde::Serialize;
 
 /// What of a key says on which of several devices its object lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Spread {
     /// All of it: every device gets the same share, and the objects of a page are read from several devices at once.

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use serde::Serialize;
-
 use crate::{Miss, Refusal};
 
 macro_rules! counters {
@@ -17,7 +15,8 @@ macro_rules! counters {
         }
 
         /// Counts since the store was opened.
-        #[derive(Debug, Clone, Default, Serialize)]
+        #[derive(Debug, Clone, Default)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct Counts {
             $($(#[$doc])* pub $name: u64,)+
@@ -156,7 +155,8 @@ pub(crate) fn add(counter: &AtomicU64, by: u64) {
 }
 
 /// What a store holds and what it did.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Entries in the index; a large object counts once for each of its chunks.
@@ -185,7 +185,8 @@ pub struct Stats {
 }
 
 /// One volume.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct VolumeStats {
     /// Path or description of the device.

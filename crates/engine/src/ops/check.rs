@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use picaflor_format::frame::{GRAIN, Header, Kind};
 
 use crate::{Error, Receipt, in_place::place::InPlace, index::Location, store::Store, volume::Volume};
 
 /// What an audit found.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct CheckReport {
     /// Entries of the index.
@@ -38,8 +37,9 @@ pub struct CheckReport {
 }
 
 /// What a finding means for what was put.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[non_exhaustive]
 pub enum Severity {
     /// What was there is gone, or not what was written.
@@ -51,7 +51,8 @@ pub enum Severity {
 }
 
 /// One thing that an audit, or the opening before it, came upon.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Finding {
     /// Whether it matters.

@@ -11,16 +11,16 @@ use picaflor_format::{
     frame::{GRAIN, Header, Kind},
 };
 use picaflor_table::htod::Pairs;
-use serde::Serialize;
 
 use crate::{cache::buffers::Slot, in_place::place::InPlace, index::Word, space::Place, store::Store, volume::Volume};
 
 /// One object, as a listing shows it.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Entry {
     /// The key.
-    #[serde(serialize_with = "as_text")]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub key: Bytes,
     /// Length of the body in bytes.
     pub len: u64,
@@ -34,6 +34,7 @@ pub struct Entry {
     pub generation: u64,
 }
 
+#[cfg(feature = "serde")]
 fn as_text<S: serde::Serializer>(key: &Bytes, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&String::from_utf8_lossy(key))
 }

@@ -33,9 +33,7 @@ use judge::{as_it_was_made, check, check_memory, too_small};
 pub(crate) use made::Made;
 use parking_lot::Mutex;
 use picaflor_common::Hasher;
-use picaflor_device::{
-    BufPool, Device, Elevator, ElevatorDevice, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder,
-};
+use picaflor_device::{BufPool, Device, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder};
 use picaflor_format::{superblock::Superblock, zone::Map};
 use rand::Rng;
 pub use receipt::{Dropped, Receipt, VolumeReceipt};
@@ -98,11 +96,6 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     options.remember(found.iter().find_map(|found| found.superblock.as_ref()).and_then(Preset::of_store));
     check(&options)?;
     options.mode = options.preset.mode(options.mode);
-    if options.elevator != Elevator::Absent {
-        for found in &mut found {
-            found.device = Arc::new(ElevatorDevice::new(Arc::clone(&found.device), options.elevator));
-        }
-    }
     let identity = identity(&mut found, &options)?;
     options.cluster = identity.cluster;
     options.spread = identity.spread;

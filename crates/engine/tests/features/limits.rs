@@ -9,8 +9,9 @@ use std::{
 
 use picaflor::{
     Daemons, Departure, Error, Expiry, Mode, Options, PutOptions, Refusal, Store,
-    device::{Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{Clock, CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 
 use crate::common::{KIB, MIB, body, by_hand, bypass, counted, in_group, key, plain, read, twins};
 use crate::kill::kill;

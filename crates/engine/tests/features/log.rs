@@ -10,8 +10,9 @@ use std::{
 
 use picaflor::{
     Daemons, Durability, Error, Mode, Options, Place, Refusal, Store,
-    device::{Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 
 use crate::common::{MIB, body, by_hand, key, plain, read};
 use crate::kill::kill;

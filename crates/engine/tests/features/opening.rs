@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Miss, Mode, Options, Store, TryGet,
-    device::{CountedDevice, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{CountedDevice, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 
 use crate::common::{MIB, body, by_hand, key, plain, read};
 use crate::kill::kill;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use picaflor::{
     Error, Mode, Options, Place, Store,
-    device::{CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 
 use crate::common::{MIB, body, by_hand, bypass, key, read};
 use crate::kill::kill;

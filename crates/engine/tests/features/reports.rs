@@ -2,10 +2,8 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use picaflor::{
-    Mode, PutOptions, Store,
-    device::{Fault, FaultyDevice, MemoryDevice, On, Rule},
-};
+use picaflor::{Mode, PutOptions, Store, device::MemoryDevice};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 
 use crate::common::{MIB, body, by_hand, bypass, counted, key, plain};
 use crate::kill::kill;

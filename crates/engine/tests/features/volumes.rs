@@ -5,13 +5,14 @@ use std::{collections::HashSet, sync::Arc};
 use futures_executor::block_on;
 use picaflor::{
     Durability, Error, Mode, Options, Place, PutOptions, Spread, Store,
-    device::{AlignedBuf, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{AlignedBuf, CountedDevice, Device, MemoryDevice},
 };
 use picaflor_format::{
     BLOCK,
     superblock::{self, Superblock},
     zone::Map,
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 
 use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
 use crate::kill::kill;

@@ -4,12 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Error, Expiry, Inspection, Mode, Options, PutOptions, Store, Temper, TryGet,
-    device::{
-        AlignedBuf, Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Profile, Rule, SimulatedDisk,
-        SimulatedOptions,
-    },
+    device::{AlignedBuf, Clock, CountedDevice, Device, MemoryDevice},
     inspect,
 };
+use picaflor_sim::{Fault, FaultyDevice, Profile, Rule, SimulatedDisk, SimulatedOptions};
 
 use crate::common::{MIB, body, by_hand, key, memory, plain, read};
 use crate::kill::kill;

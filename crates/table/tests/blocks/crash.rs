@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use picaflor_device::{Fault, FaultyDevice, MemoryDevice, Rule};
+use picaflor_device::MemoryDevice;
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 use picaflor_table::blocks::{Address, Block, BlockError, BlockOptions, BlockResult, FreeLists};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
@@ -82,7 +83,7 @@ pub(crate) fn live(plan: &Plan) -> Verdict<(u64, u64)> {
         if crashes == 1 && plan.crash.is_some() {
             // A second crash, soon: what recovery wrote is put to the test as well.
             let n = life.random.random_range(1..60);
-            life.device.add(Rule::nth(Fault::Crash(picaflor_device::On::Write), n));
+            life.device.add(Rule::nth(Fault::Crash(picaflor_sim::On::Write), n));
         }
     }
     let counts = counted.counts();

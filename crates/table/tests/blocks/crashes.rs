@@ -1,6 +1,6 @@
 //! A crash at every write and at every sync of seeded lives, and the canary that shows that one would be noticed.
 
-use picaflor_device::{Fault, On, Rule};
+use picaflor_sim::{Fault, On, Rule};
 use picaflor_table::blocks::BlockOptions;
 
 use crate::counts::{METHODS, options};

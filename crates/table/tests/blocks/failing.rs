@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use picaflor_device::{CountedDevice, Fault, FaultyDevice, MemoryDevice, Rule};
+use picaflor_device::{CountedDevice, MemoryDevice};
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 use picaflor_table::blocks::{Address, Block, BlockError, BlockOptions, BlockResult, FreeLists, Method};
 
 use crate::counts::METHODS;

@@ -7,7 +7,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use picaflor_device::{Device, Fault, FaultyDevice, MemoryDevice, On, Rule};
+use picaflor_device::{Device, MemoryDevice};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 use picaflor_table::{
     Error, Result,
     blocks::BlockOptions,

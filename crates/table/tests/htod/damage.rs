@@ -3,11 +3,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use picaflor_device::{AlignedBuf, Device, Fault, FaultyDevice, MemoryDevice, On, Rule};
+use picaflor_device::{AlignedBuf, Device, MemoryDevice};
 use picaflor_format::{
     BLOCK,
     htod::{SECTOR, SECTORS, check_sector},
 };
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 use picaflor_table::{
     Error,
     blocks::BlockOptions,

@@ -10,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use picaflor_device::{Clock, Device, Fault, FaultyDevice, MemoryDevice, On, Rule};
+use picaflor_device::{Clock, Device, MemoryDevice};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 use picaflor_table::{
     blocks::BlockOptions,
     htod::{Durable, HashTables},

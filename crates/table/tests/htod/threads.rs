@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use picaflor_device::{Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice};
+use picaflor_device::{Clock, CountedDevice, Device, MemoryDevice};
+use picaflor_sim::{Fault, FaultyDevice};
 use picaflor_table::{
     Error,
     blocks::BlockOptions,
@@ -82,7 +83,7 @@ fn threads_that_put_the_same_keys_leave_one_of_their_values() {
 #[test]
 fn eight_writers_share_syncs() {
     let slow = FaultyDevice::with_clock(Arc::new(MemoryDevice::with_block_size(64 << 20, 512)), 1, Clock::real());
-    slow.add(picaflor_device::Rule::rate(Fault::Delay(picaflor_device::On::Sync, Duration::from_millis(2)), 1.0));
+    slow.add(picaflor_sim::Rule::rate(Fault::Delay(picaflor_sim::On::Sync, Duration::from_millis(2)), 1.0));
     let device = CountedDevice::new(Arc::new(slow));
     let options = HtodOptions::default();
     let as_device: Arc<dyn Device> = Arc::new(device.clone());

@@ -6,7 +6,8 @@
 
 use std::{collections::BTreeMap, sync::Arc, thread};
 
-use picaflor_device::{Device, Fault, FaultyDevice, MemoryDevice, On, Rule};
+use picaflor_device::{Device, MemoryDevice};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 use picaflor_table::{
     blocks::BlockOptions,
     htod::{Durable, HashTables, Table},

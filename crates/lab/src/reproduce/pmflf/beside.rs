@@ -12,7 +12,8 @@
 
 use std::{io, sync::Arc};
 
-use picaflor_device::{AlignedBuf, Clock, Device, Folder, Op, Profile, Request, SimulatedDisk, SimulatedOptions};
+use picaflor_device::{AlignedBuf, Clock, Device, Folder, Op, Request};
+use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
 use picaflor_table::{
     blocks::{Block, BlockOptions, FreeLists},
     htod::{Durable, HashTables, HtodOptions},

@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use picaflor_device::{Clock, CountedDevice, Device, Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_device::{Clock, CountedDevice, Device};
+use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
 use picaflor_table::blocks::{Block, BlockOptions, FreeLists, Method};
 
 use super::void::Void;

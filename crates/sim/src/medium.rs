@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use crate::fault::{Armed, Crashed, Fault, On, Random};
-use crate::{AlignedBuf, Device};
+use picaflor_device::{AlignedBuf, Device};
 
 /// Unit in which writes tear and faults are remembered, in bytes: what disks write at once.
 pub(crate) const SECTOR: usize = 512;

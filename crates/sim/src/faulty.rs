@@ -13,9 +13,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::fault::{Armed, Crashed, Fault, On, Rule};
-use crate::inline::{self, Perform};
 use crate::medium::{SECTOR, State, Survivors, read_truth};
-use crate::{AlignedBuf, Clock, Device, Op, Request, check_request};
+use picaflor_device::{AlignedBuf, Clock, Device, Op, Perform, Request, check_request, submit_inline};
 
 /// Faults and crashes over any device. Clones share everything. Submitted requests complete inline.
 #[derive(Clone)]
@@ -210,7 +209,7 @@ impl Device for FaultyDevice {
     }
 
     fn submit(&self, batch: Vec<Request>) {
-        inline::submit(Arc::clone(&self.shared) as Arc<dyn Perform>, batch);
+        submit_inline(Arc::clone(&self.shared) as Arc<dyn Perform>, batch);
     }
 
     fn advance(&self) -> bool {

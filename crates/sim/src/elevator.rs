@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::{Device, Op, Request};
+use picaflor_device::{Device, Op, Request};
 
 /// Which of the waiting requests is next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -22,6 +22,21 @@ pub enum Elevator {
     OneWay,
     /// Upwards and downwards in turn.
     TwoWay,
+}
+
+impl Elevator {
+    /// What a preset's paper has before the device: Dámelo two ways, for which its groups are placed (Ledlie 2000, §3,
+    /// §6); the others none.
+    #[must_use]
+    pub fn of_preset(name: &str) -> Self {
+        if name == "damelo" { Self::TwoWay } else { Self::Absent }
+    }
+
+    /// The device behind this elevator, or as it is where there is none.
+    #[must_use]
+    pub fn before(self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        if self == Self::Absent { device } else { Arc::new(ElevatorDevice::new(device, self)) }
+    }
 }
 
 /// A device behind an elevator.
@@ -139,7 +154,7 @@ impl Shaft {
             Waiting::Request(request) => {
                 drop(state);
                 let Request { offset, op, done } = request;
-                let range = (offset, offset + op.len() as u64);
+                let range = (offset, offset + len(&op) as u64);
                 let (shaft, device) = (Arc::clone(self), Arc::clone(inner));
                 let done = Box::new(move |outcome| {
                     shaft.left(&device, range);
@@ -151,13 +166,12 @@ impl Shaft {
     }
 }
 
-impl Op {
-    fn len(&self) -> usize {
-        match self {
-            Self::Read(buf) => buf.len(),
-            Self::Write(bytes) => bytes.len(),
-            Self::Sync => 0,
-        }
+/// Bytes that an operation reads or writes.
+fn len(op: &Op) -> usize {
+    match op {
+        Op::Read(buf) => buf.len(),
+        Op::Write(bytes) => bytes.len(),
+        Op::Sync => 0,
     }
 }
 
@@ -216,7 +230,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::{AlignedBuf, MemoryDevice, finish};
+    use picaflor_device::{AlignedBuf, MemoryDevice, finish};
 
     /// Holds what is submitted until it is told to go on, and remembers the places.
     struct Slow {

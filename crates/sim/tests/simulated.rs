@@ -4,7 +4,8 @@
 use std::fs;
 use std::time::Instant;
 
-use picaflor_device::{Clock, Device, Order, Profile, SeekProfile, SimulatedDisk, SimulatedOptions, ZoneProfile};
+use picaflor_device::{Clock, Device};
+use picaflor_sim::{Order, Profile, SeekProfile, SimulatedDisk, SimulatedOptions, ZoneProfile};
 
 /// Rows of numbers below a heading.
 fn table(name: &str) -> Vec<Vec<f64>> {

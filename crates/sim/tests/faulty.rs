@@ -6,10 +6,8 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use picaflor_device::{
-    AlignedBuf, Clock, CountedDevice, Crashed, Device, Fault, FaultyDevice, MemoryDevice, On, Op, Request, Rule,
-    Survivors,
-};
+use picaflor_device::{AlignedBuf, Clock, CountedDevice, Device, MemoryDevice, Op, Request};
+use picaflor_sim::{Crashed, Fault, FaultyDevice, On, Rule, Survivors};
 use proptest::prelude::*;
 
 const BLOCK: usize = 4096;

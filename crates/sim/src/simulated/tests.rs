@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::{CountedDevice, FaultyDevice};
+use crate::FaultyDevice;
+use picaflor_device::CountedDevice;
 
 /// One zone of 100 sectors a track, 10 ms a revolution, seeks of 1 ms a cylinder and 5 ms more.
 const SMALL: &str = r#"

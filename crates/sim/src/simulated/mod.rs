@@ -39,7 +39,7 @@ pub use self::profile::{
     BucketProfile, BudgetProfile, CacheProfile, DiskProfile, Order, Profile, ProfileError, ZoneProfile,
 };
 pub use self::seek::SeekProfile;
-use crate::{AlignedBuf, Clock, Device, Done, Op, Request, check_request, finish};
+use picaflor_device::{AlignedBuf, Clock, Device, Done, Op, Request, check_request, finish};
 
 /// What may be chosen beside the profile.
 #[derive(Clone, Debug)]
