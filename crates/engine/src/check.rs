@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use picaflor_format::frame::{GRAIN, Header, Kind};
+use picaflor_format::{
+    BLOCK,
+    frame::{GRAIN, Header, Kind},
+};
 
 use crate::{Error, Receipt, index::Location, place::InPlace, store::Store, volume::Volume};
 
@@ -24,6 +27,9 @@ pub struct CheckReport {
     pub refused: Vec<String>,
     /// Entries that lead to no frame of any sealed cluster.
     pub lost: u64,
+    /// Entries that lead to no frame either, but to a cluster that was written again before a crash: what they led to had
+    /// left, or moved, and they leave too.
+    pub outdated: u64,
     /// Chunks of large objects that are gone.
     pub orphans: u64,
     /// Clusters that hold live objects, and neither a table nor all of these.
@@ -78,6 +84,9 @@ impl CheckReport {
         self.refused.iter().for_each(|what| find(Severity::Unknown, what.clone()));
         for cluster in &self.bare_clusters {
             find(Severity::Harmless, format!("cluster {cluster} has no table, and all its objects are intact"));
+        }
+        if self.outdated > 0 {
+            find(Severity::Harmless, format!("entries of what had left before the crash: {}", self.outdated));
         }
         if self.orphans > 0 {
             find(Severity::Harmless, format!("chunks of large objects that are gone, which leave: {}", self.orphans));
@@ -224,10 +233,12 @@ impl Volume {
         }
         // Its table is a part of it.
         let read = self.read_at(cluster, 0, self.cluster_len());
-        let (bytes, rows) = match read.and_then(|bytes| Ok((bytes, self.contents(cluster)?))) {
+        let (bytes, found) = match read.and_then(|bytes| Ok((bytes, self.last_use(cluster, None, BLOCK)?))) {
             Ok(read) => read,
             Err(error) => return report.note(&error),
         };
+        let untold = self.is_untold(cluster, &found);
+        let rows = self.rows_of(found, &bytes);
         let (bare, seen) = (rows.is_empty(), Seen::begin(report));
         let mut live = self.entries_of(cluster, rows);
         self.add_unlisted(cluster, &bytes, &mut live);
@@ -235,8 +246,11 @@ impl Volume {
             let at = || format!("at {}", self.map.cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at, report);
         }
+        let lost = report.lost;
         let whole = seen.end(self, Part::Cluster(cluster), promised, report);
-        if bare {
+        if untold {
+            report.outdated += std::mem::replace(&mut report.lost, lost) - lost;
+        } else if bare {
             let clusters = if whole { &mut report.bare_clusters } else { &mut report.unreadable_clusters };
             clusters.push(cluster);
         }

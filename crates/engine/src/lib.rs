@@ -55,6 +55,7 @@ mod many;
 mod memory;
 mod object;
 mod options;
+mod outdated;
 mod packet;
 mod packing;
 mod pages;

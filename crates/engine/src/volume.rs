@@ -40,6 +40,7 @@ use crate::{
     listed::{Listed, Lying},
     memory::{Memory, Resident},
     object::Frame,
+    outdated::Known,
     pages::Divisions,
     place::InPlace,
     placement::{PAIR_BYTES, PAIRS_MAX, Placer},
@@ -213,6 +214,8 @@ pub(crate) struct Volume {
     /// What lies in clusters that left memory, where nothing else is asked of who leaves the device.
     pub(crate) listed: Option<Listed>,
     pub(crate) scrubber: Scrubber,
+    /// What its opening knew of.
+    pub(crate) known: Known,
     /// Class of the objects in each cluster.
     pub(crate) classes: Box<[AtomicU16]>,
     /// Pages that clusters are divided into.

@@ -1,0 +1,53 @@
+//! Entries of a checkpoint that lead to what left before a crash: their clusters were written again, and the crash took
+//! the note of that. Gets find them out one by one; the audit counts them apart, and the scrubber drops them after a
+//! crash, for no get asks for a chunk whose object is gone, and a store does not empty a cluster to which entries lead.
+//!
+//! Invariant: every grant since the older checkpoint that did reach the log was told to [`crate::space::Space`] by the
+//! opening, and every later one since. So a cluster that was not, and whose use is later than that checkpoint, was
+//! granted before the crash: what the checkpoint had there had been seen to.
+
+use std::collections::BTreeSet;
+
+use picaflor_format::cluster::Row;
+
+use crate::{
+    index::{Location, Word},
+    rows::Use,
+    volume::Volume,
+};
+
+/// What the opening knew.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Known {
+    /// The sequence number of the older checkpoint's directory.
+    pub(crate) checkpoint: u64,
+    /// The journal page with which the log went on; 0: everything counts as told.
+    pub(crate) page: u64,
+}
+
+impl Volume {
+    /// Whether this is a use of the cluster of which nothing tells, so that entries lead to what was there before it.
+    pub(crate) fn is_untold(&self, cluster: u32, found: &Use) -> bool {
+        found.seq() > self.known.checkpoint && !self.space.is_told_since(cluster, self.known.page)
+    }
+
+    /// Drops the entries that lead into a cluster of which nothing tells, but for those of the frames that are there.
+    pub(crate) fn drop_outdated(&self, cluster: u32, rows: &[Row]) {
+        let there: BTreeSet<u64> =
+            self.entries_of(cluster, rows.to_vec()).iter().map(|(row, _)| self.grain(cluster, row.offset)).collect();
+        // It may have been granted since it was read, and then an entry is of what is there now.
+        let stays = |grain| there.contains(&grain) || self.space.is_told_since(cluster, self.known.page);
+        self.drop_leading_to(cluster, stays);
+    }
+
+    /// Drops the entries that lead into a cluster, but for those that stay where they are.
+    pub(crate) fn drop_leading_to(&self, cluster: u32, stays: impl Fn(u64) -> bool) {
+        self.index.update_all(|word| match word.location() {
+            Location::OnDisk { grain } if self.cluster_of(grain) == Some(cluster) && !stays(grain) => {
+                self.forget_live(word);
+                Word::EMPTY
+            }
+            _ => word,
+        });
+    }
+}
