@@ -167,6 +167,8 @@ impl Volume {
                     let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(&frame));
                     report.orphans += u64::from(orphan);
                 }
+                Err(why @ Error::Io { .. }) => report.note(&why),
+                _ if self.is_written_over(in_place, place) => report.outdated += 1,
                 Ok(_) => report.damaged.push(format!("{}: another object at slot {}", self.place, place.slot)),
                 Err(why) => report.note(&why),
             }
@@ -279,18 +281,22 @@ impl Promised {
 /// What was seen before a part was looked at.
 struct Seen {
     intact: u64,
-    others: usize,
+    others: u64,
 }
 
 impl Seen {
     fn begin(report: &CheckReport) -> Self {
-        Self { intact: report.intact, others: report.damaged.len() + report.refused.len() }
+        Self { intact: report.intact, others: Self::others(report) }
+    }
+
+    fn others(report: &CheckReport) -> u64 {
+        (report.damaged.len() + report.refused.len()) as u64 + report.outdated
     }
 
     /// What was promised and not seen since is lost. Returns whether all of it is intact.
     fn end(&self, volume: &Volume, part: Part, promised: &Promised, report: &mut CheckReport) -> bool {
         let intact = report.intact - self.intact;
-        let seen = intact + (report.damaged.len() + report.refused.len() - self.others) as u64;
+        let seen = intact + Self::others(report) - self.others;
         let mut promised = promised.of(part);
         if seen < promised {
             // What moved meanwhile, as gets and daemons have it, is no longer promised here.
