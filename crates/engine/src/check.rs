@@ -27,8 +27,8 @@ pub struct CheckReport {
     pub refused: Vec<String>,
     /// Entries that lead to no frame of any sealed cluster.
     pub lost: u64,
-    /// Entries that lead to no frame either, but to a cluster that was written again before a crash: what they led to had
-    /// left, or moved, and they leave too.
+    /// Entries that lead to no frame either, but to a place that was written again before a crash: what they led to had
+    /// left, and they leave too.
     pub outdated: u64,
     /// Chunks of large objects that are gone.
     pub orphans: u64,

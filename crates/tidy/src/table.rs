@@ -58,6 +58,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
                 "leave",
                 "locality",
                 "options",
+                "outdated",
                 "packing",
                 "pages",
                 "place",
