@@ -45,6 +45,7 @@ use crate::{
     log::checkpoint::Checkpointer,
     log::journal::Journal,
     read::reading::Reader,
+    recovery::outdated::Known,
     space::{Site, Space, State},
     write::append::Lane,
     write::flush::Writer,
@@ -213,6 +214,8 @@ pub(crate) struct Volume {
     /// What lies in clusters that left memory, where nothing else is asked of who leaves the device.
     pub(crate) listed: Option<Listed>,
     pub(crate) scrubber: Scrubber,
+    /// What its opening knew of.
+    pub(crate) known: Known,
     /// Class of the objects in each cluster.
     pub(crate) classes: Box<[AtomicU16]>,
     /// Pages that clusters are divided into.

@@ -292,6 +292,10 @@ impl Volume {
                 return Err(error);
             }
         };
+        if self.space.live(victim) > 0 {
+            // No frame was found for them, and another may come to lie there.
+            self.drop_leading_to(victim, |_| false);
+        }
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
         let wait = survivors > 0 || self.shared.options.mode == Mode::Store;

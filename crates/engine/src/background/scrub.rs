@@ -10,7 +10,10 @@ use std::sync::{
 
 use parking_lot::Mutex;
 use picaflor_common::KeyHash;
-use picaflor_format::frame::{GRAIN, Header, Kind};
+use picaflor_format::{
+    BLOCK,
+    frame::{GRAIN, Header, Kind},
+};
 
 use crate::{
     Departure, Error, Mode,
@@ -184,7 +187,13 @@ impl Volume {
     fn verify_cluster(&self, cluster: u32) {
         let Some(bytes) = self.read_cluster(cluster) else { return };
         add(&self.shared.counters.clusters_scrubbed, 1);
-        for row in self.read_rows(cluster) {
+        let Ok(found) = self.last_use(cluster, None, BLOCK) else { return };
+        let untold = self.is_untold(cluster, &found);
+        let rows = self.rows_of(found, &bytes);
+        if untold && !self.shared.options.read_only {
+            self.drop_outdated(cluster, &rows);
+        }
+        for row in rows {
             let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
             let Some(word) = self.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();

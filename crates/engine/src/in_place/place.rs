@@ -354,6 +354,12 @@ impl Volume {
         Some(files.read(InPlace::slot_of(grain)))
     }
 
+    /// Whether this says that there is no file any more, where each object has one: it went while a get was on its way.
+    pub(crate) fn is_file_gone(&self, error: &io::Error) -> bool {
+        let has_files = self.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some());
+        has_files && error.kind() == io::ErrorKind::NotFound
+    }
+
     /// A commit where objects speak for themselves, in files or in slots: what was replaced is removed once its
     /// replacement is durable. A file system keeps the order of removals; what was removed first is not there where
     /// what was removed later is gone. In slots an older version was removed by an earlier commit.

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use picaflor_format::frame::{GRAIN, Header, Kind};
+use picaflor_format::{
+    BLOCK,
+    frame::{GRAIN, Header, Kind},
+};
 
 use crate::{Error, Receipt, in_place::place::InPlace, index::Location, store::Store, volume::Volume};
 
@@ -26,6 +29,9 @@ pub struct CheckReport {
     /// Entries of tables that lead to nothing while what the last crash left there is not mended: the crash left them,
     /// or damage took what they led to. Nothing on the device tells which.
     pub unsettled: u64,
+    /// Entries that lead to no frame either, but to a place that was written again before a crash: what they led to had
+    /// left, and they leave too.
+    pub outdated: u64,
     /// Chunks of large objects that are gone.
     pub orphans: u64,
     /// Clusters that hold live objects, and neither a table nor all of these.
@@ -87,6 +93,9 @@ impl CheckReport {
         }
         for cluster in &self.bare_clusters {
             find(Severity::Harmless, format!("cluster {cluster} has no table, and all its objects are intact"));
+        }
+        if self.outdated > 0 {
+            find(Severity::Harmless, format!("entries of what had left before the crash: {}", self.outdated));
         }
         if self.orphans > 0 {
             find(Severity::Harmless, format!("chunks of large objects that are gone, which leave: {}", self.orphans));
@@ -167,6 +176,8 @@ impl Volume {
                     let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(&frame));
                     report.orphans += u64::from(orphan);
                 }
+                Err(why @ Error::Io { .. }) => report.note(&why),
+                _ if self.is_written_over(in_place, place) => report.outdated += 1,
                 Ok(_) => report.damaged.push(format!("{}: another object at slot {}", self.place, place.slot)),
                 Err(why) => report.note(&why),
             }
@@ -233,10 +244,12 @@ impl Volume {
         }
         // Its table is a part of it.
         let read = self.read_at(cluster, 0, self.cluster_len());
-        let (bytes, rows) = match read.and_then(|bytes| Ok((bytes, self.contents(cluster)?))) {
+        let (bytes, found) = match read.and_then(|bytes| Ok((bytes, self.last_use(cluster, None, BLOCK)?))) {
             Ok(read) => read,
             Err(error) => return report.note(&error),
         };
+        let untold = self.is_untold(cluster, &found);
+        let rows = self.rows_of(found, &bytes);
         let (bare, seen) = (rows.is_empty(), Seen::begin(report));
         let mut live = self.entries_of(cluster, rows);
         self.add_unlisted(cluster, &bytes, &mut live);
@@ -244,8 +257,11 @@ impl Volume {
             let at = || format!("at {}", self.map.cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at, report);
         }
+        let lost = report.lost;
         let whole = seen.end(self, Part::Cluster(cluster), promised, report);
-        if bare {
+        if untold {
+            report.outdated += std::mem::replace(&mut report.lost, lost) - lost;
+        } else if bare {
             let clusters = if whole { &mut report.bare_clusters } else { &mut report.unreadable_clusters };
             clusters.push(cluster);
         }
@@ -274,18 +290,22 @@ impl Promised {
 /// What was seen before a part was looked at.
 struct Seen {
     intact: u64,
-    others: usize,
+    others: u64,
 }
 
 impl Seen {
     fn begin(report: &CheckReport) -> Self {
-        Self { intact: report.intact, others: report.damaged.len() + report.refused.len() }
+        Self { intact: report.intact, others: Self::others(report) }
+    }
+
+    fn others(report: &CheckReport) -> u64 {
+        (report.damaged.len() + report.refused.len()) as u64 + report.outdated
     }
 
     /// What was promised and not seen since is lost. Returns whether all of it is intact.
     fn end(&self, volume: &Volume, part: Part, promised: &Promised, report: &mut CheckReport) -> bool {
         let intact = report.intact - self.intact;
-        let seen = intact + (report.damaged.len() + report.refused.len() - self.others) as u64;
+        let seen = intact + Self::others(report) - self.others;
         let mut promised = promised.of(part);
         if seen < promised {
             // What moved meanwhile, as gets and daemons have it, is no longer promised here.

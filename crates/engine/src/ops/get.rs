@@ -317,6 +317,10 @@ impl Store {
         let volume = &plan.volume;
         let bytes = match outcome {
             Ok(bytes) => bytes,
+            Err(error) if volume.is_file_gone(&error) => {
+                self.doubt(query, plan, Miss::KeyMismatch);
+                return Ok(None);
+            }
             Err(error) => {
                 if self.mode() == Mode::Store {
                     return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
@@ -357,10 +361,17 @@ impl Store {
             Err(picaflor_format::Corrupt::Checksum) => Miss::Checksum,
             Err(_) => Miss::KeyMismatch,
         };
-        // Moved while it was read? Then the index has another entry by now, and the next look finds it. Or its
-        // place was written anew, with this very key or under a read begun earlier: so look twice.
+        self.doubt(query, plan, why);
+        Ok(None)
+    }
+
+    /// What was read is not what the entry leads to. Moved meanwhile? Then the index has another entry by now, and the
+    /// next look finds it. Or its place was written anew, with this very key or under a read begun earlier: so look
+    /// twice, and then drop it.
+    fn doubt(&self, query: &mut Query, plan: &Plan, why: Miss) {
+        let (hash, volume) = (query.hash.short(), &plan.volume);
         if !query.doubted.replace(plan.word).is_some_and(|word| word.same(plan.word)) {
-            return Ok(None);
+            return;
         }
         if volume.index.find(hash, plan.word.location()).is_some() {
             query.why = why;
@@ -368,7 +379,6 @@ impl Store {
             let may_drop = !self.shared().options.read_only && self.late().is_over();
             query.dropped |= may_drop && volume.drop_entry(hash, plan.word);
         }
-        Ok(None)
     }
 
     /// Lets a found object stay in memory, if its group and the caller want that.

@@ -22,8 +22,18 @@ pub(crate) enum Use {
     Sealed(Trailer, Vec<Row>),
     /// It has no table. The use's number.
     Unsealed(u64),
-    /// None for objects of this store.
-    Other,
+    /// None for objects of this store; the use's number, or 0.
+    Other(u64),
+}
+
+impl Use {
+    /// The use's number.
+    pub(crate) fn seq(&self) -> u64 {
+        match self {
+            Self::Sealed(last, _) => last.seq,
+            Self::Unsealed(seq) | Self::Other(seq) => *seq,
+        }
+    }
 }
 
 /// Reads; once more if the device refuses, for that may have been the cable. Not for gets: who asks waits.
@@ -73,7 +83,7 @@ impl Volume {
         match self.last_use(cluster, None, BLOCK)? {
             Use::Sealed(_, rows) => Ok(rows),
             Use::Unsealed(seq) => self.frames(cluster, seq),
-            Use::Other => Ok(Vec::new()),
+            Use::Other(_) => Ok(Vec::new()),
         }
     }
 
@@ -83,12 +93,16 @@ impl Volume {
     /// As [`Volume::contents`].
     pub(crate) fn contents_and_bytes(&self, cluster: u32) -> Result<(Vec<Row>, AlignedBuf)> {
         let (found, bytes) = self.last_use_and_end(cluster, None, self.cluster_len())?;
-        let rows = match found {
+        Ok((self.rows_of(found, &bytes), bytes))
+    }
+
+    /// What one use of a cluster of these bytes holds.
+    pub(crate) fn rows_of(&self, found: Use, bytes: &[u8]) -> Vec<Row> {
+        match found {
             Use::Sealed(_, rows) => rows,
-            Use::Unsealed(seq) => self.frames_of(&bytes, seq),
-            Use::Other => Vec::new(),
-        };
-        Ok((rows, bytes))
+            Use::Unsealed(seq) => self.frames_of(bytes, seq),
+            Use::Other(_) => Vec::new(),
+        }
     }
 
     /// The rows that entries of the index lead to, with these.
@@ -148,7 +162,7 @@ impl Volume {
             }
         };
         if !objects || seq.is_some_and(|seq| seq != newest) {
-            return Ok(Use::Other);
+            return Ok(Use::Other(newest));
         }
         // A trailer of an earlier use stays until the cluster is sealed anew.
         let Some((last, count)) = last.filter(|(last, _)| last.seq == newest) else { return Ok(Use::Unsealed(newest)) };

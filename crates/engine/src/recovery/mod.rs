@@ -10,6 +10,7 @@ mod judge;
 mod late;
 mod made;
 mod merge;
+pub(crate) mod outdated;
 mod places;
 mod receipt;
 mod ring;

@@ -46,7 +46,7 @@ impl Since {
         let seq = match self.last_use(volume, grain)? {
             Some((_, Use::Sealed(last, _))) => last.seq,
             Some((_, Use::Unsealed(seq))) => seq,
-            Some((_, Use::Other)) | None => return Ok(false),
+            Some((_, Use::Other(_))) | None => return Ok(false),
         };
         // Where the cluster's front was lost it still says the use before, which the frame is not of.
         Ok((seq > self.checkpoint) == (volume.hasher.mark(seq) == mark))

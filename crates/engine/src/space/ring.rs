@@ -413,6 +413,11 @@ impl Space {
         self.clusters.lock().pages[id as usize] = page;
     }
 
+    /// Whether a journal page from this one on told of the cluster.
+    pub(crate) fn is_told_since(&self, id: u32, page: u64) -> bool {
+        self.clusters.lock().pages[id as usize] >= page
+    }
+
     pub(crate) fn cursor(&self) -> u32 {
         self.clusters.lock().cursor
     }

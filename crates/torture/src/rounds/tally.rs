@@ -68,14 +68,10 @@ pub struct Rounds {
     pub full: u64,
     /// Excuse: puts refused by another name.
     pub refused: u64,
-    /// Excuse: a get failed because its object's file was replaced or deleted meanwhile.
-    pub lost_files: u64,
     /// Excuse: of what was volatile at a kill a part was left, and a get says that it is damaged.
     pub torn: u64,
     /// Excuse: damage that an opening noted.
     pub damage: u64,
-    /// Stores that were moved away from what is known to be broken, by what that is.
-    pub avoided: BTreeMap<&'static str, u64>,
     /// What was wrong.
     pub faults: Vec<Fault>,
 }
@@ -101,9 +97,6 @@ impl Rounds {
         for (name, count) in other.kills {
             *self.kills.entry(name).or_default() += count;
         }
-        for (why, count) in other.avoided {
-            *self.avoided.entry(why).or_default() += count;
-        }
         self.faults.extend(other.faults);
         let pairs = [
             (&mut self.stores, other.stores),
@@ -121,7 +114,6 @@ impl Rounds {
             (&mut self.at_once, other.at_once),
             (&mut self.full, other.full),
             (&mut self.refused, other.refused),
-            (&mut self.lost_files, other.lost_files),
             (&mut self.torn, other.torn),
             (&mut self.damage, other.damage),
         ];
@@ -151,7 +143,7 @@ impl fmt::Display for Rounds {
         write!(
             f,
             "excuses: {} left a cache, {} in flight at a kill, {} volatile at a kill, {} late within the grace, \
-             {} written at once, {} full, {} refused, {} files lost while read, \
+             {} written at once, {} full, {} refused, \
              {} volatile ones torn, {} notes of damage, {} stores not made yet",
             self.left,
             self.in_flight,
@@ -160,14 +152,9 @@ impl fmt::Display for Rounds {
             self.at_once,
             self.full,
             self.refused,
-            self.lost_files,
             self.torn,
             self.damage,
             self.unmade
-        )?;
-        for (why, count) in &self.avoided {
-            write!(f, "\nknown, and kept away from by {count} stores: {why}")?;
-        }
-        Ok(())
+        )
     }
 }
