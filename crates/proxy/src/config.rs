@@ -64,7 +64,8 @@ low! {
     }
     /// `[forward]`.
     LowForward {
-        /// Default true.
+        /// Default true where there is no origin, or `clients` are given: what stands beside an origin on this machine, a
+        /// TLS terminator say, comes from loopback and would open the forward side to everybody.
         enabled: bool,
         /// Networks whose clients may go through the proxy; default loopback only.
         clients: Vec<IpNet>,
@@ -356,7 +357,7 @@ impl Low {
             return bad("admin.listen", format!("{} is also in listen", admin.listen));
         }
         let forward = ForwardConfig {
-            enabled: self.forward.enabled.unwrap_or(true),
+            enabled: self.forward.enabled.unwrap_or(self.origin.is_empty() || self.forward.clients.is_some()),
             clients: self.forward.clients.unwrap_or_else(units::loopback),
             connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
         };

@@ -107,11 +107,9 @@ impl Target {
         };
         let mut key = Vec::with_capacity(authority.len() + path.as_str().len() + 16);
         key::host(&mut key, authority).map_err(|_| Denied::BadHost)?;
-        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2).
-        let (side, upstream) = if absolute && !origins.names(&key) {
-            if !config.forward.enabled {
-                return Err(Denied::ForwardOff);
-            }
+        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2), which is every host where it does not
+        // forward and one origin takes them all.
+        let (side, upstream) = if absolute && config.forward.enabled && !origins.names(&key) {
             if !may_forward {
                 return Err(Denied::ForwardClient);
             }
@@ -122,7 +120,8 @@ impl Target {
                 (Side::Remote, Upstream { authority, trust: Trust::RemoteClient })
             }
         } else {
-            (Side::Reverse, origins.of(&key).ok_or(Denied::NoOrigin)?.clone())
+            let none = if absolute { Denied::ForwardOff } else { Denied::NoOrigin };
+            (Side::Reverse, origins.of(&key).ok_or(none)?.clone())
         };
         if key.len() + path.as_str().len() + 16 > key::MAX {
             return Err(Denied::UrlTooLong);

@@ -53,7 +53,7 @@ Signals:
   USR1       open the access log anew, after rotation
   HUP        ignored: a new configuration is taken by a restart, which is warm at once";
 
-/// Runs the caching proxy: forward for this machine, reverse for the origins given
+/// Runs the caching proxy: reverse for the origins given, or forward for this machine
 ///
 /// With nothing else it listens on 127.0.0.1:3128 as a forward proxy, has its admin listener on 127.0.0.1:3129, and
 /// keeps its objects in picaflor.store in the current folder, with sizes chosen from the free disk and memory.
@@ -100,7 +100,10 @@ pub(crate) struct Serve {
     /// Admin token [default: made, and kept beside the store]
     #[arg(long, value_name = "TOKEN", env = "PICAFLOR_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Serve the origins only, forward for nobody
+    /// Forward also beside origins, for clients on this machine or those of forward.clients
+    #[arg(long, conflicts_with = "no_forward")]
+    forward: bool,
+    /// Forward for nobody [default where there are origins]
     #[arg(long)]
     no_forward: bool,
     /// Access log: off, stdout or a file [default: off]
@@ -158,7 +161,7 @@ impl Serve {
         flags.store.file_mode = self.file_mode;
         flags.admin.listen = self.admin;
         flags.admin.token = self.token;
-        flags.forward.enabled = self.no_forward.then_some(false);
+        flags.forward.enabled = (self.forward || self.no_forward).then_some(self.forward);
         flags.log.to = self.log;
         flags.log.format = self.log_format;
         let low = file.under(flags);

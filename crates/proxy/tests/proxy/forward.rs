@@ -13,7 +13,7 @@ fn refused(reply: &Message, status: u16, reason: &str) {
 fn an_absolute_url_is_forwarded_and_stored_apart_from_reverse() {
     let origin =
         Origin::start(|request, stream| ok(stream, "cache-control: max-age=60", request.field("host").as_bytes()));
-    let proxy = Proxy::before(&origin.url(), "");
+    let proxy = Proxy::before(&origin.url(), "[forward]\nenabled = true\n");
     let url = format!("{}/x", origin.url());
     let mut client = proxy.client();
     for round in 0..2 {
@@ -56,8 +56,26 @@ fn a_client_outside_the_list_goes_nowhere_else() {
     refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, "forward-client");
     assert_eq!(proxy.get("/").status(), 200, "the reverse side is open");
     assert_eq!(origin.count(), 1);
-    let off = Proxy::before(&origin.url(), "[forward]\nenabled = false\n");
+    let off = Proxy::start("[forward]\nenabled = false\n");
     refused(&off.client().send("GET", &url, &[], b""), 403, "forward-off");
+}
+
+#[test]
+fn in_front_of_an_origin_nothing_is_forwarded_unless_asked_for() {
+    let origin = Origin::constant("cache-control: max-age=60", "the origin's");
+    let other = Origin::constant("cache-control: max-age=60", "another's");
+    // What a TLS terminator on this machine passes on comes from loopback, whoever sent it.
+    let proxy = Proxy::before(&origin.url(), "");
+    let url = format!("{}/", other.url());
+    assert_eq!(proxy.client().send("GET", &url, &[], b"").text(), "the origin's", "its path, as RFC 9112 3.2.2 has it");
+    refused(&proxy.client().send("CONNECT", &other.address.to_string(), &[], b""), 403, "forward-off");
+    assert_eq!(other.count(), 0);
+    let named = format!("[[origin]]\nhost = \"test.example\"\nurl = \"{}\"\n", origin.url());
+    refused(&Proxy::start(&named).client().send("GET", &url, &[], b""), 403, "forward-off");
+    for asked in ["enabled = true", "clients = [\"127.0.0.0/8\"]"] {
+        let proxy = Proxy::before(&origin.url(), &format!("[forward]\n{asked}\n"));
+        assert_eq!(proxy.client().send("GET", &url, &[], b"").text(), "another's", "{asked}");
+    }
 }
 
 #[test]
