@@ -12,7 +12,7 @@ pub const FILE_LINES: usize = 600;
 pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-device", &[]),
     ("picaflor-format", &[]),
-    // Models of devices and faults: for the lab, the torture and tests, never for what is shipped.
+    // Models of devices and faults: for the lab, the torture and tests, never for a library of the product.
     ("picaflor-sim", &["picaflor-device"]),
     // Hashes know the kinds of frames.
     ("picaflor-common", &["picaflor-format"]),
