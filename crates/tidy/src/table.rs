@@ -12,7 +12,7 @@ pub const FILE_LINES: usize = 600;
 pub const CRATES: &[(&str, &[&str])] = &[
     ("picaflor-device", &[]),
     ("picaflor-format", &[]),
-    // Models of devices and faults: for the lab, the torture and tests, never for what is shipped.
+    // Models of devices and faults: for the lab, the torture and tests, never for a library of the product.
     ("picaflor-sim", &["picaflor-device"]),
     // Hashes know the kinds of frames.
     ("picaflor-common", &["picaflor-format"]),
@@ -86,6 +86,30 @@ pub const UP: &[(&str, &str)] = &[
     ("crates/engine/src/api/object.rs", "ops"),
     ("crates/engine/src/api/object.rs", "store"),
 ];
+
+/// The circles of files in each crate of the product: how many files each has, the largest first. The numbers may only
+/// go down. `cargo run -p picaflor-tidy --example circles` shows the files. A crate stands after those that it uses.
+pub const CIRCLES: &[(&str, &[usize])] = &[
+    ("crates/format", &[]),
+    ("crates/device", &[5, 2]),
+    ("crates/common", &[]),
+    ("crates/table", &[9, 6, 2]),
+    ("crates/engine", &[55, 2]),
+    ("crates/graph", &[8]),
+    ("crates/proxy", &[18, 3]),
+    ("crates/capi", &[]),
+    ("crates/shared", &[2]),
+    ("crates/cli", &[2, 2]),
+];
+
+/// Methods of the standard library and of other people's crates. A call of one of these names is no arrow to ours.
+pub const FOREIGN_METHODS: &str = "\
+    advance any as_fd as_mut body bytes capacity clear close compare contains count end fill find finish \
+    first flush for_each from get hash header host id insert into_bytes into_value is_empty iter join \
+    key keys kind len line link load matches name next open parse path peek poll_flush poll_read \
+    poll_shutdown poll_write poll_write_vectored pop push put range read_at remaining replace retain \
+    seek send set size sleep slice split status store sum take truncate uri value values wait wake \
+    wake_by_ref with write write_all write_at";
 
 /// Where `unsafe` may stand: a folder (ending in `/`) or one exact file, each for a reason.
 pub const UNSAFE: &[&str] = &[
