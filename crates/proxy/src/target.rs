@@ -107,7 +107,7 @@ impl Target {
         };
         let mut key = Vec::with_capacity(authority.len() + path.as_str().len() + 16);
         key::host(&mut key, authority).map_err(|_| Denied::BadHost)?;
-        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2), which is every host where it does not
+        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2): for every host, where it does not
         // forward and one origin takes them all.
         let (side, upstream) = if absolute && config.forward.enabled && !origins.names(&key) {
             if !may_forward {
