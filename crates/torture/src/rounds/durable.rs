@@ -59,8 +59,8 @@ impl Deeds<'_> {
     }
 
     /// Whether so many of its kind were acknowledged after it that not all of them can be volatile. Who acknowledges
-    /// at the same time may be one further each. Each of several places has the bound to itself, and those that followed
-    /// may be durable at another one.
+    /// at the same time may be one further each. Each of several places has the bound to itself, and what followed may
+    /// be durable at another one.
     fn is_followed(&self, deed: &Record, most: u64, together: u64) -> bool {
         if self.setup.places > 1 {
             return false;
