@@ -94,7 +94,7 @@ pub const CIRCLES: &[(&str, &[usize])] = &[
     ("crates/device", &[5, 2]),
     ("crates/common", &[]),
     ("crates/table", &[9, 6, 2]),
-    ("crates/engine", &[55, 2]),
+    ("crates/engine", &[50, 2]),
     ("crates/graph", &[8]),
     ("crates/proxy", &[18, 3]),
     ("crates/capi", &[]),

@@ -9,7 +9,7 @@ use std::{
 
 use picaflor::{Durability, Mode, Options, Place};
 
-use super::wish::Wish;
+use super::{known, wish::Wish};
 use crate::dice::Dice;
 
 /// Rows that keep a file for each object.
@@ -45,6 +45,10 @@ pub struct Setup {
     pub(super) deletes: u64,
     /// Longest time that a child works.
     pub(super) work: Duration,
+    /// Whether what a child left is opened read-only and audited, now and then.
+    pub(super) audits: bool,
+    /// What is known to be broken, and was kept away from.
+    pub(super) avoided: Vec<&'static str>,
 }
 
 impl Setup {
@@ -80,7 +84,7 @@ impl Setup {
         let (threads, tasks) = (dice.pick(&[1, 2, 3, 4, 4, 12]), dice.pick(&[0, 0, 2, 5]));
         let (threads, tasks) = (wish.threads.unwrap_or(threads), wish.tasks.unwrap_or(tasks));
         let keys = dice.scaled(20, 300) as u32;
-        Self {
+        let mut setup = Self {
             seed,
             preset,
             mode,
@@ -99,12 +103,23 @@ impl Setup {
             longest: if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 },
             deletes: dice.pick(&[16, 16, 60]),
             work: wish.work,
+            audits: true,
+            avoided: Vec::new(),
+        };
+        if !wish.known {
+            known::avoid(&mut setup);
         }
+        setup
     }
 
     /// Threads and tasks that write.
     pub(super) fn writers(&self) -> usize {
         self.threads + self.tasks
+    }
+
+    /// Whether clusters of a ring hold its objects.
+    pub(super) fn is_ring(&self) -> bool {
+        ["picaflor", "hummingbird", "damelo"].contains(&self.preset)
     }
 
     /// Whether each object has a file.
