@@ -157,6 +157,16 @@ impl Rest {
         Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
     }
 
+    /// Whether each piece is there, by reading it.
+    fn is_whole(&self) -> Result<bool> {
+        for number in 0..self.manifest.chunks() {
+            if self.store.run(&mut self.query(number))?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Whoever reads has had the head already, and is told that the rest is not there.
     fn missing(&self) -> Error {
         Error::Damaged {
@@ -174,7 +184,8 @@ impl Store {
     pub(crate) fn whole_object(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let mut object = Object::from_frame(frame, self)?;
         loop {
-            let is_there = self.has_chunks(&object)?;
+            let is_misled = || Rest::all(self, &object).filter(|_| self.may_be_misled(&object));
+            let is_there = self.has_chunks(&object)? && is_misled().map_or(Ok(true), |rest| rest.is_whole())?;
             if is_there {
                 let Some(rest) = self.is_short(&object).then(|| Rest::all(self, &object)).flatten() else {
                     return Ok(Some(object));
@@ -215,8 +226,11 @@ impl Store {
     /// As [`Store::whole_object`] for tasks.
     pub(crate) async fn whole_object_async(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let object = Object::from_frame(Arc::clone(&frame), self)?;
-        let is_at_once =
-            object.manifest().is_none() || self.late().is_over() && self.tabled().is_none() && !self.is_short(&object);
+        let is_at_once = object.manifest().is_none()
+            || self.late().is_over()
+                && self.tabled().is_none()
+                && !self.is_short(&object)
+                && !self.may_be_misled(&object);
         if is_at_once && self.has_chunks(&object)? {
             return Ok(Some(object));
         }
@@ -240,6 +254,12 @@ impl Store {
             let chunk = self.hasher().chunk(&ChunkKey { parent: parent.0, id: manifest.id, number }.encode()).short();
             !volume.index.touch(chunk).is_empty()
         }))
+    }
+
+    /// Whether the index may know chunks of this object that left a cache before a crash: then only reading tells.
+    pub(crate) fn may_be_misled(&self, object: &Object) -> bool {
+        let of_cache = self.mode() == Mode::Cache && object.manifest().is_some() && self.tabled().is_none();
+        of_cache && self.home(self.hasher().key(object.key()), object.key()).may_mislead()
     }
 
     /// Without one of its chunks the object is of no use: it leaves.

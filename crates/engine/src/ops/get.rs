@@ -175,8 +175,10 @@ impl Store {
         }
         let object = if frame.header.kind == Kind::Manifest {
             let is_at_once = || self.late().is_over() && self.tabled().is_none();
-            let has_chunks =
-                |object: &Object| is_at_once() && !self.is_short(object) && self.has_chunks(object).unwrap_or(false);
+            let has_chunks = |object: &Object| {
+                let told = is_at_once() && !self.is_short(object) && !self.may_be_misled(object);
+                told && self.has_chunks(object).unwrap_or(false)
+            };
             let whole = Object::from_frame(frame, self).ok().filter(has_chunks);
             let Some(whole) = whole else { return TryGet::OnDevice };
             whole

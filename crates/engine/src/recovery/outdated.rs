@@ -25,9 +25,17 @@ pub(crate) struct Known {
     pub(crate) checkpoint: u64,
     /// The journal page with which the log went on; 0: everything counts as told.
     pub(crate) page: u64,
+    /// A crash came before: entries may lead to what left.
+    pub(crate) crashed: bool,
 }
 
 impl Volume {
+    /// Whether an entry may still lead to what left before a crash: until the scrubber has gone over everything, and as
+    /// long as the store is only read.
+    pub(crate) fn may_mislead(&self) -> bool {
+        self.known.crashed && (self.shared.options.read_only || self.scrubber.is_verifying())
+    }
+
     /// Whether this is a use of the cluster of which nothing tells, so that entries lead to what was there before it.
     pub(crate) fn is_untold(&self, cluster: u32, found: &Use) -> bool {
         found.seq() > self.known.checkpoint && !self.space.is_told_since(cluster, self.known.page)

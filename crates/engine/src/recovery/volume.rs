@@ -299,7 +299,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
         let rows = rows.unwrap_or_default();
         let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
         let checkpointer = Checkpointer::restored(parts, previous, 0);
-        let known = Known::default();
+        let known = Known { crashed: told, ..Known::default() };
         return Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: !told, cold: false });
     }
     let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start);
@@ -327,7 +327,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     let clean = closed && clusters.is_empty() && !deleted;
     let checkpointer = Checkpointer::restored(parts, previous, clusters.len() as u64);
     let first = block.previous.map_or(checkpoint, |previous| previous.seq.min(checkpoint));
-    let known = Known { checkpoint: first, page: next_page };
+    let known = Known { checkpoint: first, page: next_page, crashed: !clean };
     Ok(Recovered { journal, ring, checkpointer, merge, known, clean, cold: false })
 }
 

@@ -79,6 +79,31 @@ fn what_was_evicted_before_a_crash_is_no_damage_and_its_entries_go() {
 }
 
 #[test]
+fn what_a_large_object_lost_before_a_crash_makes_it_a_miss_and_no_error() {
+    let (mut whole, mut missed) = (0, 0);
+    for more in (1..24).step_by(2) {
+        for read_only in [false, true] {
+            let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(4 * MIB)), more));
+            let options = by_hand(Arc::clone(&device) as Arc<dyn Device>);
+            for (begin, end) in [(0, 40), (40, 41), (41, 41 + more)] {
+                let store = Store::open(options.clone()).unwrap();
+                (begin..end).for_each(|i| store.put(&key(i), &body(i, 300_000), &plain()).unwrap());
+                if begin < 41 { store.close().unwrap() } else { kill(store) }
+            }
+            let store = Store::open(options.with(|options| options.read_only = read_only)).unwrap();
+            for i in 0..41 {
+                match store.get(&key(i)).unwrap() {
+                    Some(object) => assert_eq!(object.bytes().unwrap(), body(i, 300_000), "{more}, {i}"),
+                    None => missed += 1,
+                }
+                whole += u64::from(store.contains(&key(i)).unwrap());
+            }
+        }
+    }
+    assert!(whole > 20 && missed > 20, "{whole} whole, {missed} missed");
+}
+
+#[test]
 fn a_listing_has_every_object_once_and_says_how_far_it_is() {
     let (_, options) = counted(32 * MIB);
     let store = Store::open(options.mode(Mode::Store)).unwrap();
