@@ -1,8 +1,6 @@
 //! What is known to be broken, in one place: rounds keep away from it unless `--known` is given. Whoever mends one
 //! deletes its entry here.
 
-use picaflor::Mode;
-
 use super::setup::Setup;
 
 /// Something broken.
@@ -16,18 +14,11 @@ pub(super) struct Known {
 }
 
 /// All of it.
-pub(super) const KNOWN: &[Known] = &[
-    Known {
-        why: "rows in place: the audit calls damaged what was written over before the kill, if what lies there is torn",
-        is_met: |setup| ["buddy", "stream", "stream-pack", "lazy-reads", "lazy-reads-loc"].contains(&setup.preset),
-        avoid: |setup| setup.audits = false,
-    },
-    Known {
-        why: "a cache shows an object larger than a cluster of which a piece had left before the kill",
-        is_met: |setup| setup.is_ring() && setup.mode == Mode::Cache && setup.longest > u64::from(setup.cluster) / 2,
-        avoid: |setup| setup.longest = u64::from(setup.cluster) / 2,
-    },
-];
+pub(super) const KNOWN: &[Known] = &[Known {
+    why: "rows in place: the audit calls damaged what was written over before the kill, if what lies there is torn",
+    is_met: |setup| ["buddy", "stream", "stream-pack", "lazy-reads", "lazy-reads-loc"].contains(&setup.preset),
+    avoid: |setup| setup.audits = false,
+}];
 
 /// Moves a setup away from all that it would meet.
 pub(super) fn avoid(setup: &mut Setup) {

@@ -117,11 +117,6 @@ impl Setup {
         self.threads + self.tasks
     }
 
-    /// Whether clusters of a ring hold its objects.
-    pub(super) fn is_ring(&self) -> bool {
-        ["picaflor", "hummingbird", "damelo"].contains(&self.preset)
-    }
-
     /// Whether each object has a file.
     pub(super) fn has_files(&self) -> bool {
         FILES.contains(&self.preset)
