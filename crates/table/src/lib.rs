@@ -3,6 +3,10 @@
 //! can be durable when it returns.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod blocks;
 mod error;
 pub mod htod;
