@@ -50,6 +50,8 @@ struct Held {
     handles: u64,
     /// Bytes kept for it.
     kept: u64,
+    /// Numbers of the chunks that were kept one by one: each counts once, however often it is moved.
+    chunks: HashSet<u32>,
     left: Option<Left>,
 }
 
@@ -106,13 +108,15 @@ impl Leases {
     pub(crate) fn keep(&self, chunk_key: &[u8], bytes: u64, most: u64) -> Option<NoNewLeases<'_>> {
         let mut state = self.state.write();
         let State { held, kept, .. } = &mut *state;
-        let id = ChunkKey::decode(chunk_key).ok().map(|key| (key.parent, key.id));
-        if let Some(held) = id.and_then(|id| held.get_mut(&id)) {
+        if let Ok(ChunkKey { parent, id, number }) = ChunkKey::decode(chunk_key)
+            && let Some(held) = held.get_mut(&(parent, id))
+        {
             // The bytes of what was dropped count already.
-            let more = if held.left.is_some() { 0 } else { bytes };
+            let more = if held.left.is_some() || held.chunks.contains(&number) { 0 } else { bytes };
             if *kept + more <= most {
                 *kept += more;
                 held.kept += more;
+                held.chunks.insert(number);
                 return None;
             }
         }
