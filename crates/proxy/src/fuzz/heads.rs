@@ -159,7 +159,7 @@ pub(super) fn head(bytes: &[u8]) {
         }
         Judged::Refused(why) => {
             // What hyper refuses without a word needs one; what the slow path refuses is refused alike. Of a length and
-            // a coding hyper forgets the length, and of two equal lengths one, so that the slow path cannot see what was
+            // a coding hyper forgets the length, and of two equal lengths one, so the slow path cannot see what was
             // ambiguous.
             if let Some(parts) = hypers(bytes).parts {
                 let lower = bytes.to_ascii_lowercase();
