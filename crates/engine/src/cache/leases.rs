@@ -216,12 +216,13 @@ mod tests {
     #[test]
     fn eviction_keeps_what_is_leased_within_the_bound() {
         let leases = Arc::new(Leases::default());
-        let key = |id| ChunkKey { parent: PARENT.0, id, number: 0 }.encode();
-        let keeps = |id| leases.keep(&key(id), 100, 150).is_none();
-        assert!(!keeps(1) && leases.none().is_some());
+        let key = |id, number| ChunkKey { parent: PARENT.0, id, number }.encode();
+        let keeps = |id, number| leases.keep(&key(id, number), 100, 150).is_none();
+        assert!(!keeps(1, 0) && leases.none().is_some());
         let lease = leases.take(PARENT, manifest(1));
         assert!(leases.none().is_none());
-        assert!(!keeps(2) && keeps(1) && !keeps(1));
+        assert!(!keeps(2, 0) && keeps(1, 0) && !keeps(1, 1), "a second chunk is too much");
+        assert!(keeps(1, 0), "a chunk that is moved again counts once");
         drop(lease);
         assert!(leases.none().is_some() && leases.state.read().kept == 0);
     }
