@@ -28,7 +28,7 @@ use std::{
 /// Longest wait of a leader, however slow the device.
 const MOST_PATIENCE: Duration = Duration::from_millis(2);
 
-/// What the layouts' errors say of themselves to those who wait for a commit.
+/// How an error of a layout counts for the callers that wait for a commit.
 pub trait Failure: Clone {
     /// Nothing is lost: a later commit covers what this one did not.
     fn is_refusal(&self) -> bool;

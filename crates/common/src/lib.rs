@@ -1,5 +1,5 @@
-//! What storage layouts have in common, below all of them: who waits for a commit and who makes it (`commits.rs`), the
-//! rules of S3-FIFO (`s3fifo.rs`), hashes of keys (`hash.rs`). No I/O, and nothing of any layout.
+//! What storage layouts have in common, below all of them: group commit (`commits.rs`), the rules of S3-FIFO
+//! (`s3fifo.rs`), hashes of keys (`hash.rs`). No I/O, and nothing of any layout.
 #![forbid(unsafe_code)]
 
 mod commits;

@@ -1,16 +1,12 @@
 //! The verbs of a store, on memory and on a real file.
 
-#[path = "common/kill.rs"]
-mod kill;
-
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Daemons, Durability, Expiry, Mode, Options, PutOptions, Store,
     device::{Clock, MemoryDevice},
 };
-
-use kill::kill;
+use picaflor_sim::kill;
 
 fn body(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(i * i) >> 3) as u8).collect()

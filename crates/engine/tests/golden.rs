@@ -4,9 +4,6 @@
 //! `PICAFLOR_GOLDEN=write` makes the images of the present version anew: a change of the format, and of the version.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
-#[path = "common/kill.rs"]
-mod kill;
-
 use std::{
     fs,
     io::{Read, Write},
@@ -20,8 +17,7 @@ use picaflor::{
     Daemons, Durability, Expiry, Mode, Options, PutOptions, Store, Temper,
     device::{AlignedBuf, Clock, Device, MemoryDevice},
 };
-
-use kill::kill;
+use picaflor_sim::kill;
 use xxhash_rust::xxh3::xxh3_64;
 
 const SIZE: u64 = 3 << 20;

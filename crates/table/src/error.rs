@@ -57,7 +57,7 @@ pub enum Error {
         /// The longest allowed.
         max: usize,
     },
-    /// A thread that kept the place in order panicked. Nobody can say what was left half done.
+    /// A thread that kept the place in order panicked. What it left half done is not known.
     #[error(
         "{place}: the {daemon} ended: {why}; nothing more is written: open the store again, which recovers as after a crash, and \
          please report this defect in picaflor"

@@ -1,4 +1,4 @@
-//! What is done while nobody waits: making room, warming, verifying, and the threads that do it.
+//! What is done beside the verbs: making room, warming, verifying, and the threads that do it.
 
 pub(crate) mod daemons;
 pub(crate) mod eviction;

@@ -53,7 +53,7 @@ pub(crate) struct InPlace {
 
 const GRAINS: u32 = InPlace::GRAINS;
 /// Longest object in one piece, whatever memory and device are: it is held in memory while it is put.
-pub(crate) const PIECE_MAX: u64 = 4 << 20;
+const PIECE_MAX: u64 = 4 << 20;
 /// Records that wait in memory for a commit that nobody asked for, at most.
 const RECORDS_MAX: usize = 8192;
 
@@ -119,8 +119,13 @@ impl InPlace {
 /// to so many bytes of device.
 pub(crate) fn payload_max(options: &Options, room: u64) -> usize {
     let memory = options.memory / options.places.len() as u64;
-    let piece = PIECE_MAX.min(memory / 32).min(room / 16) / SLOT * SLOT;
+    let piece = (memory / 32).min(longest_ever(room)) / SLOT * SLOT;
     piece as usize - frame::HEADER
+}
+
+/// Bytes of the longest frame that any opening of so many bytes of device has put, whatever memory it had.
+pub(crate) fn longest_ever(room: u64) -> u64 {
+    PIECE_MAX.min(room / 16) / SLOT * SLOT
 }
 
 impl Volume {

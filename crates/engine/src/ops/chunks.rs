@@ -147,11 +147,16 @@ impl Rest {
         }
     }
 
+    /// Each piece, read when it is asked for.
+    fn pieces(&self) -> impl Iterator<Item = Result<Option<Arc<Frame>>>> {
+        (0..self.manifest.chunks()).map(|number| self.store.run(&mut self.query(number)))
+    }
+
     /// All pieces in one; none if one of them is not there.
     fn gather(&self) -> Result<Option<Bytes>> {
         let mut body = Vec::with_capacity(self.manifest.total as usize);
-        for number in 0..self.manifest.chunks() {
-            let Some(frame) = self.store.run(&mut self.query(number))? else { return Ok(None) };
+        for piece in self.pieces() {
+            let Some(frame) = piece? else { return Ok(None) };
             body.extend_from_slice(&frame.body());
         }
         Ok((body.len() as u64 == self.manifest.total).then(|| body.into()))
@@ -159,8 +164,8 @@ impl Rest {
 
     /// Whether each piece is there, by reading it.
     fn is_whole(&self) -> Result<bool> {
-        for number in 0..self.manifest.chunks() {
-            if self.store.run(&mut self.query(number))?.is_none() {
+        for piece in self.pieces() {
+            if piece?.is_none() {
                 return Ok(false);
             }
         }
@@ -184,8 +189,8 @@ impl Store {
     pub(crate) fn whole_object(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let mut object = Object::from_frame(frame, self)?;
         loop {
-            let is_misled = || Rest::all(self, &object).filter(|_| self.may_be_misled(&object));
-            let is_there = self.has_chunks(&object)? && is_misled().map_or(Ok(true), |rest| rest.is_whole())?;
+            let unsure = || self.may_be_misled(&object).then(|| Rest::all(self, &object)).flatten();
+            let is_there = self.has_chunks(&object)? && unsure().map_or(Ok(true), |rest| rest.is_whole())?;
             if is_there {
                 let Some(rest) = self.is_short(&object).then(|| Rest::all(self, &object)).flatten() else {
                     return Ok(Some(object));

@@ -1,4 +1,4 @@
-//! From the index to bytes: what is read for one object, who shares the read, what lies in a cluster.
+//! From the index to bytes: what is read for one object, which callers share a read, what lies in a cluster.
 
 pub(crate) mod adopt;
 pub(crate) mod batch;

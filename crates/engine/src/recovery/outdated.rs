@@ -11,7 +11,7 @@ use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
 use picaflor_format::{BLOCK, cluster::Row, frame::Header, zone::SLOT};
 
 use crate::{
-    in_place::place::{InPlace, PIECE_MAX},
+    in_place::place::{InPlace, longest_ever},
     index::{Location, Word},
     read::rows::{Use, read_twice},
     space::Place,
@@ -67,9 +67,8 @@ impl Volume {
         if in_place.files.is_some() {
             return false;
         }
-        // Whatever memory the opening had that put it.
         let zone = self.map.in_place().1;
-        let longest = (PIECE_MAX.min(zone.len / 16) / SLOT) as u32;
+        let longest = (longest_ever(zone.len) / SLOT) as u32;
         let first = place.slot.saturating_sub(longest).max((zone.start / SLOT) as u32);
         let start = u64::from(first) * SLOT / BLOCK as u64 * BLOCK as u64;
         let end = (u64::from(place.slot + place.slots + longest) * SLOT).next_multiple_of(BLOCK as u64);

@@ -27,7 +27,7 @@ use crate::{
     Error, Mode, Result,
     base::stats::add,
     in_place::files::Files,
-    in_place::place::{InPlace, PIECE_MAX},
+    in_place::place::{InPlace, longest_ever},
     space::Place,
     volume::Volume,
 };
@@ -155,6 +155,7 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
 fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -> Result<bool> {
     const STEP: usize = 256 << 10;
     let zone = volume.map.in_place().1;
+    let longest = longest_ever(zone.len) as usize;
     let mut buf = volume.shared.pool.take((in_place.payload_max + frame::HEADER).next_multiple_of(BLOCK) + STEP);
     let mut claims = BTreeMap::new();
     let mut at = zone.start;
@@ -172,9 +173,8 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
             let frame = &buf[(at - start) as usize..len];
             let is_its = |header: &Header| header.mark == volume.hasher.mark(u64::from(slot));
             let begun = Header::decode(frame).ok().filter(is_its);
-            // What goes on behind the end is looked at again from its own beginning. It may be longer than anything
-            // that is put now: an opening before this one may have had more memory.
-            let goes_on = |header: &Header| (frame.len() + 1..=PIECE_MAX as usize).contains(&header.frame_len());
+            // What goes on behind the end is looked at again from its own beginning.
+            let goes_on = |header: &Header| (frame.len() + 1..=longest).contains(&header.frame_len());
             if let Some(header) = begun.filter(goes_on).filter(|_| end < zone.end()) {
                 begun_len = header.frame_len();
                 break;

@@ -12,9 +12,9 @@ use picaflor::{
     Durability, Error, Mode, Options, PutOptions, Store,
     device::{Device, MemoryDevice, Request},
 };
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, bypass, key, plain, read};
-use crate::kill::kill;
 
 /// A device on which a thread of this name panics, once it is armed.
 struct Deadly {

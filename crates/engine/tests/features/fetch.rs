@@ -14,9 +14,9 @@ use std::{
 };
 
 use picaflor::{Daemons, Error, Expiry, Fetched, Object, PutOptions, Store};
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, by_hand, counted, plain, read};
-use crate::kill::kill;
 
 fn store() -> Store {
     let (_, options) = counted(32 * MIB);

@@ -11,10 +11,9 @@ use picaflor::{
     Daemons, Departure, Error, Expiry, Mode, Options, PutOptions, Refusal, Store,
     device::{Clock, CountedDevice, Device, MemoryDevice},
 };
-use picaflor_sim::{Fault, FaultyDevice, Rule};
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{KIB, MIB, body, by_hand, bypass, counted, in_group, key, plain, read, twins};
-use crate::kill::kill;
 
 #[test]
 fn the_admission_filter_sees_key_and_length_and_its_word_counts() {

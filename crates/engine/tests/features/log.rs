@@ -12,10 +12,9 @@ use picaflor::{
     Daemons, Durability, Error, Mode, Options, Place, Refusal, Store,
     device::{Device, MemoryDevice},
 };
-use picaflor_sim::{Fault, FaultyDevice, Rule};
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, key, plain, read};
-use crate::kill::kill;
 
 fn faulty(count: u64, bytes: u64) -> Vec<Arc<FaultyDevice>> {
     (0..count).map(|i| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(bytes)), i))).collect()

@@ -7,8 +7,6 @@ mod daemons;
 mod fetch;
 mod full;
 mod groups;
-#[path = "../common/kill.rs"]
-mod kill;
 mod leases;
 mod limits;
 mod log;

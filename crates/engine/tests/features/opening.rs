@@ -6,10 +6,9 @@ use picaflor::{
     Durability, Miss, Mode, Options, Store, TryGet,
     device::{CountedDevice, MemoryDevice},
 };
-use picaflor_sim::{Fault, FaultyDevice, Rule};
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, key, plain, read};
-use crate::kill::kill;
 
 const OLD: u64 = 2000;
 

@@ -6,9 +6,9 @@ use picaflor::{
     Mode, NextCluster, Options, PackOrder, PutOptions, Store,
     device::{CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::kill;
 
 use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read, twins};
-use crate::kill::kill;
 
 /// As the others of these tests, and this row.
 fn hummingbird(bytes: u64) -> (CountedDevice, Options) {

@@ -6,10 +6,9 @@ use picaflor::{
     Error, Mode, Options, Place, Store,
     device::{CountedDevice, Device, MemoryDevice},
 };
-use picaflor_sim::{Fault, FaultyDevice, Rule};
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, bypass, key, read};
-use crate::kill::kill;
 
 const OBJECTS: u64 = 300;
 

@@ -6,10 +6,9 @@ use picaflor::{
     Mode, Options, PutOptions, Store,
     device::{Device, MemoryDevice},
 };
-use picaflor_sim::{Fault, FaultyDevice, On, Rule};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, bypass, counted, key, plain};
-use crate::kill::kill;
 
 #[test]
 fn a_cold_start_that_is_cut_short_starts_cold_again() {

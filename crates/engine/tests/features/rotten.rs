@@ -10,9 +10,9 @@ use picaflor_format::{
     cluster::{self, Content, decode_table},
     zone::Map,
 };
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, by_hand, in_group, key, plain, read};
-use crate::kill::kill;
 
 const CAPACITY: u64 = 8 * MIB;
 const CLUSTER: usize = 64 << 10;

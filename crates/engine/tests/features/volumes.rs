@@ -12,10 +12,9 @@ use picaflor_format::{
     superblock::{self, Superblock},
     zone::Map,
 };
-use picaflor_sim::{Fault, FaultyDevice, Rule};
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
-use crate::kill::kill;
 
 fn devices(count: u64) -> Vec<Arc<FaultyDevice>> {
     (0..count).map(|i| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), i))).collect()

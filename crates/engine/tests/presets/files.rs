@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use picaflor::{Daemons, Durability, Mode, Options, PutOptions, Store, device::Clock};
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, key, plain, read};
-use crate::kill::kill;
 
 const FILES: [&str; 3] = ["simple", "squid", "multiple-dirs"];
 

@@ -9,8 +9,6 @@ mod damelo;
 mod deletes;
 mod files;
 mod grouped;
-#[path = "../common/kill.rs"]
-mod kill;
 mod lazy;
 mod limits;
 mod made;

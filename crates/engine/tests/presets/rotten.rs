@@ -8,9 +8,9 @@ use picaflor_format::{
     BLOCK,
     htod::{SECTOR, SECTORS, check_sector},
 };
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, by_hand, key, memory, plain, read};
-use crate::kill::kill;
 
 const ENTRIES: u64 = 400;
 

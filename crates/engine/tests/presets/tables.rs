@@ -7,10 +7,9 @@ use picaflor::{
     device::{AlignedBuf, Clock, CountedDevice, Device, MemoryDevice},
     inspect,
 };
-use picaflor_sim::{Fault, FaultyDevice, Profile, Rule, SimulatedDisk, SimulatedOptions};
+use picaflor_sim::{Fault, FaultyDevice, Profile, Rule, SimulatedDisk, SimulatedOptions, kill};
 
 use crate::common::{MIB, body, by_hand, key, memory, plain, read};
-use crate::kill::kill;
 
 const TABLES: [&str; 4] = ["pmflf-ts", "pmflf-pl", "pmflf-pfl", "oba"];
 

@@ -15,9 +15,9 @@ use picaflor::{
     Durability, Options, Place, PutOptions, Store,
     device::{Folder, RealFolder},
 };
+use picaflor_sim::kill;
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
-use crate::kill::kill;
 
 /// A folder on a machine that loses its power: contents that no sync followed are gone then, names are there.
 struct Powered {

@@ -4,7 +4,7 @@
 //! does, and who writes it holds the lock until it waits in the queue of writes, so nobody can read it back old; a page
 //! leaves only when nobody holds its lock, and is marked, for somebody may still have it in hand.
 //!
-//! Who leaves is decided by the rules of [`S3Fifo`].
+//! Pages are evicted by the rules of [`S3Fifo`].
 
 use picaflor_common::{S3Fifo, Standing, Step};
 use std::{

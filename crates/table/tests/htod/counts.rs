@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use picaflor_device::{CountedDevice, MemoryDevice};
+use picaflor_sim::kill;
 use picaflor_table::{
     blocks::BlockOptions,
     htod::{Durable, HashTables, HtodOptions},
 };
 
 use super::key;
-use crate::kill::kill;
 
 fn counted(mib: u64, cache: usize, durable: Durable) -> (CountedDevice, HashTables) {
     let device = CountedDevice::new(Arc::new(MemoryDevice::with_block_size(mib << 20, 512)));

@@ -8,7 +8,7 @@ use picaflor_format::{
     BLOCK,
     htod::{SECTOR, SECTORS, check_sector},
 };
-use picaflor_sim::{Fault, FaultyDevice, On, Rule};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule, kill};
 use picaflor_table::{
     Error,
     blocks::BlockOptions,
@@ -17,7 +17,6 @@ use picaflor_table::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::{crash::Oracle, key, open, options, value};
-use crate::kill::kill;
 
 const MIB: usize = 2;
 

@@ -7,8 +7,6 @@ mod crash;
 mod damage;
 mod failing;
 mod failing_threads;
-#[path = "../../../engine/tests/common/kill.rs"]
-mod kill;
 mod many;
 mod space;
 mod threads;

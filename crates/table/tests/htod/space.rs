@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use picaflor_device::{CountedDevice, MemoryDevice};
+use picaflor_sim::kill;
 use picaflor_table::{
     blocks::{BlockOptions, Method, Search},
     htod::{Durable, HashTables, HtodOptions},
@@ -10,7 +11,6 @@ use picaflor_table::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 
 use super::key;
-use crate::kill::kill;
 
 const KEYS: u64 = 1000;
 /// Storage age: bytes ever deleted for each byte live.
