@@ -13,19 +13,18 @@
 //! The condition variables are those of the standard library: one system call wakes all who wait, where the ones used
 //! elsewhere let each wake the next.
 
-use std::{
+use std::{task::Waker, time::Duration};
+
+use crate::{
+    Error, Result,
     sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
+        Condvar, Instant, Mutex, MutexGuard, PoisonError,
         atomic::{
             AtomicBool,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
-    task::Waker,
-    time::{Duration, Instant},
 };
-
-use crate::{Error, Result};
 
 /// Longest wait of a leader, however slow the device.
 const MOST_PATIENCE: Duration = Duration::from_millis(2);

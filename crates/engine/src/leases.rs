@@ -11,16 +11,16 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use picaflor_format::frame::{ChunkKey, Manifest};
 
-use crate::hash::KeyHash;
+use crate::{
+    hash::KeyHash,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 
 /// Part of a device that chunks may take which nothing but leases keeps.
 pub(crate) const KEPT: u64 = 8;

@@ -18,6 +18,10 @@
 //! `placement`, `space`, `memory`, `reading`, `eviction`, `checkpoint`; `preset.rs` is their table.
 #![forbid(unsafe_code)]
 
+// See `sync`.
+#[cfg(shuttle)]
+extern crate picaflor_locks as parking_lot;
+
 mod adopt;
 mod append;
 mod batch;
@@ -53,6 +57,8 @@ mod listed;
 mod locality;
 mod many;
 mod memory;
+#[cfg(all(test, shuttle))]
+mod models;
 mod object;
 mod options;
 mod packet;
@@ -72,6 +78,7 @@ mod spread;
 mod stats;
 mod store;
 mod stream;
+mod sync;
 mod tabled;
 mod volume;
 mod waiting;
