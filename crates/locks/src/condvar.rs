@@ -65,11 +65,7 @@ impl Condvar {
     }
 
     /// Waits to be notified, for some turns of the other threads.
-    pub fn wait_for<T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, RawMutex, T>,
-        time: Duration,
-    ) -> WaitTimeoutResult {
+    pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, RawMutex, T>, time: Duration) -> WaitTimeoutResult {
         let waiter = self.enter();
         let waits = || self.with(|waiters| waiters.iter().any(|other| Arc::ptr_eq(other, &waiter)));
         MutexGuard::unlocked(guard, || {

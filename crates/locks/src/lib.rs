@@ -4,8 +4,11 @@
 //! The device and the engine depend on this crate under the name `parking_lot` where they are built with `--cfg
 //! shuttle`, which `scripts/scheduler` does and nothing else. Without it this crate is empty and depends on nothing.
 #![cfg(shuttle)]
+#![deny(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn)]
 
 mod condvar;
+#[allow(unsafe_code)]
 mod raw;
 pub mod standard;
 

@@ -1,14 +1,44 @@
 //! Raw locks, each a semaphore of the scheduler.
 
+use std::cell::Cell;
+
 use lock_api::GuardNoSend;
-use shuttle::future::batch_semaphore::{BatchSemaphore, Fairness};
+use shuttle::{
+    current,
+    future::batch_semaphore::{BatchSemaphore, Fairness, TryAcquireError},
+};
 
 /// Most readers at once.
 const READERS: usize = 1 << 16;
 
+/// Locks in a row after which a thread lets the others go on. Under a scheduler with priorities one that looks again
+/// and again whether another has taken its next step would look for ever; on a real machine it does not.
+const PATIENCE: u32 = 2000;
+
+thread_local! {
+    /// The thread that took a lock last, and how many in a row.
+    static LAST: Cell<(usize, u32)> = const { Cell::new((0, 0)) };
+}
+
+fn be_fair() {
+    let own = usize::from(current::me());
+    let (last, row) = LAST.get();
+    let row = if last == own { row + 1 } else { 0 };
+    LAST.set((own, row % PATIENCE));
+    if row == PATIENCE {
+        shuttle::thread::yield_now();
+    }
+}
+
 /// Takes permits. A semaphore is closed only while a failed execution is torn down, where nothing runs beside.
 pub(crate) fn acquire(semaphore: &BatchSemaphore, permits: usize) {
+    be_fair();
     let _ = semaphore.acquire_blocking(permits);
+}
+
+fn try_acquire(semaphore: &BatchSemaphore, permits: usize) -> Result<(), TryAcquireError> {
+    be_fair();
+    semaphore.try_acquire(permits)
 }
 
 /// Excludes all others.
@@ -27,7 +57,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 
     fn try_lock(&self) -> bool {
-        self.0.try_acquire(1).is_ok()
+        try_acquire(&self.0, 1).is_ok()
     }
 
     unsafe fn unlock(&self) {
@@ -50,7 +80,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     }
 
     fn try_lock_shared(&self) -> bool {
-        self.0.try_acquire(1).is_ok()
+        try_acquire(&self.0, 1).is_ok()
     }
 
     unsafe fn unlock_shared(&self) {
@@ -62,7 +92,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     }
 
     fn try_lock_exclusive(&self) -> bool {
-        self.0.try_acquire(READERS).is_ok()
+        try_acquire(&self.0, READERS).is_ok()
     }
 
     unsafe fn unlock_exclusive(&self) {

@@ -1,5 +1,5 @@
-//! The whole engine on a device in memory: writers that replace and delete, readers, and a thread that runs the daemons'
-//! steps. A get never returns what was replaced or deleted before it began, in this life and after a kill.
+//! The whole engine on a device in memory: writers that replace and delete, a reader, and a thread that runs the steps
+//! of the daemons. A get never returns what was replaced or deleted before it began, in this life and after a kill.
 
 use std::{
     collections::HashMap,
@@ -18,9 +18,11 @@ use super::{
 };
 use crate::{Daemons, Durability, Error, Mode, Options, PutOptions, Refusal, Store};
 
-/// Keys of each writer: only it puts and deletes them.
+/// Keys of each writer: only it puts and deletes them. One more is everybody's.
 const KEYS: usize = 3;
 const WRITERS: usize = 2;
+const ALL: usize = KEYS * WRITERS + 1;
+const SHARED: usize = ALL - 1;
 const OPERATIONS: u64 = 6;
 /// Rows of the table that keep their objects in ways of their own.
 const PRESETS: [&str; 6] = ["picaflor", "hummingbird", "damelo", "stream-pack", "buddy", "buddy-scan"];
@@ -30,10 +32,11 @@ type Front = Mutex<HashMap<String, Vec<u8>>>;
 struct Run {
     store: Store,
     mode: Mode,
-    /// What is known of each key: twice the version whose put or delete returned last, and one more if it was deleted.
-    told: [AtomicU64; KEYS * WRITERS],
+    /// What is known of each key, of the shared one for each writer: twice the version whose put or delete returned
+    /// last, and one more if it was deleted.
+    told: [AtomicU64; ALL + 1],
     /// Operations that began, by key: no version is newer.
-    begun: [AtomicU64; KEYS * WRITERS],
+    begun: [AtomicU64; ALL],
     /// The fault: a cache before the store that takes in what a get brought, and does not ask whether it is current.
     front: Option<Front>,
 }
@@ -50,6 +53,15 @@ fn body(at: usize, version: u64) -> Vec<u8> {
     word.to_le_bytes().repeat(len as usize / 8)
 }
 
+/// What is told of this version is told there.
+fn slot(at: usize, version: u64) -> usize {
+    if at == SHARED { SHARED + version as usize % WRITERS } else { at }
+}
+
+fn version_in(body: &[u8]) -> u64 {
+    u64::from(u32::from_le_bytes(body[..4].try_into().unwrap()))
+}
+
 impl Run {
     fn open(device: &MemoryDevice, preset: &str, mode: Mode) -> Store {
         let options = Options::on(Arc::new(device.clone())).as_preset(preset).unwrap().memory(2 << 20).mode(mode);
@@ -63,8 +75,15 @@ impl Run {
         Store::open(options).unwrap()
     }
 
-    fn put(&self, at: usize, filler: bool) {
-        let version = self.begun[at].fetch_add(1, SeqCst) + 1;
+    /// The number of an operation of this writer; of the shared key it also says whose it is.
+    fn begin(&self, writer: usize, at: usize) -> u64 {
+        let step = if at == SHARED { WRITERS as u64 } else { 1 };
+        let number = self.begun[at].fetch_add(step, SeqCst) + step;
+        if at == SHARED { number + writer as u64 } else { number }
+    }
+
+    fn put(&self, writer: usize, at: usize, filler: bool) {
+        let version = self.begin(writer, at);
         let name = key(at);
         let options = PutOptions { bypass_memory: filler, ..PutOptions::default() };
         let put = match draw(0..2) {
@@ -72,17 +91,17 @@ impl Run {
             _ => block_on(self.store.put_async(name.as_bytes(), &body(at, version), &options)),
         };
         match put {
-            Ok(()) => self.told[at].store(2 * version, SeqCst),
+            Ok(()) => self.told[slot(at, version)].store(2 * version, SeqCst),
             Err(Error::Full { .. } | Error::Refused(Refusal::NoCleanSpace | Refusal::Busy)) => {}
             Err(error) => panic!("{error}"),
         }
         self.front.iter().for_each(|front| drop(front.lock().remove(&name)));
     }
 
-    fn delete(&self, at: usize) {
-        let version = self.begun[at].fetch_add(1, SeqCst) + 1;
+    fn delete(&self, writer: usize, at: usize) {
+        let version = self.begin(writer, at);
         self.store.delete(key(at).as_bytes()).unwrap();
-        self.told[at].store(2 * version + 1, SeqCst);
+        self.told[slot(at, version)].store(2 * version + 1, SeqCst);
         self.front.iter().for_each(|front| drop(front.lock().remove(&key(at))));
     }
 
@@ -103,17 +122,18 @@ impl Run {
     }
 
     fn get(&self, at: usize) {
-        let before = self.told[at].load(SeqCst);
+        let told = self.told.each_ref().map(|told| told.load(SeqCst));
         let found = self.find(at);
-        let begun = self.begun[at].load(SeqCst);
+        let begun = self.begun[at].load(SeqCst) + if at == SHARED { WRITERS as u64 - 1 } else { 0 };
         let Some(found) = found else {
+            let before = told[at];
             // It may have been deleted and put back meanwhile.
-            let is_there = before != 0 && before.is_multiple_of(2) && begun == before / 2;
+            let is_there = before != 0 && before.is_multiple_of(2) && begun == before / 2 && at != SHARED;
             assert!(self.mode == Mode::Cache || !is_there, "key {at}: version {} is missing", before / 2);
             return;
         };
-        let word = u64::from_le_bytes(found[..8].try_into().unwrap());
-        let version = word & 0xffff_ffff;
+        let version = version_in(&found);
+        let before = told[slot(at, version)];
         assert!(found == body(at, version), "key {at}: foreign or torn bytes");
         assert!(version <= begun, "key {at}: version {version} was never put");
         assert!(
@@ -126,10 +146,11 @@ impl Run {
 
     fn write(&self, writer: usize) {
         for _ in 0..OPERATIONS {
-            let at = writer + WRITERS * draw(0..KEYS as u64) as usize;
+            let own = writer + WRITERS * draw(0..KEYS as u64) as usize;
+            let at = if draw(0..4) == 0 { SHARED } else { own };
             match draw(0..8) {
-                0..4 => self.put(at, false),
-                4 => self.delete(at),
+                0..4 => self.put(writer, at, false),
+                4 => self.delete(writer, at),
                 _ => self.get(at),
             }
         }
@@ -137,7 +158,7 @@ impl Run {
 
     fn read(&self) {
         for _ in 0..OPERATIONS {
-            self.get(draw(0..(KEYS * WRITERS) as u64) as usize);
+            self.get(draw(0..ALL as u64) as usize);
         }
     }
 
@@ -161,7 +182,7 @@ fn model(fault: bool) {
     });
     // So full, and of what was replaced so often, that room has to be made.
     for i in 0..draw(0..400) as usize {
-        run.put(i % (KEYS * WRITERS), true);
+        run.put(0, i % ALL, true);
     }
     let spawn = |act: fn(&Run)| {
         let run = Arc::clone(&run);
@@ -169,7 +190,8 @@ fn model(fault: bool) {
     };
     let threads = [spawn(|run| run.write(0)), spawn(|run| run.write(1)), spawn(Run::read), spawn(Run::step)];
     threads.into_iter().for_each(|thread| thread.join().unwrap());
-    (0..KEYS * WRITERS).for_each(|at| run.get(at));
+    (0..ALL).for_each(|at| run.get(at));
+    let shown = run.find(SHARED);
     let report = run.store.check(|_, _| {});
     assert!(report.is_clean(), "{report:?}");
     // Killed: everything that returned is durable, on the device as it stands now.
@@ -177,7 +199,13 @@ fn model(fault: bool) {
     let told = run.told.each_ref().map(|told| AtomicU64::new(told.load(SeqCst)));
     let begun = run.begun.each_ref().map(|begun| AtomicU64::new(begun.load(SeqCst)));
     let after = Run { store: left, mode, told, begun, front: None };
-    (0..KEYS * WRITERS).for_each(|at| after.get(at));
+    (0..ALL).for_each(|at| after.get(at));
+    // A cache may let go, and a crash may bring back what it let go; what was replaced or deleted is told of.
+    let [again, shown] = [after.find(SHARED), shown].map(|found| found.map(|found| version_in(&found)));
+    assert!(
+        again == shown || mode == Mode::Cache && (again.is_none() || shown.is_none()),
+        "{preset}, {mode:?}: version {shown:?} of the shared key, and in the next life {again:?}"
+    );
 }
 
 /// What another life finds.

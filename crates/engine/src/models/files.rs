@@ -1,11 +1,7 @@
 //! Commits in place, where nothing but files says what is there: a delete that returned with `delete_count = 1` is
 //! durable, whoever else deletes beside it.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use parking_lot::Mutex;
 use picaflor_device::{Clock, Folder};
