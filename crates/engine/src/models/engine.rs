@@ -114,7 +114,10 @@ impl Run {
             0 => self.store.get(name.as_bytes()).unwrap(),
             _ => block_on(self.store.get_async(name.as_bytes())).unwrap(),
         };
-        let found = object.map(|object| object.bytes().unwrap().to_vec());
+        let found = object.map(|object| {
+            let bytes = object.bytes();
+            bytes.unwrap_or_else(|error| panic!("key {at}, {:?}: a handle does not pin: {error}", self.mode)).to_vec()
+        });
         if let (Some(front), Some(found)) = (&self.front, &found) {
             front.lock().insert(name, found.clone());
         }
