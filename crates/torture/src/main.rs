@@ -31,7 +31,7 @@ usage: picaflor-torture [options]
   --no-audit       do not judge what the audit (`Store::check`) says; for as long as a fault of it hides others
   --canary         break the store on purpose; status 1 if every break is noticed
   --rss            instead of seeds, fill stores in files of the folder for temporary ones, one after the other, and
-                   hold what the kernel counts to the cap + 10% + 16 MiB
+                   hold what the kernel counts to the cap + 10% + 16 MiB; its canary holds memory beside the first
   -v, --verbose    the plan of each seed, and the shortest failing operations
   -h, --help       this
 
@@ -283,8 +283,8 @@ fn canary(call: &Call) -> ExitCode {
     if missed == 0 { ExitCode::from(1) } else { ExitCode::from(3) }
 }
 
-/// Stores in files, the lightest first: what one leaves to the allocator is less than the next one takes. For the canary
-/// only the first, beside memory that no store was given.
+/// Stores in files, the lightest first: what one leaves to the allocator is less than the next one takes. For the
+/// canary only the first, beside memory that no store was given.
 fn resident(canary: bool) -> ExitCode {
     let mut over = 0;
     let stray = vec![1_u8; if canary { 32 << 20 } else { 0 }];
