@@ -28,7 +28,8 @@ pub struct CheckReport {
     pub lost: u64,
     /// Entries that lead to nothing because a crash left them, or because damage took what they led to: nothing on the
     /// device tells which. Of tables, as long as what the last crash left there is not mended; of rows in place, where
-    /// not even a header is left and no object asks for it as a piece of its own.
+    /// not even a header is left and no object asks for it as a piece of its own; of a cluster that a cache may have
+    /// begun to write again before the crash.
     pub unsettled: u64,
     /// Entries that lead to no frame either, but to a place that was written again before a crash: what they led to had
     /// left, and they leave too.
@@ -303,8 +304,11 @@ impl Volume {
         }
         let lost = report.lost;
         let whole = seen.end(self, Part::Cluster(cluster), promised, report);
+        let missing = report.lost - lost;
         if untold {
-            report.outdated += std::mem::replace(&mut report.lost, lost) - lost;
+            (report.lost, report.outdated) = (lost, report.outdated + missing);
+        } else if missing > 0 && self.may_be_written_over(cluster) {
+            (report.lost, report.unsettled) = (lost, report.unsettled + missing);
         } else if bare {
             let clusters = if whole { &mut report.bare_clusters } else { &mut report.unreadable_clusters };
             clusters.push(cluster);

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use picaflor_format::cluster::Row;
 
 use crate::{
+    Mode,
     index::{Location, Word},
     read::rows::Use,
     volume::Volume,
@@ -37,6 +38,13 @@ impl Volume {
     /// Whether this is a use of the cluster of which nothing tells, so that entries lead to what was there before it.
     pub(crate) fn is_untold(&self, cluster: u32, found: &Use) -> bool {
         found.seq() > self.known.checkpoint && !self.space.is_told_since(cluster, self.known.page)
+    }
+
+    /// Whether a cache may have begun to write this cluster again, of which neither the log nor its front tells: the
+    /// crash may have kept any block of a write, and not the first.
+    pub(crate) fn may_be_written_over(&self, cluster: u32) -> bool {
+        let is_told = || self.space.is_told_since(cluster, self.known.page);
+        self.known.crashed && self.shared.options.mode == Mode::Cache && !is_told()
     }
 
     /// Drops the entries that lead into a cluster of which nothing tells, but for those of the frames that are there.
