@@ -64,7 +64,7 @@ low! {
     }
     /// `[forward]`.
     LowForward {
-        /// Default true.
+        /// Default: true without an `[[origin]]`, false beside one.
         enabled: bool,
         /// Networks whose clients may go through the proxy; default loopback only.
         clients: Vec<IpNet>,
@@ -355,15 +355,17 @@ impl Low {
         if admin.listen.port() != 0 && listen.contains(&admin.listen) {
             return bad("admin.listen", format!("{} is also in listen", admin.listen));
         }
+        let origin = resolve_origins(self.origin)?;
         let forward = ForwardConfig {
-            enabled: self.forward.enabled.unwrap_or(true),
+            // What stands in front of an origin on this machine, such as a TLS terminator, would make loopback clients
+            // of everybody.
+            enabled: self.forward.enabled.unwrap_or(origin.is_empty()),
             clients: self.forward.clients.unwrap_or_else(units::loopback),
             connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
         };
         let cache = resolve_cache(self.cache, store.capacity)?;
         let log =
             LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
-        let origin = resolve_origins(self.origin)?;
         Ok(Config { listen, workers, store, admin, forward, cache, limits: resolve_limits(self.limits)?, log, origin })
     }
 }

@@ -107,22 +107,23 @@ impl Target {
         };
         let mut key = Vec::with_capacity(authority.len() + path.as_str().len() + 16);
         key::host(&mut key, authority).map_err(|_| Denied::BadHost)?;
-        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2).
-        let (side, upstream) = if absolute && !origins.names(&key) {
-            if !config.forward.enabled {
-                return Err(Denied::ForwardOff);
+        let forwards = config.forward.enabled && may_forward;
+        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2): for those that the operator named,
+        // and for every other one where it does not mean a proxy.
+        let own = origins.of(&key).filter(|_| !absolute || !forwards || origins.names(&key));
+        let (side, upstream) = match own {
+            Some(own) => (Side::Reverse, own.clone()),
+            None if !absolute => return Err(Denied::NoOrigin),
+            None if !config.forward.enabled => return Err(Denied::ForwardOff),
+            None if !may_forward => return Err(Denied::ForwardClient),
+            None => {
+                let authority = uri.authority().cloned().ok_or(Denied::BadTarget)?;
+                let (side, trust) = match client_is_local {
+                    true => (Side::Forward, Trust::LocalClient),
+                    false => (Side::Remote, Trust::RemoteClient),
+                };
+                (side, Upstream { authority, trust })
             }
-            if !may_forward {
-                return Err(Denied::ForwardClient);
-            }
-            let authority = uri.authority().cloned().ok_or(Denied::BadTarget)?;
-            if client_is_local {
-                (Side::Forward, Upstream { authority, trust: Trust::LocalClient })
-            } else {
-                (Side::Remote, Upstream { authority, trust: Trust::RemoteClient })
-            }
-        } else {
-            (Side::Reverse, origins.of(&key).ok_or(Denied::NoOrigin)?.clone())
         };
         if key.len() + path.as_str().len() + 16 > key::MAX {
             return Err(Denied::UrlTooLong);

@@ -27,7 +27,7 @@ Examples:
       curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # a miss
       curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # a hit: see Cache-Status
 
-  In front of a web server:
+  In front of a web server, forwarding for nobody unless --forward is given, too:
       picaflor serve --origin http://127.0.0.1:8080 --listen 0.0.0.0:80
 
   In front of two, by host:
@@ -53,7 +53,7 @@ Signals:
   USR1       open the access log anew, after rotation
   HUP        ignored: a new configuration is taken by a restart, which is warm at once";
 
-/// Runs the caching proxy: forward for this machine, reverse for the origins given
+/// Runs the caching proxy: reverse for the origins given, or forward for this machine
 ///
 /// With nothing else it listens on 127.0.0.1:3128 as a forward proxy, has its admin listener on 127.0.0.1:3129, and
 /// keeps its objects in picaflor.store in the current folder, with sizes chosen from the free disk and memory.
@@ -100,8 +100,11 @@ pub(crate) struct Serve {
     /// Admin token [default: made, and kept beside the store]
     #[arg(long, value_name = "TOKEN", env = "PICAFLOR_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Serve the origins only, forward for nobody
+    /// Be a forward proxy beside the origins, too [default: without an origin only]
     #[arg(long)]
+    forward: bool,
+    /// Forward for nobody
+    #[arg(long, conflicts_with = "forward")]
     no_forward: bool,
     /// Access log: off, stdout or a file [default: off]
     #[arg(long, value_name = "WHERE")]
@@ -158,7 +161,7 @@ impl Serve {
         flags.store.file_mode = self.file_mode;
         flags.admin.listen = self.admin;
         flags.admin.token = self.token;
-        flags.forward.enabled = self.no_forward.then_some(false);
+        flags.forward.enabled = (self.forward || self.no_forward).then_some(self.forward);
         flags.log.to = self.log;
         flags.log.format = self.log_format;
         let low = file.under(flags);
@@ -211,6 +214,8 @@ fn print_ready(config: &Config, server: &Server) {
     if config.forward.enabled {
         let clients: Vec<_> = config.forward.clients.iter().map(ToString::to_string).collect();
         say!("forward  for {}; CONNECT to {:?}", clients.join(", "), config.forward.connect_ports);
+    } else {
+        say!("forward  for nobody");
     }
     for origin in &config.origin {
         say!("origin   {} <- {}", origin.url, origin.host.as_deref().unwrap_or("every host"));

@@ -80,6 +80,10 @@ fn the_defaults_are_safe() {
     assert!(config.forward.clients.iter().all(|net| net.addr().is_loopback()));
     assert_eq!(config.forward.connect_ports, [443]);
     assert_eq!(config.log.to, "off");
+    let origin = "[[origin]]\nurl = \"http://127.0.0.1:9\"\n";
+    for (text, enabled) in [("", true), (origin, false), (&format!("[forward]\nenabled = true\n{origin}"), true)] {
+        assert_eq!(parse(text).unwrap().forward.enabled, enabled, "{text}");
+    }
 }
 
 #[test]

@@ -41,16 +41,17 @@ struct Side {
 static SIDES: LazyLock<Vec<Side>> = LazyLock::new(|| {
     const NAMED: &str = "[[origin]]\nhost = \"a\"\nurl = \"http://127.0.0.1:9\"\n";
     const EVERY: &str = "[[origin]]\nurl = \"http://127.0.0.1:9\"\n";
+    const FORWARD: &str = "[forward]\nenabled = true\n";
     let side = |text: &str, client: IpAddr, may_forward| {
         let config = resolved(text).expect("a configuration");
         Side { origins: Origins::new(&config.origin), config, conn: Conn::new(client, may_forward, 0) }
     };
     let (local, remote) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 0, 2, 1]));
     vec![
-        side(NAMED, local, true),
-        side(NAMED, remote, true),
+        side(&format!("{NAMED}{FORWARD}"), local, true),
+        side(&format!("{NAMED}{FORWARD}"), remote, true),
         side(EVERY, remote, false),
-        side(&format!("{EVERY}[forward]\nenabled = false\n"), local, true),
+        side(EVERY, local, true),
     ]
 });
 

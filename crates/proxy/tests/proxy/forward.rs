@@ -1,6 +1,9 @@
 //! Who may go where: forwarding, tunnels, the admin listener, and what must be refused.
 
-use std::io::{Read, Write};
+use std::{
+    io::{Read, Write},
+    process::Command,
+};
 
 use crate::kit::{Client, Door, Message, Origin, Proxy, eventually, ok};
 
@@ -13,7 +16,7 @@ fn refused(reply: &Message, status: u16, reason: &str) {
 fn an_absolute_url_is_forwarded_and_stored_apart_from_reverse() {
     let origin =
         Origin::start(|request, stream| ok(stream, "cache-control: max-age=60", request.field("host").as_bytes()));
-    let proxy = Proxy::before(&origin.url(), "");
+    let proxy = Proxy::before(&origin.url(), "[forward]\nenabled = true\n");
     let url = format!("{}/x", origin.url());
     let mut client = proxy.client();
     for round in 0..2 {
@@ -23,6 +26,35 @@ fn an_absolute_url_is_forwarded_and_stored_apart_from_reverse() {
     }
     let reply = client.send("GET", "/x", &[&format!("x-ignored: {url}")], b"");
     assert!(!reply.is_hit() && reply.text() == "test.example", "{reply:?}");
+}
+
+#[test]
+fn beside_an_origin_nothing_is_forwarded_unless_asked_for() {
+    let near = Origin::constant("cache-control: max-age=60", "of this machine");
+    let ours =
+        Origin::start(|request, stream| ok(stream, "cache-control: max-age=60", request.field("host").as_bytes()));
+    let url = format!("{}/", near.url());
+    let authority = near.address.to_string();
+    let proxy = Proxy::before(&ours.url(), "");
+    // As a TLS terminator on this machine sends what its clients ask for.
+    for _ in 0..2 {
+        let reply = proxy.client().send("GET", &url, &[], b"");
+        assert_eq!((reply.status(), reply.text()), (200, authority.clone()), "an origin takes the absolute form");
+        proxy.settle();
+    }
+    refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, "forward-off");
+    let curl = |more: &[&str]| {
+        let via = format!("http://{}", proxy.address);
+        let output = Command::new("curl").args(["-sS", "-x", &via, &url]).args(more).output().expect("curl is installed");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert_eq!(curl(&[]), authority, "the very same, a hit");
+    assert_eq!(curl(&["-p"]), "", "no tunnel");
+    assert_eq!((near.count(), ours.count()), (0, 1));
+    let named = Proxy::start(&format!("[[origin]]\nhost = \"test.example\"\nurl = \"{}\"\n", ours.url()));
+    refused(&named.client().send("GET", &url, &[], b""), 403, "forward-off");
+    let asked = Proxy::before(&ours.url(), "[forward]\nenabled = true\n");
+    assert_eq!(asked.client().send("GET", &url, &[], b"").text(), "of this machine");
 }
 
 #[test]
@@ -49,15 +81,19 @@ fn hosts_have_their_origins() {
 #[test]
 fn a_client_outside_the_list_goes_nowhere_else() {
     let origin = Origin::constant("cache-control: max-age=60", "x");
-    let proxy = Proxy::before(&origin.url(), "[forward]\nclients = [\"10.0.0.0/8\"]\n");
     let url = format!("{}/", origin.url());
-    refused(&proxy.client().send("GET", &url, &[], b""), 403, "forward-client");
     let authority = origin.address.to_string();
-    refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, "forward-client");
-    assert_eq!(proxy.get("/").status(), 200, "the reverse side is open");
-    assert_eq!(origin.count(), 1);
-    let off = Proxy::before(&origin.url(), "[forward]\nenabled = false\n");
-    refused(&off.client().send("GET", &url, &[], b""), 403, "forward-off");
+    let named = format!("[[origin]]\nhost = \"test.example\"\nurl = \"{}\"\n", origin.url());
+    for (forward, reason) in [
+        ("enabled = true\nclients = [\"10.0.0.0/8\"]\n", "forward-client"),
+        ("enabled = false\n", "forward-off"),
+    ] {
+        let proxy = Proxy::start(&format!("[forward]\n{forward}{named}"));
+        refused(&proxy.client().send("GET", &url, &[], b""), 403, reason);
+        refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, reason);
+        assert_eq!(proxy.get("/").status(), 200, "the reverse side is open");
+    }
+    assert_eq!(origin.count(), 2);
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn every_size_comes_back_as_it_is_first_missed_then_hit() {
     for (len, body) in sizes.iter().zip(&bodies) {
         nginx.file(&format!("f{len}"), body);
     }
-    let proxy = Proxy::before(&format!("http://{}", nginx.address), "");
+    let proxy = Proxy::before(&format!("http://{}", nginx.address), "[forward]\nenabled = true\n");
     let out = proxy.folder.path().join("out");
     let via = format!("http://{}", proxy.address);
     for round in 0..3 {
