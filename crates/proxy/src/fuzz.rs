@@ -125,13 +125,14 @@ fn forbidden(response: &HeaderMap) {
     more.append(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     assert!(ResponseDirectives::parse(&more, false).no_store);
     let Some(first) = response.get(header::CACHE_CONTROL) else { return };
-    if !quotes_are_closed(first.as_bytes()) {
-        return;
-    }
     let line = [first.as_bytes(), b", private, max-age=1"].concat();
     more.insert(header::CACHE_CONTROL, HeaderValue::from_bytes(&line).expect("it was one before"));
     let found = ResponseDirectives::parse(&more, false);
-    assert!(found.private && found.max_age.is_some_and(|millis| millis <= 1000), "{line:?}");
+    assert!(found.private, "{line:?}");
+    if !quotes_are_closed(first.as_bytes()) {
+        return;
+    }
+    assert!(found.max_age.is_some_and(|millis| millis <= 1000), "{line:?}");
     more.insert(header::CACHE_CONTROL, HeaderValue::from_bytes(&line).expect("it was one before"));
     assert!(RequestDirectives::parse(&more).max_age.is_some_and(|millis| millis <= 1000), "{line:?}");
 }

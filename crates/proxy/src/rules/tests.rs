@@ -36,12 +36,15 @@ fn config() -> CacheConfig {
 }
 
 fn stored(status: u16, request: &[&str], response: &[&str]) -> Result<Policy, NotStored> {
-    let (request, response) = (head(request), head(response));
+    admitted(status, &head(request), &head(response))
+}
+
+fn admitted(status: u16, request: &HeaderMap, response: &HeaderMap) -> Result<Policy, NotStored> {
     let exchange = Exchange {
         method: &Method::GET,
-        request: &request,
+        request,
         status: StatusCode::from_u16(status).unwrap(),
-        response: &response,
+        response,
         sent: NOW,
         received: NOW,
         for_origin: true,
@@ -78,6 +81,35 @@ fn what_is_not_stored_and_why() {
     ];
     for (status, request, response, why) in rows {
         assert_eq!(stored(*status, request, response), Err(*why), "{status} {request:?} {response:?}");
+    }
+}
+
+#[test]
+fn what_forbids_counts_in_a_line_that_is_not_well_formed() {
+    let rows: &[(&[u8], NotStored)] = &[
+        (b"max-age=60; no-store", NotStored::NoStore),
+        (b"max-age=60 no-store", NotStored::NoStore),
+        (b"no-store;max-age=60", NotStored::NoStore),
+        (b"max-age=60, ext=\"a, no-store", NotStored::NoStore),
+        (b"max-age=60, ext=\"a\\\", no-store", NotStored::NoStore),
+        (b"max-age=60, no-store\xff", NotStored::NoStore),
+        (b"max-age=60, \xa0no-store", NotStored::NoStore),
+        (b"max-age=60, private=\"set-cookie", NotStored::Private),
+        (b"public; private, max-age=60", NotStored::Private),
+        (b"max-age=60, \"private", NotStored::Private),
+        (b"max-age=60\tPRIVATE", NotStored::Private),
+    ];
+    for (line, why) in rows {
+        let mut response = HeaderMap::new();
+        response.append("etag", HeaderValue::from_static("\"a\""));
+        response.append("cache-control", HeaderValue::from_bytes(line).unwrap());
+        assert_eq!(admitted(200, &HeaderMap::new(), &response), Err(*why), "{}", line.escape_ascii());
+    }
+    let invalid = ["cdn-cache-control: max-age=60, no-store, &&&&", "cache-control: max-age=60"];
+    assert_eq!(stored(200, &[], &invalid), Err(NotStored::NoStore), "of a field that counts for nothing, too");
+    for fine in ["x-private, no-storeroom, max-age=60", "a=\"no-store, private\", max-age=60", "a=private, max-age=60"]
+    {
+        assert_eq!(lifetime(200, &[&format!("cache-control: {fine}")]), Some(60), "{fine}");
     }
 }
 
