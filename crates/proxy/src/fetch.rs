@@ -37,7 +37,7 @@ pub(crate) struct Job {
     pub(crate) target: Arc<Target>,
     /// The first request's end-to-end fields, without its conditions and ranges, with what we add.
     pub(crate) request: HeaderMap,
-    /// Its fields as they came: `Vary` selects by these, for these are what later requests are compared by.
+    /// Its fields without what we add: `Vary` selects by these, for these are what later requests are compared by.
     pub(crate) client: HeaderMap,
     /// What is stored and needs confirmation.
     pub(crate) stale: Option<Hit>,
@@ -149,7 +149,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64,
         response: &fields,
         sent,
         received,
-        for_origin: job.target.side == key::Side::Reverse,
+        for_origin: job.target.side.is_for_origin(),
     };
     let admitted = admit::admit(&exchange, &proxy.config.cache);
     let policy = match admitted {
@@ -188,7 +188,7 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
         response: &fields,
         sent,
         received,
-        for_origin: job.target.side == key::Side::Reverse,
+        for_origin: job.target.side.is_for_origin(),
     };
     let policy = admit::admit(&exchange, &proxy.config.cache)?;
     let largest = if job.for_range { proxy.config.cache.range_whole_max } else { proxy.config.cache.max_object };

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::{
     config::{Config, Low},
+    front::{self, Beginning},
     head::{self, Head, Stored},
     key,
     range::{self, Plan},
@@ -26,8 +27,14 @@ use crate::{
 pub type Target = (&'static str, fn(&[u8]));
 
 /// The targets.
-pub const TARGETS: &[Target] =
-    &[("head", heads::head), ("proxy", whole::proxy), ("answer", answer), ("stored", stored), ("config", config)];
+pub const TARGETS: &[Target] = &[
+    ("head", heads::head),
+    ("proxy", whole::proxy),
+    ("front", front),
+    ("answer", answer),
+    ("stored", stored),
+    ("config", config),
+];
 
 /// A moment after everything that a response can have to do with.
 const NOW: u64 = 1_800_000_000_000;
@@ -59,6 +66,20 @@ fn fields(bytes: &[u8]) -> (HeaderMap, &[u8]) {
         }
     }
     (found, rest)
+}
+
+/// What a front's connection begins with: it is the same whatever comes behind it, and nothing less is as much.
+fn front(bytes: &[u8]) {
+    let found = front::header(bytes);
+    match found {
+        Beginning::Partial => assert!(bytes.len() < front::LONGEST),
+        Beginning::Bad => assert_eq!(front::header(&[bytes, b"\n"].concat()), Beginning::Bad),
+        Beginning::Header(len, _) => {
+            assert!(len <= bytes.len().min(front::LONGEST));
+            assert_eq!(front::header(&bytes[..len]), found);
+            assert!((0..len).all(|less| front::header(&bytes[..less]) == Beginning::Partial));
+        }
+    }
 }
 
 /// A request's fields, an empty line, the fields of the answer to it.

@@ -10,6 +10,7 @@
 //! | a stored body that breaks off while it is sent | `rest` |
 //! | what is written into the store | `key`, `head`, `keep` |
 //! | who may do what | `target`, `origin::Guard`, `admin` |
+//! | what stands in front of us, and what it says counts | `front` |
 //!
 //! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ mod conn;
 mod fast;
 mod fetch;
 mod fill;
+mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod head;

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use picaflor::ThreadRing;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
+    io::{AsyncReadExt, Interest, unix::AsyncFd},
     net::TcpStream,
     sync::watch,
     task::AbortHandle,
@@ -30,7 +30,9 @@ use crate::{
     body::Body,
     conn::{Conn, Phase},
     fast::FastIo,
+    front::{self, Beginning, Client, Told},
     life,
+    reason::{Denied, Outcome},
     server::{Clock, Proxy, StartError, Stop, Worker},
 };
 
@@ -199,9 +201,9 @@ fn begin(
 ) {
     let _ = stream.set_nodelay(true);
     worker.counters.accepted.add(1);
-    let client = peer.ip().to_canonical();
-    let may_forward = worker.proxy.config.forward.clients.iter().any(|net| net.contains(&client));
-    let conn = Arc::new(Conn::new(client, may_forward, worker.clock.tick()));
+    let config = &worker.proxy.config;
+    let peer = Client::peer(peer.ip().to_canonical(), config);
+    let conn = Arc::new(Conn::new(&peer, worker.clock.tick()));
     let number = {
         let mut open = connections.lock();
         open.next += 1;
@@ -210,7 +212,14 @@ fn begin(
         number
     };
     let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number });
-    let task = tokio::spawn(serve(worker.clone(), conn, stream, left, stopped));
+    let worker = worker.clone();
+    let task = if config.front.proxy_protocol && peer.is_front {
+        // Its first bytes are due as those of a request are.
+        conn.enter(Phase::Head, worker.clock.tick());
+        tokio::spawn(serve_behind(worker, peer, stream, left, stopped))
+    } else {
+        tokio::spawn(serve(worker, conn, stream, Vec::new(), left, stopped))
+    };
     if let Some((_, abort)) = connections.lock().by_number.get_mut(&number) {
         *abort = Some(task.abort_handle());
     }
@@ -247,14 +256,56 @@ impl Service<http::Request<Incoming>> for Serve {
     }
 }
 
+/// Reads the PROXY header of a front, and serves the client that it names.
+async fn serve_behind(
+    worker: Arc<Worker>,
+    peer: Client,
+    mut stream: TcpStream,
+    left: Arc<Left>,
+    stopped: watch::Receiver<Stop>,
+) {
+    let mut stop = stopped.clone();
+    let (read, told) = tokio::select! {
+        // Between two reads, so that one that has come is not forgotten.
+        biased;
+        begun = read_header(&mut stream) => match begun {
+            Some(begun) => begun,
+            None => {
+                worker.counters.denials.one(Denied::ProxyHeader);
+                return worker.counters.outcomes.one(Outcome::Denied);
+            }
+        },
+        _ = stop.wait_for(|stop| *stop == Stop::All) => return,
+    };
+    let conn = Arc::new(Conn::new(&peer.behind(told, &worker.proxy.config), worker.clock.tick()));
+    if let Some((listed, _)) = left.connections.lock().by_number.get_mut(&left.number) {
+        *listed = conn.clone();
+    }
+    serve(worker, conn, stream, read, left, stopped).await;
+}
+
+/// What the PROXY header says, and what came behind it; `None` where there is no header.
+async fn read_header(stream: &mut TcpStream) -> Option<(Vec<u8>, Option<Told>)> {
+    let mut bytes = Vec::with_capacity(front::LONGEST);
+    loop {
+        match front::header(&bytes) {
+            Beginning::Header(len, told) => return Some((bytes.split_off(len), told)),
+            Beginning::Partial if stream.read_buf(&mut bytes).await.is_ok_and(|n| n > 0) => {}
+            Beginning::Partial | Beginning::Bad => return None,
+        }
+    }
+}
+
 async fn serve(
     worker: Arc<Worker>,
     conn: Arc<Conn>,
     stream: TcpStream,
+    read: Vec<u8>,
     left: Arc<Left>,
     mut stopped: watch::Receiver<Stop>,
 ) {
-    let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone())));
+    let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone(), &read)));
+    drop(read);
     let connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(64 << 10)

@@ -26,6 +26,7 @@ use tokio::net::TcpStream;
 
 use crate::{
     config::Config,
+    front,
     reason::{Denied, NoAnswer, OriginFailure},
     target::{self, Target, Trust},
 };
@@ -328,12 +329,12 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         let named: Vec<HeaderName> = headers
             .get_all(header::CONNECTION)
             .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|text| text.split(','))
-            .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
-            // What frames or addresses a message, or forbids storing it, cannot be taken away like this.
+            .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+            // What frames or addresses a message, forbids storing it, or tells of clients cannot be taken away like this.
             .filter(|name| {
                 !matches!(*name, header::HOST | header::CONTENT_LENGTH | header::CACHE_CONTROL | header::AUTHORIZATION)
+                    && !front::is_ours(name)
             })
             .collect();
         for name in named {

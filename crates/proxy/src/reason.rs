@@ -110,6 +110,8 @@ reasons! {
         Precondition => "precondition",
         /// A protocol upgrade was asked for.
         Upgrade => "upgrade",
+        /// A front names another host than `Host`, or several schemes.
+        Disputed => "front-disputed",
         /// A range or a condition of a request with `Authorization`, whose answer is seldom shared.
         Authorization => "authorization",
     }
@@ -152,6 +154,8 @@ reasons! {
         OnlyIfCached => "only-if-cached",
         /// `https` URLs are reached through CONNECT.
         Scheme => "scheme",
+        /// A connection from a trusted network that does not begin with a PROXY header.
+        ProxyHeader => "proxy-header",
     }
 
     /// How an origin failed.

@@ -7,6 +7,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header, uri::A
 
 use crate::{
     config::{Config, LowOrigin},
+    conn::Conn,
+    front::{self, Scheme},
     key::{self, Side},
     reason::Denied,
     reference::Reference,
@@ -77,6 +79,8 @@ pub(crate) struct Target {
     pub(crate) path: http::uri::PathAndQuery,
     /// The host as the client wrote it, for the `Host` field.
     pub(crate) host_field: HeaderValue,
+    /// See [`Scheme::Disputed`].
+    pub(crate) is_disputed: bool,
 }
 
 impl Target {
@@ -85,14 +89,8 @@ impl Target {
         &self.key[self.host.clone()]
     }
 
-    /// Reads a request that is not CONNECT. `may_forward` is about the client.
-    pub(crate) fn of<B>(
-        request: &Request<B>,
-        config: &Config,
-        origins: &Origins,
-        may_forward: bool,
-        client_is_local: bool,
-    ) -> Result<Self, Denied> {
+    /// Reads a request that is not CONNECT.
+    pub(crate) fn of<B>(request: &Request<B>, config: &Config, origins: &Origins, conn: &Conn) -> Result<Self, Denied> {
         let uri = request.uri();
         let host_field = sound(request.headers(), request.version())?;
         let Some(path) = uri.path_and_query().cloned() else { return Err(Denied::BadTarget) };
@@ -107,18 +105,21 @@ impl Target {
         };
         let mut key = Vec::with_capacity(authority.len() + path.as_str().len() + 16);
         key::host(&mut key, authority).map_err(|_| Denied::BadHost)?;
-        let forwards = config.forward.enabled && may_forward;
+        let forwards = config.forward.enabled && conn.may_forward;
         // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2): for those that the operator named,
         // and for every other one where it does not mean a proxy.
         let own = origins.of(&key).filter(|_| !absolute || !forwards || origins.names(&key));
+        let fields = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let scheme = front::scheme(conn, authority, fields);
         let (side, upstream) = match own {
+            Some(own) if scheme == Scheme::Https => (Side::Encrypted, own.clone()),
             Some(own) => (Side::Reverse, own.clone()),
             None if !absolute => return Err(Denied::NoOrigin),
             None if !config.forward.enabled => return Err(Denied::ForwardOff),
-            None if !may_forward => return Err(Denied::ForwardClient),
+            None if !conn.may_forward => return Err(Denied::ForwardClient),
             None => {
                 let authority = uri.authority().cloned().ok_or(Denied::BadTarget)?;
-                let (side, trust) = match client_is_local {
+                let (side, trust) = match conn.client.is_loopback() {
                     true => (Side::Forward, Trust::LocalClient),
                     false => (Side::Remote, Trust::RemoteClient),
                 };
@@ -130,7 +131,8 @@ impl Target {
         }
         let host_field = HeaderValue::from_bytes(authority).map_err(|_| Denied::BadHost)?;
         let host = key::url(&mut key, side, authority, path.as_str().as_bytes()).map_err(|_| Denied::BadTarget)?;
-        Ok(Self { side, key, host, upstream: Arc::new(upstream), path, host_field })
+        let is_disputed = side.is_for_origin() && scheme == Scheme::Disputed;
+        Ok(Self { side, key, host, upstream: Arc::new(upstream), path, host_field, is_disputed })
     }
 
     /// The URL to ask the origin for.
@@ -150,7 +152,7 @@ impl Target {
             None => false,
             Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => false,
             // In front of a server somebody else may have taken the encryption off.
-            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") && self.side == Side::Reverse => true,
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") && self.side.is_for_origin() => true,
             Some(_) => return None,
         };
         let authority = match named.authority {

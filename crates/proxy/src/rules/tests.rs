@@ -323,6 +323,7 @@ fn vary_names_and_values() {
     assert_eq!(vary::names(&ours, true), Some(vec!["a".into()]));
     assert_eq!(vary::names(&ours, false).map(|names| names.len()), Some(3), "a forward client's own");
     assert_eq!(vary::names(&head(&["vary: x-forwarded-for"]), true), None);
+    assert_eq!(vary::names(&head(&["vary: Forwarded"]), true), None);
     let value = |lines: &[&str]| vary::values(&["accept-encoding".into()], &head(lines));
     assert_eq!(value(&["accept-encoding: gzip,  BR"]), value(&["accept-encoding: gzip", "accept-encoding: br"]));
     assert_ne!(value(&["accept-encoding: gzip"]), value(&[]));

@@ -45,7 +45,8 @@ fn beside_an_origin_nothing_is_forwarded_unless_asked_for() {
     refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, "forward-off");
     let curl = |more: &[&str]| {
         let via = format!("http://{}", proxy.address);
-        let output = Command::new("curl").args(["-sS", "-x", &via, &url]).args(more).output().expect("curl is installed");
+        let output =
+            Command::new("curl").args(["-sS", "-x", &via, &url]).args(more).output().expect("curl is installed");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     assert_eq!(curl(&[]), authority, "the very same, a hit");
@@ -84,10 +85,9 @@ fn a_client_outside_the_list_goes_nowhere_else() {
     let url = format!("{}/", origin.url());
     let authority = origin.address.to_string();
     let named = format!("[[origin]]\nhost = \"test.example\"\nurl = \"{}\"\n", origin.url());
-    for (forward, reason) in [
-        ("enabled = true\nclients = [\"10.0.0.0/8\"]\n", "forward-client"),
-        ("enabled = false\n", "forward-off"),
-    ] {
+    for (forward, reason) in
+        [("enabled = true\nclients = [\"10.0.0.0/8\"]\n", "forward-client"), ("enabled = false\n", "forward-off")]
+    {
         let proxy = Proxy::start(&format!("[forward]\n{forward}{named}"));
         refused(&proxy.client().send("GET", &url, &[], b""), 403, reason);
         refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, reason);
