@@ -102,6 +102,9 @@ low! {
         max_variants: usize,
         /// Bytes of a body that late comers can join, and that a slow reader may be behind; default 1 MiB.
         collapse_window: Size,
+        /// What becomes of the `no-cache`, `no-store`, `max-age`, `min-fresh`, `If-Match` and `If-Unmodified-Since` of
+        /// requests to an origin; default `obey`.
+        client_directives: ClientDirectives,
         /// How long a fetch waits for its slowest reader before it goes on without it; default 5 s.
         collapse_patience: Span,
         /// Bytes still fetched for the store when every client of a fetch has gone; default 64 MiB.
@@ -189,6 +192,17 @@ pub enum LogFormat {
     Squid,
     /// One JSON object a line.
     Json,
+}
+
+/// What clients may ask of the cache in front of an origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientDirectives {
+    /// The origin is asked where they want it.
+    #[default]
+    Obey,
+    /// What is fresh is the answer.
+    Ignore,
 }
 
 /// What the proxy runs with.
@@ -303,6 +317,7 @@ pub struct CacheConfig {
     pub store_set_cookie: bool,
     pub max_variants: usize,
     pub collapse_window: Size,
+    pub client_directives: ClientDirectives,
     pub collapse_patience: Span,
     pub abandoned_max: Size,
 }

@@ -107,6 +107,12 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
         let _ = alone.send(response);
         return;
     }
+    if fresh_stays(&job, &response).await {
+        worker.counters.not_stored.one(NotStored::FreshStays);
+        job.fill.decide(Verdict::Alone(NotStored::FreshStays));
+        let _ = alone.send(response);
+        return;
+    }
     match prepare(&job, &response, epoch, sent).await {
         Ok(keeper) => {
             let head = keeper.head().clone();
@@ -121,6 +127,16 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
             let _ = alone.send(response);
         }
     }
+}
+
+/// Whether the response is an error that says nothing of its lifetime, and something fresh is stored: then any client
+/// that has the origin asked, or finds a request that it does not like, could put the error in its place. 410 is meant.
+async fn fresh_stays(job: &Job, response: &Response<Incoming>) -> bool {
+    let (proxy, status, now) = (&job.worker.proxy, response.status(), unix_millis());
+    let is_error = (status.is_client_error() || status.is_server_error()) && status != StatusCode::GONE;
+    is_error
+        && !admit::has_lifetime(response.headers(), job.target.side.is_for_origin(), now)
+        && lookup::has_fresh(proxy, &job.target.key, now).await
 }
 
 /// What was stored has been replaced by something that must not be. An answer to one client's credentials replaces

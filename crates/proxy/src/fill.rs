@@ -155,6 +155,11 @@ impl Fill {
         }
     }
 
+    /// Whether it is decided already what the head means.
+    fn is_decided(&self) -> bool {
+        !matches!(&*self.verdict.borrow(), Verdict::Waiting)
+    }
+
     /// Whether all of the body has come, or soon will have: then it is better to wait for the store than to ask again.
     pub(crate) fn is_nearly_over(&self) -> bool {
         let end = self.state.lock().end;
@@ -499,10 +504,11 @@ impl Fills {
         &self.shards[xxh3_64(url_key) as usize % self.shards.len()]
     }
 
-    /// Joins the fetch of `key`, or begins it. `url_key` is the key without the variant.
-    pub(crate) fn enter(&self, url_key: &[u8], key: &[u8]) -> Role {
+    /// Joins the fetch of `key`, or begins it. `url_key` is the key without the variant. One `for_new` joins none whose
+    /// head has come: then it begins another, which others join instead.
+    pub(crate) fn enter(&self, url_key: &[u8], key: &[u8], for_new: bool) -> Role {
         let mut shard = self.shard(url_key).lock();
-        if let Some(fill) = shard.get(key) {
+        if let Some(fill) = shard.get(key).filter(|fill| !for_new || !fill.is_decided()) {
             return Role::Waiter(fill.clone());
         }
         let fill = self.alone(key);

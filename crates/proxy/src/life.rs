@@ -17,6 +17,7 @@ use hyper::{body::Incoming, ext::ReasonPhrase};
 
 use crate::{
     body::{Body, Guard, Kind, Record},
+    config::ClientDirectives,
     conn::{Conn, Phase},
     front,
     head::{Head, NO_REASON},
@@ -167,7 +168,7 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
         return Some(Bypass::Disputed);
     }
     let has = |name| request.headers.contains_key(name);
-    if has(header::IF_MATCH) || has(header::IF_UNMODIFIED_SINCE) {
+    if !target.side.is_for_origin() && validate::has_precondition(&request.headers) {
         return Some(Bypass::Precondition);
     }
     has(header::UPGRADE).then_some(Bypass::Upgrade)
@@ -176,13 +177,18 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
 impl Ask {
     fn new(worker: &Arc<Worker>, conn: &Conn, target: Target, request: Parts) -> Self {
         let mut headers = request.headers;
-        let asked = Asked::of(&headers);
+        let mut asked = Asked::of(&headers);
         let takes_trailers = origin::takes_trailers(&headers);
         origin::strip_hop_by_hop(&mut headers);
         headers.remove(header::EXPECT);
         if target.side.is_for_origin() {
             let scheme = if target.side == Side::Encrypted { "https" } else { "http" };
             front::tell(&mut headers, conn, &target.host_field, scheme);
+            // Whether it holds is seen by what the origin has now, or by what is fresh.
+            asked.directives.no_cache |= validate::has_precondition(&headers);
+            if worker.proxy.config.cache.client_directives == ClientDirectives::Ignore {
+                asked.ignore();
+            }
         }
         Self {
             worker: worker.clone(),

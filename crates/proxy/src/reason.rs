@@ -80,6 +80,8 @@ reasons! {
         HeadTooLarge => "head-too-large",
         /// The body ended before its length.
         Truncated => "truncated",
+        /// An error without a lifetime, and the URL has a fresh 200.
+        FreshStays => "fresh-stays",
         /// An unsafe method or a purge touched the URL during the fetch.
         Invalidated => "invalidated",
         /// The store declined.

@@ -1,7 +1,7 @@
 //! Turning a response we have, stored or arriving, into the answer to one request: the client's own conditions,
 //! ranges, HEAD, `Age` and `Cache-Status`.
 //!
-//! 1. Conditions that hold become 304.
+//! 1. Preconditions that do not hold become 412, conditions that do become 304.
 //! 2. A range, if `If-Range` agrees and the length is known, becomes 206 or 416.
 //! 3. Otherwise the whole body, or none for HEAD.
 
@@ -84,18 +84,30 @@ impl Source {
     }
 }
 
+/// Takes out what describes a body that is not sent.
+fn without_body(fields: &mut HeaderMap) {
+    let gone: Vec<HeaderName> = fields.keys().filter(|name| !validate::kept_in_304(name)).cloned().collect();
+    for name in gone {
+        fields.remove(name);
+    }
+}
+
 /// The answer to a GET or HEAD out of a response we have.
 pub(crate) fn respond(source: Source, method: &Method, request: &HeaderMap, status: &str) -> (Parts, Kind) {
     let Source { status: code, mut fields, len, received, body } = source;
     fields.append(&CACHE_STATUS, validate::text(status));
     let mut parts = Response::new(()).into_parts().0;
     parts.status = code;
+    if validate::precondition_failed(request, code, &fields) {
+        parts.status = StatusCode::PRECONDITION_FAILED;
+        without_body(&mut fields);
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        parts.headers = fields;
+        return (parts, Kind::Empty);
+    }
     if validate::not_modified(request, code, &fields, received) {
         parts.status = StatusCode::NOT_MODIFIED;
-        let gone: Vec<HeaderName> = fields.keys().filter(|name| !validate::kept_in_304(name)).cloned().collect();
-        for name in gone {
-            fields.remove(name);
-        }
+        without_body(&mut fields);
         parts.headers = fields;
         return (parts, Kind::Empty);
     }
@@ -176,7 +188,7 @@ pub(crate) fn denied(why: Denied) -> Answer {
         Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
         Denied::UrlTooLong => (StatusCode::URI_TOO_LONG, "the limit is 8,000 bytes"),
         Denied::ForwardClient => (StatusCode::FORBIDDEN, "the operator can add your network to forward.clients"),
-        Denied::ForwardOff => (StatusCode::FORBIDDEN, "forward.enabled is false"),
+        Denied::ForwardOff => (StatusCode::FORBIDDEN, "forward.enabled is false, as it is beside an origin"),
         Denied::ConnectPort => (StatusCode::FORBIDDEN, "the operator can add the port to forward.connect_ports"),
         Denied::SelfDestination => (StatusCode::FORBIDDEN, "the destination is this proxy"),
         Denied::LocalDestination => (StatusCode::FORBIDDEN, "the destination is the proxy's own machine or link"),

@@ -76,6 +76,18 @@ impl Asked {
         }
         Self { directives }
     }
+
+    /// Forgets what would have the origin asked, or nothing stored.
+    pub(crate) fn ignore(&mut self) {
+        let RequestDirectives { only_if_cached, max_stale, stale_if_error, .. } = self.directives;
+        self.directives =
+            RequestDirectives { only_if_cached, max_stale, stale_if_error, ..RequestDirectives::default() };
+    }
+
+    /// Whether only what the origin says from now on will do.
+    pub(crate) fn is_for_new(&self) -> bool {
+        self.directives.no_cache || self.directives.max_age == Some(0)
+    }
 }
 
 impl Policy {

@@ -79,6 +79,7 @@ pub(super) fn cache(low: LowCache, capacity: Size) -> Result<CacheConfig, Config
         store_set_cookie: low.store_set_cookie.unwrap_or(false),
         max_variants: low.max_variants.unwrap_or(32).clamp(1, 256),
         collapse_window,
+        client_directives: low.client_directives.unwrap_or_default(),
         collapse_patience: low.collapse_patience.unwrap_or(Span::secs(5)),
         abandoned_max: low.abandoned_max.unwrap_or(Size(64 << 20)),
     })

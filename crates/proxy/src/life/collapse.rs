@@ -26,9 +26,8 @@ impl Ask {
         if (private || authorized) && self.is_particular() && stale.is_none() {
             return self.pass_empty(if private { Bypass::RecentlyPrivate } else { Bypass::Authorization }).await;
         }
-        let alone = private || authorized || self.asked.directives.no_cache;
-        if !alone {
-            match proxy.fills.enter(&self.target.key, &key) {
+        if !private && !authorized {
+            match proxy.fills.enter(&self.target.key, &key, self.asked.is_for_new()) {
                 Role::First(fill) => {
                     // Between our look into the store and this, another fetch may have ended.
                     if let Some(hit) = self.look_again(stale.as_ref()).await {
@@ -94,7 +93,7 @@ impl Ask {
     /// `stale-while-revalidate`: unless somebody is at it already. What it brings is for everybody, so it is not asked
     /// for in this client's name.
     pub(crate) fn revalidate_behind(&self, hit: &Hit) {
-        if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key) {
+        if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key, false) {
             let mut job = self.job(&fill, Some(hit.clone()));
             job.request.remove(header::AUTHORIZATION);
             drop(fetch::spawn(job));

@@ -97,6 +97,16 @@ fn lifetime(exchange: &Exchange<'_>, directives: &ResponseDirectives, config: &C
     matches!(exchange.status.as_u16(), 404 | 405 | 410 | 414 | 501).then(|| config.negative.millis())
 }
 
+/// Whether a response says itself for how long it is fresh, and that it is.
+pub(crate) fn has_lifetime(response: &HeaderMap, for_origin: bool, received: u64) -> bool {
+    let directives = ResponseDirectives::parse(response, for_origin);
+    let expires = || date(response, header::EXPIRES).is_some_and(|expires| expires > received);
+    match directives.s_maxage.or(directives.max_age) {
+        Some(explicit) => explicit > 0,
+        None => !directives.targeted && expires(),
+    }
+}
+
 /// Corrected initial age (4.2.3).
 fn initial_age(exchange: &Exchange<'_>) -> u64 {
     let apparent =

@@ -227,6 +227,53 @@ fn revalidation_is_done_once_for_all() {
     assert_eq!(origin.count(), 1 + 1 + 1, "stored, confirmed, and one to see that all wait");
 }
 
+#[test]
+fn what_clients_want_to_be_asked_is_asked_once() {
+    let fields =
+        ["cache-control: no-cache", "cache-control: max-age=0", "pragma: no-cache", "if-match: \"v\"", "if-match: *"];
+    for (field, is_stored) in fields.iter().flat_map(|field| [(field, false), (field, true)]) {
+        let door = Door::default();
+        let closed = door.clone();
+        let origin = Origin::start(move |request, stream| {
+            // Those that are held say who they are.
+            if !request.field("x-client").is_empty() {
+                closed.pass();
+            }
+            if request.field("if-none-match").is_empty() {
+                return ok(stream, "cache-control: max-age=3600\netag: \"v\"", b"body");
+            }
+            stream.write_all(b"HTTP/1.1 304 Not Modified\r\netag: \"v\"\r\n\r\n").is_ok()
+        });
+        let proxy = Proxy::before(&origin.url(), "workers = 1\n");
+        if is_stored {
+            proxy.get("/");
+        }
+        let before = origin.count();
+        for client in &mut proxy.held_at(&door, (0..30).map(|n| format!("x-client: {n}\r\n{field}"))) {
+            let reply = client.read("GET").unwrap();
+            assert_eq!((reply.status(), reply.text().as_str()), (200, "body"), "{field}: {reply:?}");
+        }
+        assert_eq!(origin.count() - before, 1 + 1, "{field}, {is_stored}: and one to see that all wait");
+    }
+}
+
+#[test]
+fn what_is_to_be_new_joins_no_fetch_whose_head_has_come() {
+    let (origin, send) = by_hand(TEN);
+    let proxy = Proxy::before(&origin.url(), "");
+    send.send(b"12345".to_vec()).unwrap();
+    let mut first = proxy.client();
+    first.write("GET", "/", &[], b"");
+    first.read_head().unwrap();
+    let mut new = proxy.client();
+    new.write("GET", "/", &["cache-control: no-cache"], b"");
+    eventually("it is asked for again", || origin.count() == 2);
+    send.send(b"67890".to_vec()).unwrap();
+    assert_eq!(first.read_bytes(10).unwrap(), b"1234567890");
+    drop(send);
+    assert!(new.read("GET").is_none(), "its own fetch, which broke off");
+}
+
 /// 24 MiB, more than a window and the buffers of two sockets hold.
 fn large_body() -> Vec<u8> {
     (0..24u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
