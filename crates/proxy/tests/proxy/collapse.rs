@@ -327,6 +327,36 @@ fn who_was_left_behind_by_what_is_purged_gets_the_rest_from_the_origin() {
 }
 
 #[test]
+fn late_comers_get_what_has_come_and_follow_and_a_slow_client_holds_nobody_up() {
+    let (origin, send) = by_hand("HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 6291456\r\n\r\n");
+    let body = &large_body()[..6 << 20];
+    // An eighth of the store's memory holds it.
+    let proxy = Proxy::before(&origin.url(), "[cache]\ncollapse_patience = \"1h\"\n[store]\nmemory = \"128MiB\"\n");
+    let mut slow = proxy.client();
+    slow.write("GET", "/", &[], b"");
+    eventually("it is asked for", || origin.count() == 1);
+    let mut early = proxy.client();
+    early.write("GET", "/", &[], b"");
+    let mut clients = vec![early];
+    for (n, part) in body.chunks(2 << 20).enumerate() {
+        send.send(part.to_vec()).unwrap();
+        for client in &mut clients {
+            if n == 0 {
+                client.read_head().unwrap();
+            }
+            assert!(client.read_bytes(part.len()).unwrap() == part);
+        }
+        let mut late = proxy.client();
+        late.write("GET", "/", &[], b"");
+        assert_eq!(late.read_head().unwrap().field("content-length"), "6291456");
+        assert!(late.read_bytes((n + 1) * part.len()).unwrap() == body[..(n + 1) * part.len()]);
+        clients.push(late);
+    }
+    assert!(slow.read("GET").unwrap().body == body);
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
 fn a_late_comer_past_the_window_fetches_for_itself() {
     let (body, door) = (large_body(), Door::default());
     let (sent, closed, asked) = (body.clone(), door.clone(), AtomicUsize::new(0));
