@@ -163,16 +163,21 @@ async fn accept(
     limit: usize,
     stopped: watch::Receiver<Stop>,
 ) {
+    // One that has come at the limit, and waits for its place.
+    let mut next = None;
     let accepting = async {
         loop {
-            if connections.lock().by_number.len() >= limit {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
-            }
             match socket.accept().await {
-                Ok((stream, peer)) => begin(&worker, stream, peer, &connections, stopped.clone()),
+                Ok(accepted) => next = Some(accepted),
                 // Out of descriptors, or the client left already: others may still be served.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+            while connections.lock().by_number.len() >= limit {
+                end_stillest(&worker, &connections);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            if let Some((stream, peer)) = next.take() {
+                begin(&worker, stream, peer, &connections, stopped.clone());
             }
         }
     };
@@ -180,6 +185,9 @@ async fn accept(
     tokio::select! {
         () = accepting => {}
         _ = stop.wait_for(|stop| *stop != Stop::Not) => {}
+    }
+    if let Some((stream, peer)) = next {
+        begin(&worker, stream, peer, &connections, stopped.clone());
     }
     // Those whom the system has let in already would be hung up on with the listener.
     let Ok(socket) = socket.into_std() else { return };
@@ -189,6 +197,26 @@ async fn accept(
         {
             begin(&worker, stream, peer, &connections, stopped.clone());
         }
+    }
+}
+
+/// Ends the connection that has been without a request, or without the end of its head, for the longest time, so that
+/// clients that say nothing keep none out that does. One that has come within a second has yet to be heard.
+fn end_stillest(worker: &Worker, connections: &Connections) {
+    let now = worker.clock.tick();
+    let stillest = {
+        let open = connections.lock();
+        let still = open.by_number.values().filter_map(|(conn, abort)| {
+            let (phase, since) = conn.phase();
+            let is_still = matches!(phase, Phase::Idle | Phase::Head) && now.saturating_sub(since) > 1;
+            is_still.then_some((phase == Phase::Head, since, abort.clone()?))
+        });
+        still.min_by_key(|(is_asking, since, _)| (*is_asking, *since)).map(|(.., abort)| abort)
+    };
+    // Ending a task takes its connection off the list.
+    if let Some(abort) = stillest.filter(|abort| !abort.is_finished()) {
+        worker.counters.timed_out.add(1);
+        abort.abort();
     }
 }
 

@@ -168,6 +168,20 @@ fn a_client_that_takes_nothing_is_let_go() {
 }
 
 #[test]
+fn clients_that_say_nothing_keep_none_out() {
+    let origin = echo();
+    let limits = "workers = 1\n[limits]\nconnections = 3\nidle_timeout = \"10m\"\nheader_timeout = \"10m\"\n";
+    let proxy = Proxy::before(&origin.url(), limits);
+    let mut silent: Vec<_> = (0..6).map(|_| proxy.client()).collect();
+    silent[3].stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    let mut client = proxy.client();
+    assert_eq!(client.get("/stored").status(), 200);
+    assert!(silent[0].read_bytes(1).is_err(), "it has waited longest");
+    silent.extend((0..6).map(|_| proxy.client()));
+    assert_eq!(proxy.client().get("/stored").status(), 200);
+}
+
+#[test]
 fn a_stop_lets_requests_finish_and_closes_what_is_idle() {
     let origin = Origin::start(|_, stream| {
         sleep(700);
