@@ -112,7 +112,7 @@ pub(crate) fn is_ours(name: &HeaderName) -> bool {
     *name == header::FORWARDED || name.as_str().starts_with("x-forwarded-")
 }
 
-/// Puts what an origin is told of the client into a request's fields. `host` and `scheme` are what the client asked for.
+/// Puts what an origin is told of the client into a request's fields. `host` and `scheme` are what it asked for.
 pub(crate) fn tell(headers: &mut HeaderMap, conn: &Conn, host: &HeaderValue, scheme: &'static str) {
     let element = headers.contains_key(header::FORWARDED).then(|| element(conn, host));
     if !conn.is_front {

@@ -331,7 +331,7 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
             .iter()
             .flat_map(|value| value.as_bytes().split(|b| *b == b','))
             .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
-            // What frames or addresses a message, forbids storing it, or tells of clients cannot be taken away like this.
+            // What frames or addresses a message, forbids storing it, or tells of clients cannot be taken away so.
             .filter(|name| {
                 !matches!(*name, header::HOST | header::CONTENT_LENGTH | header::CACHE_CONTROL | header::AUTHORIZATION)
                     && !front::is_ours(name)

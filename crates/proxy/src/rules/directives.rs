@@ -2,7 +2,7 @@
 //! case-insensitive; an argument may be a token or a quoted string; of two lifetimes the shorter counts; a lifetime
 //! that is no number counts as zero; one that is too large counts as 2^31 seconds (1.2.2).
 //!
-//! What forbids fails closed: in a line that is not well formed it counts wherever it may have been meant ([`forbids`]).
+//! What forbids fails closed: in a line that is not well formed it counts wherever it may be meant ([`forbids`]).
 
 use http::{HeaderMap, HeaderName, header};
 
@@ -71,8 +71,8 @@ fn walk(headers: &HeaderMap, name: &HeaderName, mut each: impl FnMut(&str, Optio
     }
 }
 
-/// Whether the field has one of these directives, read as loosely as may be: between any bytes that no name has, with or
-/// without an argument; only within a quoted string that ends, and as an argument, it is none.
+/// Whether the field has one of these directives, read as loosely as may be: between any bytes that no name has, with
+/// or without an argument; only within a quoted string that ends, and as an argument, it is none.
 fn forbids(headers: &HeaderMap, field: &HeaderName, names: &[&str]) -> bool {
     headers.get_all(field).iter().any(|line| {
         let text = without_quoted(line.as_bytes());
