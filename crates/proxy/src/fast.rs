@@ -40,7 +40,7 @@ use tokio::{
 use self::{
     answer::Out,
     hit::FastHit,
-    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge},
+    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge, lower_version},
 };
 use crate::{
     conn::{Conn, Phase},
@@ -176,8 +176,11 @@ impl FastIo {
 
     /// Looks at the head in the buffer.
     fn step(&mut self) -> Step {
-        let buffer = std::mem::take(&mut self.buffer);
-        let step = self.look(&buffer[self.start..self.end]);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut step = self.look(&buffer[self.start..self.end]);
+        if step == Step::Refused(Denied::Malformed) && lower_version(&mut buffer[self.start..self.end]) {
+            step = self.look(&buffer[self.start..self.end]);
+        }
         self.buffer = buffer;
         step
     }

@@ -144,7 +144,7 @@ fn check(worker: &Worker, conn: &Conn, request: &Request<Incoming>) -> Result<Op
         return Err(Denied::Loop);
     }
     if request.method() == Method::CONNECT {
-        return Ok(None);
+        return target::bodiless(request.headers()).map(|()| None);
     }
     Target::of(request, &proxy.config, &proxy.origins, conn).map(Some)
 }

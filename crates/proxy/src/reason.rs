@@ -134,6 +134,10 @@ reasons! {
         HeadTooLarge => "head-too-large",
         /// A transfer coding other than `chunked`.
         TransferCoding => "transfer-coding",
+        /// `Expect` wants something other than `100-continue`.
+        Expectation => "expectation",
+        /// CONNECT with a body.
+        ConnectBody => "connect-body",
         /// The request's body is not HTTP, or it broke off.
         BrokenBody => "broken-body",
         /// This client may not use the proxy to go elsewhere.

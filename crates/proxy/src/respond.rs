@@ -184,6 +184,8 @@ pub(crate) fn denied(why: Denied) -> Answer {
             (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the limits are 100 fields and 64 KiB of them")
         }
         Denied::TransferCoding => (StatusCode::NOT_IMPLEMENTED, "the only transfer coding known here is chunked"),
+        Denied::Expectation => (StatusCode::EXPECTATION_FAILED, "the only expectation known here is 100-continue"),
+        Denied::ConnectBody => (StatusCode::BAD_REQUEST, "CONNECT has no body"),
         Denied::BrokenBody => (StatusCode::BAD_REQUEST, "the request's body is not HTTP, or it broke off"),
         Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
         Denied::UrlTooLong => (StatusCode::URI_TOO_LONG, "the limit is 8,000 bytes"),

@@ -97,9 +97,11 @@ impl Target {
         let (authority, absolute) = match (uri.scheme_str(), uri.authority()) {
             (Some("http"), Some(authority)) => (authority.as_str().as_bytes(), true),
             (Some(_), Some(_)) => return Err(Denied::Scheme),
-            (None, None) if path.as_str().starts_with('/') => match host_field {
-                Some(host) => (host.as_bytes(), false),
-                None => return Err(Denied::BadHost),
+            (None, None) if path.as_str().starts_with('/') => match (host_field, &origins.every) {
+                (Some(host), _) => (host.as_bytes(), false),
+                // HTTP/1.0 need not say it.
+                (None, Some(every)) => (every.authority.as_str().as_bytes(), false),
+                (None, None) => return Err(Denied::BadHost),
             },
             _ => return Err(Denied::BadTarget),
         };
@@ -190,7 +192,17 @@ pub(crate) fn sound(headers: &HeaderMap, version: Version) -> Result<Option<&Hea
     if coded && !is_chunked(headers) {
         return Err(Denied::TransferCoding);
     }
+    let mut expected = headers.get_all(header::EXPECT).iter();
+    if !expected.all(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        return Err(Denied::Expectation);
+    }
     Ok(host)
+}
+
+/// Content of a CONNECT means nothing (RFC 9110 9.3.6), and could be taken for the tunnel's.
+pub(crate) fn bodiless(headers: &HeaderMap) -> Result<(), Denied> {
+    let has_length = headers.get_all(header::CONTENT_LENGTH).iter().any(|len| len != "0");
+    if has_length || headers.contains_key(header::TRANSFER_ENCODING) { Err(Denied::ConnectBody) } else { Ok(()) }
 }
 
 /// Whether the one transfer coding is `chunked`; hyper undoes that one and no other.

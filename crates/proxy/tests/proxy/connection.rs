@@ -168,6 +168,23 @@ fn a_client_that_takes_nothing_is_let_go() {
 }
 
 #[test]
+fn an_older_version_needs_no_host_and_a_newer_one_is_1_1() {
+    let origin = Origin::start(|request, stream| ok(stream, "", request.field("host").as_bytes()));
+    let ask = |proxy: &Proxy, head: &str| {
+        let mut client = proxy.client();
+        client.stream.write_all(head.as_bytes()).unwrap();
+        let reply = client.read("GET").unwrap();
+        (reply.status(), reply.text())
+    };
+    let proxy = Proxy::before(&origin.url(), "");
+    assert_eq!(ask(&proxy, "GET / HTTP/1.0\r\n\r\n"), (200, origin.address.to_string()));
+    assert_eq!(ask(&proxy, "\r\nGET / HTTP/1.2\r\nHost: a\r\n\r\n"), (200, "a".into()));
+    assert_eq!(ask(&proxy, "GET / HTTP/1.2\r\n\r\n").0, 400);
+    let named = Proxy::start(&format!("[[origin]]\nhost = \"a\"\nurl = \"{}\"\n", origin.url()));
+    assert_eq!(ask(&named, "GET / HTTP/1.0\r\n\r\n").0, 400);
+}
+
+#[test]
 fn clients_that_say_nothing_keep_none_out() {
     let origin = echo();
     let limits = "workers = 1\n[limits]\nconnections = 3\nidle_timeout = \"10m\"\nheader_timeout = \"10m\"\n";
