@@ -213,7 +213,8 @@ impl FastIo {
 
     /// What is in memory, fresh, and all there.
     fn find(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Found {
-        if self.make_key(target, host, fields).is_none() {
+        // While it stops, the slow path says that this is the last answer.
+        if self.worker.proxy.is_stopping() || self.make_key(target, host, fields).is_none() {
             return Found::Nothing;
         }
         let (store, now) = (&self.worker.proxy.store, self.worker.clock.millis());

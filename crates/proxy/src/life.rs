@@ -73,7 +73,7 @@ pub(crate) async fn serve(
     if parts.status.canonical_reason().is_none() && parts.extensions.get::<ReasonPhrase>().is_none() {
         parts.extensions.insert(ReasonPhrase::from_static(NO_REASON.as_bytes()));
     }
-    if conn.is_last() && answer.outcome != Outcome::Tunnel {
+    if (conn.is_last() || worker.proxy.is_stopping()) && answer.outcome != Outcome::Tunnel {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(tunnel) = answer.tunnel {

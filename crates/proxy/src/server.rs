@@ -11,7 +11,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -82,6 +82,7 @@ pub(crate) struct Proxy {
     pub(crate) own: Arc<[SocketAddr]>,
     pub(crate) token: String,
     pub(crate) started: Instant,
+    stopping: AtomicBool,
     private: Vec<AtomicU64>,
 }
 
@@ -89,6 +90,12 @@ pub(crate) struct Proxy {
 const PRIVATE_SECONDS: u64 = 10;
 
 impl Proxy {
+    /// Whether a connection is to end with the next answer.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
     /// Remembers that the response of a key could not be shared, so that requests need not queue for the next one.
     pub(crate) fn remember_private(&self, key: &[u8], why: NotStored) {
         let lasting = matches!(
@@ -240,6 +247,7 @@ impl Server {
             via: validate::text(format!("1.1 {pseudonym}")),
             private: (0..4096).map(|_| AtomicU64::new(0)).collect(),
             started: Instant::now(),
+            stopping: AtomicBool::new(false),
             pseudonym,
             store,
             log,
@@ -301,6 +309,7 @@ impl Server {
 
     /// Drains, flushes and closes. Says what the store said at closing.
     pub fn stop(self) -> Result<(), String> {
+        self.proxy.stopping.store(true, Relaxed);
         let _ = self.stop.send(Stop::Listening);
         std::thread::sleep(LAST_REQUESTS);
         let _ = self.stop.send(Stop::All);
@@ -340,4 +349,55 @@ fn open_store(config: &Config) -> Result<Store, StartError> {
         picaflor::Error::Version { .. } => StartError::Store(e.to_string()),
         _ => StartError::Store(format!("store {path}: {e}")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::*;
+    use crate::Low;
+
+    /// The head of the answer, and whether the connection ends behind the body of two bytes.
+    fn ask(stream: &mut TcpStream) -> (String, bool) {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\nok") {
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let ends = head.contains("connection: close");
+        (head, ends && stream.read(&mut byte).is_ok_and(|n| n == 0))
+    }
+
+    #[test]
+    fn while_it_stops_each_answer_says_that_it_is_the_last() {
+        let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", origin.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = origin.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 2\r\n\r\nok");
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let text =
+            format!("workers = 1\n[store]\ncapacity = \"64MiB\"\nmemory = \"32MiB\"\n[[origin]]\nurl = \"{url}\"\n");
+        let mut low = Low::parse("test.toml", &text).unwrap();
+        low.listen = Some(vec![([127, 0, 0, 1], 0).into()]);
+        low.admin.listen = Some(([127, 0, 0, 1], 0).into());
+        low.store.path = Some(folder.path().join("store"));
+        let server = Server::start(low.resolve().unwrap()).unwrap();
+        let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
+        // A miss, then hits, the last of them on the fast path.
+        while !ask(&mut stream).0.contains("picaflor; hit") {}
+        assert_eq!(ask(&mut stream).0.matches("close").count(), 0);
+        server.proxy().stopping.store(true, Relaxed);
+        let (head, is_over) = ask(&mut stream);
+        assert!(is_over, "{head}");
+        server.stop().unwrap();
+    }
 }
