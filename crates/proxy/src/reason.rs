@@ -102,8 +102,10 @@ reasons! {
         Method => "method",
         /// A range of an object too large to fetch whole.
         RangeTooLarge => "range-too-large",
-        /// Recent responses of this URL could not be stored, so nobody waits for one.
+        /// A recent response of this URL was for one client, so nobody waits for one.
         RecentlyPrivate => "recently-private",
+        /// A recent response of this URL could not be stored for another reason, so nobody waits for one.
+        RecentlyNotStored => "recently-not-stored",
         /// The fetch in progress is past the window that late comers can join.
         CollapseLate => "collapse-late",
         /// The response of the fetch waited for is not for this request.
@@ -209,6 +211,16 @@ impl std::error::Error for Broken {}
 
 /// What the log says of a body whose rest came from the origin, for the store's broke off.
 pub(crate) const REST_FROM_ORIGIN: &str = "rest-from-origin";
+
+impl Bypass {
+    /// What later requests of a URL pass by, whose response was not stored.
+    pub(crate) fn like(why: NotStored) -> Self {
+        match why {
+            NotStored::Private | NotStored::SetCookie => Self::RecentlyPrivate,
+            _ => Self::RecentlyNotStored,
+        }
+    }
+}
 
 /// Why there is no response to pass on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use crate::{
     log::{Buffer, Line, Log},
     metrics::Counters,
     origin::Pools,
-    reason::NotStored,
+    reason::{Bypass, NotStored},
     rules::validate,
     target::Origins,
 };
@@ -89,6 +89,10 @@ pub(crate) struct Proxy {
 /// How long nobody waits for a response of a URL whose last response was private.
 const PRIVATE_SECONDS: u64 = 10;
 
+/// Of what is remembered of a key, below its tag: the second until which it counts, and whether it was for one client.
+const UNTIL: u64 = 0x7fff_ffff;
+const IS_PRIVATE: u64 = 0x8000_0000;
+
 impl Proxy {
     /// Whether a connection is to end with the next answer.
     #[inline]
@@ -110,8 +114,9 @@ impl Proxy {
         );
         if lasting {
             let (slot, tag) = self.private_slot(key);
-            let until = (self.started.elapsed().as_secs() + PRIVATE_SECONDS) & 0xffff_ffff;
-            slot.store(tag | until, Relaxed);
+            let until = (self.started.elapsed().as_secs() + PRIVATE_SECONDS) & UNTIL;
+            let is_private = if Bypass::like(why) == Bypass::RecentlyPrivate { IS_PRIVATE } else { 0 };
+            slot.store(tag | is_private | until, Relaxed);
         }
     }
 
@@ -123,11 +128,12 @@ impl Proxy {
         }
     }
 
-    /// Whether it was so within the last seconds.
-    pub(crate) fn is_recently_private(&self, key: &[u8]) -> bool {
+    /// Whether it was so within the last seconds, and what that is called.
+    pub(crate) fn recently_unshared(&self, key: &[u8]) -> Option<Bypass> {
         let (slot, tag) = self.private_slot(key);
         let found = slot.load(Relaxed);
-        found & !0xffff_ffff == tag && found & 0xffff_ffff > self.started.elapsed().as_secs()
+        let is_so = found & !0xffff_ffff == tag && found & UNTIL > self.started.elapsed().as_secs();
+        is_so.then_some(if found & IS_PRIVATE == 0 { Bypass::RecentlyNotStored } else { Bypass::RecentlyPrivate })
     }
 
     fn private_slot(&self, key: &[u8]) -> (&AtomicU64, u64) {

@@ -21,12 +21,12 @@ impl Ask {
     /// A GET that the store cannot answer as it is.
     pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let proxy = &self.worker.proxy;
-        let private = proxy.is_recently_private(&key);
-        let authorized = self.headers.contains_key(header::AUTHORIZATION);
-        if (private || authorized) && self.is_particular() && stale.is_none() {
-            return self.pass_empty(if private { Bypass::RecentlyPrivate } else { Bypass::Authorization }).await;
+        let authorized = self.headers.contains_key(header::AUTHORIZATION).then_some(Bypass::Authorization);
+        let unshared = proxy.recently_unshared(&key).or(authorized);
+        if let Some(why) = unshared.filter(|_| self.is_particular() && stale.is_none()) {
+            return self.pass_empty(why).await;
         }
-        if !private && !authorized {
+        if unshared.is_none() {
             match proxy.fills.enter(&self.target.key, &key, self.asked.is_for_new()) {
                 Role::First(fill) => {
                     // Between our look into the store and this, another fetch may have ended.
@@ -116,7 +116,7 @@ impl Ask {
                 let why = match why {
                     NotStored::TooLarge if self.headers.contains_key(header::RANGE) => Bypass::RangeTooLarge,
                     NotStored::Authorization => Bypass::Authorization,
-                    _ => Bypass::RecentlyPrivate,
+                    why => Bypass::like(why),
                 };
                 self.pass_empty(why).await
             }

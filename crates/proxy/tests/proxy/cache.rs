@@ -38,6 +38,20 @@ fn what_must_not_be_stored_is_not_and_says_why() {
 }
 
 #[test]
+fn only_what_is_private_is_called_so() {
+    let origin = Origin::start(|request, stream| {
+        ok(stream, &format!("cache-control: {}", request.path().trim_start_matches('/')), b"x")
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for (said, why) in [("private", "recently-private"), ("no-store", "recently-not-stored")] {
+        for round in 0..2 {
+            let reply = proxy.get_with(&format!("/{said}"), &["if-none-match: \"v\""]);
+            assert!(reply.cache().ends_with(&format!("detail={why}")), "{round}: {reply:?}");
+        }
+    }
+}
+
+#[test]
 fn a_request_that_says_no_store_leaves_nothing() {
     let origin = Origin::constant("cache-control: max-age=60", "x");
     let proxy = Proxy::before(&origin.url(), "");
