@@ -163,8 +163,8 @@ pub(super) fn head(bytes: &[u8]) {
         }
         Judged::Refused(why) => {
             // What hyper refuses without a word needs one; what the slow path refuses is refused alike. Of a length and
-            // a coding hyper forgets the length, and of equal lengths all but one, so that the slow path cannot see what
-            // was ambiguous.
+            // a coding hyper forgets the length, and of equal lengths all but one, so that the slow path cannot see
+            // what was ambiguous.
             if let Some(parts) = hypers(bytes).parts {
                 let has = |name| parts.headers.contains_key(name);
                 let forgot =
