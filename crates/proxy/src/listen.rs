@@ -173,8 +173,8 @@ async fn accept(
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
             while connections.lock().by_number.len() >= limit {
-                end_stillest(&worker, &connections);
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                let is_ending = end_stillest(&worker, &connections);
+                tokio::time::sleep(Duration::from_millis(if is_ending { 1 } else { 10 })).await;
             }
             if let Some((stream, peer)) = next.take() {
                 begin(&worker, stream, peer, &connections, stopped.clone());
@@ -201,8 +201,9 @@ async fn accept(
 }
 
 /// Ends the connection that has been without a request, or without the end of its head, for the longest time, so that
-/// clients that say nothing keep none out that does. One that has come within a second has yet to be heard.
-fn end_stillest(worker: &Worker, connections: &Connections) {
+/// clients that say nothing keep none out that does; says whether there is one. One that has come within a second has
+/// yet to be heard.
+fn end_stillest(worker: &Worker, connections: &Connections) -> bool {
     let now = worker.clock.tick();
     let stillest = {
         let open = connections.lock();
@@ -214,10 +215,10 @@ fn end_stillest(worker: &Worker, connections: &Connections) {
         still.min_by_key(|(is_asking, since, _)| (*is_asking, *since)).map(|(.., abort)| abort)
     };
     // Ending a task takes its connection off the list.
-    if let Some(abort) = stillest.filter(|abort| !abort.is_finished()) {
-        worker.counters.timed_out.add(1);
-        abort.abort();
-    }
+    let Some(abort) = stillest.filter(|abort| !abort.is_finished()) else { return false };
+    worker.counters.timed_out.add(1);
+    abort.abort();
+    true
 }
 
 fn begin(
