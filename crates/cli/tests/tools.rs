@@ -204,6 +204,7 @@ fn json_is_json() {
     let report = json(&["check", "a.store", "--format", "json"]);
     assert_eq!((report["sound"].as_bool(), report["report"]["intact"].as_u64()), (Some(true), Some(5)));
     let human = text(&folder.good(&["stats", "a.store"]));
+    assert!(human.contains("preset     picaflor"), "{human}");
     assert!(human.contains("cache: ") && human.contains("64 MiB") && human.contains("clusters free"), "{human}");
 }
 

@@ -156,7 +156,7 @@ impl Device for FileDevice {
         match self.queue() {
             Queue::Ring(ring) => ring.submit(batch),
             Queue::Pool { pool, .. } => pool.submit(batch),
-            Queue::Caller { .. } => inline::submit(Arc::clone(&self.core) as Arc<dyn Perform>, batch),
+            Queue::Caller { .. } => inline::submit_inline(Arc::clone(&self.core) as Arc<dyn Perform>, batch),
         }
     }
 

@@ -11,7 +11,11 @@ use std::sync::Arc;
 use crate::{AlignedBuf, Op, Request};
 
 /// A device that can answer a request at once.
-pub(crate) trait Perform: Send + Sync {
+pub trait Perform: Send + Sync {
+    /// Carries the operation out; what it returns is what `done` is called with.
+    ///
+    /// # Errors
+    /// As the device's blocking calls.
     fn perform(&self, offset: u64, op: Op) -> io::Result<AlignedBuf>;
 }
 
@@ -22,8 +26,8 @@ thread_local! {
 
 type Job = (Arc<dyn Perform>, Request);
 
-/// Performs the batch in order and calls each `done`.
-pub(crate) fn submit(device: Arc<dyn Perform>, batch: Vec<Request>) {
+/// Performs the batch in order and calls each `done`: the whole of [`Device::submit`](crate::Device::submit).
+pub fn submit_inline(device: Arc<dyn Perform>, batch: Vec<Request>) {
     let nested = WAITING.with_borrow_mut(|waiting| match waiting {
         Some(queue) => {
             queue.extend(batch.into_iter().map(|request| (Arc::clone(&device), request)));

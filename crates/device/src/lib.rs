@@ -1,7 +1,7 @@
 //! Bytes at offsets. This floor knows nothing of objects.
 //!
-//! Everything above talks to [`Device`]: a regular file or a raw block device, memory, or one of
-//! them behind the faulty wrapper, or a disk simulated on virtual time.
+//! Everything above talks to [`Device`]: a regular file or a raw block device, or memory. Models of disks, and devices
+//! that fail on demand, are in `picaflor-sim`.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -10,19 +10,14 @@ mod buf;
 mod chunks;
 mod clock;
 mod counted;
-mod elevator;
-mod fault;
-mod faulty;
 mod file;
 mod flights;
 mod folder;
 mod inline;
-mod medium;
 mod memory;
 mod open;
 mod pool;
 mod section;
-mod simulated;
 mod thread_ring;
 mod uring;
 
@@ -36,19 +31,12 @@ pub use ahead::{give_back_freed, prefetch};
 pub use buf::{ALIGN, AlignedBuf, BufPool};
 pub use clock::Clock;
 pub use counted::{CountedDevice, Counts};
-pub use elevator::{Elevator, ElevatorDevice};
-pub use fault::{Crashed, Fault, On, Rule};
-pub use faulty::FaultyDevice;
 pub use file::FileDevice;
 pub use folder::{Folder, RealFolder, check_path};
-pub use medium::Survivors;
+pub use inline::{Perform, submit_inline};
 pub use memory::MemoryDevice;
 pub use open::{Backend, OpenOptions, PRIVATE, Preallocate, lock};
 pub use section::Section;
-pub use simulated::{
-    BucketProfile, BudgetProfile, CacheProfile, DiskProfile, Order, Profile, ProfileError, SeekProfile, SimulatedDisk,
-    SimulatedOptions, SparseBytes, Times, ZoneProfile,
-};
 pub use thread_ring::{ThreadRing, number_here as thread_ring_number};
 
 /// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`]; of reads,
@@ -214,12 +202,15 @@ impl Op {
 
 /// Calls `done` on a device's own thread. A panic in it is its owner's affair and has been reported by the
 /// panic hook; it must not end the thread that every other request needs.
-pub(crate) fn finish(done: Done, outcome: io::Result<AlignedBuf>) {
+pub fn finish(done: Done, outcome: io::Result<AlignedBuf>) {
     let _ = panic::catch_unwind(AssertUnwindSafe(|| done(outcome)));
 }
 
 /// Refuses what is unaligned or outside the device, with the numbers in the message.
-pub(crate) fn check_request(capacity: u64, block_size: usize, offset: u64, len: u64) -> io::Result<()> {
+///
+/// # Errors
+/// `InvalidInput`.
+pub fn check_request(capacity: u64, block_size: usize, offset: u64, len: u64) -> io::Result<()> {
     let block = block_size as u64;
     let why = if !offset.is_multiple_of(block) || !len.is_multiple_of(block) {
         format!("not aligned to the block size {block}")

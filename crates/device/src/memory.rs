@@ -169,7 +169,7 @@ impl Device for MemoryDevice {
     }
 
     fn submit(&self, batch: Vec<Request>) {
-        inline::submit(Arc::clone(&self.inner) as Arc<dyn Perform>, batch);
+        inline::submit_inline(Arc::clone(&self.inner) as Arc<dyn Perform>, batch);
     }
 
     fn backend(&self) -> String {

@@ -96,7 +96,7 @@ impl Device for Section {
 
     fn submit(&self, batch: Vec<Request>) {
         match &self.over {
-            Some(_) => inline::submit(Arc::new(self.clone()), batch),
+            Some(_) => inline::submit_inline(Arc::new(self.clone()), batch),
             None => self.inner.submit(self.inside(batch)),
         }
     }

@@ -12,95 +12,53 @@
 //! # Ok::<(), picaflor::Error>(())
 //! ```
 //!
-//! Where to look: a put is `put.rs`, then `append.rs`; its bytes reach the device in `flush.rs`. A get is
-//! `get.rs`. Room is made in `reclaim.rs`. What survives a crash is decided in `journal.rs`,
-//! `checkpoint.rs` and `recovery/`. The six questions of every storage manager have a module each:
-//! `placement`, `space`, `memory`, `reading`, `eviction`, `checkpoint`; `preset.rs` is their table.
+//! Where to look, from the top: `store.rs` is the door and `ops/` has the verbs, one a file; `recovery/` opens;
+//! `background/` makes room and verifies; `write/` takes an object to the device (`write/append.rs` frames it,
+//! `write/flush.rs` writes it); `read/` is the way back; `cache/` is what is in memory, `log/` what survives a crash;
+//! `index/` and `space/` say where things are. `volume.rs` has the parts of one device. `base/preset.rs` is the table
+//! of rows; `in_place/` and `tabled/` are layouts of the literature.
+//!
+//! The feature `serde`, off by default, makes statistics, receipts and reports `Serialize`.
 #![forbid(unsafe_code)]
 
-mod adopt;
-mod append;
-mod batch;
-pub mod blocks;
-mod buffers;
-mod check;
-mod checkpoint;
-mod chunks;
-mod commits;
-mod compact;
-mod daemons;
-mod delete;
-mod error;
-mod eviction;
-mod fetch;
-mod files;
-mod flush;
-mod framing;
-mod full;
-mod get;
-mod group;
-mod hands;
-mod hash;
-mod home;
-pub mod htod;
+mod api;
+mod background;
+mod base;
+mod cache;
+mod in_place;
 mod index;
-mod inspect;
-mod journal;
-mod keys;
-mod leases;
-mod leave;
-mod listed;
-mod locality;
-mod many;
-mod memory;
-mod object;
-mod options;
-mod packet;
-mod packing;
-mod pages;
-mod place;
-mod placement;
-mod preset;
-mod put;
-mod reading;
-mod reclaim;
+mod log;
+mod ops;
+mod read;
 mod recovery;
-mod rows;
-mod scrub;
 mod space;
-mod spread;
-mod stats;
 mod store;
-mod stream;
 mod tabled;
 mod volume;
-mod waiting;
+mod write;
 
-pub use check::{CheckReport, Finding, Severity};
-pub use chunks::Chunks;
-pub use error::{Error, Miss, Refusal, Result};
-pub use eviction::ClusterAge;
-pub use fetch::Fetched;
-pub use get::TryGet;
-pub use group::Temper;
-pub use inspect::{About, Inspection, inspect};
-pub use keys::{Entry, Keys};
-/// Rules of replacement that others may want to replay: the lab does.
-pub mod replacement {
-    pub use crate::memory::{S3Fifo, Standing, Step};
-}
-pub use many::Put;
-pub use object::Object;
-pub use options::{
-    Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Mode, Options, Place, PutOptions,
+pub use api::inspect::{About, Inspection, inspect};
+pub use api::object::Object;
+pub use base::options::{
+    Admission, Daemons, Departure, Durability, EvictionListener, Expiry, Options, Place, PutOptions,
 };
+
+pub use base::error::{Error, Miss, Refusal, Result};
+pub use base::group::Temper;
+pub use base::policy::{ClusterAge, Mode, PackOrder, Reopening};
+pub use base::spread::Spread;
+pub use base::stats::{Counts, Stats, VolumeStats};
+pub use ops::check::{CheckReport, Finding, Severity};
+pub use ops::chunks::Chunks;
+pub use ops::fetch::Fetched;
+pub use ops::get::TryGet;
+pub use ops::keys::{Entry, Keys};
+pub use ops::many::Put;
+pub use ops::stream::PutStream;
 pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;
 pub use recovery::{Dropped, Receipt, VolumeReceipt};
-pub use scrub::Reopening;
 pub use space::NextCluster;
-pub use spread::Spread;
-pub use stats::{Counts, Stats, VolumeStats};
 pub use store::{Group, Store};
-pub use stream::PutStream;
-pub use waiting::PackOrder;
+
+type Commits = picaflor_common::Commits<Error>;

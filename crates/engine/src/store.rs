@@ -10,18 +10,18 @@ use std::{
 };
 
 use parking_lot::MutexGuard;
+use picaflor_common::{Hasher, KeyHash};
 use picaflor_format::journal::Record;
 
 use crate::{
     Error, Mode, Object, Options, Result, Stats, Temper,
-    append::payload_max,
-    daemons::Threads,
-    get::Query,
-    hands::Hands,
-    hash::{Hasher, KeyHash},
+    background::daemons::Threads,
+    ops::get::Query,
+    ops::hands::Hands,
     recovery::{self, Late, Receipt},
     tabled::Tabled,
     volume::{Shared, Volume},
+    write::append::payload_max,
 };
 
 /// A store of objects. Cheap to clone; all clones are one store.
@@ -39,7 +39,7 @@ pub(crate) struct Inner {
     late: Arc<Late>,
     threads: Threads,
     pub(crate) hands: Arc<Hands>,
-    pub(crate) fetches: crate::fetch::Fetches,
+    pub(crate) fetches: crate::ops::fetch::Fetches,
 }
 
 impl Store {
@@ -72,7 +72,7 @@ impl Store {
             late: opened.late,
             threads,
             hands: Arc::default(),
-            fetches: crate::fetch::Fetches::default(),
+            fetches: crate::ops::fetch::Fetches::default(),
         };
         opened.made.keep();
         Ok(Self { inner: Arc::new(inner) })
@@ -223,7 +223,7 @@ impl Store {
             volume.promise_waiting();
             result = result.and(volume.commit_now());
         }
-        result
+        result.and(self.losses_are_noted())
     }
 
     /// The volumes but for those that a cache has given up.
@@ -246,7 +246,7 @@ impl Store {
                 let number = volume.commits.next();
                 result = result.and(Arc::clone(volume).commit_async(number).await);
             }
-            return result;
+            return result.and(self.losses_are_noted());
         }
         Ok(())
     }
@@ -279,7 +279,7 @@ impl Store {
             let more = volume.step_all();
             any = any.and_then(|any| Ok(any | more?));
         }
-        any
+        self.losses_are_noted().and(any)
     }
 
     /// Returns when the device has taken everything that is sealed, hot objects are warm again after an

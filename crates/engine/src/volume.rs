@@ -1,6 +1,6 @@
 //! A volume: one device with its index, space, buffers and journal. The verbs are in files of their own.
 //!
-//! Lock order, outermost first: key stripe → writer's turn (`flush.rs`) → lane → slot →
+//! Lock order, outermost first: key stripe → writer's turn (`write/flush.rs`) → lane → slot →
 //! index segment → space, journals in the order of the volumes. Nobody waits for a device while holding a lane or
 //! anything below.
 
@@ -15,6 +15,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use picaflor_common::{Hasher, KeyHash};
 use picaflor_device::{BufPool, Clock, Device};
 use picaflor_format::{
     cluster::Row,
@@ -25,30 +26,30 @@ use picaflor_format::{
 };
 
 use crate::{
-    Departure, Error, Mode, Options, Result,
-    append::Lane,
-    buffers::Buffers,
-    checkpoint::Checkpointer,
-    commits::Commits,
-    eviction::{Budget, Eviction},
-    flush::Writer,
-    group::{Groups, Temper},
-    hash::{Hasher, KeyHash},
+    Commits, Departure, Error, Mode, Options, Result,
+    background::eviction::Budget,
+    background::reclaim::Reclaimer,
+    background::scrub::Scrubber,
+    base::frame::Frame,
+    base::group::{Groups, Temper},
+    base::policy::Eviction,
+    base::preset::Preset,
+    base::stats::{Counters, VolumeStats, add},
+    cache::buffers::Buffers,
+    cache::leases::Leases,
+    cache::listed::{Listed, Lying},
+    cache::memory::{Memory, Resident},
+    cache::pages::Divisions,
+    in_place::place::InPlace,
     index::{Index, Location, Word},
-    journal::Journal,
-    leases::Leases,
-    listed::{Listed, Lying},
-    memory::{Memory, Resident},
-    object::Frame,
-    pages::Divisions,
-    place::InPlace,
-    placement::{PAIR_BYTES, PAIRS_MAX, Placer},
-    preset::Preset,
-    reading::Reader,
-    reclaim::Reclaimer,
-    scrub::Scrubber,
+    log::checkpoint::Checkpointer,
+    log::journal::Journal,
+    read::reading::Reader,
+    recovery::outdated::Known,
     space::{Site, Space, State},
-    stats::{Counters, VolumeStats, add},
+    write::append::Lane,
+    write::flush::Writer,
+    write::placement::{PAIR_BYTES, PAIRS_MAX, Placer},
 };
 
 /// What all volumes of a store have in common.
@@ -213,6 +214,8 @@ pub(crate) struct Volume {
     /// What lies in clusters that left memory, where nothing else is asked of who leaves the device.
     pub(crate) listed: Option<Listed>,
     pub(crate) scrubber: Scrubber,
+    /// What its opening knew of.
+    pub(crate) known: Known,
     /// Class of the objects in each cluster.
     pub(crate) classes: Box<[AtomicU16]>,
     /// Pages that clusters are divided into.
@@ -302,7 +305,7 @@ impl Volume {
             return Vec::new();
         }
         let rows = match &*self.buffers.slot(slot).read() {
-            crate::buffers::Slot::Filled(filled) if !filled.bypass => filled.rows.clone(),
+            crate::cache::buffers::Slot::Filled(filled) if !filled.bypass => filled.rows.clone(),
             _ => return Vec::new(),
         };
         let most = self.shared.tier_budget() / 10;
@@ -319,7 +322,7 @@ impl Volume {
     /// The buffer's cluster is on the device: index entries go from memory to there, and the slot is free.
     pub(crate) fn retire(&self, slot: u32) {
         let (rows, cluster, learn, number, page) = match &*self.buffers.slot(slot).read() {
-            crate::buffers::Slot::Filled(filled) => {
+            crate::cache::buffers::Slot::Filled(filled) => {
                 let served = filled.served.load(Relaxed);
                 let learn = filled.read_in.then_some((filled.class, served));
                 (filled.rows.clone(), filled.cluster, learn, filled.number.load(Relaxed), filled.page)

@@ -6,6 +6,7 @@ use picaflor::{
     Daemons, Durability, Expiry, Mode, Options, PutOptions, Store,
     device::{Clock, MemoryDevice},
 };
+use picaflor_sim::kill;
 
 fn body(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|i| (seed.wrapping_mul(0x9e37_79b9).wrapping_add(i * i) >> 3) as u8).collect()
@@ -104,7 +105,7 @@ fn a_dropped_device_handle_is_a_crash_and_flushed_puts_survive_it() {
         store.put(&key(i), &body(i + 5, 1000), &PutOptions::default()).unwrap();
     }
     store.flush().unwrap();
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(options(&device).with(|o| o.daemons = Daemons::Manual)).unwrap();
     println!("{}", store.receipt());
     for i in 0..900 {

@@ -17,6 +17,7 @@ use picaflor::{
     Daemons, Durability, Expiry, Mode, Options, PutOptions, Store, Temper,
     device::{AlignedBuf, Clock, Device, MemoryDevice},
 };
+use picaflor_sim::kill;
 use xxhash_rust::xxh3::xxh3_64;
 
 const SIZE: u64 = 3 << 20;
@@ -109,7 +110,7 @@ fn opens(version: &str, preset: &str) {
         let mut gzip = GzEncoder::new(fs::File::create(path("store.gz")).unwrap(), Compression::best());
         gzip.write_all(&image_of(&device)).unwrap();
         gzip.finish().unwrap();
-        std::mem::forget(store);
+        kill(store);
     }
     let mut image = Vec::new();
     GzDecoder::new(fs::File::open(path("store.gz")).unwrap()).read_to_end(&mut image).unwrap();

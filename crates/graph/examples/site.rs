@@ -8,12 +8,12 @@
 
 use std::{error::Error, path::PathBuf, sync::Arc};
 
-use picaflor::{
+use picaflor_device::{FileDevice, OpenOptions};
+use picaflor_graph::{Change, Graph, GraphOptions};
+use picaflor_table::{
     blocks::BlockOptions,
-    device::{FileDevice, OpenOptions},
     htod::{HashTables, HtodOptions, Table},
 };
-use picaflor_graph::{Change, Graph, GraphOptions};
 
 const SITE: [(&str, &str); 6] = [
     ("header", "<h1>Games</h1>"),

@@ -9,7 +9,7 @@
 
 use std::{error::Error, sync::Arc, time::Instant};
 
-use picaflor::device::{FileDevice, OpenOptions};
+use picaflor_device::{FileDevice, OpenOptions};
 use picaflor_graph::{Change, Graph, GraphOptions};
 
 const NODES: u64 = 366_000;

@@ -17,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use picaflor::device::Device;
+use picaflor_device::Device;
 use picaflor_format::graph::{self, Edges, Node};
 
 use super::{
@@ -107,7 +107,7 @@ impl Graph {
     }
 
     /// Refuses what a build left that was cut short.
-    pub(crate) fn refuse_half_built(settings: &picaflor::htod::Table) -> Result<()> {
+    pub(crate) fn refuse_half_built(settings: &picaflor_table::htod::Table) -> Result<()> {
         if settings.contains(BUILDING)? { Err(GraphError::HalfBuilt) } else { Ok(()) }
     }
 }

@@ -12,14 +12,12 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use picaflor::{
-    htod::{HashTables, Table},
-    replacement::{S3Fifo, Standing, Step},
-};
+use picaflor_common::{S3Fifo, Standing, Step};
 use picaflor_format::{
     Corrupt,
     graph::{self, CopyOf, Edges, Node},
 };
+use picaflor_table::htod::{HashTables, Table};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::{GraphError, GraphOptions, Result};

@@ -12,8 +12,8 @@ use std::{
 };
 
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
-use picaflor::htod::{HashTables, Table};
 use picaflor_format::graph::{self, ImageSaid};
+use picaflor_table::htod::{HashTables, Table};
 
 use super::{Result, groups::Groups};
 
@@ -62,7 +62,7 @@ impl Image {
             for part in self.parts.get_many(&names)? {
                 match part {
                     Ok(Some(part)) => parts.push(part),
-                    Ok(None) | Err(picaflor::Error::Damaged { .. }) => return Ok(false),
+                    Ok(None) | Err(picaflor_table::Error::Damaged { .. }) => return Ok(false),
                     Err(error) => return Err(error.into()),
                 }
             }
@@ -96,7 +96,7 @@ impl Image {
         self.settings.remove(NAME)?;
         tables.commit()?;
         (self.is_current, self.is_believed) = (false, false);
-        let parts = self.parts.keys().collect::<picaflor::Result<Vec<_>>>()?;
+        let parts = self.parts.keys().collect::<picaflor_table::Result<Vec<_>>>()?;
         parts.iter().try_for_each(|part| self.parts.remove(part).map(drop))?;
         self.count = Some(0);
         Ok(tables.commit()?)

@@ -1,8 +1,8 @@
 //! What to rebuild, and in which order, when something changes: a persistent dependence graph of fragments and pages.
 //!
 //! The object dependence graph of Iyengar, Jin and Challenger 2003, section 4, on hash tables on disk
-//! ([`picaflor::htod`]). A node is a fragment or a page, and has the names of what it is built from; [`Graph::publish`]
-//! answers with everything that is built from what changed, each after what it is built from.
+//! ([`picaflor_table::htod`]). A node is a fragment or a page, and has the names of what it is built from;
+//! [`Graph::publish`] answers with everything that is built from what changed, each after what it is built from.
 //!
 //! Nodes lie in groups of about sixteen, one entry of a table each, so that the grain of the device fits them: the
 //! paper lost three quarters of its edge files to a grain of one edge. The dependents of a node lie in a group
@@ -24,9 +24,9 @@ mod spill;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use picaflor::{
+use picaflor_device::Device;
+use picaflor_table::{
     blocks::{BlockOptions, BlockStats},
-    device::Device,
     htod::{Durable, HashTables, HtodOptions, Table},
 };
 
@@ -63,7 +63,7 @@ impl Default for GraphOptions {
 pub enum GraphError {
     /// The hash tables failed.
     #[error(transparent)]
-    Store(#[from] picaflor::Error),
+    Store(#[from] picaflor_table::Error),
     /// These would depend on each other; nothing was changed.
     #[error("a cycle: {}", .0.join(" is built from "))]
     Cycle(Vec<String>),

@@ -6,16 +6,17 @@ use std::{
     sync::Arc,
 };
 
-use picaflor::{
-    blocks::BlockOptions,
-    device::{AlignedBuf, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Rule},
-    htod::{HashTables, HtodOptions},
-};
+use picaflor_device::{AlignedBuf, CountedDevice, Device, MemoryDevice};
 use picaflor_format::{
     BLOCK,
     htod::{SECTOR, check_sector},
 };
 use picaflor_graph::{Change, Graph, GraphError, GraphOptions};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
+use picaflor_table::{
+    blocks::BlockOptions,
+    htod::{HashTables, HtodOptions},
+};
 
 fn memory() -> Arc<dyn Device> {
     Arc::new(MemoryDevice::with_block_size(64 << 20, 512))
@@ -435,7 +436,7 @@ fn a_damaged_index_page_costs_its_own_records_and_no_opening() {
                     whole += 1;
                     assert_eq!(found.unwrap().dependencies.len(), usize::from(n > 0));
                 }
-                Err(GraphError::Store(picaflor::Error::Damaged { .. })) => damaged += 1,
+                Err(GraphError::Store(picaflor_table::Error::Damaged { .. })) => damaged += 1,
                 Err(error) => panic!("{error}"),
             }
         }

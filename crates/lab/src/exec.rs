@@ -18,7 +18,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use picaflor_device::{Clock, SimulatedDisk};
+use picaflor_device::Clock;
+use picaflor_sim::SimulatedDisk;
 
 use crate::{Error, Result};
 
@@ -269,7 +270,8 @@ impl Executor {
 #[cfg(test)]
 mod tests {
     use picaflor::{Daemons, Options, PutOptions, Store};
-    use picaflor_device::{AlignedBuf, Device, Op, Order, Profile, Request, SimulatedOptions};
+    use picaflor_device::{AlignedBuf, Device, Op, Request};
+    use picaflor_sim::{Order, Profile, SimulatedOptions};
 
     use super::*;
 

@@ -3,7 +3,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use picaflor_device::Profile;
 use picaflor_lab::{
     reproduce::{self, How},
     run::{
@@ -16,6 +15,7 @@ use picaflor_lab::{
     },
     synth::{ObjectKind, Polygraph},
 };
+use picaflor_sim::Profile;
 
 fn machine(disk: &str, write_cache: bool) -> Machine {
     Machine { disk: disk.into(), write_cache, inodes_per_mib: 64.0, ..Machine::default() }

@@ -65,7 +65,8 @@ low! {
     }
     /// `[forward]`.
     LowForward {
-        /// Default: true without an `[[origin]]`, false beside one.
+        /// Default true where there is no origin, or `clients` are given: a TLS terminator on the same machine comes
+        /// from loopback, and would open the forward side to everybody.
         enabled: bool,
         /// Networks whose clients may go through the proxy; default loopback only.
         clients: Vec<IpNet>,
@@ -396,9 +397,7 @@ impl Low {
         }
         let origin = resolve::origins(self.origin)?;
         let forward = ForwardConfig {
-            // What stands in front of an origin on this machine, such as a TLS terminator, would make loopback clients
-            // of everybody.
-            enabled: self.forward.enabled.unwrap_or(origin.is_empty()),
+            enabled: self.forward.enabled.unwrap_or(origin.is_empty() || self.forward.clients.is_some()),
             clients: self.forward.clients.unwrap_or_else(units::loopback),
             connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
         };

@@ -107,10 +107,9 @@ impl Target {
         };
         let mut key = Vec::with_capacity(authority.len() + path.as_str().len() + 16);
         key::host(&mut key, authority).map_err(|_| Denied::BadHost)?;
-        let forwards = config.forward.enabled && conn.may_forward;
-        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2): for those that the operator named,
-        // and for every other one where it does not mean a proxy.
-        let own = origins.of(&key).filter(|_| !absolute || !forwards || origins.names(&key));
+        // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2): for every host, where it does not
+        // forward and one origin takes them all.
+        let own = origins.of(&key).filter(|_| !absolute || !config.forward.enabled || origins.names(&key));
         let fields = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
         let scheme = front::scheme(conn, authority, fields);
         let (side, upstream) = match own {

@@ -15,11 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor::{
-    Expiry, Mode, Options, PutOptions, Store,
-    device::{Fault, FaultyDevice, MemoryDevice, Rule},
-};
+use picaflor::{Expiry, Mode, Options, PutOptions, Store, device::MemoryDevice};
 use picaflor_shared::{Client, Error, Kind, Limits, Server, serve};
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 
 struct Place {
     folder: tempfile::TempDir,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod circles;
 mod docs;
 mod reach;
 mod rust;
@@ -16,6 +17,7 @@ mod tree;
 
 use std::fmt;
 
+pub use circles::{Circle, circles};
 pub use tree::{File, Tree};
 
 /// One thing that does not belong, and where.
@@ -43,7 +45,7 @@ impl fmt::Display for Finding {
 
 /// Everything the rules say about a tree, in the order of its paths.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 14] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 15] = [
         text::width,
         text::whitespace,
         text::machine_paths,
@@ -56,6 +58,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         reach::dead_files,
         arrows::crates,
         arrows::modules,
+        circles::rule,
         docs::links,
         docs::commands,
     ];

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use picaflor_device::{Fault, Rule};
+use picaflor_sim::{Fault, Rule};
 
 use crate::{
     dice::Dice,
     plan::{Plan, Trouble},
+    report::tracing,
     run::{Outcome, Run},
     workload::{Draft, Op},
 };
@@ -83,9 +84,12 @@ impl Run<'_> {
             self.tally.excused.expose(self.plan);
             let key = dice.below(self.plan.keys.len() as u64) as usize;
             if dice.percent(deletes) {
+                trace(|| format!("{number}: delete of key {key}"));
                 self.delete(key)?;
             } else {
-                self.put(small(id | (number + 1) << 32, key, &mut dice))?;
+                let draft = small(id | (number + 1) << 32, key, &mut dice);
+                trace(|| format!("{number}: put {} of key {key}, {} bytes", draft.id, draft.len));
+                self.put(draft)?;
             }
             if dice.percent(8) {
                 self.step(1)?;
@@ -100,6 +104,12 @@ impl Run<'_> {
             self.plugs.iter().for_each(|plug| plug.let_some_land());
         }
         Ok(())
+    }
+}
+
+fn trace(what: impl FnOnce() -> String) {
+    if tracing() {
+        println!("       {}", what());
     }
 }
 

@@ -7,7 +7,8 @@
 //! Invariant: a look changes no byte and leaves no trace in the run but what it saw.
 
 use picaflor::{CheckReport, Store};
-use picaflor_device::{Device, FaultyDevice};
+use picaflor_device::Device;
+use picaflor_sim::FaultyDevice;
 
 use crate::{
     canary::Sabotage,
@@ -163,7 +164,9 @@ impl Run<'_> {
         let Some(store) = self.open_to_look()? else { return Ok(()) };
         self.tally.planted += 1;
         let (report, damage) = audit(&store);
-        let silent = report.is_clean() && damage.is_empty() || self.sabotage == Sabotage::CheckIsBlind;
+        // What a crash left in tables looks like what damage took; the audit says that it cannot tell.
+        let is_silent = report.is_clean() && damage.is_empty() && report.unsettled == 0;
+        let silent = is_silent || self.sabotage == Sabotage::CheckIsBlind;
         let answer = store.get(&self.plan.keys[key]).and_then(|object| object.map(|object| object.bytes()).transpose());
         let is_gone = !matches!(answer, Ok(Some(_)));
         if tracing() {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::{flight::Flights, report::tracing};
-use picaflor_device::{AlignedBuf, Crashed, Device, FaultyDevice, Op, Request};
+use picaflor_device::{AlignedBuf, Device, Op, Request};
+use picaflor_sim::{Crashed, FaultyDevice};
 
 /// How the plugs of one life behave.
 #[derive(Clone, Copy, Default)]

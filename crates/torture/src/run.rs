@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use picaflor::{Departure, Error, Mode, Store};
-use picaflor_device::{Clock, FaultyDevice, MemoryDevice};
+use picaflor_device::{Clock, MemoryDevice};
+use picaflor_sim::FaultyDevice;
 
 use crate::{
     canary::Sabotage,

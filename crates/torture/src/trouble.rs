@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use picaflor_device::{Device, Fault, FaultyDevice, On, Rule};
+use picaflor_device::Device;
 use picaflor_format::zone::{HOT, Map, SUPERBLOCKS, Zone};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 
 use crate::{
     dice::Dice,

@@ -483,7 +483,7 @@ impl Run<'_> {
     }
 
     pub(crate) fn has_crashed(&self) -> bool {
-        self.media.iter().any(picaflor_device::FaultyDevice::is_crashed)
+        self.media.iter().any(picaflor_sim::FaultyDevice::is_crashed)
     }
 
     /// Only a device that fails is an excuse for a call that does.

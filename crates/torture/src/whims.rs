@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use picaflor::{Daemons, Error, Mode, Options, Place, Store};
+use picaflor_sim::Elevator;
 
 use crate::{
     dice::Dice,
@@ -68,7 +69,7 @@ impl Run<'_> {
         options = options.as_preset(self.whims.preset).unwrap_or_else(|error| panic!("{error}"));
         let place = |plug: &Arc<Plug>| match options.wants_folder() {
             true => Place::Folder(Arc::new(LogFolder::new(Arc::clone(plug)))),
-            false => Place::Device(Arc::clone(plug) as _),
+            false => Place::Device(Elevator::of_preset(self.whims.preset).before(Arc::clone(plug) as _)),
         };
         options.places = self.plugs.iter().map(place).collect();
         options.capacity = self.whims.capacity;

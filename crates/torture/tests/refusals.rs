@@ -5,8 +5,9 @@ use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc};
 
 use picaflor::{
     Daemons, Error, Mode, Options, PutOptions, Refusal, Store,
-    device::{Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 use picaflor_torture::{Dice, bytes_of};
 
 const OBJECTS: u64 = 400;

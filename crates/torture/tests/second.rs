@@ -119,20 +119,19 @@ fn no_seed_that_found_something_is_violated() {
         (1233, "hummingbird"),
         (441, "lazy-reads"),
     ]);
+    // An opening with less memory removed durable objects longer than it would put itself.
+    found(&[(1382, "buddy-scan"), (9_200_582, "buddy-scan"), (9_201_574, "buddy-scan")]);
+    // A flush of a cache whose devices had all failed said that everything was durable.
+    found(&[(9_203_717, "buddy"), (9_203_370, "lazy-reads-loc")]);
+    // The audit was silent where the last crash was not mended yet, or called damaged what had left before it.
+    found(&[(636, "pmflf-ts"), (1885, "pmflf-pl"), (862, "pmflf-pfl"), (1119, "oba"), (9_200_174, "pmflf-pfl")]);
+    found(&[(10_544, DEFAULT), (9_203_184, DEFAULT), (9_206_544, DEFAULT), (50, "damelo"), (9_205_569, "hummingbird")]);
     // The same by a plan of the first edition: a sync error, then a power failure at the superblock that follows.
     tortured(std::iter::once(Plan::new(225_753_455_312_465, None)));
 }
 
-#[test]
-fn known_an_opening_with_less_memory_removes_a_durable_large_object() {
-    known(&[(1382, "buddy-scan")], "found:    nothing");
-}
-
-/// The opening of a store that was closed takes a damaged object for overwritten; a page of a table wants mending, and
-/// what was on it is not counted.
+/// The opening of a store that was closed takes a damaged object for overwritten.
 #[test]
 fn known_the_audit_does_not_name_the_damage_of_an_object() {
-    known(&[(10_273, DEFAULT), (10_544, DEFAULT), (10_932, DEFAULT)], "the audit names the damage");
-    let tables = [(636, "pmflf-ts"), (1885, "pmflf-pl"), (862, "pmflf-pfl"), (1119, "oba")];
-    known(&tables, "the audit names the damage");
+    known(&[(10_273, DEFAULT), (10_932, DEFAULT)], "the audit names the damage");
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use picaflor::{
+use picaflor::device::{FileDevice, OpenOptions, Preallocate};
+use picaflor_table::{
     blocks::BlockOptions,
-    device::{FileDevice, OpenOptions, Preallocate},
     htod::{Durable, HashTables, HtodOptions, Table},
 };
 

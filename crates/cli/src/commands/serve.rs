@@ -103,11 +103,11 @@ pub(crate) struct Serve {
     /// Admin token [default: made, and kept beside the store]
     #[arg(long, value_name = "TOKEN", env = "PICAFLOR_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Be a forward proxy beside the origins, too [default: without an origin only]
-    #[arg(long)]
+    /// Forward also beside origins, for clients on this machine or those of forward.clients
+    #[arg(long, conflicts_with = "no_forward")]
     forward: bool,
-    /// Forward for nobody
-    #[arg(long, conflicts_with = "forward")]
+    /// Forward for nobody [default where there are origins]
+    #[arg(long)]
     no_forward: bool,
     /// Network whose X-Forwarded-… and Forwarded are kept, such as that of a TLS terminator, repeatable [default: none]
     #[arg(long, value_name = "NETWORK")]

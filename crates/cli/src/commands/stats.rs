@@ -171,6 +171,7 @@ fn of_store(found: &Found, stats: &Value, receipt: &Receipt) -> String {
     let openings = human::counted(first.openings, "time", "times");
     let mut rows: Rows = vec![
         ("mode".into(), mode.into()),
+        ("preset".into(), first.preset.into()),
         ("made with".into(), format!("clusters of {}, format {}", human::size(first.cluster.into()), first.version)),
         ("opened".into(), format!("{openings} for writing")),
     ];

@@ -12,11 +12,11 @@ use picaflor_format::{
 use super::CAPACITY_DEFAULT;
 use crate::{
     About, Error, Mode, Options, Place, Result,
-    checkpoint::Persistence,
-    eviction::Eviction,
+    base::policy::Eviction,
+    base::policy::Persistence,
+    base::preset::Preset,
+    cache::pages::Divisions,
     index::{GRAINS_MAX, Index},
-    pages::Divisions,
-    preset::Preset,
     space::{Layout, Space},
 };
 
@@ -28,8 +28,19 @@ const MEMORY_CLUSTERS_EACH: u64 = 8;
 /// A superblock has a bit for each.
 const PLACES_MAX: usize = u64::BITS as usize;
 
+impl Options {
+    /// Refuses what an opening would refuse of these options and of how its places were made, without touching them.
+    /// `made`: what [`inspect`](crate::inspect()) found there; nothing where a store is to be made.
+    ///
+    /// # Errors
+    /// [`crate::Error::Option`], as [`Store::open`](crate::Store::open).
+    pub fn check(&self, made: &[About]) -> Result<()> {
+        judge(self, made)
+    }
+}
+
 /// Refuses what an opening would. `made`: what is at the places; nothing where they are to be made.
-pub(crate) fn judge(options: &Options, made: &[About]) -> Result<()> {
+fn judge(options: &Options, made: &[About]) -> Result<()> {
     let mut options = options.clone();
     if let Some(first) = made.first() {
         options.remember(Some(Preset::named(first.preset)?));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use picaflor_device::{FileDevice, RealFolder};
 
-use crate::files;
+use crate::in_place::files;
 
 /// Takes back on drop what was made, unless it is kept.
 #[derive(Default)]

@@ -10,6 +10,7 @@ mod judge;
 mod late;
 mod made;
 mod merge;
+pub(crate) mod outdated;
 mod places;
 mod receipt;
 mod ring;
@@ -18,7 +19,6 @@ mod since;
 mod superblock;
 mod volume;
 
-pub(crate) use judge::judge;
 pub(crate) use late::Late;
 pub(crate) use superblock::{lost_superblocks, write_superblock};
 
@@ -33,28 +33,26 @@ use std::{
 use judge::{as_it_was_made, check, check_memory, too_small};
 pub(crate) use made::Made;
 use parking_lot::Mutex;
-use picaflor_device::{
-    BufPool, Device, Elevator, ElevatorDevice, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder,
-};
+use picaflor_common::Hasher;
+use picaflor_device::{BufPool, Device, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder};
 use picaflor_format::{superblock::Superblock, zone::Map};
 use rand::Rng;
 pub use receipt::{Dropped, Receipt, VolumeReceipt};
 
 use crate::{
     Error, Inspection, Options, Place, Result, Spread,
-    append::{lanes, unwritten_max},
-    eviction::Budget,
-    files,
-    group::Groups,
-    hash::Hasher,
-    inspect::inspect,
-    memory::Memory,
-    preset::Preset,
-    rows::read_twice,
+    api::inspect::inspect,
+    background::eviction::Budget,
+    base::group::Groups,
+    base::preset::Preset,
+    base::stats::Counters,
+    cache::memory::Memory,
+    in_place::files,
+    read::rows::read_twice,
     space::Layout,
-    stats::Counters,
     tabled::Tabled,
     volume::{STRIPES, Shared, Volume},
+    write::append::{lanes, unwritten_max},
 };
 
 pub(crate) struct Opened {
@@ -99,11 +97,6 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     options.remember(found.iter().find_map(|found| found.superblock.as_ref()).and_then(Preset::of_store));
     check(&options)?;
     options.mode = options.preset.mode(options.mode);
-    if options.elevator != Elevator::Absent {
-        for found in &mut found {
-            found.device = Arc::new(ElevatorDevice::new(Arc::clone(&found.device), options.elevator));
-        }
-    }
     let identity = identity(&mut found, &options)?;
     options.cluster = identity.cluster;
     options.spread = identity.spread;
@@ -332,7 +325,7 @@ fn open_file(path: &Path, options: &Options) -> std::io::Result<FileDevice> {
 
 fn shared(options: Options, epoch: u64) -> Shared {
     let idle = (options.memory / 16).clamp(u64::from(options.cluster) * 2, 64 << 20);
-    // Idle buffers, then hints and copies (`placement.rs`) and reads in flight.
+    // Idle buffers, then hints and copies (`write/placement.rs`) and reads in flight.
     let overhead = idle + (options.memory / 32).min(8 << 20);
     let room = options.memory.saturating_sub(overhead);
     let buffers = unwritten_max(&options, lanes(&options)) * options.places.len() as u64;

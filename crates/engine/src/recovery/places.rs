@@ -23,7 +23,14 @@ use picaflor_format::{
 };
 
 use super::{EPOCH_SHIFT, merge::Deletes, receipt::VolumeReceipt};
-use crate::{Error, Mode, Result, files::Files, place::InPlace, space::Place, stats::add, volume::Volume};
+use crate::{
+    Error, Mode, Result,
+    base::stats::add,
+    in_place::files::Files,
+    in_place::place::{InPlace, longest_ever},
+    space::Place,
+    volume::Volume,
+};
 
 /// Somebody who may lie somewhere.
 #[derive(Clone, Copy)]
@@ -148,8 +155,8 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
 fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -> Result<bool> {
     const STEP: usize = 256 << 10;
     let zone = volume.map.in_place().1;
-    let longest = (in_place.payload_max + frame::HEADER).next_multiple_of(BLOCK);
-    let mut buf = volume.shared.pool.take(longest + STEP);
+    let longest = longest_ever(zone.len) as usize;
+    let mut buf = volume.shared.pool.take((in_place.payload_max + frame::HEADER).next_multiple_of(BLOCK) + STEP);
     let mut claims = BTreeMap::new();
     let mut at = zone.start;
     while at < zone.end() {
@@ -160,14 +167,16 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
         add(&volume.shared.counters.device_reads, 1);
         add(&volume.shared.counters.device_read, len as u64);
         let end = start + len as u64;
+        let mut begun_len = 0;
         while at < end {
             let slot = (at / SLOT) as u32;
             let frame = &buf[(at - start) as usize..len];
             let is_its = |header: &Header| header.mark == volume.hasher.mark(u64::from(slot));
             let begun = Header::decode(frame).ok().filter(is_its);
             // What goes on behind the end is looked at again from its own beginning.
-            if end < zone.end() && begun.is_some_and(|header| (frame.len() + 1..=longest).contains(&header.frame_len()))
-            {
+            let goes_on = |header: &Header| (frame.len() + 1..=longest).contains(&header.frame_len());
+            if let Some(header) = begun.filter(goes_on).filter(|_| end < zone.end()) {
+                begun_len = header.frame_len();
                 break;
             }
             let Some(header) = begun.and_then(|_| Header::verify(frame).ok()) else {
@@ -182,6 +191,9 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
             let vouched = header.kind != Kind::Manifest;
             claims.insert(slot, Claim { row, generation: header.generation, vouched });
             at += u64::from(slots) * SLOT;
+        }
+        if begun_len + BLOCK > buf.len() {
+            buf = volume.shared.pool.take(begun_len.next_multiple_of(BLOCK) + BLOCK);
         }
     }
     let gone = claims.keys().copied().collect();

@@ -2,12 +2,11 @@
 
 use std::{fmt, time::Duration};
 
-use serde::Serialize;
-
 use super::image::Unfit;
 
 /// What opening a store found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Receipt {
     /// Every entry of the index was there before this opening.
@@ -22,7 +21,8 @@ pub struct Receipt {
 }
 
 /// One volume's part of the receipt.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct VolumeReceipt {
     /// Path or description of the device.
@@ -56,7 +56,8 @@ pub struct VolumeReceipt {
 }
 
 /// Entries that recovery dropped.
-#[derive(Debug, Clone, Copy, Default, Serialize)]
+#[derive(Debug, Clone, Copy, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Dropped {
     /// An older version of an object that was put again.

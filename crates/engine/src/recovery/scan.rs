@@ -1,8 +1,9 @@
 //! The scan: clusters that the checkpoint does not cover are read. `merge.rs` enters what they hold.
 //!
-//! Steps: entries of the checkpoint that point into clusters which the journal or the directory names are dropped, for
-//! those have been written since → the trailers of the newest of these clusters say up to where a sync vouched →
-//! their tables are read; if no sync vouched for one, it is read whole and verified frame by frame.
+//! Steps: entries of the checkpoint that point into clusters which the journal or the directory names, or into those of
+//! checkpoints, are dropped, for these have been written since → the trailers of the newest of these clusters say up to
+//! where a sync vouched → their tables are read; if no sync vouched for one, it is read whole and verified frame by
+//! frame.
 //!
 //! A cluster that was sealed when a checkpoint was taken, and has neither a table nor all of its frames, held newer
 //! versions of nobody knows what: nothing that is older can be trusted, and the scan fails.
@@ -35,7 +36,7 @@ use super::{
 use crate::{
     Error, Result,
     index::{Location, Word},
-    rows::Use,
+    read::rows::Use,
     volume::Volume,
 };
 
@@ -61,7 +62,6 @@ pub(super) fn gather(
     checkpoint: u64,
     receipt: &mut VolumeReceipt,
 ) -> Result<Merge, Unfit> {
-    drop_overwritten(volume, clusters, receipt);
     let named: Vec<Named> = clusters.iter().map(|(id, seq)| (*id, *seq)).collect();
     let readers = ahead::readers(&volume.shared.options);
     let look = Look::begin(volume, &named, readers)?;
@@ -171,7 +171,7 @@ impl Look {
                 }
                 rows
             }
-            Use::Other => return Ok(found),
+            Use::Other(_) => return Ok(found),
             Use::Sealed(last, rows) if self.vouches_for(&last) => rows,
             Use::Sealed(_, mut rows) => {
                 found.verified = true;
@@ -208,13 +208,18 @@ fn is_intact(cluster: &[u8], row: &Row) -> bool {
     Header::verify(frame).is_ok_and(|header| header.generation == row.generation)
 }
 
-/// Clusters that may have been written since the checkpoint hold nothing that it knows.
-fn drop_overwritten(volume: &Volume, clusters: &Clusters, receipt: &mut VolumeReceipt) {
-    if clusters.is_empty() {
+/// Clusters that may have been written since the checkpoint hold nothing that it knows, and those of checkpoints no
+/// object: what this one has there left while it was taken.
+pub(super) fn drop_overwritten<'a>(
+    volume: &Volume,
+    clusters: impl Iterator<Item = &'a u32>,
+    receipt: &mut VolumeReceipt,
+) {
+    let mut written = vec![false; volume.space.count() as usize];
+    clusters.for_each(|id| written[*id as usize] = true);
+    if !written.contains(&true) {
         return;
     }
-    let mut written = vec![false; volume.space.count() as usize];
-    clusters.keys().for_each(|id| written[*id as usize] = true);
     volume.index.update_all(|word| {
         let Location::OnDisk { grain } = word.location() else { return Word::EMPTY };
         match volume.cluster_of(grain) {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use picaflor_common::HashKeyed;
 use picaflor_format::BLOCK;
 
-use crate::{Mode, Result, hash::HashKeyed, rows::Use, volume::Volume};
+use crate::{Mode, Result, read::rows::Use, volume::Volume};
 
 pub(super) struct Since {
     /// Deletes, by the short hash, as rows have it.
@@ -45,7 +46,7 @@ impl Since {
         let seq = match self.last_use(volume, grain)? {
             Some((_, Use::Sealed(last, _))) => last.seq,
             Some((_, Use::Unsealed(seq))) => seq,
-            Some((_, Use::Other)) | None => return Ok(false),
+            Some((_, Use::Other(_))) | None => return Ok(false),
         };
         // Where the cluster's front was lost it still says the use before, which the frame is not of.
         Ok((seq > self.checkpoint) == (volume.hasher.mark(seq) == mark))

@@ -12,6 +12,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use picaflor_common::Hasher;
 use picaflor_format::{
     BLOCK,
     frame::GRAIN,
@@ -32,29 +33,28 @@ use super::{
     scan,
 };
 use crate::{
-    Error, Mode, Result,
-    append::lanes,
-    buffers::Buffers,
-    checkpoint::Checkpointer,
-    commits::Commits,
-    eviction::Eviction,
-    flush::Writer,
-    hash::Hasher,
+    Commits, Error, Mode, Result,
+    background::scrub::Scrubber,
+    base::options::THRESHOLD,
+    base::policy::Eviction,
+    cache::buffers::Buffers,
+    cache::listed::Listed,
+    cache::pages::{Divisions, PAGE_MIN},
+    in_place::locality,
+    in_place::place::InPlace,
     index::{Index, Location, SLOTS_MAX, Word},
-    journal::Journal,
-    listed::Listed,
-    locality,
-    options::THRESHOLD,
-    packing::lets_wait,
-    pages::{Divisions, PAGE_MIN},
-    place::InPlace,
-    placement::Placer,
-    reading::Reader,
-    rows::read_twice,
-    scrub::Scrubber,
+    log::checkpoint::Checkpointer,
+    log::journal::Journal,
+    read::reading::Reader,
+    read::rows::read_twice,
+    recovery::outdated::Known,
     space::{Layout, Space, State},
     tabled,
     volume::{Shared, Volume},
+    write::append::lanes,
+    write::flush::Writer,
+    write::packing::lets_wait,
+    write::placement::Placer,
 };
 
 /// A volume of which everything was read and nothing was written yet.
@@ -89,6 +89,7 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
     volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
+    volume.known = recovered.known;
     *volume.journal.get_mut() = recovered.journal;
     *volume.checkpointer.get_mut() = recovered.checkpointer;
     let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
@@ -220,11 +221,12 @@ fn build(
         checkpointer: Mutex::default(),
         checkpoint_held: AtomicU32::new(0),
         reader: Reader::new(shared.preset.reading),
-        reclaimer: crate::reclaim::Reclaimer::default(),
+        reclaimer: crate::background::reclaim::Reclaimer::default(),
         // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
         listed: (notes_use && options.eviction_listener.is_none())
             .then(|| Listed::new(Arc::clone(&shared.index_bytes))),
         scrubber: Scrubber::new(Vec::new(), false),
+        known: Known::default(),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
         divisions: Divisions::new(if divides { count } else { 0 }),
         next_seq: AtomicU64::new(first),
@@ -243,6 +245,7 @@ struct Recovered {
     ring: Ring,
     checkpointer: Checkpointer,
     merge: Option<Merge>,
+    known: Known,
     clean: bool,
     cold: bool,
 }
@@ -296,7 +299,8 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
         let rows = rows.unwrap_or_default();
         let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
         let checkpointer = Checkpointer::restored(parts, previous, 0);
-        return Ok(Recovered { journal, ring, checkpointer, merge: None, clean: !told, cold: false });
+        let known = Known { crashed: told, ..Known::default() };
+        return Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: !told, cold: false });
     }
     let Told { deletes, mut clusters, young, deleted } = told(volume, &pages, start);
     for id in directory.open.iter().filter(|id| **id < volume.space.count()) {
@@ -308,6 +312,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
         let unfit = own_clusters(reference, load_directory(volume, reference).ok().as_ref());
         clusters.retain(|id, seq| seq.is_none() || unfit.get(id) != seq.as_ref());
     }
+    scan::drop_overwritten(volume, clusters.keys().chain(&parts).chain(&previous), receipt);
     let merge = match gather(volume, &clusters, &deletes, checkpoint, receipt) {
         Err(why) => return cold_start(volume, why, ring, receipt),
         Ok(merge) => merge,
@@ -317,9 +322,13 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     scanned.filter(|id| *id < volume.space.count()).for_each(|id| volume.space.told(id, next_page));
     volume.space.set_floor(older);
     volume.space.set_cursor(directory.cursor);
-    let clean = clusters.is_empty() && !deleted;
+    // A run that was killed before its first commit left no word, but no checkpoint either.
+    let closed = block.current.is_none_or(|current| current.seq >> EPOCH_SHIFT == block.epoch);
+    let clean = closed && clusters.is_empty() && !deleted;
     let checkpointer = Checkpointer::restored(parts, previous, clusters.len() as u64);
-    Ok(Recovered { journal, ring, checkpointer, merge, clean, cold: false })
+    let first = block.previous.map_or(checkpoint, |previous| previous.seq.min(checkpoint));
+    let known = Known { checkpoint: first, page: next_page, crashed: !clean };
+    Ok(Recovered { journal, ring, checkpointer, merge, known, clean, cold: false })
 }
 
 /// What is in these clusters, to be merged by a cache when it is open. A store merges it here: until then it may be
@@ -399,7 +408,8 @@ fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut Volume
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
     let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);
-    Ok(Recovered { journal, ring, checkpointer: Checkpointer::default(), merge: None, clean: false, cold: true })
+    let (checkpointer, known) = (Checkpointer::default(), Known::default());
+    Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: false, cold: true })
 }
 
 /// Whether the device does not even read what it has just read.

@@ -12,10 +12,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use picaflor_common::HashKeyed;
 use picaflor_format::checkpoint::PlaceRow;
 
 use super::{Layout, next_fit::NextFit, numbers::Numbers, runs::Runs, slots::Slots};
-use crate::hash::HashKeyed;
 
 /// An object's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,11 +15,10 @@ mod slots;
 
 pub(crate) use extents::{Extents, Freed, Place};
 use picaflor_format::superblock;
+use picaflor_table::blocks::Method;
 pub(crate) use region::Site;
 pub use ring::NextCluster;
 pub(crate) use ring::{Fill, PAGES_MAX, SPARE, Space, State, Victim};
-
-use crate::blocks::Method;
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //!
 //! The paper says that writing goes on "from the beginning of the file writing on free slots", and not what an object
 //! does that is longer than the run it comes to. Here it passes by runs that are too short, and stays in one piece:
-//! a read is then one read. Only where no run of the device is long enough is it cut (`put.rs`).
+//! a read is then one read. Only where no run of the device is long enough is it cut (`ops/put.rs`).
 
 use super::runs::Runs;
 

@@ -18,15 +18,15 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde::Serialize;
 
 pub(crate) use self::fill::Fill;
 use self::fill::Seen;
 use super::region::{Regions, Site};
 
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum NextCluster {
     /// The next one in address order, round and round: writes go over the device like a hand over a clock.
     #[default]
@@ -411,6 +411,11 @@ impl Space {
     /// Journal pages up to this one may make a recovery look at the cluster.
     pub(crate) fn told(&self, id: u32, page: u64) {
         self.clusters.lock().pages[id as usize] = page;
+    }
+
+    /// Whether a journal page from this one on told of the cluster.
+    pub(crate) fn is_told_since(&self, id: u32, page: u64) -> bool {
+        self.clusters.lock().pages[id as usize] >= page
     }
 
     pub(crate) fn cursor(&self) -> u32 {

@@ -4,9 +4,10 @@ use picaflor_format::{
     frame::{ChunkKey, Header},
     tabled::large_key,
 };
+use picaflor_table::htod::Pairs;
 
 use super::Tabled;
-use crate::{CheckReport, Result, htod::Pairs};
+use crate::{CheckReport, Error, Result};
 
 impl Tabled {
     /// All objects, with their frames.
@@ -18,7 +19,7 @@ impl Tabled {
     fn go_through(&self, is_chunk: bool, report: &mut CheckReport, mut progress: impl FnMut(u64, u64)) {
         let mut pairs = if is_chunk { self.chunks.pairs() } else { self.objects.pairs() };
         while let Some(pair) = pairs.next() {
-            let checked = pair.and_then(|(key, value)| {
+            let checked = pair.map_err(Error::from).and_then(|(key, value)| {
                 let header = self.verified(&value, &key, is_chunk)?;
                 report.orphans += u64::from(is_chunk && !self.has_owner(&key)?);
                 Ok(header)
@@ -33,7 +34,9 @@ impl Tabled {
             let (done, all) = pairs.progress();
             progress(done, all);
         }
-        if !self.tables.wants_mending() {
+        if self.tables.wants_mending() {
+            report.unsettled += pairs.lost();
+        } else {
             report.entries += pairs.lost();
         }
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::Tabled;
-use crate::{Error, Result, daemons::is_quiet};
+use crate::{Error, Result, background::daemons::is_quiet};
 
 /// How long the keeper rests when there is nothing to do, and when somebody else needs the device.
 const REST: Duration = Duration::from_millis(100);
@@ -37,7 +37,7 @@ impl Tabled {
 
     fn keep_on(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         if let Some(failure) = self.tables.failure() {
-            return Err(failure);
+            return Err(failure.into());
         }
         if self.shared.options.read_only {
             return Ok(false);
@@ -64,7 +64,7 @@ impl Tabled {
             self.account();
             return Ok(true);
         }
-        self.tables.step()
+        Ok(self.tables.step()?)
     }
 
     /// The keeper's thread.
@@ -90,7 +90,7 @@ impl Tabled {
 
     /// The keeper ended before its time.
     pub(crate) fn lost_keeper(&self, daemon: &'static str, why: String) {
-        self.tables.stop(Error::Daemon { place: self.place.clone(), daemon, why });
+        self.tables.stop(picaflor_table::Error::Daemon { place: self.place.clone(), daemon, why });
     }
 
     fn is_stopped(&self) -> bool {

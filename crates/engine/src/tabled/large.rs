@@ -7,6 +7,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use picaflor_common::KeyHash;
 use picaflor_format::{
     frame::{ChunkKey, Header, Manifest},
     tabled::{large_id, large_key},
@@ -15,8 +16,7 @@ use picaflor_format::{
 use super::Tabled;
 use crate::{
     Error, Result,
-    hash::KeyHash,
-    leases::{KEPT, Left},
+    cache::leases::{KEPT, Left},
 };
 
 impl Tabled {
@@ -26,7 +26,7 @@ impl Tabled {
     /// As [`Tabled::put`].
     pub(crate) fn begin_large(&self, id: u64, key: &[u8]) -> Result<()> {
         self.under_way.lock().insert(id);
-        self.large.put(&large_key(id), key).inspect_err(|_| self.end_large(id))
+        Ok(self.large.put(&large_key(id), key).inspect_err(|_| self.end_large(id))?)
     }
 
     /// The manifest is there, or the chunks are about to be dropped.
@@ -79,7 +79,7 @@ impl Tabled {
             self.chunks.remove(&key)?;
             self.shared.memory.remove(hash);
         }
-        self.large.remove(&large_key(id)).map(drop)
+        Ok(self.large.remove(&large_key(id)).map(drop)?)
     }
 
     /// Whether the object with this key has the manifest of this id.

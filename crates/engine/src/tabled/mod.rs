@@ -1,4 +1,4 @@
-//! A store whose objects are entries of hash tables on disk (`htod/`), on blocks (`blocks/`): the layout that keeps its
+//! A store whose objects are entries of hash tables on disk (`picaflor-table`): the layout that keeps its
 //! own index. PMFLF of Iyengar, Jin and Challenger 2003 as a row of the table of presets.
 //!
 //! There is no volume: no index in memory, no ring, no journal, no checkpoint. What stays the store's is in front of
@@ -28,14 +28,14 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use picaflor_common::Hasher;
 use picaflor_device::{CountedDevice, Device};
 use picaflor_format::zone::BLOCKS_START;
+use picaflor_table::htod::{HashTables, Table};
 
 use crate::{
     Error, Result,
-    hash::Hasher,
-    htod::{HashTables, Table},
-    stats::{Counts, VolumeStats},
+    base::stats::{Counts, VolumeStats},
     volume::Shared,
 };
 
@@ -110,16 +110,16 @@ impl Tabled {
     /// failure.
     pub(crate) fn flush(&self) -> Result<()> {
         match self.tables.failure() {
-            Some(failure) => Err(failure),
-            None => self.tables.commit(),
+            Some(failure) => Err(failure.into()),
+            None => Ok(self.tables.commit()?),
         }
     }
 
     /// Leaves the place as the next opening likes it best. Other handles are then told that it is closed.
     pub(crate) fn close(&self) -> Result<()> {
         match self.tables.failure() {
-            Some(failure) => Err(failure),
-            None => self.tables.close(),
+            Some(failure) => Err(failure.into()),
+            None => Ok(self.tables.close()?),
         }
     }
 
@@ -141,7 +141,7 @@ impl Tabled {
 
     /// Why nothing is written any more, if that is so.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.tables.failure()
+        self.tables.failure().map(Error::from)
     }
 
     /// What the tables asked of the device.

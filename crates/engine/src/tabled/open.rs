@@ -15,6 +15,7 @@ use std::{
 };
 
 use parking_lot::{Condvar, Mutex};
+use picaflor_common::Hasher;
 use picaflor_device::{AlignedBuf, CountedDevice, Device, Section};
 use picaflor_format::{
     BLOCK,
@@ -23,15 +24,16 @@ use picaflor_format::{
     tabled::{CHUNKS, GROUPS, LARGE, OBJECTS, decode_group, encode_group},
     zone::BLOCKS_START,
 };
+use picaflor_table::{
+    blocks::{BlockOptions, Method},
+    htod::{Batch, Durable, HashTables, HtodOptions, HtodReceipt, Table},
+};
 
 use super::{Rest, Tabled, room::Room};
 use crate::{
     Error, Options, Result,
-    blocks::{BlockOptions, Method},
-    hash::Hasher,
-    htod::{Batch, Durable, HashTables, HtodOptions, HtodReceipt, Table},
-    place::payload_max,
-    placement::Placement,
+    base::policy::Placement,
+    in_place::place::payload_max,
     recovery::{VolumeReceipt, write_superblock},
     volume::{STRIPES, Shared},
 };
@@ -134,7 +136,7 @@ impl Tabled {
     /// As [`Tabled::put`].
     pub(crate) fn record_group(&self, group: &Group) -> Result<()> {
         let (key, value) = encode_group(group);
-        self.groups.put(&key, &value)
+        Ok(self.groups.put(&key, &value)?)
     }
 }
 
@@ -151,24 +153,22 @@ struct Tables {
 
 impl Tables {
     fn open(device: Arc<dyn Device>, method: Method, options: &Options, block: &Superblock) -> Result<Self> {
-        let blocks = BlockOptions {
-            method,
-            pool: (options.memory / 16).min(4 << 20) as usize,
-            create: block.durable == 0,
-            ..BlockOptions::sparing()
-        };
+        let mut blocks = BlockOptions::sparing();
+        blocks.method = method;
+        blocks.pool = (options.memory / 16).min(4 << 20) as usize;
+        blocks.create = block.durable == 0;
         let cache = (options.memory / CACHE_SHARE) as usize;
         let batch = if options.preset.placement == Placement::Batch { Batch::BestFit } else { Batch::ByLists };
         let htod = HtodOptions { cache, durable: Durable::EachCall, seed: Some(block.seed), batch };
         let (tables, receipt) = HashTables::open(device, blocks, htod)?;
         let table = |name| if block.durable == 0 { tables.table(name) } else { tables.table_made(name) };
         let groups = table(GROUPS)?;
-        let settings = tables.with_rebuilt(|| read_settings(&groups))?;
+        let settings: Vec<_> = tables.with_rebuilt(|| groups.pairs().collect())?;
         Ok(Self {
             objects: table(OBJECTS)?,
             chunks: table(CHUNKS)?,
             large: table(LARGE)?,
-            settings,
+            settings: decode_settings(&settings)?,
             groups,
             receipt,
             tables,
@@ -176,10 +176,9 @@ impl Tables {
     }
 }
 
-fn read_settings(groups: &Table) -> Result<Vec<Group>> {
-    let read = groups.pairs().map(|pair| {
-        let (key, value) = pair?;
-        decode_group(&key, &value).map_err(|why| Error::Damaged {
+fn decode_settings(pairs: &[(Vec<u8>, Vec<u8>)]) -> Result<Vec<Group>> {
+    let read = pairs.iter().map(|(key, value)| {
+        decode_group(key, value).map_err(|why| Error::Damaged {
             place: "settings of a group".into(),
             why: why.to_string(),
             mend: "restore a copy of the store".into(),

@@ -11,18 +11,12 @@ use std::sync::{
     },
 };
 
+use picaflor_common::KeyHash;
 use picaflor_format::frame::{HEADER, Header, Kind, Manifest};
+use picaflor_table::htod::{Table, runs};
 
 use super::Tabled;
-use crate::{
-    Error, Result,
-    buffers::Draft,
-    hash::KeyHash,
-    htod::{Table, runs},
-    object::Frame,
-    stats::add,
-    volume::STRIPES,
-};
+use crate::{Error, Result, base::frame::Frame, base::stats::add, cache::buffers::Draft, volume::STRIPES};
 
 /// Copies of an object in memory while it is put: its frame, its entry, what the device is given; and while one of them
 /// grows, what it was.
@@ -74,7 +68,7 @@ impl Tabled {
         let mut frame = vec![0; len];
         let header = draft.lay(0, &mut frame);
         let table = self.table(header.kind == Kind::Chunk);
-        let replaced = self.change(&[draft.hash], || table.replace(draft.key, &frame));
+        let replaced = self.change(&[draft.hash], || Ok(table.replace(draft.key, &frame)?));
         drop(room);
         let former = replaced.inspect_err(|error| self.note_failed(error))?.map(|former| Former::of(&former));
         if stays {
@@ -88,7 +82,7 @@ impl Tabled {
     /// # Errors
     /// As [`Tabled::put`].
     pub(crate) fn take(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Former>> {
-        let taken = self.change(&[hash.short()], || self.objects.take(key));
+        let taken = self.change(&[hash.short()], || Ok(self.objects.take(key)?));
         let taken = taken.inspect_err(|error| self.note_failed(error))?;
         Ok(taken.map(|former| Former::of(&former)))
     }
@@ -123,9 +117,9 @@ impl Tabled {
         let entries: Vec<(&[u8], &[u8])> =
             part.iter().zip(&frames).map(|((draft, _), (_, frame))| (draft.key, &frame[..])).collect();
         let hashes: Vec<u64> = part.iter().map(|(draft, _)| draft.hash).collect();
-        let outcome = self.change(&hashes, || {
+        let outcome: Result<()> = self.change(&hashes, || {
             let see = |at, former: Option<Vec<u8>>| former.iter().for_each(|it| replaced(at, Former::of(it)));
-            self.objects.replace_later(&entries, see)
+            Ok(self.objects.replace_later(&entries, see)?)
         });
         drop(room);
         outcome?;
@@ -150,7 +144,7 @@ impl Tabled {
             let see = |at, former: Option<Vec<u8>>| {
                 formers.extend(former.map(|it| (at, Former::of(&it))));
             };
-            self.objects.take_later(&names, see)
+            Ok(self.objects.take_later(&names, see)?)
         });
         self.settle_many(outcome, formers, taken)
     }
@@ -164,7 +158,7 @@ impl Tabled {
     ) -> Result<()> {
         if let Err(error) = self.tables.commit() {
             self.may_have_orphans.store(true, Relaxed);
-            return Err(error);
+            return Err(error.into());
         }
         formers.into_iter().for_each(|(at, former)| see(at, former));
         outcome

@@ -12,6 +12,7 @@ use picaflor::{
     Durability, Error, Mode, Options, PutOptions, Store,
     device::{Device, MemoryDevice, Request},
 };
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, bypass, key, plain, read};
 
@@ -128,7 +129,7 @@ fn the_keeper_of_tables_is_noticed_too() {
     let store = Store::open(options.clone()).unwrap();
     (0..100).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
     // As `kill -9` leaves it, with work for the keeper.
-    std::mem::forget(store);
+    kill(store);
     device.armed.store(true, Relaxed);
     let store = Store::open(options).unwrap();
     let failed = (0..100_000_000_u64).find_map(|_| store.flush().err());

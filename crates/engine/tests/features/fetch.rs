@@ -14,6 +14,7 @@ use std::{
 };
 
 use picaflor::{Daemons, Error, Expiry, Fetched, Object, PutOptions, Store};
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, by_hand, counted, plain, read};
 
@@ -206,7 +207,7 @@ fn every_put_can_be_awaited() {
             block_on(store.flush_async()).unwrap();
         }
         assert!(device.counts().syncs > 30);
-        std::mem::forget(store);
+        kill(store);
         let store = Store::open(by_hand(Arc::new(device))).unwrap();
         assert!((0..30u64).all(|i| read(&store, &i.to_le_bytes()) == Some(body(i, 3000))));
     }

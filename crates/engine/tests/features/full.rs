@@ -12,8 +12,9 @@ use std::{
 
 use picaflor::{
     Daemons, Durability, Error, Mode, Options, Stats, Store,
-    device::{Clock, Fault, FaultyDevice, MemoryDevice, On, Rule},
+    device::{Clock, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 use rand::{Rng, rngs::SmallRng, seq::SliceRandom};
 
 use crate::common::{KIB, MIB, body, by_hand, plain, rng};

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Store, Temper,
-    device::{CountedDevice, FaultyDevice, MemoryDevice},
+    device::{CountedDevice, MemoryDevice},
 };
+use picaflor_sim::FaultyDevice;
 
 use crate::common::{MIB, body, by_hand, counted, in_group, key, pass, plain};
 

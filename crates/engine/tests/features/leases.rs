@@ -39,6 +39,26 @@ fn settle(store: &Store) {
 }
 
 #[test]
+fn a_handle_keeps_a_large_object_however_often_the_cache_goes_round() {
+    for preset in ["picaflor", "hummingbird"] {
+        for replaces in [true, false] {
+            let folder = tempdir().unwrap();
+            let store = Store::open(options(preset, Mode::Cache, &folder)).unwrap();
+            store.put(b"page", &body(7, LEN), &plain()).unwrap();
+            let handle = store.get(b"page").unwrap().unwrap();
+            if replaces {
+                store.put(b"page", &body(8, LEN), &plain()).unwrap();
+            }
+            // Ten times the device, and its share for leases is four such objects.
+            for i in 0..10_000 {
+                store.put(&key(i), &body(i, 32_000), &plain()).unwrap();
+            }
+            assert!(is_whole(&handle), "{preset}, replaces: {replaces}");
+        }
+    }
+}
+
+#[test]
 fn a_handle_keeps_a_large_object_that_is_replaced_or_deleted() {
     for preset in Options::presets() {
         for mode in [Mode::Store, Mode::Cache] {

@@ -9,8 +9,9 @@ use std::{
 
 use picaflor::{
     Daemons, Departure, Error, Expiry, Mode, Options, PutOptions, Refusal, Store,
-    device::{Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{Clock, CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{KIB, MIB, body, by_hand, bypass, counted, in_group, key, plain, read, twins};
 
@@ -251,7 +252,7 @@ fn an_audit_names_the_place_of_planted_damage() {
         (0..400).for_each(|i| store.put(&key(round * 400 + i), &body(i, 3000), &plain()).unwrap());
         store.flush().unwrap();
     }
-    std::mem::forget(store);
+    kill(store);
     crashed.damage(find(&crashed, 32 * MIB, &body(123, 3000)[..64])[0] + 1000, &[1, 2, 3]).unwrap();
     let options_ = by_hand(Arc::new(crashed.clone())).mode(Mode::Store).with(|o| o.read_only = true);
     let store = Store::open(options_).unwrap();
@@ -349,7 +350,7 @@ fn read_only_writes_nothing() {
     store.flush().unwrap();
     let held: Vec<u64> = (0..9000).filter(|i| store.contains(&key(*i)).unwrap()).collect();
     // Not closed: recovery has work to do, and clean space is as low as it gets.
-    std::mem::forget(store);
+    kill(store);
     for daemons in [Daemons::Manual, Daemons::Threads] {
         let device = CountedDevice::new(memory.clone());
         let options = by_hand(Arc::new(device.clone()));

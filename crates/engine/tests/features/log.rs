@@ -10,8 +10,9 @@ use std::{
 
 use picaflor::{
     Daemons, Durability, Error, Mode, Options, Place, Refusal, Store,
-    device::{Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, key, plain, read};
 
@@ -50,7 +51,7 @@ fn a_device_goes_on_for_longer_than_its_log_when_another_one_fails() {
     assert!((2000..5000).contains(&taken.len()) && store.failures().len() == 1, "{} puts", taken.len());
     let there: Vec<_> = taken.iter().filter(|i| store.contains(&key(**i)).unwrap()).copied().collect();
     devices.iter().for_each(|device| assert!(device.crash().is_ok()));
-    std::mem::forget(store);
+    kill(store);
     devices.iter().for_each(|device| device.revive().unwrap());
     let store = Store::open(options()).unwrap();
     assert!(there.len() > 100);
@@ -95,7 +96,7 @@ fn a_log_is_never_longer_than_its_ring_however_many_threads_fill_it() {
     store.flush().unwrap();
     devices.iter().for_each(|device| assert!(device.crash().is_ok()));
     let objects = store.stats().objects;
-    std::mem::forget(store);
+    kill(store);
     devices.iter().for_each(|device| device.revive().unwrap());
     let store = Store::open(options()).unwrap();
     assert!(!store.receipt().to_string().contains("empty"), "{}", store.receipt());
@@ -135,7 +136,7 @@ fn what_no_checkpoint_relieves_is_refused_by_name_until_one_does() {
     }
     assert!(deleted > 10);
     device[0].crash().unwrap();
-    std::mem::forget(store);
+    kill(store);
     device[0].revive().unwrap();
     let store = Store::open(options()).unwrap();
     kept.iter().for_each(|i| assert_eq!(read(&store, &key(*i)).unwrap(), body(*i, 50_000)));

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Miss, Mode, Options, Store, TryGet,
-    device::{CountedDevice, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{CountedDevice, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, key, plain, read};
 
@@ -26,7 +27,7 @@ fn crashed(options: &Options) {
         }
     }
     store.flush().unwrap();
-    std::mem::forget(store);
+    kill(store);
 }
 
 fn expected(i: u64) -> Option<Vec<u8>> {
@@ -116,7 +117,7 @@ fn what_the_merge_cannot_read_is_a_miss_and_no_older_version() {
     // Where something else is put, the newer versions stay as witnesses: a crash must not bring back the older ones.
     (OLD * 2..OLD * 3).for_each(|i| store.put(&key(i), &body(i, 900), &plain()).unwrap());
     store.flush().unwrap();
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(options).unwrap();
     for i in (0..OLD).step_by(5) {
         let found = read(&store, &key(i));
@@ -151,7 +152,7 @@ fn a_pause_takes_a_checkpoint_so_that_a_crash_leaves_little_to_scan() {
     assert_eq!(checkpoints(), 1);
     (0..10).for_each(|_| pause(60));
     assert_eq!(checkpoints(), 1, "nothing was written since");
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(options.clone()).unwrap();
     let receipt = store.receipt();
     assert!(receipt.volumes[0].scanned_clusters <= 2, "{receipt}");

@@ -6,6 +6,7 @@ use picaflor::{
     Mode, NextCluster, Options, PackOrder, PutOptions, Store,
     device::{CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::kill;
 
 use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read, twins};
 
@@ -394,7 +395,7 @@ fn a_flush_packs_what_waits_and_a_crash_finds_it() {
         store.put(&key(i), &body(i, 3000), &plain()).unwrap();
     }
     // Nobody closes it.
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(options()).unwrap();
     for i in 0..200 {
         let found = read(&store, &key(i));

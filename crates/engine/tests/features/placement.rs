@@ -9,16 +9,14 @@ use std::{
 use bytes::Bytes;
 use picaflor::{
     Durability, Mode, Options, Place, PutOptions, Store,
-    device::{
-        Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Profile, Rule, SimulatedDisk,
-        SimulatedOptions,
-    },
+    device::{Clock, CountedDevice, Device, MemoryDevice},
 };
 use picaflor_format::{
     cluster::{Table, decode_table},
     frame::{Header, Kind},
     zone::Map,
 };
+use picaflor_sim::{Fault, FaultyDevice, On, Profile, Rule, SimulatedDisk, SimulatedOptions};
 use rand::Rng;
 
 use crate::common::{MIB, body, by_hand, counted, plain, read, rng, web_len};

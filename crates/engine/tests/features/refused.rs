@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use picaflor::{
     Error, Mode, Options, Place, Store,
-    device::{CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, bypass, key, read};
 
@@ -22,7 +23,7 @@ fn crashed(preset: &str, mode: Mode) -> (Arc<FaultyDevice>, CountedDevice, Optio
     let store = Store::open(options.clone()).unwrap();
     (OBJECTS / 2..OBJECTS).for_each(|i| store.put(&key(i), &body(i, 3000), &bypass()).unwrap());
     store.flush().unwrap();
-    std::mem::forget(store);
+    kill(store);
     (faulty, counted, options)
 }
 
@@ -57,7 +58,7 @@ fn an_opening_that_cannot_read_says_so_and_gives_up_nothing() {
                 Ok(store) => {
                     assert!(!store.receipt().volumes[0].dropped.cold_start, "{what}");
                     // As `kill -9` leaves it.
-                    std::mem::forget(store);
+                    kill(store);
                     break;
                 }
             }

@@ -3,9 +3,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use picaflor::{
-    Mode, PutOptions, Store,
-    device::{Fault, FaultyDevice, MemoryDevice, On, Rule},
+    Mode, Options, PutOptions, Store,
+    device::{Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, On, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, bypass, counted, key, plain};
 
@@ -19,7 +20,7 @@ fn a_cold_start_that_is_cut_short_starts_cold_again() {
         (0..200).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
         store.flush().unwrap();
         // As `kill -9` leaves it; then its clusters cannot be read, and the power fails.
-        std::mem::forget(store);
+        kill(store);
         device.add(Rule::rate(Fault::ReadError, 1.0).within(MIB..32 * MIB));
         device.add(Rule::nth(Fault::Crash(On::Write), nth));
         let opened = Store::open(options());
@@ -39,6 +40,66 @@ fn a_cold_start_that_is_cut_short_starts_cold_again() {
         cut += u64::from(receipt.dropped.cold_start);
     }
     assert!(cut > 1, "the power failed once it had begun to empty the store");
+}
+
+/// A cache of 4 MiB, full and closed twice, that then evicts objects of its checkpoint for `more` others and is killed
+/// before a commit notes which of its clusters are written again.
+fn evicts_and_is_killed(device: &Arc<FaultyDevice>, more: u64) -> Options {
+    let options = by_hand(Arc::clone(device) as Arc<dyn Device>);
+    for (begin, end) in [(0, 2000), (2000, 2010), (2010, 2010 + more)] {
+        let store = Store::open(options.clone()).unwrap();
+        for i in begin..end {
+            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        }
+        if begin < 2010 { store.close().unwrap() } else { kill(store) }
+    }
+    options
+}
+
+#[test]
+fn what_was_evicted_before_a_crash_is_no_damage_and_its_entries_go() {
+    let mut outdated = 0;
+    for more in (0..600).step_by(60) {
+        let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(4 * MIB)), more));
+        let options = evicts_and_is_killed(&device, more);
+        let audit = |options: &Options| {
+            let store = Store::open(options.clone().with(|options| options.read_only = true)).unwrap();
+            let report = store.check(|_, _| ());
+            assert!(report.is_clean() && report.intact + report.outdated == report.entries, "{more}: {report:?}");
+            report.outdated
+        };
+        outdated += audit(&options);
+        let store = Store::open(options.clone()).unwrap();
+        while store.step().unwrap() {}
+        store.close().unwrap();
+        assert_eq!(audit(&options), 0, "{more}");
+    }
+    assert!(outdated > 0, "no cluster was written again before its note");
+}
+
+#[test]
+fn what_a_large_object_lost_before_a_crash_makes_it_a_miss_and_no_error() {
+    let (mut whole, mut missed) = (0, 0);
+    for more in (1..24).step_by(2) {
+        for read_only in [false, true] {
+            let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(4 * MIB)), more));
+            let options = by_hand(Arc::clone(&device) as Arc<dyn Device>);
+            for (begin, end) in [(0, 40), (40, 41), (41, 41 + more)] {
+                let store = Store::open(options.clone()).unwrap();
+                (begin..end).for_each(|i| store.put(&key(i), &body(i, 300_000), &plain()).unwrap());
+                if begin < 41 { store.close().unwrap() } else { kill(store) }
+            }
+            let store = Store::open(options.with(|options| options.read_only = read_only)).unwrap();
+            for i in 0..41 {
+                match store.get(&key(i)).unwrap() {
+                    Some(object) => assert_eq!(object.bytes().unwrap(), body(i, 300_000), "{more}, {i}"),
+                    None => missed += 1,
+                }
+                whole += u64::from(store.contains(&key(i)).unwrap());
+            }
+        }
+    }
+    assert!(whole > 20 && missed > 20, "{whole} whole, {missed} missed");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use picaflor_format::{
     cluster::{self, Content, decode_table},
     zone::Map,
 };
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, by_hand, in_group, key, plain, read};
 
@@ -117,7 +118,7 @@ fn an_object_that_rots_is_not_replaced_by_an_older_one_that_a_scan_finds() {
             store.step().unwrap();
         }
         store.flush().unwrap();
-        std::mem::forget(store);
+        kill(store);
         let mut bytes = Bytes::of(&device);
         let at = bytes.find(&body(2, 500));
         let of = at - at % CLUSTER + CLUSTER;

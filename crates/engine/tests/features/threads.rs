@@ -11,8 +11,9 @@ use std::{
 
 use picaflor::{
     Durability, Error, Mode, Options, PutOptions, Refusal, Store,
-    device::{Clock, Fault, FaultyDevice, MemoryDevice, On, Rule},
+    device::{Clock, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 use rand::Rng;
 
 use crate::common::{MIB, body, plain, rng};

@@ -2,15 +2,17 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use futures_executor::block_on;
 use picaflor::{
     Durability, Error, Mode, Options, Place, PutOptions, Spread, Store,
-    device::{AlignedBuf, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{AlignedBuf, CountedDevice, Device, MemoryDevice},
 };
 use picaflor_format::{
     BLOCK,
     superblock::{self, Superblock},
     zone::Map,
 };
+use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
 
@@ -140,7 +142,7 @@ fn the_pieces_of_a_large_object_stay_on_its_device() {
     };
     check(&store);
     store.flush().unwrap();
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(places(&devices).mode(Mode::Store)).unwrap();
     while store.step().unwrap() {}
     check(&store);
@@ -187,7 +189,7 @@ fn after_a_crash_reading_only_finds_what_opening_for_writing_finds() {
             (0..200).filter(|i| i % 7 == u64::from(version)).for_each(|i| assert!(store.delete(&key(i)).unwrap()));
         }
         devices.iter().for_each(|device| assert!(device.crash().is_ok()));
-        std::mem::forget(store);
+        kill(store);
         devices.iter().for_each(|device| device.revive().unwrap());
         for read_only in [true, false] {
             let store = Store::open(options().with(|options| options.read_only = read_only)).unwrap();
@@ -269,7 +271,7 @@ fn a_flush_of_a_store_makes_durable_what_healthy_devices_have() {
     for device in &devices {
         device.crash().unwrap();
     }
-    std::mem::forget(store);
+    kill(store);
     for device in &devices {
         device.clear_rules();
         device.revive().unwrap();
@@ -277,6 +279,20 @@ fn a_flush_of_a_store_makes_durable_what_healthy_devices_have() {
     let store = Store::open(options()).unwrap();
     let found = taken.iter().filter(|i| read(&store, &key(**i)).is_some()).count();
     assert!(found > taken.len() / 3, "{found} of {} are there", taken.len());
+}
+
+#[test]
+fn a_cache_whose_devices_all_failed_does_not_say_that_anything_is_durable() {
+    let devices = devices(2);
+    let (store, _) = filled(&devices, Mode::Cache);
+    for (lost, device) in devices.iter().enumerate() {
+        device.add(Rule::rate(Fault::WriteError, 1.0));
+        (0..100).for_each(|i| drop(store.put(&key(i), &body(i + 1, 3000), &plain())));
+        assert!(store.flush().is_err(), "device {lost} fails in this flush");
+        let again = store.flush().is_err();
+        assert_eq!(again, lost == 1, "as long as one device is left it says that the other is lost");
+        assert_eq!((store.step().is_err(), block_on(store.flush_async()).is_err()), (again, again), "{lost}");
+    }
 }
 
 #[test]
@@ -294,7 +310,7 @@ fn a_device_that_failed_and_is_back_brings_no_old_version() {
     }
     store.flush().unwrap();
     // As `kill -9` leaves it.
-    std::mem::forget(store);
+    kill(store);
     devices[0].clear_rules();
     let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
     let receipt = store.receipt().to_string();

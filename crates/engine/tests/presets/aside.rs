@@ -5,9 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use picaflor::{
     Error, Options, PutOptions, Store,
-    device::{Device, Fault, FaultyDevice, MemoryDevice, Rule},
+    device::{Device, MemoryDevice},
 };
 use picaflor_format::{BLOCK, zone::Map};
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 
 use crate::common::{self, MIB, body, by_hand, read};
 

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Store,
-    device::{Device, FaultyDevice, MemoryDevice},
+    device::{Device, MemoryDevice},
 };
+use picaflor_sim::FaultyDevice;
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, plain, read};
 
@@ -47,6 +48,26 @@ fn what_was_flushed_is_there_and_what_was_deleted_is_not() {
                 }
             }
             assert!(store.check(|_, _| {}).is_clean(), "{preset} {seed}");
+        }
+    }
+}
+
+#[test]
+fn an_opening_with_less_memory_finds_what_one_with_more_has_put() {
+    for preset in IN_PLACE {
+        let medium = FaultyDevice::new(Arc::new(MemoryDevice::with_block_size(16 * MIB, 512)), 3);
+        let options = by_hand(preset, Arc::new(medium.clone()) as Arc<dyn Device>);
+        let store = Store::open(options.clone().memory(32 * MIB)).unwrap();
+        for i in 0..8 {
+            store.put(&key(i), &body(i, 900_000), &plain()).unwrap();
+        }
+        store.flush().unwrap();
+        medium.crash().unwrap();
+        drop(store);
+        medium.revive().unwrap();
+        let store = Store::open(options).unwrap();
+        for i in 0..8 {
+            assert_eq!(read(&store, &key(i)), Some(body(i, 900_000)), "{preset} {i}");
         }
     }
 }

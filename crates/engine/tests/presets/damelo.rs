@@ -10,11 +10,10 @@ use std::{
 };
 
 use picaflor::{
-    Durability, Error, Mode, Options, PutOptions, Store,
-    device::{
-        Clock, CountedDevice, Device, Elevator, FaultyDevice, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions,
-    },
+    Durability, Error, Mode, Options, Place, PutOptions, Store,
+    device::{Clock, CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::{Elevator, FaultyDevice, Profile, SimulatedDisk, SimulatedOptions};
 
 use crate::{
     common::{MIB, body, by_hand, read},
@@ -224,12 +223,15 @@ fn the_elevator_takes_reads_on_its_way() {
         let clock = Clock::virtual_at(1_000_000);
         let options = SimulatedOptions {
             part: Some(0..2 << 30),
-            order: Some(picaflor::device::Order::Fifo),
+            order: Some(picaflor_sim::Order::Fifo),
             ..SimulatedOptions::default()
         };
         let disk =
             Arc::new(SimulatedDisk::new(&Profile::find("ultrastar9lzx").unwrap(), clock.clone(), &options).unwrap());
-        let options = paged(&disk, 64 * KIB, 24 * MIB).with(|o| (o.clock, o.elevator) = (clock.clone(), elevator));
+        let options = paged(&disk, 64 * KIB, 24 * MIB).with(|o| {
+            o.clock = clock.clone();
+            o.places = vec![Place::Device(elevator.before(Arc::clone(&disk) as Arc<dyn Device>))];
+        });
         let store = Store::open(options.clone()).unwrap();
         let group = |i: u64| 1 + (i % 16) as u32;
         (0..256).for_each(|i| put(&store, group(i), i, 14_000));

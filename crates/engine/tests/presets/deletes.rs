@@ -14,8 +14,9 @@ use std::{
 
 use picaflor::{
     Durability, Mode, Options, Place, Store,
-    device::{Device, FaultyDevice, Folder, MemoryDevice, RealFolder, Request},
+    device::{Device, Folder, MemoryDevice, RealFolder, Request},
 };
+use picaflor_sim::FaultyDevice;
 
 use crate::common::{MIB, body, key, plain, read};
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use picaflor::{Daemons, Durability, Mode, Options, PutOptions, Store, device::Clock};
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, key, plain, read};
 
@@ -82,7 +83,7 @@ fn what_is_put_is_found_replaced_deleted_and_there_again() {
                 ),
             }
             // Not closed: the next opening reads what this run wrote.
-            std::mem::forget(store.clone());
+            kill(store.clone());
             let copy = folder.path().join("copy");
             assert!(std::process::Command::new("cp").arg("-r").args([&path, &copy]).status().unwrap().success());
             let crashed = Store::open(options.clone().with(|o| o.places = vec![picaflor::Place::Path(copy.clone())]));

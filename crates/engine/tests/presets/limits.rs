@@ -6,10 +6,8 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{
-    Departure, Error, Mode, Place, Store,
-    device::{Clock, Fault, FaultyDevice, On, Rule},
-};
+use picaflor::{Departure, Error, Mode, Place, Store, device::Clock};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
 

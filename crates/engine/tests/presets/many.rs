@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use picaflor::{
     Durability, Error, Options, Put, PutOptions, Store,
-    device::{CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, On, Rule},
+    device::{CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 
 use crate::common::{MIB, body, by_hand, key, memory, plain, read};
 

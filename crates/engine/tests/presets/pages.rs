@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Error, Mode, Options, PutOptions, Store,
-    device::{CountedDevice, Device, FaultyDevice, MemoryDevice},
+    device::{CountedDevice, Device, MemoryDevice},
 };
+use picaflor_sim::FaultyDevice;
 
 use crate::{
     common::{MIB, body, by_hand, read},

@@ -8,6 +8,7 @@ use picaflor_format::{
     BLOCK,
     htod::{SECTOR, SECTORS, check_sector},
 };
+use picaflor_sim::kill;
 
 use crate::common::{MIB, body, by_hand, key, memory, plain, read};
 
@@ -54,7 +55,7 @@ fn the_check_tells_of_pages_that_rot_and_the_keeper_makes_them_anew() {
         let options = by_hand("pmflf-pfl", device.clone());
         let store = filled(&options);
         if crashed {
-            std::mem::forget(store);
+            kill(store);
         } else {
             store.close().unwrap();
         }
@@ -99,7 +100,7 @@ fn a_table_whose_name_rots_is_damage_and_not_a_new_table() {
         let options = by_hand("pmflf-ts", device.clone());
         let store = filled(&options);
         if crashed {
-            std::mem::forget(store);
+            kill(store);
         } else {
             store.close().unwrap();
         }
@@ -125,7 +126,7 @@ fn a_count_that_a_crash_took_is_said_to_be_none() {
     for i in 0..20 {
         store.put(&key(i), &body(i, 700), &plain()).unwrap();
     }
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(options.clone()).unwrap();
     assert!(store.stats().counting, "{:?}", store.stats());
     while store.step().unwrap() {}

@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Error, Fetched, Mode, Options, Refusal, Reopening, Store,
-    device::{Device, FaultyDevice, MemoryDevice},
+    device::{Device, MemoryDevice},
 };
+use picaflor_sim::FaultyDevice;
 
 use crate::common::{MIB, body, by_hand, key, plain, read};
 

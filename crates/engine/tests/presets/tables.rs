@@ -4,12 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{
     Durability, Error, Expiry, Inspection, Mode, Options, PutOptions, Store, Temper, TryGet,
-    device::{
-        AlignedBuf, Clock, CountedDevice, Device, Fault, FaultyDevice, MemoryDevice, Profile, Rule, SimulatedDisk,
-        SimulatedOptions,
-    },
+    device::{AlignedBuf, Clock, CountedDevice, Device, MemoryDevice},
     inspect,
 };
+use picaflor_sim::{Fault, FaultyDevice, Profile, Rule, SimulatedDisk, SimulatedOptions, kill};
 
 use crate::common::{MIB, body, by_hand, key, memory, plain, read};
 
@@ -75,7 +73,7 @@ fn what_is_put_is_found_replaced_deleted_and_there_again_after_a_close_and_after
             store.put(b"last", &[9; 3000], &plain()).unwrap();
             store.delete(&key(7)).unwrap();
             // As `kill -9` leaves it.
-            std::mem::forget(store);
+            kill(store);
             let store = Store::open(options).unwrap();
             assert!(!store.receipt().volumes[0].clean, "{what}");
             assert_eq!(read(&store, b"last").unwrap(), [9; 3000]);
@@ -210,7 +208,7 @@ fn large_objects_stream_in_and_leave_with_all_their_pieces() {
     let mut stream = store.put_stream(b"cut", None, plain()).unwrap();
     stream.write(&all[..900_000]).unwrap();
     assert!(store.stats().objects > entries);
-    std::mem::forget((stream, store));
+    kill((stream, store));
     let store = Store::open(options).unwrap();
     assert!(store.check(|_, _| {}).orphans > 5);
     while store.step().unwrap() {}
@@ -237,7 +235,7 @@ fn groups_expiry_and_metadata_come_back() {
     store.put(b"a", b"one", &own).unwrap();
     let brief = PutOptions { expiry: Expiry::After(Duration::from_secs(5)), ..plain() };
     store.put(b"b", b"two", &brief).unwrap();
-    std::mem::forget(store);
+    kill(store);
     let store = Store::open(options).unwrap();
     assert_eq!(store.group(3).temper(), Temper::Loved);
     assert_eq!(store.group(4).checkpoint_interval(), Some(Some(Duration::from_secs(9))));

@@ -12,11 +12,12 @@ use std::{
 };
 
 use picaflor::{
-    Durability, Options, Place, Store,
+    Durability, Options, Place, PutOptions, Store,
     device::{Folder, RealFolder},
 };
+use picaflor_sim::kill;
 
-use crate::common::{MIB, body, by_hand, key, memory, plain, read};
+use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
 
 /// A folder on a machine that loses its power: contents that no sync followed are gone then, names are there.
 struct Powered {
@@ -26,6 +27,8 @@ struct Powered {
     /// The next write of a superblock is the last thing that reaches the disk.
     fails_at_superblock: AtomicBool,
     is_off: AtomicBool,
+    /// Done before the next read.
+    before_read: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Powered {
@@ -59,6 +62,8 @@ impl Folder for Powered {
     }
 
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        let before = self.before_read.lock().unwrap().take();
+        before.into_iter().for_each(|before| before());
         self.check().and_then(|()| self.inner.read(path))
     }
 
@@ -89,6 +94,7 @@ fn powered(preset: &str, path: &Path) -> (Arc<Powered>, Options) {
         volatile: Mutex::default(),
         fails_at_superblock: AtomicBool::new(false),
         is_off: AtomicBool::new(false),
+        before_read: Mutex::default(),
     });
     let options = by_hand(preset, memory(8 * MIB, 512)).durability(Durability::default()).capacity(8 * MIB);
     let place = Place::Folder(folder.clone());
@@ -105,7 +111,7 @@ fn what_an_opening_read_after_a_kill_is_durable_before_the_superblock_vouches_fo
         store.flush().unwrap();
         store.put(&key(2), &body(2, 7), &plain()).unwrap();
         // The process is killed: the kernel still has all it wrote.
-        std::mem::forget(store);
+        kill(store);
         folder.fails_at_superblock.store(true, Relaxed);
         let error = Store::open(options.clone()).unwrap_err();
         assert!(error.to_string().contains("the power is off"), "{preset}: {error}");
@@ -128,7 +134,7 @@ fn a_superblock_that_is_lost_takes_no_doubt_from_what_its_run_wrote() {
         }
         let store = Store::open(options.clone()).unwrap();
         store.put(&key(2), &body(2, 7), &plain()).unwrap();
-        std::mem::forget(store);
+        kill(store);
         folder.lose_power();
         // The newer superblock, of the run that wrote the file, rots.
         let superblock = ["store-a", "store-b"].map(|name| path.path().join(preset).join(name));
@@ -138,5 +144,53 @@ fn a_superblock_that_is_lost_takes_no_doubt_from_what_its_run_wrote() {
         let store = Store::open(options).unwrap();
         assert!(store.check(|_, _| {}).is_clean(), "{preset}: a file with nothing in it is believed");
         assert_eq!(read(&store, &key(2)), None, "{preset}");
+    }
+}
+
+#[test]
+fn what_lies_over_the_pieces_of_a_deleted_object_before_a_kill_is_no_damage() {
+    for preset in IN_PLACE.into_iter().filter(|preset| *preset != "buddy-scan") {
+        let mut outdated = 0;
+        for more in (0..120).step_by(5) {
+            let options = by_hand(preset, memory(8 * MIB, 512));
+            let store = Store::open(options.clone()).unwrap();
+            store.put(b"large", &body(1, 700_000), &plain()).unwrap();
+            store.close().unwrap();
+            let store = Store::open(options.clone()).unwrap();
+            assert!(store.delete(b"large").unwrap());
+            store.flush().unwrap();
+            (0..more).for_each(|i| store.put(&key(i), &body(i, 60_000), &plain()).unwrap());
+            kill(store);
+            let store = Store::open(options.with(|options| options.read_only = true)).unwrap();
+            let report = store.check(|_, _| {});
+            assert!(report.is_clean(), "{preset}, {more}: {report:?}");
+            outdated += report.outdated;
+        }
+        assert!(outdated > 0, "{preset}: nothing was written over");
+    }
+}
+
+#[test]
+fn a_get_whose_file_is_replaced_or_deleted_beneath_it_finds_the_new_one_or_none() {
+    let path = tempfile::tempdir().unwrap();
+    for preset in ["simple", "squid", "multiple-dirs"] {
+        let (folder, options) = powered(preset, path.path());
+        let store = Store::open(options).unwrap();
+        let old = PutOptions { bypass_memory: true, ..plain() };
+        for replacement in [None, Some(body(2, 300))] {
+            store.put(&key(1), &body(1, 700), &old).unwrap();
+            store.flush().unwrap();
+            let (other, new) = (store.clone(), replacement.clone());
+            let change = move || {
+                match new {
+                    Some(new) => other.put(&key(1), &new, &plain()).unwrap(),
+                    None => assert!(other.delete(&key(1)).unwrap()),
+                }
+                other.flush().unwrap();
+            };
+            *folder.before_read.lock().unwrap() = Some(Box::new(change));
+            assert_eq!(read(&store, &key(1)), replacement, "{preset}");
+            assert!(folder.before_read.lock().unwrap().is_none(), "{preset}: the file was read");
+        }
     }
 }

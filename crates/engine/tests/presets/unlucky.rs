@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use picaflor::{
-    Error, Options, Put, Store,
-    device::{Fault, FaultyDevice, Rule},
-};
+use picaflor::{Error, Options, Put, Store};
+use picaflor_sim::{Fault, FaultyDevice, Rule};
 
 use crate::common::{MIB, body, by_hand, key, memory, plain, read};
 

@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, collections::HashMap};
 
-use picaflor::replacement::{self, Standing, Step};
+use picaflor_common::{Standing, Step};
 
 use crate::synth::mix;
 
@@ -14,12 +14,12 @@ pub(super) struct S3Fifo {
     bytes: u64,
     /// Size and uses of what is here.
     held: HashMap<u64, (u64, Cell<u8>)>,
-    queues: replacement::S3Fifo<u64>,
+    queues: picaflor_common::S3Fifo<u64>,
 }
 
 impl S3Fifo {
     pub(super) fn new(capacity: u64, ghosts: u64, enough: u8) -> Self {
-        Self { capacity, bytes: 0, held: HashMap::new(), queues: replacement::S3Fifo::new(ghosts, enough) }
+        Self { capacity, bytes: 0, held: HashMap::new(), queues: picaflor_common::S3Fifo::new(ghosts, enough) }
     }
 
     /// Whether this object is here; if not, it enters, should it fit at all.

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use picaflor_device::Profile;
+use picaflor_sim::Profile;
 
 use super::{Plot, Row, Spec, spec::Board as BoardSpec};
 use crate::{

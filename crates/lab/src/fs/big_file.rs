@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
-use picaflor_device::{Device, Op, Request, SparseBytes};
+use picaflor_device::{Device, Op, Request};
+use picaflor_sim::SparseBytes;
 
 use super::FileSystem;
 use super::core::{Core, full};

@@ -25,7 +25,8 @@ use std::io;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use picaflor_device::{Device, Folder, SimulatedDisk, check_path};
+use picaflor_device::{Device, Folder, check_path};
+use picaflor_sim::SimulatedDisk;
 
 pub use self::big_file::BigFile;
 use self::core::Core;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use picaflor_device::SimulatedDisk;
+use picaflor_sim::SimulatedDisk;
 
 use super::layout::{Address, Run};
 use super::profile::{FsProfile, MemoryProfile};

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
-use picaflor_device::{AlignedBuf, Device, Op, Request, SimulatedDisk};
+use picaflor_device::{AlignedBuf, Device, Op, Request};
+use picaflor_sim::SimulatedDisk;
 
 use crate::exec::{Processor, Time};
 use crate::hash::ByHash;
@@ -184,7 +185,8 @@ mod tests {
     use std::collections::VecDeque;
     use std::rc::Rc;
 
-    use picaflor_device::{Clock, Folder, Profile, SimulatedDisk, SimulatedOptions};
+    use picaflor_device::{Clock, Folder};
+    use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
 
     use crate::exec::Executor;
     use crate::fs::{FileSystem, FsProfile};

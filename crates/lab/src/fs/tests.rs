@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use picaflor_device::{AlignedBuf, Clock, Device, Folder, Op, Profile, Request, SimulatedDisk, SimulatedOptions};
+use picaflor_device::{AlignedBuf, Clock, Device, Folder, Op, Request};
+use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
 
 use super::*;
 

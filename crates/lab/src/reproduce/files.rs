@@ -2,7 +2,8 @@
 
 use std::io;
 
-use picaflor_device::{Clock, Folder, Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_device::{Clock, Folder};
+use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
 
 use super::markatos::{DISK, FILE_SYSTEM};
 use crate::{

@@ -10,7 +10,8 @@ use std::{
 
 use parking_lot::Mutex;
 use picaflor::{Options, Place};
-use picaflor_device::{Clock, Device, Folder, MemoryDevice, Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_device::{Clock, Device, Folder, MemoryDevice};
+use picaflor_sim::{Elevator, Profile, SimulatedDisk, SimulatedOptions};
 use tempfile::TempDir;
 
 use super::{Outcome, Replay, Setup};
@@ -84,10 +85,11 @@ impl Medium {
             return Self::real(setup, options);
         }
         let clock = Clock::virtual_at(1_700_000_000_000);
+        let place = |device| Place::Device(Elevator::of_preset(&setup.preset).before(device));
         let made = |disk, system, place| Self { clock: clock.clone(), disk, system, place, _folder: None };
         if setup.device == MEMORY {
             let device = Arc::new(MemoryDevice::new(setup.capacity.next_multiple_of(1 << 20)));
-            return Ok(made(None, None, Place::Device(device)));
+            return Ok(made(None, None, place(device)));
         }
         let profile = Profile::find(&setup.device).map_err(|error| wrong(setup, error))?;
         match &setup.file_system {
@@ -103,7 +105,7 @@ impl Medium {
                     return Err(wrong(setup, format!("a store of {asked} MiB: the device has {has}; lower disk_mib")));
                 }
                 let disk = disk(setup, &profile, &clock, Some(setup.capacity))?;
-                Ok(made(Some(disk.clone()), None, Place::Device(Arc::new(disk))))
+                Ok(made(Some(disk.clone()), None, place(Arc::new(disk))))
             }
             Some(name) => {
                 let kind = FsProfile::find(name)?;
@@ -118,7 +120,7 @@ impl Medium {
                     let why =
                         |error| wrong(setup, format!("a file of {} MiB on {name}: {error}", setup.capacity >> 20));
                     let file = system.big_file(setup.capacity).map_err(why)?;
-                    (disk, system, Place::Device(Arc::new(file)))
+                    (disk, system, place(Arc::new(file)))
                 };
                 Ok(made(Some(disk), Some(system), place))
             }

@@ -26,7 +26,8 @@ use std::{
 };
 
 use picaflor::{Daemons, Durability, Mode, NextCluster, Options, Place, PutOptions, Store};
-use picaflor_device::{Clock, Elevator, Folder, SimulatedDisk};
+use picaflor_device::{Clock, Folder};
+use picaflor_sim::{Elevator, SimulatedDisk};
 use serde::Serialize;
 
 use super::{bodies::Bodies, wg::Machine};
@@ -285,15 +286,14 @@ fn store(
     let failed = |source| Error::Store { name: preset.into(), source };
     let open = || {
         let mut options = Options::preset(preset, "")?;
-        options.places = vec![Place::Device(Arc::new(disk.clone()))];
+        // Neither groups' own regions nor the way back were built when this was measured (§3, §6).
+        options.places = vec![Place::Device(Elevator::OneWay.before(Arc::new(disk.clone())))];
         options.capacity = 0;
         options.memory = memory;
         // A store tells keys apart on the device before it deletes one; the thesis' deletes stay in memory (§3), as a
         // cache's do. There is room for all: nothing is evicted.
         options.mode = Mode::Cache;
-        // Neither groups' own regions nor the way back were built when this was measured (§3, §6).
         options.next_cluster = NextCluster::Overwrite;
-        options.elevator = Elevator::OneWay;
         // Checkpoints were not built yet.
         options.durability = Durability::None;
         options.delete_time = std::time::Duration::from_secs(86_400);

@@ -163,12 +163,14 @@ pub(super) fn head(bytes: &[u8]) {
         }
         Judged::Refused(why) => {
             // What hyper refuses without a word needs one; what the slow path refuses is refused alike. Of a length and
-            // a coding hyper forgets the length, and of equal lengths all but one, so that the slow path cannot see
-            // what was ambiguous.
+            // a coding hyper forgets the length, and of two equal lengths one, so the slow path cannot see what was
+            // ambiguous.
             if let Some(parts) = hypers(bytes).parts {
-                let has = |name| parts.headers.contains_key(name);
-                let forgot =
-                    why == Denied::AmbiguousLength && (has(header::TRANSFER_ENCODING) || has(header::CONTENT_LENGTH));
+                let lower = bytes.to_ascii_lowercase();
+                let name = header::CONTENT_LENGTH.as_str().as_bytes();
+                let is_repeated = lower.windows(name.len()).filter(|found| *found == name).count() > 1;
+                let is_coded = parts.headers.contains_key(header::TRANSFER_ENCODING);
+                let forgot = why == Denied::AmbiguousLength && (is_coded || is_repeated);
                 let refused = forgot || parts.method == Method::CONNECT || slow(&parts, &SIDES[2]).is_err();
                 assert!(refused, "{why}, but not by the slow path: {parts:?}");
             }

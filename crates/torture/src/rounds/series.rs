@@ -239,8 +239,7 @@ impl Series<'_> {
         }
     }
 
-    /// What must not be, unless it is a file that another call took away, or something of which a kill left a
-    /// part, and that nobody was promised.
+    /// What must not be, unless it is something of which a kill left a part, and that was promised to no caller.
     fn bad(&mut self, how: &str, record: &Record, mine: &[Record]) -> io::Result<()> {
         let overlaps = |deed: &Record| deed.start < record.end && (deed.end == 0 || deed.end > record.start);
         let overlapping = mine.iter().any(overlaps);
@@ -250,10 +249,7 @@ impl Series<'_> {
         let trail = history.trail(self.number, mine, record);
         let path = self.folder.join(format!("bad-{:04}-{}", self.number, record.version));
         let text = std::fs::read_to_string(path)?;
-        let is_file = self.setup.misses_files && text.contains("no file has number");
-        if is_file && overlapping {
-            self.tally.lost_files += 1;
-        } else if may_be_torn && record.how == How::Failed && text.contains("damaged") {
+        if may_be_torn && record.how == How::Failed && text.contains("damaged") {
             self.tally.torn += 1;
         } else {
             let with = if overlapping { ", while it was written" } else { "" };

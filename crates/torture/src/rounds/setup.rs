@@ -47,8 +47,6 @@ pub struct Setup {
     pub(super) work: Duration,
     /// Whether what a child left is opened read-only and audited, now and then.
     pub(super) audits: bool,
-    /// Whether a get may fail while its object is replaced or deleted, where each has a file.
-    pub(super) misses_files: bool,
     /// What is known to be broken, and was kept away from.
     pub(super) avoided: Vec<&'static str>,
 }
@@ -106,7 +104,6 @@ impl Setup {
             deletes: dice.pick(&[16, 16, 60]),
             work: wish.work,
             audits: true,
-            misses_files: false,
             avoided: Vec::new(),
         };
         if !wish.known {

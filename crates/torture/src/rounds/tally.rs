@@ -68,8 +68,6 @@ pub struct Rounds {
     pub full: u64,
     /// Excuse: puts refused by another name.
     pub refused: u64,
-    /// Excuse: a get failed because its object's file was replaced or deleted meanwhile.
-    pub lost_files: u64,
     /// Excuse: of what was volatile at a kill a part was left, and a get says that it is damaged.
     pub torn: u64,
     /// Excuse: damage that an opening noted.
@@ -121,7 +119,6 @@ impl Rounds {
             (&mut self.at_once, other.at_once),
             (&mut self.full, other.full),
             (&mut self.refused, other.refused),
-            (&mut self.lost_files, other.lost_files),
             (&mut self.torn, other.torn),
             (&mut self.damage, other.damage),
         ];
@@ -151,7 +148,7 @@ impl fmt::Display for Rounds {
         write!(
             f,
             "excuses: {} left a cache, {} in flight at a kill, {} volatile at a kill, {} late within the grace, \
-             {} written at once, {} full, {} refused, {} files lost while read, \
+             {} written at once, {} full, {} refused, \
              {} volatile ones torn, {} notes of damage, {} stores not made yet",
             self.left,
             self.in_flight,
@@ -160,7 +157,6 @@ impl fmt::Display for Rounds {
             self.at_once,
             self.full,
             self.refused,
-            self.lost_files,
             self.torn,
             self.damage,
             self.unmade

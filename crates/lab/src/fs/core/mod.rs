@@ -21,7 +21,7 @@ mod room;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-use picaflor_device::{SimulatedDisk, SparseBytes};
+use picaflor_sim::{SimulatedDisk, SparseBytes};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::journal::Journal;

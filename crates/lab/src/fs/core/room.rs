@@ -160,7 +160,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use picaflor_device::{Clock, Folder, Profile, SimulatedDisk, SimulatedOptions};
+    use picaflor_device::{Clock, Folder};
+    use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
 
     use super::Run;
     use crate::exec::Executor;

@@ -12,11 +12,12 @@
 
 use std::{io, sync::Arc};
 
-use picaflor::{
+use picaflor_device::{AlignedBuf, Clock, Device, Folder, Op, Request};
+use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_table::{
     blocks::{Block, BlockOptions, FreeLists},
     htod::{Durable, HashTables, HtodOptions},
 };
-use picaflor_device::{AlignedBuf, Clock, Device, Folder, Op, Profile, Request, SimulatedDisk, SimulatedOptions};
 use serde::Serialize;
 
 use super::runs::{DISK, GRAIN, failed};
@@ -211,7 +212,7 @@ fn nt_blocks(rig: &Rig, on: Arc<dyn Device>, sizes: &[usize], phases: Phases) ->
     let put = |number: usize| {
         let block = lists.put(&rig.zeros[..sizes[number]])?;
         lists.sync()?;
-        Ok::<Block, picaflor::blocks::BlockError>(block)
+        Ok::<Block, picaflor_table::blocks::BlockError>(block)
     };
     let mut live = (0..objects).map(put).collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
     let mut pick = Dice::new(2, 12);

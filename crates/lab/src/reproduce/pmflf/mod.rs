@@ -13,7 +13,7 @@ mod runs;
 mod void;
 
 use parking_lot::Mutex;
-use picaflor::blocks::Method;
+use picaflor_table::blocks::Method;
 
 use self::{
     beside::{Linux, Nt, Phases, Sizes},

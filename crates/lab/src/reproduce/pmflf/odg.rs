@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
-use picaflor::blocks::{BlockOptions, FreeLists};
-use picaflor_device::{Clock, Device, Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_device::{Clock, Device};
 use picaflor_graph::{Change, Graph, GraphOptions};
+use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_table::blocks::{BlockOptions, FreeLists};
 use serde::Serialize;
 
 use super::{

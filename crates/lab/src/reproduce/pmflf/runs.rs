@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use picaflor::blocks::{Block, BlockOptions, FreeLists, Method};
-use picaflor_device::{Clock, CountedDevice, Device, Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_device::{Clock, CountedDevice, Device};
+use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions};
+use picaflor_table::blocks::{Block, BlockOptions, FreeLists, Method};
 
 use super::void::Void;
 use crate::{
@@ -134,7 +135,7 @@ pub(super) fn batches(threshold: u32, batch: usize, live: usize, replacements: u
         let bodies: Vec<&[u8]> = lens.iter().map(|&len| &zeros[..len]).collect();
         let blocks = lists.put_batch(&bodies)?;
         blocks.iter().for_each(|block| tally.add(block));
-        Ok::<_, picaflor::blocks::BlockError>(blocks)
+        Ok::<_, picaflor_table::blocks::BlockError>(blocks)
     };
     let mut blocks = Vec::with_capacity(live);
     while blocks.len() < live {
@@ -178,7 +179,7 @@ pub(super) fn accesses(method: Method, every: u32) -> Result<Accesses> {
     (options.method, options.checkpoint_every) = (method, every);
     let device = CountedDevice::new(Arc::new(Void(1 << 40)));
     let (lists, _) = FreeLists::open(Arc::new(device.clone()), options).map_err(failed)?;
-    let each = |act: &mut dyn FnMut(usize) -> picaflor::blocks::BlockResult<()>| -> Result<f64> {
+    let each = |act: &mut dyn FnMut(usize) -> picaflor_table::blocks::BlockResult<()>| -> Result<f64> {
         let before = device.counts();
         for index in 0..EACH {
             act(index).and_then(|()| lists.sync()).map_err(failed)?;

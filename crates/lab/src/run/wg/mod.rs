@@ -17,7 +17,8 @@ mod store;
 
 use std::sync::Arc;
 
-use picaflor_device::{Clock, Profile, SimulatedDisk, SimulatedOptions, Times};
+use picaflor_device::Clock;
+use picaflor_sim::{Profile, SimulatedDisk, SimulatedOptions, Times};
 pub use recovery::{Recovered, crash};
 use serde::{Deserialize, Serialize};
 

@@ -15,7 +15,8 @@ use std::{
 };
 
 use picaflor::{Place, Store};
-use picaflor_device::{Clock, Device, FaultyDevice, SimulatedDisk};
+use picaflor_device::{Clock, Device};
+use picaflor_sim::{FaultyDevice, SimulatedDisk};
 use serde::Serialize;
 
 use super::{

@@ -11,7 +11,8 @@
 use std::io::ErrorKind;
 
 use lru::LruCache;
-use picaflor_device::{Clock, Folder, SimulatedDisk, Times};
+use picaflor_device::{Clock, Folder};
+use picaflor_sim::{SimulatedDisk, Times};
 
 use super::{Load, Measured, WORD};
 use crate::{

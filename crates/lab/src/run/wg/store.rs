@@ -13,7 +13,8 @@ use std::{
 use picaflor::{
     Counts, Daemons, Durability, Error as StoreError, Miss, Mode, Options, Place, PutOptions, Refusal, Store,
 };
-use picaflor_device::{Clock, SimulatedDisk};
+use picaflor_device::Clock;
+use picaflor_sim::SimulatedDisk;
 
 use super::{Causes, Load, Measured, WORD};
 use crate::{

@@ -9,7 +9,7 @@ mod store;
 
 use std::sync::Arc;
 
-use picaflor_device::SimulatedDisk;
+use picaflor_sim::SimulatedDisk;
 use serde::{Deserialize, Serialize};
 
 use super::{Load, Machine, System, Timing, WORD, busy};

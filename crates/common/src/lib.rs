@@ -1,0 +1,12 @@
+//! What storage layouts have in common, below all of them: group commit (`commits.rs`), the rules of S3-FIFO
+//! (`s3fifo.rs`), hashes of keys (`hash.rs`). No I/O, and nothing of any layout.
+#![forbid(unsafe_code)]
+
+mod commits;
+mod ghost;
+mod hash;
+mod s3fifo;
+
+pub use commits::{Commits, Failure, Turn};
+pub use hash::{HashKeyed, Hasher, Identity, KeyHash};
+pub use s3fifo::{S3Fifo, Standing, Step};

@@ -1,0 +1,227 @@
+//! The daemons: flusher, reclaimer, and keeper (checkpoints, then warming and scrubbing).
+//!
+//! Each is a `step` that anyone may call; the only threads of the engine are made here. Simulators and
+//! the torture harness call [`Volume::step_all`] instead, on one thread.
+//!
+//! A daemon that panics is not begun again, however small its steps are: its locks are open again behind it, and what
+//! they guard may be half changed, which no later step could tell. What is on the device recovery can judge, and it is
+//! tested at every point. So the volume stops writing, as when its device fails: who puts, or waits, is told why, gets
+//! go on, and the next opening recovers.
+
+use std::{
+    any::Any,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering::Relaxed},
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
+use crate::{
+    Daemons, Error, Result,
+    base::stats::add,
+    recovery::Late,
+    tabled::Tabled,
+    volume::{Shared, Volume},
+    write::flush::Woken,
+};
+
+/// The threads of one store.
+pub(crate) struct Threads {
+    volumes: Vec<Arc<Volume>>,
+    tabled: Option<Arc<Tabled>>,
+    handles: Mutex<Option<Vec<JoinHandle<()>>>>,
+}
+
+type Daemon = fn(&Arc<Volume>);
+
+/// How long the scrubber keeps still after a get needed the device.
+const POLITENESS: Duration = Duration::from_millis(20);
+
+impl Threads {
+    /// Starts the daemons of every volume, or the keeper of the tables, unless the caller is to step them. Those of
+    /// volumes begin by ending the opening.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if one of them cannot be had: puts would wait for it.
+    pub(crate) fn start(
+        shared: &Shared,
+        volumes: &[Arc<Volume>],
+        tabled: Option<&Arc<Tabled>>,
+        late: &Arc<Late>,
+    ) -> Result<Self> {
+        let threads = Self { volumes: volumes.to_vec(), tabled: tabled.cloned(), handles: Mutex::default() };
+        let mut handles = Vec::new();
+        let begun = Self::spawn(shared, volumes, tabled, late, &mut handles);
+        *threads.handles.lock() = Some(handles);
+        if let Err(error) = begun {
+            threads.stop();
+            return Err(Error::io("starting the store's threads, or open it with Daemons::Manual", error));
+        }
+        Ok(threads)
+    }
+
+    fn spawn(
+        shared: &Shared,
+        volumes: &[Arc<Volume>],
+        tabled: Option<&Arc<Tabled>>,
+        late: &Arc<Late>,
+        handles: &mut Vec<JoinHandle<()>>,
+    ) -> io::Result<()> {
+        if shared.options.daemons == Daemons::Threads {
+            let all: [(&str, Daemon); 3] = [("keeper", keeper), ("flusher", flusher), ("reclaimer", reclaimer)];
+            // Who may not write needs only the one that reads.
+            let daemons = if shared.options.read_only { &all[..1] } else { &all };
+            for volume in volumes {
+                for (name, run) in daemons {
+                    let (volume, late, name, run) = (Arc::clone(volume), Arc::clone(late), *name, *run);
+                    let thread = std::thread::Builder::new().name(format!("picaflor-{name}"));
+                    handles.push(thread.spawn(move || {
+                        let whole = || {
+                            late.end();
+                            run(&volume);
+                        };
+                        watch(&volume.shared, whole, |why| {
+                            volume.stop(Error::Daemon { place: volume.place.clone(), daemon: name, why });
+                        });
+                    })?);
+                }
+            }
+            if let Some(tabled) = tabled.filter(|_| !shared.options.read_only) {
+                let tabled = Arc::clone(tabled);
+                let thread = std::thread::Builder::new().name("picaflor-keeper".into());
+                handles.push(thread.spawn(move || {
+                    watch(tabled.shared(), || tabled.run_keeper(), |why| tabled.lost_keeper("keeper", why));
+                })?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops and joins the threads. False if that was done before.
+    pub(crate) fn stop(&self) -> bool {
+        let Some(handles) = self.handles.lock().take() else { return false };
+        for volume in &self.volumes {
+            volume.writer.stop();
+            volume.reclaimer.wake();
+        }
+        self.tabled.iter().for_each(|tabled| tabled.stop());
+        for handle in handles {
+            // A panic was caught, and told of.
+            let _ = handle.join();
+        }
+        true
+    }
+}
+
+/// Runs a daemon to its end; if that is a panic, it is counted and `stop` is told of it.
+fn watch(shared: &Shared, run: impl FnOnce(), stop: impl FnOnce(String)) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+        add(&shared.counters.daemons_ended, 1);
+        stop(said(&*panic));
+    }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without words").to_owned()
+}
+
+impl Volume {
+    /// Runs one step of each daemon. Returns whether there was anything to do.
+    pub(crate) fn step_all(self: &Arc<Self>) -> Result<bool> {
+        if let Some(failure) = self.commits.failure() {
+            return Err(failure);
+        }
+        if self.shared.options.read_only {
+            return Ok(self.issue_due_reads() | self.scrub_step());
+        }
+        let issued = self.issue_due_reads();
+        // What finds no buffer finds one when those before it are written.
+        let mut packed = false;
+        while self.pack_step(true)? {
+            packed = true;
+            self.write_queued(true);
+        }
+        self.write_queued(true);
+        let committed = self.commit_if_due()?;
+        let reclaimed = self.reclaim_step()?;
+        let checkpointed = self.checkpoint_step()?;
+        let released = self.drop_released();
+        Ok(self.scrub_step() | released | issued | committed | packed | reclaimed | checkpointed)
+    }
+
+    fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
+        let due = self.writer.deadline() <= self.shared.clock.now_nanos();
+        if due {
+            self.commit_now()?;
+        }
+        Ok(due)
+    }
+}
+
+/// A failed volume has nothing left to do but to answer gets; its failure is in the statistics.
+fn running(volume: &Volume) -> bool {
+    volume.commits.failure().is_none()
+}
+
+fn flusher(volume: &Arc<Volume>) {
+    while running(volume) {
+        let most = volume.until_reads_are_due().min(Duration::from_millis(100));
+        let woken = volume.writer.rest(&volume.shared.clock, most);
+        volume.issue_due_reads();
+        // They have no clock of their own.
+        volume.writer.wake_tasks();
+        match woken {
+            Woken::Stop => break,
+            Woken::Work => volume.write_queued(false),
+            Woken::Time => {}
+        }
+        if volume.commit_if_due().is_err() {
+            volume.commit_later();
+        }
+    }
+    volume.issue_reads();
+}
+
+fn reclaimer(volume: &Arc<Volume>) {
+    while running(volume) && !volume.writer.is_stopped() {
+        // It also packs what waits, ahead of the put that would have to.
+        let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
+        let reclaimed = matches!(volume.reclaim_step(), Ok(true));
+        if reclaimed {
+            volume.writer.wake_tasks();
+        } else if !packed {
+            volume.reclaimer.rest(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Whether no get needed the device for a while.
+pub(crate) fn is_quiet(shared: &Shared) -> bool {
+    shared.clock.now_nanos().saturating_sub(shared.last_read.load(Relaxed)) > POLITENESS.as_nanos() as u64
+}
+
+fn keeper(volume: &Arc<Volume>) {
+    while running(volume) && !volume.writer.is_stopped() {
+        let shared = &volume.shared;
+        if shared.options.read_only {
+            // There is no flusher.
+            volume.issue_due_reads();
+        }
+        volume.drop_released();
+        let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
+        let presses = volume.scrubber.is_warming() || volume.recovers_in_steps();
+        let quiet = is_quiet(shared);
+        let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrub_step();
+        // Where puts wait for it, it goes on though somebody reads, but leaves them room.
+        let more = more && (quiet || volume.scrubber.is_warming());
+        if !worked && !more {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    volume.issue_reads();
+}

@@ -1,0 +1,6 @@
+//! What is done beside the verbs: making room, warming, verifying, and the threads that do it.
+
+pub(crate) mod daemons;
+pub(crate) mod eviction;
+pub(crate) mod reclaim;
+pub(crate) mod scrub;

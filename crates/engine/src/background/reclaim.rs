@@ -1,0 +1,556 @@
+//! Reclaim: make room by emptying a cluster.
+//!
+//! Steps: eviction names a victim → its table says what was in it, the index what still is → what
+//! deserves to live is put again, through the same door as any put, so reclaim has no write path of its
+//! own → the rest leaves → the cluster is free once the survivors are durable.
+//!
+//! Invariants: a cluster is never freed while recovery could need a byte of it; the last copy of a
+//! survivor is overwritten only after a commit that began after its reinsertion.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use parking_lot::{Condvar, Mutex};
+use picaflor_format::{
+    cluster::Row,
+    frame::{ChunkKey, Header, Kind},
+    zone::SLOT,
+};
+
+use crate::{
+    Departure, Error, Mode, Result,
+    background::eviction::Occupant,
+    base::policy::Eviction,
+    base::stats::add,
+    cache::buffers::Draft,
+    cache::listed::Lying,
+    index::{Location, Word},
+    space::{SPARE, State, Victim},
+    volume::Volume,
+    write::append::{Blocked, PATIENCE, Purpose},
+};
+
+/// The reclaimer's bell.
+pub(crate) struct Reclaimer {
+    rung: Mutex<bool>,
+    bell: Condvar,
+    /// One reclaim at a time: two would compact into each other's victims.
+    pub(crate) turn: Mutex<()>,
+    /// The last second in which nobody was too old.
+    looked: AtomicU32,
+    /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
+    pub(crate) in_vain: AtomicU64,
+}
+
+impl Default for Reclaimer {
+    fn default() -> Self {
+        Self {
+            rung: Mutex::default(),
+            bell: Condvar::new(),
+            turn: Mutex::default(),
+            looked: AtomicU32::new(0),
+            in_vain: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl Reclaimer {
+    pub(crate) fn wake(&self) {
+        *self.rung.lock() = true;
+        self.bell.notify_all();
+    }
+
+    /// Sleeps until rung, or for `time`.
+    pub(crate) fn rest(&self, time: Duration) {
+        let mut rung = self.rung.lock();
+        if !*rung {
+            self.bell.wait_for(&mut rung, time);
+        }
+        *rung = false;
+    }
+}
+
+/// What became of a victim.
+enum Emptied {
+    /// So many of its objects moved. Where nobody leaves, some may still be in it, that were not found.
+    Moved(usize),
+    /// Nothing: there is more in it than there seemed to be.
+    Dense,
+    /// Nothing: it cannot be read, and nobody is to leave. The read may succeed the next time.
+    Unread(Error),
+}
+
+/// What became of one reclaim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reclaimed {
+    /// A cluster was emptied.
+    One,
+    /// There is none to empty.
+    Nothing,
+}
+
+impl Volume {
+    /// Clean clusters that the reclaimer keeps ahead of puts.
+    fn clean_target(&self) -> u32 {
+        SPARE + self.checkpoint_reserve() + self.clean_ahead()
+    }
+
+    fn clean_ahead(&self) -> u32 {
+        (2 * self.lanes.len() as u32 + 16).min(self.space.count() / 8)
+    }
+
+    /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
+    /// anything. A store compacts only when a put finds no room.
+    pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
+        if let Some(in_place) = &self.in_place {
+            return self.leave_step(in_place);
+        }
+        let shared = &self.shared;
+        let index_high = shared.index_is_above(7) && self.is_loaded();
+        let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
+        if shared.options.mode == Mode::Store {
+            let ahead = self.eviction() == Eviction::NeverAhead && clean < target;
+            return if ahead { self.compact_ahead() } else { Ok(false) };
+        }
+        if self.empty_aged()? {
+            return Ok(true);
+        }
+        if clean + leaving >= target && !index_high {
+            // One commit frees several clusters, so it waits for them, or for one that is made anyway.
+            let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
+            if due {
+                self.commit_now()?;
+            }
+            return Ok(due);
+        }
+        let emptied = {
+            let _turn = self.reclaimer.turn.lock();
+            self.reclaim_one()? == Reclaimed::One
+        };
+        if emptied { Ok(true) } else { self.make_space() }
+    }
+
+    /// Empties a cluster that is too old, if there is one.
+    fn empty_aged(self: &Arc<Self>) -> Result<bool> {
+        let Some(most) = self.shared.options.cluster_age.limit() else { return Ok(false) };
+        let now = self.shared.second();
+        let Some(first) = now.checked_sub(most).filter(|_| self.reclaimer.looked.load(Relaxed) != now) else {
+            return Ok(false);
+        };
+        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
+        let emptied = self.reclaim_this(Victim::Aged(first))? == Reclaimed::One;
+        if !emptied {
+            self.reclaimer.looked.store(now, Relaxed);
+        }
+        Ok(emptied)
+    }
+
+    /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room does more.
+    fn compact_ahead(self: &Arc<Self>) -> Result<bool> {
+        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
+        match self.reclaim_this(Victim::HalfEmpty) {
+            Ok(Reclaimed::One) => Ok(true),
+            // What is to stay finds no room: puts will say so.
+            Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {
+                let due = self.space.leaving() > 0;
+                if due {
+                    self.commit_now()?;
+                }
+                Ok(due)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a cluster free, by whatever it takes. False if nothing would.
+    pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
+        if self.in_place.is_none() && self.eviction().keeps_all() {
+            return self.make_space_in_store();
+        }
+        let _turn = self.reclaimer.turn.lock();
+        self.drop_released();
+        if let Some(in_place) = &self.in_place {
+            return self.make_room_in_place(in_place);
+        }
+        let before = self.space.available();
+        // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
+        // until no recovery reads what the journal told of them.
+        for _ in 0..5 {
+            if self.reclaim_one()? == Reclaimed::One {
+                if self.space.leaving() > 0 && self.space.available() <= before {
+                    self.commit_now()?;
+                }
+                return Ok(true);
+            }
+            if self.space.leaving() > 0 {
+                self.commit_now()?;
+                if self.space.available() > before {
+                    return Ok(true);
+                }
+            }
+            self.retire_a_resident();
+            self.checkpoint_now()?;
+        }
+        Ok(self.space.available() > before)
+    }
+
+    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably
+    /// so, and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes
+    /// room already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
+    /// current one is given up.
+    pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
+        let is_enough = || self.space.available() >= self.checkpoint_clusters();
+        if !is_enough()
+            && let Some(_turn) = self.reclaimer.turn.try_lock()
+        {
+            match self.empty_until(is_enough) {
+                // What is to stay of the emptiest finds no room either.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if is_enough() { Ok(()) } else { self.give_up_previous_checkpoint() }
+    }
+
+    /// Empties clusters until it is enough, or there is none.
+    fn empty_until(self: &Arc<Self>, is_enough: impl Fn() -> bool) -> Result<()> {
+        for _ in 0..self.space.count() {
+            if is_enough() {
+                break;
+            }
+            if self.reclaim_one()? == Reclaimed::Nothing {
+                self.retire_a_resident();
+                if self.reclaim_one()? == Reclaimed::Nothing {
+                    break;
+                }
+            }
+            if self.space.leaving() > 0 {
+                // Not in time for the journal: that would take the checkpoint for which there is no room yet.
+                self.wait_commit(self.commits.next())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Residents are no victims; on a small device they may be all there is.
+    pub(crate) fn retire_a_resident(self: &Arc<Self>) {
+        if self.shared.memory.holds_clusters() {
+            let least_recent = || self.shared.memory.release_least_recent(self.number);
+            let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
+            // The other pages of their clusters too, or nothing is gained.
+            let homes: Vec<_> = left.iter().filter_map(|resident| self.buffers.home(resident.slot)).collect();
+            left.extend(self.shared.memory.release_these(|other| {
+                other.volume == self.number && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
+            }));
+            return self.shared.let_go(left);
+        }
+        let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
+        let left = self.shared.memory.release_clusters(self.number, budget);
+        self.shared.let_go(left);
+    }
+
+    /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
+    pub(crate) fn reclaim_one_of_store(self: &Arc<Self>) -> Result<bool> {
+        match self.reclaim_one() {
+            Ok(reclaimed) => Ok(reclaimed == Reclaimed::One),
+            Err(Error::Full { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
+        self.reclaim_this(self.eviction().victim())
+    }
+
+    fn reclaim_this(self: &Arc<Self>, which: Victim) -> Result<Reclaimed> {
+        let eviction = self.eviction();
+        let began = self.shared.clock.now_nanos();
+        let (victim, survivors) = loop {
+            let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
+            let emptied = self.empty(victim, eviction, matches!(which, Victim::Aged(_))).inspect_err(|_| {
+                self.space.set(victim, State::Sealed);
+            })?;
+            let error = match emptied {
+                Emptied::Moved(survivors) if !eviction.keeps_all() || self.space.live(victim) == 0 => {
+                    break (victim, survivors);
+                }
+                Emptied::Moved(_) => None,
+                Emptied::Unread(error) => Some(error),
+                Emptied::Dense => {
+                    self.space.set(victim, State::Sealed);
+                    continue;
+                }
+            };
+            self.space.set_aside(victim, self.shared.second());
+            let is_late = u128::from(self.shared.clock.now_nanos() - began) > PATIENCE.as_nanos();
+            if let Some(error) = error.filter(|_| is_late) {
+                return Err(error);
+            }
+        };
+        if self.space.live(victim) > 0 {
+            // No frame was found for them, and another may come to lie there.
+            self.drop_leading_to(victim, |_| false);
+        }
+        self.space.clear_live(victim);
+        add(&self.shared.counters.reclaimed_clusters, 1);
+        let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
+        let next = if wait { State::Leaving(self.commits.next()) } else { State::Free };
+        self.space.set(victim, next);
+        self.writer.wake();
+        Ok(Reclaimed::One)
+    }
+
+    /// Where no other is left, those that were set aside are tried again after a while.
+    fn next_victim(&self, which: Victim) -> Option<u32> {
+        let recalled = || self.space.recall(self.shared.second()).then(|| self.space.victim(which));
+        self.space.victim(which).or_else(|| recalled().flatten())
+    }
+
+    /// Moves or evicts what is live in the victim, all of it if that is too old.
+    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
+        let keeps_all = eviction.keeps_all();
+        // There every entry is accounted for.
+        if keeps_all && self.space.live(victim) == 0 {
+            return Ok(Emptied::Moved(0));
+        }
+        if let Some(_no_leases) = self.shared.leases.none()
+            && let Some(listed) = self.listed_in(victim)
+        {
+            let why = if aged { Departure::Expired } else { Departure::Evicted };
+            listed.into_iter().for_each(|(hash, word)| self.evict_unseen(hash, word, why));
+            return Ok(Emptied::Moved(0));
+        }
+        // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
+        let whole = self.reader.is_by_cluster().then(|| self.contents_and_bytes(victim).ok()).flatten();
+        let (rows, bytes) = match whole {
+            Some((rows, bytes)) => (Ok(rows), Some(bytes)),
+            None => (self.contents(victim), None),
+        };
+        let rows = match rows {
+            Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
+            rows => rows.unwrap_or_default(),
+        };
+        let mut live = self.entries_of(victim, rows);
+        if keeps_all && !self.space.is_weighed(victim) {
+            let bytes = live.iter().map(|(row, _)| row.taken()).sum();
+            self.space.weigh(victim, bytes, live.iter().map(|(_, word)| u64::from(word.grains())).sum());
+            if self.space.live_bytes(victim) + self.space.least_gain() > self.space.room() {
+                return Ok(Emptied::Dense);
+            }
+        }
+        // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
+        let no_leases = self.shared.leases.none();
+        let needed = keeps_all
+            || no_leases.is_none()
+            || self.shared.options.eviction_listener.is_some()
+            || eviction.may_reinsert()
+                && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| self.is_used(row, *word)));
+        // Else none comes until all is gone.
+        let _no_leases = no_leases.filter(|_| !needed && bytes.is_none());
+        let bytes = match bytes {
+            None if needed => match self.read_at(victim, 0, self.cluster_len()) {
+                Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
+                bytes => bytes.ok(),
+            },
+            bytes => bytes,
+        };
+        if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
+            self.add_unlisted(victim, bytes, &mut live);
+        }
+        let mut survivors = 0;
+        for (row, word) in &live {
+            let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
+            // What cannot be read stays, and the cluster with it.
+            let again = keeps_all.then(|| self.look_again(victim, row, *word, frame)).transpose();
+            let Ok(again) = again else { continue };
+            let again = again.flatten();
+            let frame = again.as_deref().unwrap_or(frame);
+            match Header::verify(frame) {
+                Ok(header) if header.generation == row.generation => {
+                    let survives = self.reinsert_or_evict((&header, frame), (row, *word), eviction, aged)?;
+                    survivors += usize::from(survives);
+                }
+                _ if bytes.is_some() => self.evict(row, *word, None, Departure::Damaged),
+                _ if aged => self.evict(row, *word, None, Departure::Expired),
+                _ => self.evict(row, *word, None, Departure::Evicted),
+            }
+        }
+        Ok(Emptied::Moved(survivors))
+    }
+
+    fn is_used(&self, row: &Row, word: Word) -> bool {
+        word.uses() > 0 || self.shared.memory.is_hot(row.hash)
+    }
+
+    /// Puts an object of a victim again if it deserves that, or somebody reads it; else it leaves. Returns whether it
+    /// was put.
+    fn reinsert_or_evict(
+        self: &Arc<Self>,
+        (header, frame): (&Header, &[u8]),
+        (row, word): (&Row, Word),
+        eviction: Eviction,
+        aged: bool,
+    ) -> Result<bool> {
+        let used = self.is_used(row, word);
+        // What was asked for of late is in memory, though its cluster was not read for it.
+        let aged = aged && !(used && self.shared.options.cluster_age.is_by_use());
+        let expired = aged || header.expires != 0 && header.expires <= self.shared.clock.now_millis();
+        let temper = self.shared.groups.temper(header.group);
+        let object = Occupant { len: header.payload_len() as u64, used, temper, expired };
+        let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
+        let is_orphan = chunk.is_some_and(|key| self.is_orphan(key));
+        if !is_orphan && eviction.deserves(&object, &self.shared.budget) {
+            return self.reinsert(header, frame, row, word);
+        }
+        let mut _no_new_leases = None;
+        if let Some(key) = chunk {
+            _no_new_leases = self.shared.leases.keep(key, object.len, self.lease_max());
+            if _no_new_leases.is_none() {
+                return self.reinsert(header, frame, row, word);
+            }
+        }
+        let why = if expired { Departure::Expired } else { Departure::Evicted };
+        self.evict(row, word, Some((header.key(frame), header.kind)), why);
+        Ok(false)
+    }
+
+    /// The entries that lead into a cluster, if memory knows all of them.
+    fn listed_in(&self, victim: u32) -> Option<Vec<(u64, Word)>> {
+        let list = self.listed.as_ref()?.take(victim)?;
+        let entry = |lying: &Lying| {
+            let location = Location::OnDisk { grain: self.grain(victim, lying.offset) };
+            Some((lying.hash, self.index.find(lying.hash, location)?))
+        };
+        let entries: Vec<_> = list.iter().filter_map(entry).collect();
+        let grains: u32 = entries.iter().map(|(_, word)| word.grains()).sum();
+        (grains >= self.space.live(victim)).then_some(entries)
+    }
+
+    /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
+    /// damaged indeed, or was not.
+    fn look_again(&self, victim: u32, row: &Row, word: Word, frame: &[u8]) -> Result<Option<Vec<u8>>> {
+        if Header::verify(frame).is_ok() {
+            return Ok(None);
+        }
+        match self.read_frame(self.grain(victim, row.offset), word.grains()) {
+            Ok((_, again)) => Ok(Some(again)),
+            Err(Error::Damaged { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the large object that this chunk belongs to is gone. Not while one is being put: its
+    /// manifest comes last.
+    pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
+        let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
+        if self.shared.leases.is_leased(&key) {
+            return false;
+        }
+        let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
+        // What cannot be read now, or is gone, may be an owner.
+        let is_owner =
+            |word: Word| self.look_at(key.parent as u64, word, owns).map_or(true, |owns| owns.unwrap_or(true));
+        // So may what moved while it was looked at: by then others may lie where it was.
+        let moved = |word: Word| self.index.find(key.parent as u64, word.location()).is_none_or(|now| !now.same(word));
+        let has_owner =
+            || self.index.candidates(key.parent as u64).into_iter().any(|word| is_owner(word) || moved(word));
+        self.streams_open.load(Relaxed) == 0 && !has_owner()
+    }
+
+    fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
+        let cut =
+            (header.kind == Kind::Whole).then(|| self.cut_to_pack(header.payload_len(), header.body_len as usize));
+        if let Some(piece) = cut.flatten() {
+            return self.reinsert_cut((header, frame), (row.hash, word), piece);
+        }
+        let class = self.placer.class(header.kind, header.group, header.server);
+        let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
+        let body = header.body_start();
+        let draft = Draft {
+            hash: row.hash,
+            header: Header { kind, ..*header },
+            key: header.key(frame),
+            metadata: &frame[header.meta_start()..body],
+            body: &frame[body..body + header.body_len as usize],
+        };
+        loop {
+            let blocked = {
+                let _stripe = self.shared.lock_key(row.hash);
+                if self.index.find(row.hash, word.location()).is_none() {
+                    return Ok(false);
+                }
+                let beside = self.placer.partners(row.hash).first().copied();
+                match self.append(&draft, class, beside, Some(word), Purpose::Survivor)? {
+                    Ok(()) => break,
+                    Err(blocked) => blocked,
+                }
+            };
+            match blocked {
+                Blocked::Moved | Blocked::Waiting => {}
+                Blocked::Buffers => self.write_queued(true),
+                Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
+                Blocked::Space => {
+                    self.evict_for_want_of_room(row, word, &draft)?;
+                    return Ok(false);
+                }
+            }
+        }
+        add(&self.shared.counters.reinserted, 1);
+        add(&self.shared.counters.reinserted_bytes, header.payload_len() as u64);
+        Ok(true)
+    }
+
+    /// Not even the spare clusters are left for a survivor.
+    fn evict_for_want_of_room(&self, row: &Row, word: Word, draft: &Draft<'_>) -> Result<()> {
+        if self.shared.options.mode == Mode::Store {
+            return Err(self.full(draft.header.payload_len() as u64));
+        }
+        self.evict(row, word, Some((draft.key, draft.header.kind)), Departure::Evicted);
+        Ok(())
+    }
+
+    fn evict(&self, row: &Row, word: Word, key: Option<(&[u8], Kind)>, why: Departure) {
+        let _stripe = self.shared.lock_key(row.hash);
+        if !self.drop_entry(row.hash, word) {
+            return;
+        }
+        if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
+            // A crash must not leave a checkpoint's entry that leads nowhere.
+            self.forget(self.hasher.frame(kind, key), row.generation);
+        }
+        self.count_departure(why);
+        if let Some((key, kind)) = key
+            && kind != Kind::Chunk
+        {
+            self.shared.note_departure(key, why);
+        }
+    }
+
+    /// An object leaves whose key nobody asks for.
+    fn evict_unseen(&self, hash: u64, word: Word, why: Departure) {
+        let _stripe = self.shared.lock_key(hash);
+        if self.drop_entry(hash, word) {
+            self.count_departure(why);
+        }
+    }
+
+    fn count_departure(&self, why: Departure) {
+        let counters = &self.shared.counters;
+        let counter = match why {
+            Departure::Evicted => &counters.evicted,
+            Departure::Expired => &counters.expired,
+            Departure::Damaged => &counters.damaged,
+        };
+        add(counter, 1);
+    }
+
+    /// Bytes that a store in place could still take, compaction included.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
+    }
+}

@@ -1,0 +1,219 @@
+//! The scrubber: after an opening, warms the hot objects and then verifies the rest, one cluster a step.
+//!
+//! Invariants: an entry is dropped only if its frame does not verify or belongs to a large object that is
+//! gone; gets are never made to wait for it beyond one read.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use parking_lot::Mutex;
+use picaflor_common::KeyHash;
+use picaflor_format::{
+    BLOCK,
+    frame::{GRAIN, Header, Kind},
+};
+
+use crate::{
+    Departure, Error, Mode,
+    base::frame::Frame,
+    base::group::Temper,
+    base::policy::Reopening,
+    base::stats::add,
+    in_place::place::InPlace,
+    index::{Location, Word},
+    space::State,
+    volume::Volume,
+};
+
+pub(crate) struct Scrubber {
+    state: Mutex<Progress>,
+    /// Whether what is on the device has not all been looked at since a crash.
+    verifying: AtomicBool,
+}
+
+struct Progress {
+    hot: Vec<Word>,
+    next: u32,
+    done: bool,
+}
+
+/// Hot objects read in one step.
+const WARM: usize = 32;
+
+impl Scrubber {
+    /// A scrubber that first reads these hot places; with `verify`, it then goes over all clusters.
+    pub(crate) fn new(mut hot: Vec<u64>, verify: bool) -> Self {
+        // In address order: the disk's arm goes over them once.
+        hot.sort_unstable_by_key(|word| {
+            std::cmp::Reverse(match Word(*word).location() {
+                Location::OnDisk { grain } => grain,
+                Location::Buffered { .. } => 0,
+            })
+        });
+        let next = if verify { 0 } else { u32::MAX };
+        let hot: Vec<Word> = hot.into_iter().map(Word).collect();
+        let done = hot.is_empty() && !verify;
+        Self { state: Mutex::new(Progress { hot, next, done }), verifying: AtomicBool::new(verify) }
+    }
+
+    pub(crate) fn is_verifying(&self) -> bool {
+        self.verifying.load(Relaxed)
+    }
+
+    pub(crate) fn is_warming(&self) -> bool {
+        !self.state.lock().hot.is_empty()
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.state.lock().done
+    }
+}
+
+impl Volume {
+    /// One step. Returns whether there is more to do.
+    pub(crate) fn scrub_step(self: &Arc<Self>) -> bool {
+        let mut state = self.scrubber.state.lock();
+        if state.done {
+            return false;
+        }
+        for _ in 0..WARM {
+            match state.hot.pop() {
+                Some(word) => self.warm(word),
+                None => break,
+            }
+        }
+        if !state.hot.is_empty() {
+            return true;
+        }
+        let cluster = state.next;
+        state.next = cluster.saturating_add(1);
+        state.done = state.next >= self.parts();
+        let more = !state.done;
+        drop(state);
+        match &self.in_place {
+            Some(in_place) => self.verify_slice(in_place, cluster),
+            None if cluster < self.space.count() && self.space.state(cluster).is_read() => {
+                self.verify_cluster(cluster);
+            }
+            None => {}
+        }
+        if !more {
+            self.scrubber.verifying.store(false, Relaxed);
+        }
+        more
+    }
+
+    /// Whether puts wait for what the scrubber still has to look at.
+    pub(crate) fn recovers_in_steps(&self) -> bool {
+        let options = &self.shared.options;
+        options.reopening == Reopening::InSteps && options.mode == Mode::Cache && self.scrubber.is_verifying()
+    }
+
+    /// Reads one object into the memory tier, if the index still knows it there and the tier has room.
+    fn warm(self: &Arc<Self>, word: Word) {
+        let shared = &self.shared;
+        let Location::OnDisk { grain } = word.location() else { return };
+        if self.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
+            return;
+        }
+        if self.reader.is_by_cluster() {
+            return self.warm_around(grain, word.grains());
+        }
+        let Ok((header, frame)) = self.read_frame(grain, word.grains()) else { return };
+        let hash = self.hasher.frame(header.kind, header.key(&frame)).short();
+        let current = || self.index.find(hash, Location::OnDisk { grain }).is_some();
+        let len = picaflor_format::frame::HEADER + header.payload_len();
+        let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
+        frame.set_uses(u8::from(shared.groups.temper(header.group) != Temper::Hated));
+        shared.keep(&frame, current);
+    }
+
+    /// Makes the cluster around an object resident, or its page.
+    fn warm_around(self: &Arc<Self>, grain: u64, grains: u32) {
+        let Some(cluster) = self.cluster_of(grain) else { return };
+        let offset = (grain - self.grain(cluster, 0)) as usize * GRAIN;
+        let read = self.page_around(cluster, offset, grains);
+        let is_away = match read.page {
+            Some((page, _)) => self.space.lacks_page(cluster, page),
+            None => self.space.state(cluster) == State::Sealed,
+        };
+        let Some(bytes) = is_away.then(|| self.read_at(cluster, read.offset, read.len).ok()).flatten() else { return };
+        let bytes = bytes.into_bytes();
+        if read.page.is_none() {
+            self.adopt(grain, &bytes);
+        } else if let Ok(header) = Header::verify(&bytes[offset - read.offset..]) {
+            self.adopt_page(cluster, read, &bytes, header.mark);
+        }
+    }
+
+    /// A damaged object's header is intact: what it says is known to be gone.
+    fn drop_for_good(&self, header: &Header, frame: &[u8], expected: u64) {
+        let key = header.key(frame);
+        let hash = self.hasher.frame(header.kind, key);
+        // The key itself may be what is damaged.
+        if hash.short() != expected {
+            return;
+        }
+        if !self.shared.options.read_only {
+            self.forget(hash, header.generation);
+        }
+        if header.kind != Kind::Chunk {
+            self.shared.note_departure(key, Departure::Damaged);
+        }
+    }
+
+    /// In place: one object after the other, under its key's lock, so that nobody writes there meanwhile.
+    fn verify_slice(&self, in_place: &InPlace, slice: u32) {
+        for place in in_place.extents.slice(slice) {
+            let hash = place.hash as u64;
+            let _stripe = self.shared.lock_key(hash);
+            let Some(word) = self.index.find(hash, InPlace::location(place.slot)) else { continue };
+            let gone = match self.read_placed(&place) {
+                Ok((header, frame)) => {
+                    let is_own = self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
+                    !is_own || header.kind == Kind::Chunk && self.is_orphan(header.key(&frame))
+                }
+                Err(error) => matches!(error, Error::Damaged { .. }),
+            };
+            if gone && self.drop_entry(hash, word) && !self.shared.options.read_only {
+                self.forget(KeyHash(place.hash), self.shared.next_generation());
+            }
+        }
+        add(&self.shared.counters.clusters_scrubbed, 1);
+    }
+
+    fn verify_cluster(&self, cluster: u32) {
+        let Some(bytes) = self.read_cluster(cluster) else { return };
+        add(&self.shared.counters.clusters_scrubbed, 1);
+        let Ok(found) = self.last_use(cluster, None, BLOCK) else { return };
+        let untold = self.is_untold(cluster, &found);
+        let rows = self.rows_of(found, &bytes);
+        if untold && !self.shared.options.read_only {
+            self.drop_outdated(cluster, &rows);
+        }
+        for row in rows {
+            let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
+            let Some(word) = self.index.find(row.hash, location) else { continue };
+            let frame = bytes.get(row.offset as usize..).unwrap_or_default();
+            let why = match Header::verify(frame) {
+                Ok(header) if header.kind == Kind::Chunk && self.is_orphan(header.key(frame)) => Departure::Evicted,
+                Ok(_) => continue,
+                Err(_) => Departure::Damaged,
+            };
+            // The cluster may have been reclaimed since it was read.
+            if !self.space.state(cluster).is_read() || !self.drop_entry(row.hash, word) {
+                continue;
+            }
+            if why == Departure::Damaged {
+                add(&self.shared.counters.damaged, 1);
+                if let Ok(header) = Header::decode(frame)
+                    && header.meta_start() <= frame.len()
+                {
+                    self.drop_for_good(&header, frame, row.hash);
+                }
+            }
+        }
+    }
+}

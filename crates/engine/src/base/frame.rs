@@ -1,0 +1,128 @@
+//! A verified frame in memory, as the memory tier, open buffers and handles share it.
+//!
+//! Invariants: it was verified (checksum and full key) before it came to be; its bytes never change; dropping the last
+//! handle and the memory tier's own frees them.
+
+use std::{
+    any::Any,
+    ops::Range,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use picaflor_format::frame::Header;
+
+/// Where objects came from that nobody had asked for yet.
+pub(crate) trait Bringer: Send + Sync {
+    /// One that came with a cluster of this class was asked for.
+    fn was_used(&self, hash: u64, class: u16);
+}
+
+/// One read that brought others beside the object it was for.
+pub(crate) struct Brought {
+    pub(crate) by: Weak<dyn Bringer>,
+    /// Of the cluster.
+    pub(crate) class: u16,
+}
+
+/// One verified frame in memory.
+pub(crate) struct Frame {
+    pub(crate) hash: u64,
+    pub(crate) header: Header,
+    bytes: Bytes,
+    /// What the application made of the metadata; see [`Object::decoded`].
+    pub(crate) decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// Hits since the memory tier took it in or last looked, up to 3.
+    uses: AtomicU8,
+    /// When it was asked for last, in hits of the tier: for LRU.
+    number: AtomicU64,
+    /// The read that brought it before it was asked for.
+    brought: OnceLock<Arc<Brought>>,
+}
+
+impl Frame {
+    pub(crate) fn new(hash: u64, header: Header, bytes: Bytes) -> Self {
+        let (uses, number) = (AtomicU8::new(0), AtomicU64::new(0));
+        Self { hash, header, bytes, decoded: OnceLock::new(), uses, number, brought: OnceLock::new() }
+    }
+
+    /// Remembers which read brought it before anybody asked.
+    pub(crate) fn brought_by(self, brought: &Arc<Brought>) -> Self {
+        // A new frame has none.
+        let _ = self.brought.set(Arc::clone(brought));
+        self
+    }
+
+    /// It was asked for; the first time, its read learns of it. Where reads bring objects, nobody needs numbers.
+    pub(crate) fn credit(&self) {
+        if let Some(brought) = self.brought.get()
+            && self.number.swap(1, Relaxed) == 0
+        {
+            brought.by.upgrade().inspect(|by| by.was_used(self.hash, brought.class));
+        }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        self.header.key(&self.bytes)
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// All its bytes, without a copy.
+    pub(crate) fn shared_bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
+    pub(crate) fn metadata(&self) -> &[u8] {
+        &self.bytes[self.header.meta_start()..self.header.body_start()]
+    }
+
+    /// Where the body lies in [`Frame::bytes`].
+    pub(crate) fn body_range(&self) -> Range<usize> {
+        let start = self.header.body_start();
+        start..start + self.header.body_len as usize
+    }
+
+    pub(crate) fn body(&self) -> Bytes {
+        self.bytes.slice(self.body_range())
+    }
+
+    /// Bytes of memory it holds, bookkeeping included.
+    pub(crate) fn charge(&self) -> u64 {
+        const OVERHEAD: usize = 96 + size_of::<Frame>();
+        (self.bytes.len() + OVERHEAD) as u64
+    }
+
+    pub(crate) fn is_expired(&self, now_millis: u64) -> bool {
+        self.header.expires != 0 && self.header.expires <= now_millis
+    }
+
+    /// Notes a hit: one atomic, and none once it is known to be hot.
+    pub(crate) fn touch(&self) {
+        let uses = self.uses.load(Relaxed);
+        if uses < 3 {
+            self.uses.store(uses + 1, Relaxed);
+        }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Relaxed)
+    }
+
+    pub(crate) fn set_number(&self, number: u64) {
+        self.number.store(number, Relaxed);
+    }
+
+    pub(crate) fn uses(&self) -> u8 {
+        self.uses.load(Relaxed)
+    }
+
+    pub(crate) fn set_uses(&self, uses: u8) {
+        self.uses.store(uses, Relaxed);
+    }
+}

@@ -1,0 +1,229 @@
+//! Leases: the chunks of a large object stay as long as somebody holds a handle on it.
+//!
+//! Steps: a get finds the manifest → takes a lease → looks whether all chunks are there → reads. Who drops the object
+//! leaves leased chunks to the last handle, and reclaim moves them as if they had been asked for. When the last handle
+//! goes, a daemon drops what was left to it.
+//!
+//! Invariants: an object's chunks are dropped, or leased, never both: a lease that comes while they are being dropped
+//! is refused, and the caller looks again. What is kept for the sake of leases alone is at most an eighth of its
+//! device; beyond that chunks leave, and a handle's next read says so. Leases are of one opening: after a crash the
+//! chunks of an object that was dropped are nobody's, and reclaim takes them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use picaflor_common::KeyHash;
+use picaflor_format::frame::{ChunkKey, Manifest};
+
+/// Part of a device that chunks may take which nothing but leases keeps.
+pub(crate) const KEPT: u64 = 8;
+
+/// A large object's manifest: hash of its key, and its number.
+type Id = (u128, u64);
+
+/// The leases of a store.
+#[derive(Default)]
+pub(crate) struct Leases {
+    state: RwLock<State>,
+    /// Whether [`State::over`] has any.
+    is_over: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    held: HashMap<Id, Held>,
+    dropping: HashSet<Id>,
+    /// Bytes that are there for the sake of leases alone.
+    kept: u64,
+    /// Objects that were dropped, and whose last handle went.
+    over: Vec<Left>,
+}
+
+#[derive(Default)]
+struct Held {
+    handles: u64,
+    /// Bytes kept for it.
+    kept: u64,
+    /// Numbers of the chunks that were kept one by one: each counts once, however often it is moved.
+    chunks: HashSet<u32>,
+    left: Option<Left>,
+}
+
+/// Chunks that were left to the last handle.
+#[derive(Clone, Copy)]
+pub(crate) struct Left {
+    pub(crate) parent: KeyHash,
+    pub(crate) manifest: Manifest,
+    /// Number of their volume; 0 where they are entries of tables.
+    pub(crate) home: usize,
+}
+
+/// Keeps the chunks of one large object.
+pub(crate) struct Lease {
+    leases: Arc<Leases>,
+    id: Id,
+}
+
+impl Leases {
+    /// A lease on a large object; none if its chunks are being dropped.
+    pub(crate) fn take(self: &Arc<Self>, parent: KeyHash, manifest: Manifest) -> Option<Lease> {
+        let id = (parent.0, manifest.id);
+        let mut state = self.state.write();
+        if state.dropping.contains(&id) {
+            return None;
+        }
+        state.held.entry(id).or_default().handles += 1;
+        Some(Lease { leases: Arc::clone(self), id })
+    }
+
+    /// Drops the chunks of a large object with `drop`, or leaves them to its last handle.
+    pub(crate) fn drop_or_leave(&self, left: Left, most: u64, drop: impl FnOnce()) {
+        let id = (left.parent.0, left.manifest.id);
+        {
+            let mut state = self.state.write();
+            let State { held, kept, dropping, .. } = &mut *state;
+            if let Some(held) = held.get_mut(&id)
+                && *kept + left.manifest.total <= most
+            {
+                if held.left.replace(left).is_none() {
+                    *kept += left.manifest.total;
+                    held.kept += left.manifest.total;
+                }
+                return;
+            }
+            dropping.insert(id);
+        }
+        drop();
+        self.state.write().dropping.remove(&id);
+    }
+
+    /// Whether a chunk is to stay though it was to be evicted; its bytes count as kept from then on. If it may go, as
+    /// long as what is returned is held nobody takes a lease that relies on it.
+    pub(crate) fn keep(&self, chunk_key: &[u8], bytes: u64, most: u64) -> Option<NoNewLeases<'_>> {
+        let mut state = self.state.write();
+        let State { held, kept, .. } = &mut *state;
+        if let Ok(ChunkKey { parent, id, number }) = ChunkKey::decode(chunk_key)
+            && let Some(held) = held.get_mut(&(parent, id))
+        {
+            // The bytes of what was dropped count already.
+            let more = if held.left.is_some() || held.chunks.contains(&number) { 0 } else { bytes };
+            if *kept + more <= most {
+                *kept += more;
+                held.kept += more;
+                held.chunks.insert(number);
+                return None;
+            }
+        }
+        Some(NoNewLeases { _state: RwLockWriteGuard::downgrade(state) })
+    }
+
+    /// Whether there is a handle on the object of this chunk.
+    pub(crate) fn is_leased(&self, key: &ChunkKey) -> bool {
+        self.state.read().held.contains_key(&(key.parent, key.id))
+    }
+
+    /// If there are no leases: as long as this is held there will be none.
+    pub(crate) fn none(&self) -> Option<NoNewLeases<'_>> {
+        let state = self.state.read();
+        state.held.is_empty().then(|| NoNewLeases { _state: state })
+    }
+
+    /// What of this volume was left to handles that are gone.
+    pub(crate) fn take_over(&self, home: usize) -> Vec<Left> {
+        if !self.is_over.load(Relaxed) {
+            return Vec::new();
+        }
+        let mut state = self.state.write();
+        let over = state.over.extract_if(.., |left| left.home == home).collect();
+        self.is_over.store(!state.over.is_empty(), Relaxed);
+        over
+    }
+}
+
+/// Nobody takes a lease as long as this is held.
+pub(crate) struct NoNewLeases<'a> {
+    _state: RwLockReadGuard<'a, State>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut state = self.leases.state.write();
+        let State { held, kept, over, .. } = &mut *state;
+        let Some(entry) = held.get_mut(&self.id) else { return };
+        entry.handles -= 1;
+        if entry.handles == 0 {
+            *kept -= entry.kept;
+            let left = entry.left;
+            held.remove(&self.id);
+            over.extend(left);
+            self.leases.is_over.store(!over.is_empty(), Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PARENT: KeyHash = KeyHash(9);
+
+    fn manifest(id: u64) -> Manifest {
+        Manifest { id, total: 1000, chunk: 100 }
+    }
+
+    fn drops(leases: &Leases, id: u64, most: u64) -> bool {
+        let mut dropped = false;
+        leases.drop_or_leave(Left { parent: PARENT, manifest: manifest(id), home: 1 }, most, || dropped = true);
+        dropped
+    }
+
+    #[test]
+    fn chunks_are_left_to_the_last_handle_within_the_bound() {
+        let leases = Arc::new(Leases::default());
+        assert!(drops(&leases, 1, 1500), "nobody reads it");
+        let (Some(one), Some(same), Some(two)) =
+            (leases.take(PARENT, manifest(1)), leases.take(PARENT, manifest(1)), leases.take(PARENT, manifest(2)))
+        else {
+            panic!("nothing is being dropped")
+        };
+        assert!(!drops(&leases, 1, 1500));
+        assert!(drops(&leases, 2, 1500), "more than may be kept");
+        drop(one);
+        assert!(leases.take_over(1).is_empty());
+        drop(same);
+        assert!(leases.take_over(0).is_empty());
+        assert_eq!(leases.take_over(1).len(), 1);
+        assert!(!drops(&leases, 2, 1500), "there is room again");
+        drop(two);
+        assert_eq!(leases.take_over(1).len(), 1);
+        assert_eq!(leases.state.read().kept, 0);
+    }
+
+    #[test]
+    fn what_is_being_dropped_is_not_leased() {
+        let leases = Arc::new(Leases::default());
+        let left = Left { parent: PARENT, manifest: manifest(1), home: 0 };
+        leases.drop_or_leave(left, 5000, || assert!(leases.take(PARENT, manifest(1)).is_none()));
+        assert!(leases.take(PARENT, manifest(1)).is_some());
+    }
+
+    #[test]
+    fn eviction_keeps_what_is_leased_within_the_bound() {
+        let leases = Arc::new(Leases::default());
+        let key = |id, number| ChunkKey { parent: PARENT.0, id, number }.encode();
+        let keeps = |id, number| leases.keep(&key(id, number), 100, 150).is_none();
+        assert!(!keeps(1, 0) && leases.none().is_some());
+        let lease = leases.take(PARENT, manifest(1));
+        assert!(leases.none().is_none());
+        assert!(!keeps(2, 0) && keeps(1, 0) && !keeps(1, 1), "a second chunk is too much");
+        assert!(keeps(1, 0), "a chunk that is moved again counts once");
+        drop(lease);
+        assert!(leases.none().is_some() && leases.state.read().kept == 0);
+    }
+}

@@ -1,0 +1,221 @@
+//! Pages: what a cluster is divided into for a group that wants less than a whole one read and held for one object
+//! (Ledlie 2000, §4: pages of 16 to 256 KiB, whichever suits a group's objects and the order in which they are read).
+//!
+//! A cluster remains what is granted, written, journaled and reclaimed; its group has it to itself, so all its pages
+//! are of one size. A frame lies in one page, or begins one if it is longer. So a read of the page around an entry
+//! brings all objects that begin there, and nobody else's.
+//!
+//! Invariants: how a cluster is divided is a hint for the reader, and wrong or forgotten costs a longer or a shorter
+//! read, for what it brought is verified frame by frame; a page is resident at most once, and as long as one is,
+//! reclaim leaves its cluster alone.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering::Relaxed},
+};
+
+use bytes::Bytes;
+use picaflor_format::{
+    cluster,
+    frame::{GRAIN, Header},
+    zone::CLUSTER_MIN,
+};
+
+use crate::{
+    Error, Result, base::group::page_bytes, cache::buffers::Filled, space::PAGES_MAX, volume::Volume,
+    write::placement::Class,
+};
+
+/// Bytes of the smallest page.
+pub(crate) const PAGE_MIN: u32 = CLUSTER_MIN;
+
+/// Where the page lies that a cluster's reader wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageRead {
+    /// Offset in the cluster, and bytes to read: more than a page for an object that is longer.
+    pub(crate) offset: usize,
+    pub(crate) len: usize,
+    /// Number of the page in its cluster, and its bytes; none where the cluster is one.
+    pub(crate) page: Option<(u32, usize)>,
+}
+
+/// How each cluster is divided: log2 of the bytes of its pages, those of the cluster if it is one; 0: nobody knows.
+pub(crate) struct Divisions(Box<[AtomicU8]>);
+
+impl Divisions {
+    /// Memory that a cluster's division takes, here and in [`crate::space::Space`].
+    pub(crate) const BYTES_PER_CLUSTER: u64 = 1 + size_of::<u64>() as u64;
+
+    pub(crate) fn new(clusters: u32) -> Self {
+        Self((0..clusters).map(|_| AtomicU8::new(0)).collect())
+    }
+
+    pub(crate) fn note(&self, cluster: u32, page: u32) {
+        if let Some(known) = self.0.get(cluster as usize) {
+            known.store(if page == 0 { 0 } else { page.trailing_zeros() as u8 }, Relaxed);
+        }
+    }
+
+    /// Bytes of its pages, if that is known.
+    fn of(&self, cluster: u32) -> Option<u32> {
+        page_bytes(self.0.get(cluster as usize)?.load(Relaxed))
+    }
+
+    /// What a checkpoint keeps of it: eight clusters a word; nothing if no cluster has pages smaller than itself.
+    pub(crate) fn image(&self, cluster: u32) -> Vec<u64> {
+        let whole = cluster.trailing_zeros() as u8;
+        if self.0.iter().all(|log2| [0, whole].contains(&log2.load(Relaxed))) {
+            return Vec::new();
+        }
+        let word = |eight: &[AtomicU8]| {
+            let bytes = eight.iter().enumerate();
+            bytes.fold(0, |word, (at, log2)| word | u64::from(log2.load(Relaxed)) << (8 * at))
+        };
+        self.0.chunks(8).map(word).collect()
+    }
+
+    /// Bytes of that image at most.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        self.0.len().next_multiple_of(8) as u64
+    }
+
+    pub(crate) fn restore(&self, image: &[u64]) {
+        let bytes = image.iter().flat_map(|word| word.to_le_bytes());
+        self.0.iter().zip(bytes).for_each(|(known, log2)| known.store(log2, Relaxed));
+    }
+}
+
+impl Volume {
+    /// Whether clusters may be divided into pages.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.shared.preset.has_pages()
+    }
+
+    /// Bytes of the pages that the group of a class wants its clusters divided into.
+    pub(crate) fn page_of(&self, class: Class) -> u32 {
+        match class {
+            Class::Group(group) => self.page_of_group(group),
+            _ => self.map.cluster,
+        }
+    }
+
+    pub(crate) fn page_of_group(&self, group: u32) -> u32 {
+        self.shared.groups.page(group).filter(|_| self.has_pages()).map_or(self.map.cluster, |page| self.fit(page))
+    }
+
+    /// A page that may be: settings come from the device, and a group may have them from another store's options.
+    fn fit(&self, page: u32) -> u32 {
+        page.clamp(least_page(self.map.cluster), self.map.cluster)
+    }
+
+    /// Refuses pages that there cannot be.
+    ///
+    /// # Errors
+    /// [`Error::Option`] with the reason.
+    pub(crate) fn check_page(&self, page: u32) -> Result<()> {
+        let (least, most) = (least_page(self.map.cluster), self.map.cluster);
+        let why = if !self.has_pages() {
+            "only a preset that gives each group clusters of its own divides them: damelo".into()
+        } else if !page.is_power_of_two() || !(least..=most).contains(&page) {
+            format!("{page} bytes, where a power of two from {least} to the {most} of a cluster can be")
+        } else {
+            return Ok(());
+        };
+        Err(Error::Option { name: "page", why })
+    }
+
+    /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
+    /// the object, with which a page of a site begins.
+    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
+        if self.shared.memory.holds_clusters() {
+            return self.page_around(cluster, offset, grains);
+        }
+        let window = self.reader.window(self.cluster_len());
+        if window == self.cluster_len() {
+            return PageRead { offset: 0, len: window, page: None };
+        }
+        let unit = self.device.read_unit();
+        let start = offset / unit * unit;
+        let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
+        PageRead { offset: start, len: end.min(self.cluster_len()) - start, page: None }
+    }
+
+    /// What to read for an entry: the page in which it begins, and all of the object.
+    pub(crate) fn page_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
+        let whole = PageRead { offset: 0, len: self.cluster_len(), page: None };
+        let Some(page) = self.divisions.of(cluster).filter(|page| *page < self.map.cluster) else { return whole };
+        let page = self.fit(page) as usize;
+        let start = offset / page * page;
+        let unit = self.device.read_unit();
+        let end = (offset + grains as usize * GRAIN).next_multiple_of(unit);
+        let end = end.max(start + page).min(self.cluster_len());
+        PageRead { offset: start, len: end - start, page: Some(((start / page) as u32, page)) }
+    }
+
+    /// A sealed cluster on the device says how it is divided: log2 of the bytes of its pages, 0 if it is not.
+    pub(crate) fn note_division(&self, cluster: u32, log2: u8) {
+        self.divisions.note(cluster, if log2 == 0 { self.map.cluster } else { page_bytes(log2).unwrap_or(0) });
+    }
+
+    /// What was forgotten of a cluster, the first of its objects that is read tells: what its group wants now is
+    /// likely to be what it wanted.
+    pub(crate) fn learn_page(&self, cluster: u32, group: u32) {
+        if self.has_pages() && self.divisions.of(cluster).is_none() {
+            self.divisions.note(cluster, self.page_of_group(group));
+        }
+    }
+
+    /// Makes a page resident that was read for an object with this mark, if nobody did or reclaimed its cluster
+    /// meanwhile. Returns whether it is.
+    pub(crate) fn adopt_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
+        let Some((page, len)) = read.page.filter(|_| bytes.len() == read.len) else { return false };
+        if !self.make_room_for_a_resident(bytes.len()) || !self.space.claim_page(cluster, page) {
+            return false;
+        }
+        // There is no table in a page: frames follow each other.
+        let first = if read.offset == 0 { cluster::HEADER } else { 0 };
+        let rows = self.frames_in(bytes, first..len.min(bytes.len()), read.offset, Some(mark));
+        let group = rows.first().and_then(|row| Header::decode(&bytes[row.offset as usize - read.offset..]).ok());
+        let class = self.classes[cluster as usize].load(Relaxed);
+        let filled = Filled::read_in(bytes, rows, (cluster, class), Some((page, read.offset)));
+        let resides = self.reside(filled, group.map_or(0, |header| header.group));
+        if !resides {
+            self.space.release_page(cluster, page);
+        }
+        resides
+    }
+}
+
+/// Bytes of the smallest page that a cluster of so many may be divided into.
+fn least_page(cluster: u32) -> u32 {
+    PAGE_MIN.max(cluster / PAGES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_keeps_how_clusters_are_divided_if_any_is() {
+        let known = Divisions::new(19);
+        (0..7).for_each(|cluster| known.note(cluster, 256 << 10));
+        assert!(known.image(256 << 10).is_empty());
+        known.note(3, 16 << 10);
+        known.note(18, 64 << 10);
+        let image = known.image(256 << 10);
+        assert_eq!((image.len(), known.image_bytes()), (3, 24));
+        assert_eq!(image[0] >> 24 & 0xff, 14);
+        let restored = Divisions::new(19);
+        restored.restore(&image);
+        assert_eq!(
+            [0, 3, 7, 18].map(|cluster| restored.of(cluster)),
+            [18, 14, 0, 16].map(|log2| Some(1 << log2).filter(|_| log2 > 0))
+        );
+        assert_eq!(Divisions::new(0).of(5), None, "where nothing is divided nothing is noted");
+    }
+
+    #[test]
+    fn a_cluster_has_no_more_pages_than_are_counted() {
+        assert_eq!([16, 64, 256, 1024, 4096].map(|kib| least_page(kib << 10) >> 10), [16, 16, 16, 16, 64]);
+    }
+}

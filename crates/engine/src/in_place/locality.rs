@@ -1,0 +1,217 @@
+//! Locality buffers (Markatos et al. 1999, §3.6.1): objects of one origin server wait in memory for each other, and are
+//! placed one behind the other when their buffer is full, when another server needs it, or at a commit.
+//!
+//! The paper says neither how large a buffer is nor which one is the victim: here it is [`BUFFER`] bytes, and that
+//! which was added to least recently. Slots are promised when an object is gathered, as many as it needs in pieces of a
+//! single slot, so that it finds room when its time comes, however free space is scattered by then.
+//!
+//! Invariants: an object is gathered or in place, and the index says which; a buffer is emptied under its lane's lock.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use picaflor_format::{
+    cluster::Row,
+    frame::{self, ChunkKey, GRAIN, Header, Kind, Manifest},
+    zone::SLOT,
+};
+
+use crate::{
+    Departure, Error, Mode, Options, Result,
+    base::stats::add,
+    cache::buffers::{Draft, Open, Slot},
+    in_place::place::InPlace,
+    index::{Entered, Location, Word},
+    volume::Volume,
+    write::append::{Blocked, Lane},
+    write::placement::Class,
+};
+
+/// Bytes of a locality buffer: a dozen objects of mean size, and far more than a disk's track is read in one go.
+const BUFFER: u64 = 64 << 10;
+
+/// Locality buffers of a volume: as many as were asked for, in at most a quarter of its memory and an eighth of its
+/// slots.
+pub(crate) fn buffers(options: &Options, in_place: &InPlace) -> u64 {
+    let memory = options.memory / options.places.len() as u64 / 4;
+    let slots = u64::from(in_place.extents.count()) * SLOT / 8;
+    (options.open_buffers as u64).min(memory / BUFFER).min(slots / BUFFER).max(1)
+}
+
+/// Slots that an object may need at the worst: each piece alone in a slot, and their head.
+fn needs(frame_len: usize) -> u64 {
+    frame_len.div_ceil(piece(1)) as u64 + 2
+}
+
+/// Bytes of body that a piece in so many slots has.
+pub(crate) fn piece(slots: u32) -> usize {
+    slots as usize * SLOT as usize - frame::HEADER - ChunkKey::LEN
+}
+
+impl Volume {
+    /// Puts an object into its server's buffer; what is long, or a piece already, is placed at once.
+    pub(crate) fn gather(
+        self: &Arc<Self>,
+        in_place: &InPlace,
+        draft: &Draft<'_>,
+        class: Class,
+        old: Option<Word>,
+    ) -> Result<Result<(), Blocked>> {
+        let len = draft.header.frame_len();
+        // Its head must find a slot even if all else is in pieces.
+        let head = frame::HEADER + draft.key.len() + draft.metadata.len() + Manifest::LEN;
+        let may_fail = self.shared.options.mode == Mode::Store && head > SLOT as usize;
+        if draft.header.kind != Kind::Whole || len as u64 > BUFFER / 2 || may_fail {
+            return self.place(in_place, draft, class, old);
+        }
+        let server = self.placer.class(draft.header.kind, draft.header.group, draft.header.server);
+        let mut lane = self.lanes[self.placer.lane(server, draft.header.generation)].lock();
+        let slot = match self.buffer_for(in_place, &mut lane, server, len)? {
+            Ok(slot) => slot,
+            Err(blocked) => return Ok(Err(blocked)),
+        };
+        if !in_place.extents.promise(needs(len)) {
+            return Ok(Err(Blocked::Space));
+        }
+        let offset = match &mut *self.buffers.slot(slot).write() {
+            Slot::Open(open) => open.push(draft),
+            _ => return Ok(Err(Blocked::Buffers)),
+        };
+        let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
+        if self.index.put(draft.hash, location, (len / GRAIN) as u32, old) == Entered::OldGone {
+            // Dead where it lies; its promise is taken back when the buffer is emptied.
+            return Ok(Err(Blocked::Moved));
+        }
+        self.replaced(draft.hash, old);
+        let kept = (class != Class::Bypass).then(|| self.buffers.read(slot, offset, draft.hash, |_, _| true)).flatten();
+        drop(lane);
+        if let Some(frame) = kept {
+            self.shared.keep(&Arc::new(frame), || self.index.find(draft.hash, location).is_some());
+        }
+        Ok(Ok(()))
+    }
+
+    /// The buffer of this lane, if it is the server's and has room; else it is emptied and a new one begun.
+    fn buffer_for(
+        self: &Arc<Self>,
+        in_place: &InPlace,
+        lane: &mut Lane,
+        server: Class,
+        len: usize,
+    ) -> Result<Result<u32, Blocked>> {
+        if let Some(slot) = lane[0] {
+            let fits = |open: &Open| open.class == server && open.fits(len);
+            if matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if fits(open)) {
+                return Ok(Ok(slot));
+            }
+            self.empty_lane(in_place, lane)?;
+        }
+        self.shared.take(BUFFER, || self.shared.buffer_bytes.fetch_add(BUFFER, Relaxed));
+        let since = self.journal.lock().next_page();
+        let seq = self.next_seq.fetch_add(1, Relaxed);
+        let open = Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.hasher.mark(seq)), server, since);
+        Ok(match self.buffers.occupy(Slot::Open(open)) {
+            Some(slot) => {
+                lane[0] = Some(slot);
+                Ok(slot)
+            }
+            None => {
+                self.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
+                Err(Blocked::Buffers)
+            }
+        })
+    }
+
+    /// Places everything that is gathered.
+    pub(crate) fn empty_lanes(self: &Arc<Self>) -> Result<()> {
+        let Some(in_place) = &self.in_place else { return Ok(()) };
+        self.lanes.iter().try_for_each(|lane| self.empty_lane(in_place, &mut lane.lock()))
+    }
+
+    /// Places what a buffer holds, in the order in which it came, and gives the buffer up.
+    fn empty_lane(self: &Arc<Self>, in_place: &InPlace, lane: &mut Lane) -> Result<()> {
+        let Some(slot) = lane[0] else { return Ok(()) };
+        let rows = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) => open.rows().to_vec(),
+            _ => Vec::new(),
+        };
+        let _turn = in_place.turn();
+        for row in &rows {
+            self.settle_down(in_place, slot, row)?;
+            in_place.extents.keep_promise(needs(row.len as usize));
+        }
+        lane[0] = None;
+        self.buffers.vacate(slot);
+        self.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
+        Ok(())
+    }
+
+    /// Places one object of a buffer, if it is still its key's.
+    fn settle_down(self: &Arc<Self>, in_place: &InPlace, slot: u32, row: &Row) -> Result<()> {
+        let Some(word) = self.entry_in_slot(slot, row) else { return Ok(()) };
+        let Some(frame) = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else { return Ok(()) };
+        let body = frame.body();
+        let draft =
+            Draft { hash: row.hash, header: frame.header, key: frame.key(), metadata: frame.metadata(), body: &body };
+        match self.place_in_turn(in_place, &draft, Some(word), needs(row.len as usize))? {
+            Ok(_) | Err(Blocked::Moved | Blocked::Buffers | Blocked::Waiting) => Ok(()),
+            Err(Blocked::Space) if self.settle_in_pieces(in_place, &draft, word, needs(row.len as usize))? => Ok(()),
+            Err(Blocked::Space) => self.give_up(&draft, word),
+        }
+    }
+
+    /// No free run is long enough any more: the slots that were promised are scattered. False if even its head, with
+    /// a long key or much metadata, finds no place.
+    fn settle_in_pieces(&self, in_place: &InPlace, draft: &Draft<'_>, word: Word, own: u64) -> Result<bool> {
+        let pieces = |slots: u32| draft.header.payload_len().div_ceil(piece(slots)) as u64 + 1;
+        let Some(len) = in_place.extents.cut_for(pieces).map(piece) else { return Ok(false) };
+        let parent = self.hasher.key(draft.key).0;
+        let manifest =
+            Manifest { id: self.shared.next_generation(), total: draft.body.len() as u64, chunk: len as u32 };
+        for (number, body) in draft.body.chunks(len).enumerate() {
+            let key = ChunkKey { parent, id: manifest.id, number: number as u32 }.encode();
+            let header = header_of(draft, Kind::Chunk, self.shared.next_generation(), &key, &[], body);
+            let chunk = Draft { hash: self.hasher.chunk(&key).short(), header, key: &key, metadata: &[], body };
+            if self.place_in_turn(in_place, &chunk, None, own)?.is_err() {
+                return Ok(false);
+            }
+        }
+        let body = manifest.encode();
+        let header = header_of(draft, Kind::Manifest, draft.header.generation, draft.key, draft.metadata, &body);
+        self.shared.memory.remove(draft.hash);
+        // Replaced or deleted meanwhile, its pieces are nobody's: the scrubber, or LRU, takes them.
+        let placed = self.place_in_turn(in_place, &Draft { header, body: &body, ..*draft }, Some(word), own)?;
+        Ok(!matches!(placed, Err(Blocked::Space)))
+    }
+
+    /// A cache loses what finds no place. In a store nothing is gathered that might not.
+    fn give_up(&self, draft: &Draft<'_>, word: Word) -> Result<()> {
+        if self.shared.options.mode == Mode::Store {
+            return Err(Error::Damaged {
+                place: self.place.clone(),
+                why: "promised slots are not there".into(),
+                mend: "this is a defect in picaflor: please report it".into(),
+            });
+        }
+        if self.drop_entry(draft.hash, word) {
+            // Its own generation: what is put from now on has a larger one.
+            let generation = draft.header.generation;
+            self.forget(self.hasher.key(draft.key), generation);
+            add(&self.shared.counters.evicted, 1);
+            self.shared.note_departure(draft.key, Departure::Evicted);
+        }
+        Ok(())
+    }
+}
+
+/// Of a piece or the head of it.
+fn header_of(draft: &Draft<'_>, kind: Kind, generation: u64, key: &[u8], metadata: &[u8], body: &[u8]) -> Header {
+    Header {
+        kind,
+        generation,
+        key_len: key.len() as u16,
+        meta_len: metadata.len() as u32,
+        body_len: body.len() as u32,
+        payload_crc: frame::payload_crc(key, metadata, body),
+        ..draft.header
+    }
+}

@@ -1,0 +1,4 @@
+//! What survives a crash: the journal, and checkpoints of the index.
+
+pub(crate) mod checkpoint;
+pub(crate) mod journal;

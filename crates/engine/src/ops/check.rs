@@ -1,0 +1,317 @@
+//! The offline audit: is every byte that the index promises there, and does every one verify?
+
+use std::collections::BTreeMap;
+
+use picaflor_format::{
+    BLOCK,
+    frame::{GRAIN, Header, Kind},
+};
+
+use crate::{Error, Receipt, in_place::place::InPlace, index::Location, store::Store, volume::Volume};
+
+/// What an audit found.
+#[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Entries of the index.
+    pub entries: u64,
+    /// Entries whose frames verify.
+    pub intact: u64,
+    /// Bytes of those frames.
+    pub intact_bytes: u64,
+    /// Entries whose frames fail their checksum, with the key where it can still be read.
+    pub damaged: Vec<String>,
+    /// What the device refused to read, and where: it may be whole, and is in no other count of what is wrong.
+    pub refused: Vec<String>,
+    /// Entries that lead to no frame of any sealed cluster.
+    pub lost: u64,
+    /// Entries of tables that lead to nothing while what the last crash left there is not mended: the crash left them,
+    /// or damage took what they led to. Nothing on the device tells which.
+    pub unsettled: u64,
+    /// Entries that lead to no frame either, but to a place that was written again before a crash: what they led to had
+    /// left, and they leave too.
+    pub outdated: u64,
+    /// Chunks of large objects that are gone.
+    pub orphans: u64,
+    /// Clusters that hold live objects, and neither a table nor all of these.
+    pub unreadable_clusters: Vec<u32>,
+    /// Clusters without a table of which every live object is intact all the same.
+    pub bare_clusters: Vec<u32>,
+    /// Clusters looked at.
+    pub clusters: u64,
+}
+
+/// What a finding means for what was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
+pub enum Severity {
+    /// What was there is gone, or not what was written.
+    Lost,
+    /// The device refuses to say, or cannot tell.
+    Unknown,
+    /// No object is missed.
+    Harmless,
+}
+
+/// One thing that an audit, or the opening before it, came upon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Finding {
+    /// Whether it matters.
+    pub severity: Severity,
+    /// What and where, in words.
+    pub what: String,
+}
+
+impl CheckReport {
+    /// All that was found by the audit and by the opening of which this is the receipt, what matters first.
+    pub fn findings(&self, receipt: &Receipt) -> Vec<Finding> {
+        let mut all = Vec::new();
+        let mut find = |severity, what: String| all.push(Finding { severity, what });
+        self.damaged.iter().for_each(|what| find(Severity::Lost, what.clone()));
+        if self.lost > 0 {
+            find(Severity::Lost, format!("entries that lead to no object: {}", self.lost));
+        }
+        for cluster in &self.unreadable_clusters {
+            find(Severity::Lost, format!("cluster {cluster} has no table, and not all that the index promises"));
+        }
+        for volume in &receipt.volumes {
+            // Else an older checkpoint, and what was written since, had all of it.
+            let severity = if volume.dropped.cold_start { Severity::Lost } else { Severity::Harmless };
+            volume.damage.iter().for_each(|what| find(severity, format!("{}: {what}", volume.place)));
+            volume.refused.iter().for_each(|what| find(Severity::Unknown, format!("{}: {what}", volume.place)));
+        }
+        self.refused.iter().for_each(|what| find(Severity::Unknown, what.clone()));
+        if self.unsettled > 0 {
+            let what =
+                "entries that the last crash left without an object, or damage, in a store that is not mended yet";
+            find(Severity::Unknown, format!("{what}: {}", self.unsettled));
+        }
+        for cluster in &self.bare_clusters {
+            find(Severity::Harmless, format!("cluster {cluster} has no table, and all its objects are intact"));
+        }
+        if self.outdated > 0 {
+            find(Severity::Harmless, format!("entries of what had left before the crash: {}", self.outdated));
+        }
+        if self.orphans > 0 {
+            find(Severity::Harmless, format!("chunks of large objects that are gone, which leave: {}", self.orphans));
+        }
+        all.sort_by_key(|finding| finding.severity as u8);
+        all
+    }
+
+    /// Whether all was read and nothing is wrong. Orphans are no damage: they leave at the next scrub.
+    pub fn is_clean(&self) -> bool {
+        self.refused.is_empty() && !self.is_damaged()
+    }
+
+    /// Whether something that was read is not what was written.
+    pub fn is_damaged(&self) -> bool {
+        !self.damaged.is_empty() || self.lost > 0 || !self.unreadable_clusters.is_empty()
+    }
+
+    /// Notes what is wrong with one entry.
+    pub(crate) fn note(&mut self, why: &Error) {
+        match why {
+            Error::Io { .. } => self.refused.push(why.to_string()),
+            why => self.damaged.push(why.to_string()),
+        }
+    }
+}
+
+impl Store {
+    /// Verifies every object on the device against the index. For a store that nobody is writing to:
+    /// open it read-only. `progress` is told clusters done and clusters in all.
+    pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> CheckReport {
+        let mut report = CheckReport::default();
+        if let Some(tabled) = self.tabled() {
+            tabled.check(&mut report, &mut progress);
+            let seen = report.intact + (report.damaged.len() + report.refused.len()) as u64;
+            report.lost = report.entries.saturating_sub(seen);
+        }
+        let total = self.volumes().iter().map(|volume| u64::from(volume.parts())).sum();
+        for volume in self.volumes() {
+            let promised = volume.promised();
+            report.entries += volume.index.objects();
+            let placed = Seen::begin(&report);
+            for part in 0..volume.parts() {
+                match &volume.in_place {
+                    Some(in_place) => volume.check_slice(in_place, part, &mut report),
+                    None => volume.check_cluster(part, &promised, &mut report),
+                }
+                report.clusters += 1;
+                progress(report.clusters, total);
+            }
+            placed.end(volume, Part::InPlace, &promised, &mut report);
+            volume.check_memory(&promised, &mut report);
+        }
+        report
+    }
+}
+
+impl Store {
+    /// As [`Store::check`] for tasks.
+    pub fn check_async(
+        &self,
+        progress: impl FnMut(u64, u64) + Send + 'static,
+    ) -> impl Future<Output = CheckReport> + Send + 'static {
+        self.aside(move |store| store.check(progress))
+    }
+}
+
+impl Volume {
+    fn check_slice(&self, in_place: &InPlace, slice: u32, report: &mut CheckReport) {
+        for place in in_place.extents.slice(slice) {
+            if self.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
+                continue;
+            }
+            match self.read_placed(&place) {
+                Ok((header, frame)) if self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
+                    report.intact += 1;
+                    report.intact_bytes += header.frame_len() as u64;
+                    let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(&frame));
+                    report.orphans += u64::from(orphan);
+                }
+                Err(why @ Error::Io { .. }) => report.note(&why),
+                _ if self.is_written_over(in_place, place) => report.outdated += 1,
+                Ok(_) => report.damaged.push(format!("{}: another object at slot {}", self.place, place.slot)),
+                Err(why) => report.note(&why),
+            }
+        }
+    }
+
+    /// What the index promises.
+    fn promised(&self) -> Promised {
+        let mut promised = Promised::default();
+        self.index.for_each(|word| {
+            let place = match word.location() {
+                Location::Buffered { slot, .. } => Part::Buffer(slot),
+                Location::OnDisk { grain } if self.in_place.is_none() => {
+                    self.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
+                }
+                Location::OnDisk { .. } => Part::InPlace,
+            };
+            *promised.0.entry(place).or_default() += 1;
+        });
+        promised
+    }
+
+    /// The entries that lead to what is in memory, and those that lead nowhere.
+    fn check_memory(&self, promised: &Promised, report: &mut CheckReport) {
+        report.lost += promised.of(Part::Nowhere);
+        for part in promised.0.keys() {
+            let Part::Buffer(slot) = *part else { continue };
+            let seen = Seen::begin(report);
+            for (hash, offset) in self.buffers.frames(slot) {
+                let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
+                if self.index.find(hash, location).is_none() {
+                    continue;
+                }
+                let Some(frame) = self.buffers.read(slot, offset, hash, |_, _| true) else { continue };
+                self.check_frame(frame.bytes(), || "in memory".into(), report);
+            }
+            seen.end(self, *part, promised, report);
+        }
+    }
+
+    /// Verifies one frame that an entry leads to.
+    fn check_frame(&self, frame: &[u8], at: impl Fn() -> String, report: &mut CheckReport) {
+        match Header::verify(frame) {
+            Ok(header) => {
+                report.intact += 1;
+                report.intact_bytes += header.frame_len() as u64;
+                let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(frame));
+                report.orphans += u64::from(orphan);
+            }
+            Err(why) => {
+                let key = Header::decode(frame).ok().and_then(|header| {
+                    let end = header.meta_start();
+                    (end <= frame.len()).then(|| String::from_utf8_lossy(header.key(frame)).into_owned())
+                });
+                let key = key.unwrap_or_else(|| "unknown key".into());
+                report.damaged.push(format!("{}: {key} {}: {why}", self.place, at()));
+            }
+        }
+    }
+
+    fn check_cluster(&self, cluster: u32, promised: &Promised, report: &mut CheckReport) {
+        if promised.of(Part::Cluster(cluster)) == 0 {
+            return;
+        }
+        // Its table is a part of it.
+        let read = self.read_at(cluster, 0, self.cluster_len());
+        let (bytes, found) = match read.and_then(|bytes| Ok((bytes, self.last_use(cluster, None, BLOCK)?))) {
+            Ok(read) => read,
+            Err(error) => return report.note(&error),
+        };
+        let untold = self.is_untold(cluster, &found);
+        let rows = self.rows_of(found, &bytes);
+        let (bare, seen) = (rows.is_empty(), Seen::begin(report));
+        let mut live = self.entries_of(cluster, rows);
+        self.add_unlisted(cluster, &bytes, &mut live);
+        for (row, _) in live {
+            let at = || format!("at {}", self.map.cluster_start(cluster) + u64::from(row.offset));
+            self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at, report);
+        }
+        let lost = report.lost;
+        let whole = seen.end(self, Part::Cluster(cluster), promised, report);
+        if untold {
+            report.outdated += std::mem::replace(&mut report.lost, lost) - lost;
+        } else if bare {
+            let clusters = if whole { &mut report.bare_clusters } else { &mut report.unreadable_clusters };
+            clusters.push(cluster);
+        }
+    }
+}
+
+/// Entries of the index by where they lead.
+#[derive(Default)]
+struct Promised(BTreeMap<Part, u64>);
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Part {
+    Cluster(u32),
+    Buffer(u32),
+    InPlace,
+    /// Behind the end.
+    Nowhere,
+}
+
+impl Promised {
+    fn of(&self, part: Part) -> u64 {
+        self.0.get(&part).copied().unwrap_or(0)
+    }
+}
+
+/// What was seen before a part was looked at.
+struct Seen {
+    intact: u64,
+    others: u64,
+}
+
+impl Seen {
+    fn begin(report: &CheckReport) -> Self {
+        Self { intact: report.intact, others: Self::others(report) }
+    }
+
+    fn others(report: &CheckReport) -> u64 {
+        (report.damaged.len() + report.refused.len()) as u64 + report.outdated
+    }
+
+    /// What was promised and not seen since is lost. Returns whether all of it is intact.
+    fn end(&self, volume: &Volume, part: Part, promised: &Promised, report: &mut CheckReport) -> bool {
+        let intact = report.intact - self.intact;
+        let seen = intact + Self::others(report) - self.others;
+        let mut promised = promised.of(part);
+        if seen < promised {
+            // What moved meanwhile, as gets and daemons have it, is no longer promised here.
+            promised = promised.min(volume.promised().of(part));
+        }
+        report.lost += promised.saturating_sub(seen);
+        intact >= promised
+    }
+}

@@ -1,0 +1,439 @@
+//! Delete: index, then the delete log.
+//!
+//! A delete is logged even if the key is not in the index: recovery might know an older version of it
+//! that this run has evicted. Durable within the bound that [`Options`](crate::Options) give for deletes.
+
+use std::{future::Future, io, sync::Arc};
+
+use bytes::Bytes;
+use picaflor_common::KeyHash;
+use picaflor_format::{
+    BLOCK,
+    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
+};
+
+use crate::{
+    Error, Mode, Refusal, Result,
+    base::stats::add,
+    cache::leases::{KEPT, Left},
+    index::{Location, Word},
+    ops::put::{Awaited, wait, wait_async},
+    store::Store,
+    tabled::{Former, Tabled},
+    volume::Volume,
+};
+
+/// A key's own entry.
+pub(crate) struct Own {
+    pub(crate) word: Word,
+    /// If the object is a large one and that is known.
+    pub(crate) manifest: Option<Manifest>,
+    /// Its version; 0 where that is not known.
+    pub(crate) generation: u64,
+}
+
+impl Store {
+    /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
+    /// brings it back.
+    ///
+    /// # Errors
+    /// [`Error::Io`] after a device failure; [`Error::Refused`] if the store is open for reading only.
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        let hash = self.begin_delete(key)?;
+        let found = {
+            let _stripe = self.lock_key(hash);
+            self.delete_held(hash, key)?
+        };
+        wait(self.settle_delete(hash, key)?)?;
+        Ok(found)
+    }
+
+    /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and no entry leads to the device,
+    /// which would have to be read to tell the key from others, the object is gone before the future is returned; else
+    /// that is done aside. Begun by the call either way, whatever becomes of the future; what is left to it is to wait
+    /// until the deletes before are durable, where [`Options::delete_count`](crate::Options::delete_count) asks for
+    /// that.
+    ///
+    /// # Errors
+    /// As [`Store::delete`].
+    pub fn delete_async(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
+        let begun = match self.delete_at_once(key) {
+            Ok(None) => {
+                let key = Bytes::copy_from_slice(key);
+                Err(self.aside(move |store| store.delete(&key)))
+            }
+            at_once => Ok(at_once
+                .and_then(|found| Ok((found.unwrap_or(false), self.settle_delete(self.hasher().key(key), key)?)))),
+        };
+        async move {
+            let (found, awaited) = match begun {
+                Ok(at_once) => at_once?,
+                Err(aside) => return aside.await,
+            };
+            wait_async(awaited).await?;
+            Ok(found)
+        }
+    }
+
+    /// Returns when every delete before is durable, whatever [`Options::delete_time`](crate::Options::delete_time) and
+    /// [`Options::delete_count`](crate::Options::delete_count) allow. Puts keep their own bound, and objects that wait
+    /// for company go on waiting, as they do not with [`Store::flush`].
+    ///
+    /// # Errors
+    /// The failure that stopped a volume.
+    pub fn flush_deletes(&self) -> Result<()> {
+        if let Some(tabled) = self.tabled().filter(|_| !self.shared().options.read_only) {
+            tabled.flush()?;
+        }
+        self.commits_of_deletes().into_iter().try_for_each(|awaited| wait(Some(awaited)))
+    }
+
+    /// As [`Store::flush_deletes`] for tasks.
+    ///
+    /// # Errors
+    /// As [`Store::flush_deletes`].
+    pub async fn flush_deletes_async(&self) -> Result<()> {
+        if self.tabled().is_some() {
+            return self.aside(Self::flush_deletes).await;
+        }
+        for awaited in self.commits_of_deletes() {
+            wait_async(Some(awaited)).await?;
+        }
+        Ok(())
+    }
+
+    /// The commits that will cover every delete so far.
+    fn commits_of_deletes(&self) -> Vec<(Arc<Volume>, u64)> {
+        if self.shared().options.read_only {
+            return Vec::new();
+        }
+        let volumes = self.volumes().iter().filter(|volume| !self.is_lost(volume));
+        volumes.map(|volume| (Arc::clone(volume), volume.commits.next())).collect()
+    }
+
+    fn begin_delete(&self, key: &[u8]) -> Result<KeyHash> {
+        if self.shared().options.read_only {
+            return Err(Error::Refused(Refusal::ReadOnly));
+        }
+        Ok(self.hasher().key(key))
+    }
+
+    /// Deletes it if that takes neither a wait nor a look at the device; else `None`, and nothing was done.
+    fn delete_at_once(&self, key: &[u8]) -> Result<Option<bool>> {
+        let hash = self.begin_delete(key)?;
+        if self.tabled().is_some() || !self.late().is_over() {
+            return Ok(None);
+        }
+        let Some(_stripe) = self.shared().try_lock_key(hash.short()) else { return Ok(None) };
+        let volume = self.home(hash, key);
+        let waits = self.is_lost(volume) && !self.is_loss_noted(volume);
+        if waits || !Self::leaves_unread(volume, hash) {
+            return Ok(None);
+        }
+        self.delete_held(hash, key).map(Some)
+    }
+
+    /// Whether nothing need be read to delete this key here.
+    fn leaves_unread(volume: &Volume, hash: KeyHash) -> bool {
+        volume.index.candidates(hash.short()).iter().all(|word| match word.location() {
+            Location::OnDisk { .. } => false,
+            Location::Buffered { slot, offset } => {
+                let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
+                // The chunks of a large object may be anywhere.
+                frame.is_some_and(|frame| frame.header.kind != Kind::Manifest)
+            }
+        })
+    }
+
+    /// By who holds the key's lock.
+    fn delete_held(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
+        let shared = self.shared();
+        let mut found = false;
+        if let Some(tabled) = self.tabled() {
+            found = self.delete_from_table(tabled, hash, key)?;
+        } else {
+            let volume = self.home(hash, key);
+            if self.is_lost(volume) {
+                self.note_loss(volume)?;
+            } else {
+                found = self.delete_from(volume, hash, key)?;
+            }
+            // In a cache it may be in memory though its entry went to another key of its place.
+            shared.memory.remove(hash.short());
+        }
+        add(&shared.counters.deletes, 1);
+        Ok(found)
+    }
+
+    /// Drops what a volume has of a key, and logs it.
+    fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<bool> {
+        // Before anything is dropped: a delete that failed leaves the object.
+        if let Some(failure) = volume.commits.failure() {
+            return Err(failure);
+        }
+        let generation = self.shared().next_generation();
+        let mut found = false;
+        while let Some(own) = volume.verified(hash, key, Kind::Whole)? {
+            // What could not be read leaves as well, and nobody knows whose it was.
+            found |= volume.drop_entry(hash.short(), own.word) && own.generation != 0;
+            if let Some(manifest) = own.manifest {
+                volume.drop_chunks(hash, manifest);
+            }
+        }
+        volume.placer.drop_copies(hash.short());
+        volume.forget(hash, generation);
+        Ok(found)
+    }
+
+    /// Sees to it that a delete becomes durable in its time. Returns the commit that its caller has to wait for.
+    fn settle_delete(&self, hash: KeyHash, key: &[u8]) -> Result<Awaited> {
+        if self.tabled().is_some() {
+            return Ok(None);
+        }
+        let volume = self.home(hash, key);
+        if self.is_lost(volume) {
+            // Others have noted that its device failed.
+            return Ok(None);
+        }
+        // What a volume that stopped writing is told, it forgets with the next crash.
+        if let Some(failure) = volume.commits.failure() {
+            return Err(failure);
+        }
+        // Whether anybody waits for it or not.
+        let options = &self.shared().options;
+        volume.due_within(options.delete_time);
+        let journal = volume.journal.lock();
+        let waits =
+            journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.commits.is_refusing();
+        drop(journal);
+        Ok(waits.then(|| (Arc::clone(volume), volume.commits.next())))
+    }
+
+    /// Deletes an object if it is this version still. Returns whether it was.
+    pub(crate) fn delete_version(&self, key: &[u8], generation: u64) -> Result<bool> {
+        if self.shared().options.read_only {
+            return Ok(false);
+        }
+        let hash = self.hasher().key(key);
+        let _stripe = self.lock_key(hash);
+        if let Some(tabled) = self.tabled() {
+            let is_it = tabled.generation(key)?.is_some_and(|found| found == generation);
+            return if is_it { self.delete_from_table(tabled, hash, key) } else { Ok(false) };
+        }
+        let volume = self.home(hash, key);
+        let own = volume.verified(hash, key, Kind::Whole)?;
+        let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
+        let dropped = volume.drop_entry(hash.short(), own.word);
+        if dropped {
+            volume.forget(hash, generation);
+            volume.due_within(self.shared().options.delete_time);
+            own.manifest.into_iter().for_each(|manifest| volume.drop_chunks(hash, manifest));
+        }
+        Ok(dropped)
+    }
+
+    /// By who holds the key's lock.
+    fn delete_from_table(&self, tabled: &Tabled, hash: KeyHash, key: &[u8]) -> Result<bool> {
+        let former = tabled.take(hash, key)?;
+        let found = former.is_some();
+        former.into_iter().for_each(|former| self.drop_former(tabled, hash, former));
+        Ok(found)
+    }
+
+    /// Drops the chunks of a version that a table does not hold any more, if it had any; by who holds the key's lock.
+    pub(crate) fn drop_former(&self, tabled: &Tabled, hash: KeyHash, former: Former) {
+        former.manifest.into_iter().for_each(|manifest| tabled.drop_chunks(hash, manifest));
+    }
+}
+
+impl Volume {
+    /// Most bytes that leases alone may keep here.
+    pub(crate) fn lease_max(&self) -> u64 {
+        self.map.clusters.len / KEPT
+    }
+
+    /// Drops what was left to handles that are gone. Returns whether there was anything.
+    pub(crate) fn drop_released(&self) -> bool {
+        let over = self.shared.leases.take_over(self.number);
+        over.iter().for_each(|left| self.drop_chunks_now(left.parent, left.manifest));
+        !over.is_empty()
+    }
+
+    /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
+    /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
+    /// that recovery may have found there, for one of them may be an older version of this key. A store makes
+    /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves.
+    pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
+        match self.shared.options.mode {
+            Mode::Cache if self.shared.options.eviction_listener.is_none() => {
+                let mut candidates = self.index.candidates(hash.short());
+                let word = candidates.pop();
+                for other in candidates {
+                    self.drop_entry(hash.short(), other);
+                }
+                Ok(word.map(|word| Own { word, manifest: None, generation: 0 }))
+            }
+            _ => self.verified(hash, key, kind),
+        }
+    }
+
+    /// The entry whose frame has this key, found by reading frames.
+    pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
+        let chunk = kind == Kind::Chunk;
+        let mut candidates = self.index.candidates(hash.short());
+        // Whoever's entry it is, it leads nowhere; this key's only if no other is.
+        let mut unreadable = None;
+        while let Some(word) = candidates.pop() {
+            let (mut manifest, mut generation) = (None, 0);
+            let mut leads_nowhere = false;
+            let accept = |header: &Header, frame: &[u8]| {
+                let is_own = (header.kind == Kind::Chunk) == chunk && header.key(frame) == key;
+                generation = header.generation;
+                manifest = header.manifest(frame).filter(|_| is_own);
+                is_own
+            };
+            let is_own = match self.look_at(hash.short(), word, accept) {
+                Ok(is_own) => is_own.unwrap_or(false),
+                Err(error) if matches!(error, Error::Damaged { .. }) || self.shared.options.mode == Mode::Cache => {
+                    leads_nowhere = true;
+                    false
+                }
+                Err(error) => return Err(error),
+            };
+            if self.index.find(hash.short(), word.location()).is_none() {
+                // It moved while it was looked at: a buffer was retired, or a cluster read in.
+                candidates = self.index.candidates(hash.short());
+                unreadable = None;
+            } else if is_own {
+                return Ok(Some(Own { word, manifest, generation }));
+            } else if leads_nowhere {
+                unreadable = Some(Own { word, manifest: None, generation: 0 });
+            }
+        }
+        Ok(unreadable)
+    }
+
+    /// Drops the chunks of a large object that is gone, or leaves them to who still reads it.
+    pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
+        let left = Left { parent, manifest, home: self.number };
+        let leases = &self.shared.leases;
+        leases.drop_or_leave(left, self.lease_max(), || self.drop_chunks_now(parent, manifest));
+    }
+
+    pub(crate) fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {
+        for number in 0..manifest.chunks() {
+            let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
+            let hash = self.hasher.chunk(&key);
+            // Until it is gone: an entry may move between the look and the drop.
+            while let Ok(Some(own)) = self.own(hash, &key, Kind::Chunk) {
+                self.drop_entry(hash.short(), own.word);
+            }
+        }
+    }
+
+    fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Vec<u8>)> {
+        let place = || format!("{}: file {grain}", self.place);
+        add(&self.shared.counters.device_reads, 1);
+        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let damaged = |why: String| Error::Damaged {
+            place: place(),
+            why,
+            mend: "its entry is dropped when it is asked for".into(),
+        };
+        let frame = match read {
+            Err(error) if gone(&error) => return Err(damaged("it is not there".into())),
+            read => read.map_err(|error| Error::io(place(), error))?,
+        };
+        let header = Header::verify(&frame).map_err(|why| damaged(why.to_string()))?;
+        Ok((header, frame))
+    }
+
+    /// Shows the frame that an entry leads to, its header first; `None` if the entry's buffer is gone.
+    ///
+    /// # Errors
+    /// As [`Volume::read_frame`].
+    pub(crate) fn look_at<R>(&self, hash: u64, word: Word, see: impl FnOnce(&Header, &[u8]) -> R) -> Result<Option<R>> {
+        match word.location() {
+            Location::Buffered { slot, offset } => {
+                let frame = self.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
+                Ok(frame.map(|frame| see(&frame.header, frame.bytes())))
+            }
+            Location::OnDisk { grain } => {
+                self.read_frame(grain, word.grains()).map(|(header, frame)| Some(see(&header, &frame)))
+            }
+        }
+    }
+
+    /// Reads and verifies the frame at a grain: twice before it is damaged, for its bytes may have been bad on their
+    /// way only, and an entry is dropped for it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
+    pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+        match self.read_frame_once(grain, grains) {
+            Err(Error::Damaged { .. }) => self.read_frame_once(grain, grains),
+            read => read,
+        }
+    }
+
+    fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+        if let Some(read) = self.read_file(grain) {
+            return self.verified_file(grain, read);
+        }
+        let offset = grain * GRAIN as u64;
+        let start = offset / BLOCK as u64 * BLOCK as u64;
+        let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
+        let end = end.min(self.map.clusters.end());
+        let pending = self.pending(start, (end - start) as usize);
+        let mut buf = self.shared.pool.take((end - start) as usize);
+        add(&self.shared.counters.device_reads, 1);
+        add(&self.shared.counters.device_read, buf.len() as u64);
+        self.device
+            .read(start, &mut buf)
+            .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
+        pending.inspect(|pending| pending.lay_over(start, &mut buf));
+        let frame = &buf[(offset - start) as usize..];
+        let header = Header::verify(frame).map_err(|why| Error::Damaged {
+            place: format!("{}: object at {offset}", self.place),
+            why: why.to_string(),
+            mend: "its entry is dropped when it is asked for".into(),
+        })?;
+        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+mod tests {
+    use std::collections::HashMap;
+
+    use picaflor_device::MemoryDevice;
+
+    use crate::{Daemons, Options, PutOptions, Store};
+
+    #[test]
+    fn a_delete_of_an_absent_key_leaves_another_of_the_same_place_and_says_so() {
+        let device = std::sync::Arc::new(MemoryDevice::new(32 << 20));
+        let options = || {
+            Options::on(device.clone()).memory(8 << 20).with(|options| {
+                (options.cluster, options.seed, options.daemons) = (64 << 10, Some(7), Daemons::Manual);
+            })
+        };
+        let store = Store::open(options()).unwrap();
+        let key = |i: u32| format!("key {i}").into_bytes();
+        // By what the index keeps of a hash, whatever the number of its segments.
+        let place = |i: u32| {
+            let hash = store.hasher().key(&key(i)).short();
+            (hash >> 58, hash & 0xff_ffff)
+        };
+        let mut seen = HashMap::new();
+        let (there, absent) = (0..).find_map(|i| Some((seen.insert(place(i), i)?, i))).unwrap();
+        store.put(&key(there), &[7; 9000], &PutOptions::default()).unwrap();
+        store.close().unwrap();
+        let store = Store::open(options()).unwrap();
+        assert!(!store.delete(&key(absent)).unwrap(), "it was never there");
+        assert!(store.contains(&key(there)).unwrap(), "nobody deleted it");
+        assert!(store.delete(&key(there)).unwrap());
+        assert!(!store.contains(&key(there)).unwrap());
+    }
+}

@@ -1,0 +1,353 @@
+//! Framing: an object goes into an open buffer as soon as there is room for it.
+//!
+//! Steps: the key's lock → where it goes, and what it replaces there → the frame → what it replaced is
+//! dropped. If there is no room the lock is given back, and the caller waits: a thread in [`Store::frame_in`], a task
+//! in [`Store::frame_in_async`]. Both walk the same steps.
+
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
+
+use bytes::Bytes;
+use picaflor_common::KeyHash;
+use picaflor_format::frame::{self, Header, Kind};
+
+use crate::{
+    Daemons, Error, Mode, PutOptions, Result,
+    base::stats::add,
+    cache::buffers::Draft,
+    index::{Location, Word},
+    store::Store,
+    tabled::Tabled,
+    volume::Volume,
+    write::append::{Blocked, PATIENCE, Purpose},
+};
+
+/// A frame's fields that a put decides.
+pub(crate) struct Parts<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) key: &'a [u8],
+    pub(crate) metadata: &'a [u8],
+    pub(crate) body: &'a [u8],
+    pub(crate) expires: u64,
+    /// Where it goes, if not to its key's home: a large object's chunks lie where its manifest does.
+    pub(crate) volume: Option<&'a Arc<Volume>>,
+    pub(crate) options: &'a PutOptions,
+}
+
+impl<'a> Parts<'a> {
+    pub(crate) fn draft(&self, hash: KeyHash, (generation, server): (u64, u32), payload_crc: u32) -> Draft<'a> {
+        let header = Header {
+            mark: 0,
+            generation,
+            expires: self.expires,
+            body_len: self.body.len() as u32,
+            meta_len: self.metadata.len() as u32,
+            key_len: self.key.len() as u16,
+            kind: self.kind,
+            group: self.options.group,
+            server,
+            payload_crc,
+        };
+        Draft { hash: hash.short(), header, key: self.key, metadata: self.metadata, body: self.body }
+    }
+}
+
+/// The same, owned: for tasks, which may have to wait.
+#[derive(Clone)]
+pub(crate) struct OwnParts {
+    pub(crate) kind: Kind,
+    pub(crate) key: Bytes,
+    pub(crate) metadata: Bytes,
+    pub(crate) body: Bytes,
+    pub(crate) expires: u64,
+    pub(crate) volume: Option<Arc<Volume>>,
+    pub(crate) options: PutOptions,
+}
+
+impl OwnParts {
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        let Self { kind, key, metadata, body, expires, volume, options } = self;
+        Parts { kind: *kind, key, metadata, body, expires: *expires, volume: volume.as_ref(), options }
+    }
+}
+
+/// One object on its way into a volume.
+pub(crate) struct Framing {
+    payload_crc: u32,
+    waited_since: Option<u64>,
+    /// Waits without threads: each compacted a cluster.
+    rounds: u64,
+    tries: u32,
+    /// No room could be made for it. It is tried once more, for others may have left some in what is open.
+    in_vain: bool,
+}
+
+impl Framing {
+    fn new(payload_crc: u32) -> Self {
+        Self { payload_crc, waited_since: None, rounds: 0, tries: 0, in_vain: false }
+    }
+}
+
+/// What one try came to.
+enum Step {
+    Framed(Framed),
+    /// There was no room in this volume.
+    Blocked(Arc<Volume>, Blocked),
+}
+
+/// What became of an object that was to be framed.
+pub(crate) enum Framed {
+    /// It is in this volume.
+    In(Arc<Volume>),
+    /// It is in a table, and durable.
+    Durable,
+    /// Nowhere: there is room for it in pieces of so many bytes of body only.
+    Scattered(usize),
+}
+
+impl Store {
+    /// Frames one object, waiting for room as long as the caller lets it.
+    pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
+        let mut framing = Framing::new(self.expect(hash, parts));
+        if let Some(tabled) = self.tabled() {
+            return self.put_in_table(tabled, hash, parts, framing.payload_crc);
+        }
+        loop {
+            match self.try_framing(&mut framing, hash, parts)? {
+                Step::Framed(framed) => return Ok(framed),
+                Step::Blocked(volume, blocked) => {
+                    let made = self.make_room(&volume, blocked)?;
+                    self.judge_wait(&mut framing, made, &volume, blocked, parts)?;
+                }
+            }
+        }
+    }
+
+    /// As [`Store::frame_in`] for tasks: what may read the device is done by a hand, and only the task waits for room.
+    /// `payload_crc` is what [`Store::expect`] gave for it.
+    pub(crate) async fn frame_in_async(&self, hash: KeyHash, own: OwnParts, payload_crc: u32) -> Result<Framed> {
+        if let Some(tabled) = self.tabled().cloned() {
+            let put = move |store: &Self| store.put_in_table(&tabled, hash, &own.parts(), payload_crc);
+            return self.aside(put).await;
+        }
+        let mut framing = Framing::new(payload_crc);
+        loop {
+            let step = if self.needs_device(hash, &own.parts()) {
+                let own = own.clone();
+                let step;
+                (framing, step) = self
+                    .aside(move |store| {
+                        let step = store.try_framing(&mut framing, hash, &own.parts());
+                        (framing, step)
+                    })
+                    .await;
+                step?
+            } else {
+                self.try_framing(&mut framing, hash, &own.parts())?
+            };
+            match step {
+                Step::Framed(framed) => return Ok(framed),
+                Step::Blocked(volume, blocked) => {
+                    let made = self.make_room_async(&volume, blocked).await?;
+                    self.judge_wait(&mut framing, made, &volume, blocked, &own.parts())?;
+                }
+            }
+        }
+    }
+
+    /// Frames one object if that takes no wait and no look at the device. Nowhere, where the caller may wait for it.
+    /// `payload_crc` is what [`Store::expect`] gave for it.
+    pub(crate) fn frame_at_once(
+        &self,
+        hash: KeyHash,
+        parts: &Parts<'_>,
+        payload_crc: u32,
+    ) -> Result<Option<Arc<Volume>>> {
+        if self.tabled().is_some() || self.needs_device(hash, parts) {
+            return Ok(None);
+        }
+        match self.try_framing(&mut Framing::new(payload_crc), hash, parts)? {
+            Step::Framed(Framed::In(volume)) => Ok(Some(volume)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether framing this key may wait for the device: to tell it from another of its place, or because it is written
+    /// at once.
+    fn needs_device(&self, hash: KeyHash, parts: &Parts<'_>) -> bool {
+        let volume = self.destination(hash, parts);
+        let is_on_device = |word: Word| matches!(word.location(), Location::OnDisk { .. });
+        let guesses = self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none();
+        volume.in_place.is_some() || !guesses && volume.index.candidates(hash.short()).into_iter().any(is_on_device)
+    }
+
+    /// The volume that takes it.
+    fn destination<'a>(&'a self, hash: KeyHash, parts: &Parts<'a>) -> &'a Arc<Volume> {
+        parts.volume.unwrap_or_else(|| self.home(hash, parts.key))
+    }
+
+    /// What comes before the first look at the index: its lines are on their way from memory while the checksum is
+    /// made, which is returned.
+    pub(crate) fn expect(&self, hash: KeyHash, parts: &Parts<'_>) -> u32 {
+        if self.tabled().is_none() {
+            self.destination(hash, parts).index.expect(hash.short());
+        }
+        frame::payload_crc(parts.key, parts.metadata, parts.body)
+    }
+
+    /// Whether it is worth another try; the error if not.
+    fn judge_wait(
+        &self,
+        framing: &mut Framing,
+        made: bool,
+        volume: &Volume,
+        blocked: Blocked,
+        parts: &Parts<'_>,
+    ) -> Result<()> {
+        let now = self.shared().clock.now_nanos();
+        // Others may have taken what was made, but a store that makes room has some: nobody is refused for that.
+        let is_done = std::mem::replace(&mut framing.in_vain, !made) && !made;
+        if blocked == Blocked::Space && volume.keeps_all_in_clusters() {
+            return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
+        }
+        let patient = u128::from(now - framing.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()
+            && framing.rounds <= 2 * u64::from(volume.space.count());
+        if made && patient { Ok(()) } else { Err(self.no_room(volume, blocked, parts)) }
+    }
+
+    fn try_framing(&self, framing: &mut Framing, hash: KeyHash, parts: &Parts<'_>) -> Result<Step> {
+        let shared = self.shared();
+        loop {
+            let (volume, blocked) = {
+                let _stripe = self.lock_key(hash);
+                let volume = Arc::clone(self.destination(hash, parts));
+                let class = Self::class(&volume, parts.kind, parts.options);
+                let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
+                let cut = (parts.kind == Kind::Whole).then(|| volume.cut_to_pack(payload, parts.body.len()));
+                if let Some(piece_max) = cut.flatten() {
+                    return Ok(Step::Framed(Framed::Scattered(piece_max)));
+                }
+                // What may fail comes before the object is framed: a put that failed leaves the version before.
+                let own = volume.own(hash, parts.key, parts.kind)?;
+                // Drawn under the key's lock, so that of two puts the later one has the larger generation.
+                let generation = shared.next_generation();
+                let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
+                let (class, server) = Self::company(&volume, class, parts, (hash.short(), beside));
+                let draft = parts.draft(hash, (generation, server), framing.payload_crc);
+                let old = own.as_ref().map(|own| own.word);
+                match volume.append(&draft, class, beside, old, Purpose::Put)? {
+                    Ok(()) => {
+                        let bytes = draft.header.payload_len() as u64;
+                        add(&shared.counters.put_bytes, bytes);
+                        shared.budget.earn(bytes);
+                        volume.placer.note_named(beside.is_some());
+                        if let Some(beside) = beside {
+                            volume.hint(beside, hash.short());
+                        }
+                        if let Some(manifest) = own.and_then(|own| own.manifest) {
+                            volume.drop_chunks(hash, manifest);
+                        }
+                        return Ok(Step::Framed(Framed::In(volume)));
+                    }
+                    // A buffer was retired, or a cluster read in, at this very moment.
+                    Err(Blocked::Moved) => continue,
+                    Err(blocked) => (volume, blocked),
+                }
+            };
+            let blocked = match blocked {
+                Blocked::Waiting => match volume.pack_cluster()? {
+                    Ok(()) => {
+                        // Where nobody else does, it is written as soon as it is made; then it can leave.
+                        if shared.options.daemons == Daemons::Manual {
+                            volume.write_queued(true);
+                        }
+                        continue;
+                    }
+                    Err(blocked) => blocked,
+                },
+                blocked => blocked,
+            };
+            if parts.options.no_wait {
+                return Err(self.refuse(blocked.into()));
+            }
+            let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
+            let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
+            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, framing.tries)).flatten() {
+                return Ok(Step::Framed(Framed::Scattered(piece_max)));
+            }
+            framing.tries += 1;
+            framing.waited_since.get_or_insert_with(|| shared.clock.now_nanos());
+            // Compacting each cluster twice without finding room is to find none.
+            framing.rounds += u64::from(blocked == Blocked::Space && shared.options.daemons == Daemons::Manual);
+            return Ok(Step::Blocked(volume, blocked));
+        }
+    }
+
+    /// The same where a table takes it.
+    fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>, payload_crc: u32) -> Result<Framed> {
+        let _stripe = self.lock_key(hash);
+        let draft = parts.draft(hash, (self.shared().next_generation(), parts.options.server), payload_crc);
+        let former = tabled.put(&draft, !parts.options.bypass_memory)?;
+        former.into_iter().for_each(|former| self.drop_former(tabled, hash, former));
+        add(&self.shared().counters.put_bytes, draft.header.payload_len() as u64);
+        Ok(Framed::Durable)
+    }
+
+    /// Does or awaits what a blocked put needs. False if there is nothing that would help.
+    fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
+        match (blocked, self.shared().options.daemons) {
+            (Blocked::Moved | Blocked::Waiting, _) => Ok(true),
+            (Blocked::Buffers, Daemons::Threads) => {
+                volume.writer.wait_for_change(Duration::from_millis(20));
+                Ok(true)
+            }
+            (Blocked::Buffers, Daemons::Manual) => {
+                volume.write_queued(true);
+                Ok(true)
+            }
+            (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
+                volume.reclaimer.wake();
+                volume.writer.wait_for_change(Duration::from_millis(5));
+                Ok(true)
+            }
+            // A store compacts here, so that `Full` is said only when compaction would gain nothing.
+            (Blocked::Space, _) => volume.make_space(),
+        }
+    }
+
+    /// As [`Store::make_room`] for tasks.
+    async fn make_room_async(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
+        if self.shared().options.daemons == Daemons::Manual {
+            return self.make_room(volume, blocked);
+        }
+        match blocked {
+            Blocked::Moved | Blocked::Waiting => {}
+            Blocked::Buffers if !volume.writer.has_room(volume.unwritten_max()) => {
+                let failed = || volume.commits.failure().is_some();
+                poll_fn(|context| match volume.writer.wake_on_change(volume.unwritten_max(), context.waker()) {
+                    true if !failed() => Poll::Pending,
+                    _ => Poll::Ready(()),
+                })
+                .await;
+            }
+            // No slot is free.
+            Blocked::Buffers => volume.writer.next_change().await,
+            Blocked::Space if self.mode() == Mode::Cache => {
+                volume.reclaimer.wake();
+                volume.writer.next_change().await;
+            }
+            Blocked::Space => {
+                let volume = Arc::clone(volume);
+                return self.aside(move |_| volume.make_space()).await;
+            }
+        }
+        Ok(true)
+    }
+
+    fn no_room(&self, volume: &Volume, blocked: Blocked, parts: &Parts<'_>) -> Error {
+        if blocked == Blocked::Space && self.mode() == Mode::Store {
+            let needed = (frame::HEADER + parts.key.len() + parts.metadata.len() + parts.body.len()) as u64;
+            return volume.full(needed);
+        }
+        self.refuse(blocked.into())
+    }
+}

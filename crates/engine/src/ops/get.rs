@@ -1,0 +1,445 @@
+//! Get: index → memory, or one device read → checksum and full key verified → handle.
+//!
+//! The memory answer is synchronous; only a device read waits, on this thread or as a future. Both forms
+//! walk the same steps: [`Store::seek`] says where to look next, [`Store::arrived`] judges what was read.
+//!
+//! Invariants: only a verified frame becomes a handle; an entry that leads to bytes it does not describe
+//! is dropped; an entry that leads to another key's intact frame is that key's, and is passed by.
+
+mod plan;
+mod seek;
+
+use std::{
+    future::Future,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use picaflor_common::KeyHash;
+use picaflor_format::frame::{self, GRAIN, Header, Kind};
+
+use self::{plan::Plan, seek::Seek};
+use crate::{
+    Chunks, Departure, Error, Miss, Mode, Object, Result,
+    base::frame::Frame,
+    base::stats::add,
+    index::{Location, Word},
+    read::reading::Outcome,
+    store::Store,
+    tabled::Tabled,
+    volume::Volume,
+};
+
+/// What is looked for.
+#[derive(Clone)]
+pub(crate) struct Query {
+    pub(crate) hash: KeyHash,
+    key: Bytes,
+    chunk: bool,
+    /// Number of the volume where it lies.
+    home: usize,
+    /// Entries that turned out to be another key's.
+    passed: Vec<Word>,
+    /// An entry was dropped because its bytes did not verify.
+    dropped: bool,
+    /// Why nothing was found so far.
+    why: Miss,
+    tries: u32,
+    /// The entry whose bytes did not fit it: read once more before it is dropped.
+    doubted: Option<Word>,
+}
+
+/// Entries may move under a get's feet, by reclaim or a put; more often than this they do not.
+const TRIES: u32 = 16;
+
+pub(crate) enum Next {
+    Found(Arc<Frame>),
+    Absent(Miss),
+    Read(Plan),
+    /// In this table, which looks at the device here and now.
+    InTable(Arc<Tabled>),
+}
+
+/// The answer of memory alone: see [`Store::try_get`].
+#[derive(Debug)]
+pub enum TryGet {
+    /// Here it is.
+    Hit(Object),
+    /// Not in the store, or not to be returned.
+    Absent(Miss),
+    /// Perhaps on the device: ask [`Store::get`] or [`Store::get_async`].
+    OnDevice,
+}
+
+impl Query {
+    pub(crate) fn key(store: &Store, key: &[u8]) -> Self {
+        let hash = store.hasher().key(key);
+        Self::new(hash, Bytes::copy_from_slice(key), store.home_number(hash, key), false)
+    }
+
+    /// A chunk of an object that lies on this volume.
+    pub(crate) fn chunk(store: &Store, home: usize, key: frame::ChunkKey) -> Self {
+        let key = key.encode();
+        Self::new(store.hasher().chunk(&key), Bytes::copy_from_slice(&key), home, true)
+    }
+
+    fn new(hash: KeyHash, key: Bytes, home: usize, chunk: bool) -> Self {
+        let (passed, why) = (Vec::new(), Miss::Absent);
+        Self { hash, key, chunk, home, passed, dropped: false, why, tries: 0, doubted: None }
+    }
+
+    /// Counts an answer; a chunk is a part of one.
+    fn hit(&self, counter: &AtomicU64) {
+        add(counter, u64::from(!self.chunk));
+    }
+
+    fn accepts(&self, header: &Header, key: &[u8]) -> bool {
+        (header.kind == Kind::Chunk) == self.chunk && key == self.key
+    }
+}
+
+impl Store {
+    /// The object with this key.
+    ///
+    /// # Errors
+    /// In a cache none: what cannot be read or verified is a miss, counted by reason. In a store,
+    /// [`Error::Io`] if the device fails and [`Error::Damaged`] if its bytes do not verify.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Object>> {
+        match self.try_memory(key) {
+            TryGet::Hit(object) => return Ok(Some(object)),
+            TryGet::Absent(_) => return Ok(None),
+            TryGet::OnDevice => {}
+        }
+        let mut query = Query::key(self, key);
+        self.run(&mut query)?.map_or(Ok(None), |frame| self.whole_object(frame))
+    }
+
+    /// As [`Store::get`], for any executor; answers from memory at the first poll, once the opening is over.
+    pub fn get_async(&self, key: &[u8]) -> impl Future<Output = Result<Option<Object>>> + Send + 'static + use<> {
+        self.whole_async(key)
+    }
+
+    /// A range of an object's body, cut to the body's length: one slice without a copy of an object that is one
+    /// frame; of a larger one pieces that are read as they are asked for, those of the range only.
+    ///
+    /// # Errors
+    /// As [`Store::get`]. Those of reading the pieces of a large object come with the pieces.
+    pub fn get_range(&self, key: &[u8], range: Range<u64>) -> Result<Option<Chunks>> {
+        Ok(self.get(key)?.map(|object| object.chunks(range)))
+    }
+
+    /// As [`Store::get_range`], for any executor: see [`Chunks::next_async`].
+    pub fn get_range_async(
+        &self,
+        key: &[u8],
+        range: Range<u64>,
+    ) -> impl Future<Output = Result<Option<Chunks>>> + Send + 'static + use<> {
+        let get = self.get_async(key);
+        async move { Ok(get.await?.map(|object| object.chunks(range))) }
+    }
+
+    /// As [`Store::run`] for tasks.
+    pub(crate) fn frame_async(&self, query: Query) -> impl Future<Output = Result<Option<Arc<Frame>>>> + Send + use<> {
+        Seek::new(self.clone(), query)
+    }
+
+    /// The answer of memory alone: never waits, never reads the device.
+    pub fn try_get(&self, key: &[u8]) -> TryGet {
+        match self.try_memory(key) {
+            TryGet::OnDevice => {}
+            answer => return answer,
+        }
+        let hash = self.hasher().key(key);
+        let is_known = self.tabled().is_none() && self.late().is_over();
+        if is_known && self.home(hash, key).index.candidates(hash.short()).is_empty() {
+            self.count_get(Some(Miss::Absent));
+            TryGet::Absent(Miss::Absent)
+        } else {
+            TryGet::OnDevice
+        }
+    }
+
+    fn try_memory(&self, key: &[u8]) -> TryGet {
+        let shared = self.shared();
+        let hash = self.hasher().key(key);
+        let Some(frame) = shared.memory.get(hash.short(), key) else {
+            return TryGet::OnDevice;
+        };
+        if frame.header.expires != 0 && frame.is_expired(shared.clock.now_millis()) {
+            self.count_get(Some(Miss::Expired));
+            return TryGet::Absent(Miss::Expired);
+        }
+        let object = if frame.header.kind == Kind::Manifest {
+            let is_at_once = || self.late().is_over() && self.tabled().is_none();
+            let has_chunks = |object: &Object| {
+                let told = is_at_once() && !self.is_short(object) && !self.may_be_misled(object);
+                told && self.has_chunks(object).unwrap_or(false)
+            };
+            let whole = Object::from_frame(frame, self).ok().filter(has_chunks);
+            let Some(whole) = whole else { return TryGet::OnDevice };
+            whole
+        } else {
+            frame.credit();
+            Object::whole(frame)
+        };
+        add(&shared.counters.gets, 1);
+        add(&shared.counters.hits_memory, 1);
+        TryGet::Hit(object)
+    }
+
+    fn count_get(&self, missed: Option<Miss>) {
+        add(&self.shared().counters.gets, 1);
+        if let Some(why) = missed {
+            self.shared().counters.missed(why);
+        }
+    }
+
+    /// Finds a frame, waiting on this thread.
+    pub(crate) fn run(&self, query: &mut Query) -> Result<Option<Arc<Frame>>> {
+        loop {
+            match self.seek(query) {
+                Next::Found(frame) => return self.answer(query, Ok(frame)),
+                Next::Absent(why) => return self.answer(query, Err(why)),
+                Next::InTable(tabled) => {
+                    let found = tabled.find(query.hash, &query.key, query.chunk)?;
+                    if found.is_some() {
+                        query.hit(&self.shared().counters.hits_device);
+                    }
+                    return self.answer(query, found.ok_or(Miss::Absent));
+                }
+                Next::Read(plan) => {
+                    // A thread that blocks waits for nobody's ring.
+                    let place = plan.sought(0);
+                    let (flight, lead) = plan.volume.reader.join(place);
+                    let outcome = if plan.volume.reader.is_lazy() {
+                        if lead {
+                            plan.read_elsewhere(place, &flight);
+                        }
+                        plan.volume.wait_in_batch(&flight)
+                    } else if lead {
+                        let outcome = plan.read_here();
+                        plan.volume.reader.land(place, &flight, outcome.clone());
+                        outcome
+                    } else {
+                        add(&self.shared().counters.reads_shared, 1);
+                        flight.wait(plan.volume.device.as_ref())
+                    };
+                    if let Some(frame) = self.arrived(query, &plan, outcome)? {
+                        return self.answer(query, Ok(frame));
+                    }
+                }
+            }
+        }
+    }
+
+    fn answer(&self, query: &Query, found: Result<Arc<Frame>, Miss>) -> Result<Option<Arc<Frame>>> {
+        if query.dropped && found.is_err() {
+            self.bury(query);
+        }
+        let missed = match &found {
+            // A chunk is a part of what was asked for, and that had not expired.
+            Ok(frame) if !query.chunk && frame.is_expired(self.shared().clock.now_millis()) => Some(Miss::Expired),
+            Ok(_) => None,
+            Err(why) => Some(*why),
+        };
+        match missed {
+            Some(why) if query.chunk => self.shared().counters.missed(why),
+            None if query.chunk => {}
+            missed => self.count_get(missed),
+        }
+        match (missed, found) {
+            (None, Ok(frame)) => Ok(Some(frame)),
+            (Some(why @ (Miss::Checksum | Miss::KeyMismatch)), _) if self.mode() == Mode::Store => {
+                Err(Error::Damaged {
+                    place: format!("object {:?}", String::from_utf8_lossy(&query.key)),
+                    why: why.to_string(),
+                    mend: "its entry was dropped; put it again".into(),
+                })
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Where to look next.
+    pub(crate) fn seek(&self, query: &mut Query) -> Next {
+        let hash = query.hash.short();
+        let shared = self.shared();
+        self.late().merge_part_of(hash);
+        let volume = self.volumes_early().get(query.home);
+        // On its way from memory while the tier is asked.
+        volume.iter().for_each(|volume| volume.index.expect(hash));
+        if let Some(frame) = shared.memory.get(hash, &query.key)
+            && query.accepts(&frame.header, frame.key())
+        {
+            frame.credit();
+            query.hit(&shared.counters.hits_memory);
+            return Next::Found(frame);
+        }
+        if let Some(tabled) = self.tabled() {
+            return Next::InTable(Arc::clone(tabled));
+        }
+        let Some(volume) = volume.filter(|volume| !self.is_lost(volume)) else { return Next::Absent(query.why) };
+        'again: while query.tries < TRIES {
+            query.tries += 1;
+            for word in volume.index.touch(hash) {
+                if query.passed.iter().any(|passed| passed.same(word)) {
+                    continue;
+                }
+                match word.location() {
+                    Location::OnDisk { grain } => {
+                        return Next::Read(Plan::new(volume, word, grain, self.late().is_over()));
+                    }
+                    Location::Buffered { slot, offset } => {
+                        let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
+                        let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
+                        if let Some(frame) = found {
+                            query.hit(&shared.counters.hits_buffer);
+                            volume.note_served(slot);
+                            return Next::Found(self.keep(volume, word, frame));
+                        }
+                        if volume.index.find(hash, word.location()).is_none() {
+                            continue 'again;
+                        }
+                        query.passed.push(word);
+                    }
+                }
+            }
+            break;
+        }
+        Next::Absent(query.why)
+    }
+
+    /// Judges the bytes of a read. `None`: look again.
+    pub(crate) fn arrived(&self, query: &mut Query, plan: &Plan, outcome: Outcome) -> Result<Option<Arc<Frame>>> {
+        let hash = query.hash.short();
+        let volume = &plan.volume;
+        let bytes = match outcome {
+            Ok(bytes) => bytes,
+            Err(error) if volume.is_file_gone(&error) => {
+                self.doubt(query, plan, Miss::KeyMismatch);
+                return Ok(None);
+            }
+            Err(error) => {
+                if self.mode() == Mode::Store {
+                    return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
+                }
+                query.passed.push(plan.word);
+                query.why = Miss::ReadError;
+                return Ok(None);
+            }
+        };
+        let at = (plan.grain * GRAIN as u64 - plan.start) as usize;
+        let frame = bytes.get(at..).unwrap_or_default();
+        let is_asked_for = |header: &Header| query.accepts(header, header.key(frame));
+        // A block that was written astray may hold an older version of the same key at the same place.
+        let is_entered =
+            |header: &Header| volume.in_place.is_some() || plan.word.is_of_grains((header.frame_len() / GRAIN) as u32);
+        let why = match Header::verify(frame) {
+            Ok(header) if is_asked_for(&header) && is_entered(&header) => {
+                query.hit(&self.shared().counters.hits_device);
+                volume.note_use(plan.grain);
+                volume.learn_class(plan.grain, &header);
+                let adopted = match plan.page {
+                    Some((cluster, read)) if read.page.is_some() => {
+                        volume.adopt_page(cluster, read, &bytes, header.mark)
+                    }
+                    Some((_, read)) => volume.welcome(plan.grain, read.offset, &bytes, &header),
+                    None => false,
+                };
+                let frame = plan.lift(&bytes, at, &header, adopted);
+                let frame = Frame::new(hash, header, frame);
+                return Ok(Some(self.keep(volume, plan.word, frame)));
+            }
+            Ok(header) if !is_asked_for(&header) && volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
+                // Two keys share one place in the index: this entry is the other one's.
+                query.passed.push(plan.word);
+                return Ok(None);
+            }
+            Ok(_) => Miss::KeyMismatch,
+            Err(picaflor_format::Corrupt::Checksum) => Miss::Checksum,
+            Err(_) => Miss::KeyMismatch,
+        };
+        self.doubt(query, plan, why);
+        Ok(None)
+    }
+
+    /// What was read is not what the entry leads to. Moved meanwhile? Then the index has another entry by now, and the
+    /// next look finds it. Or its place was written anew, with this very key or under a read begun earlier: so look
+    /// twice, and then drop it.
+    fn doubt(&self, query: &mut Query, plan: &Plan, why: Miss) {
+        let (hash, volume) = (query.hash.short(), &plan.volume);
+        if !query.doubted.replace(plan.word).is_some_and(|word| word.same(plan.word)) {
+            return;
+        }
+        if volume.index.find(hash, plan.word.location()).is_some() {
+            query.why = why;
+            query.passed.push(plan.word);
+            let may_drop = !self.shared().options.read_only && self.late().is_over();
+            query.dropped |= may_drop && volume.drop_entry(hash, plan.word);
+        }
+    }
+
+    /// Lets a found object stay in memory, if its group and the caller want that.
+    fn keep(&self, volume: &Volume, word: Word, frame: Frame) -> Arc<Frame> {
+        let frame = Arc::new(frame);
+        let shared = self.shared();
+        // A cluster read moves the entry into memory; anything else that moved it made it another version.
+        let current = || {
+            volume.index.candidates(frame.hash).iter().any(|now| {
+                now.same(word) || matches!(now.location(), Location::Buffered { .. }) && volume.holds(*now, &frame)
+            })
+        };
+        shared.keep(&frame, current);
+        frame
+    }
+
+    /// The only entry of a key led to bytes that do not verify. Recovery must not fall back on an older
+    /// version whose entry a checkpoint still has.
+    fn bury(&self, query: &Query) {
+        let hash = query.hash;
+        let _stripe = self.lock_key(hash);
+        let volume = &self.volumes()[query.home];
+        if !volume.index.candidates(hash.short()).is_empty() {
+            return;
+        }
+        add(&self.shared().counters.damaged, 1);
+        volume.forget(hash, self.shared().next_generation());
+        if !query.chunk {
+            self.shared().note_departure(&query.key, Departure::Damaged);
+        }
+    }
+}
+
+impl Volume {
+    /// An object of this buffer was asked for.
+    fn note_served(&self, slot: u32) {
+        let memory = &self.shared.memory;
+        self.buffers.count_served(slot, memory.holds_clusters().then(|| memory.next_number()));
+    }
+
+    /// What the objects of a cluster have in common is forgotten at closing; the first that is read tells it.
+    fn learn_class(&self, grain: u64, header: &Header) {
+        let known = self.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
+        if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
+            class.store(self.placer.class(header.kind, header.group, header.server).short(), Relaxed);
+        }
+        self.cluster_of(grain).inspect(|cluster| self.learn_page(*cluster, header.group));
+    }
+
+    /// Whether an index entry at this grain can belong to this frame.
+    fn is_entry_of(&self, word: Word, grain: u64, header: &Header, frame: &[u8]) -> bool {
+        let hash = self.hasher.frame(header.kind, header.key(frame)).short();
+        self.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(word))
+    }
+
+    /// Whether the buffer that an entry names holds this very version.
+    fn holds(&self, word: Word, frame: &Frame) -> bool {
+        let Location::Buffered { slot, offset } = word.location() else { return false };
+        let same = |header: &Header, key: &[u8]| header.generation == frame.header.generation && key == frame.key();
+        self.buffers.read(slot, offset as usize * GRAIN, frame.hash, same).is_some()
+    }
+}

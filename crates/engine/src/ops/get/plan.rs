@@ -1,0 +1,157 @@
+//! The device read that a get needs: of the object, or of what lies around it, here and now or as a batch of one.
+//!
+//! Invariants: a read is counted once, when it starts; whoever joins its flight is told when it lands.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use bytes::Bytes;
+use picaflor_device::{Op, Request};
+use picaflor_format::frame::{self, GRAIN, Header};
+
+use crate::{
+    base::stats::add,
+    cache::pages::PageRead,
+    index::Word,
+    read::reading::{Extent, InFlight, Outcome, Sought},
+    volume::Volume,
+};
+
+/// Set in the place of a window, which no offset of a device reaches.
+const WINDOW: u64 = 1 << 62;
+
+/// A device read that a get needs.
+pub(crate) struct Plan {
+    pub(super) volume: Arc<Volume>,
+    pub(super) word: Word,
+    pub(super) grain: u64,
+    pub(super) extent: Extent,
+    pub(super) start: u64,
+    pub(super) len: usize,
+    /// What is read of a cluster for [`Extent::Cluster`].
+    pub(super) page: Option<(u32, PageRead)>,
+}
+
+impl Plan {
+    /// `neighbours`: whether more than the object may be read.
+    pub(super) fn new(volume: &Arc<Volume>, word: Word, grain: u64, neighbours: bool) -> Self {
+        if let Some(in_place) = &volume.in_place {
+            let (start, end) = volume.blocks_of(in_place, word, grain);
+            let volume = Arc::clone(volume);
+            let (extent, len) = (Extent::Object, (end - start) as usize);
+            return Self { volume, word, grain, extent, start, len, page: None };
+        }
+        let offset = grain * GRAIN as u64;
+        let cluster = volume.cluster_of(grain).unwrap_or(0);
+        let class = volume.classes[cluster as usize].load(Relaxed);
+        let extent = match neighbours {
+            true => volume.reader.extent(class, volume.has_room_for_residents(volume.cluster_len())),
+            false => Extent::Object,
+        };
+        let cluster_start = volume.map.cluster_start(cluster);
+        let cluster_end = cluster_start + u64::from(volume.map.cluster);
+        let (start, len, page) = match extent {
+            Extent::Cluster => {
+                let read = volume.read_around(cluster, (offset - cluster_start) as usize, word.grains());
+                (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
+            }
+            Extent::Object => {
+                let end = offset + u64::from(word.grains()) * GRAIN as u64;
+                let unit = volume.device.read_unit() as u64;
+                let start = offset / unit * unit;
+                (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
+            }
+        };
+        Self { volume: Arc::clone(volume), word, grain, extent, start, len, page }
+    }
+
+    /// Whether it is a file that is to be read: a folder knows no requests.
+    pub(super) fn is_of_a_file(&self) -> bool {
+        self.volume.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
+    }
+
+    /// Whether it is a part of a cluster that begins with the object.
+    fn is_window(&self) -> bool {
+        self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.cluster_len())
+    }
+
+    /// What is to be learnt from how long it takes.
+    fn measures(&self) -> Option<Extent> {
+        (!self.is_window()).then_some(self.extent)
+    }
+
+    /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
+    pub(super) fn sought(&self, ring: u64) -> Sought {
+        let place = match self.extent {
+            Extent::Object => self.grain << 1,
+            Extent::Cluster if self.is_window() => self.grain << 1 | 1 | WINDOW,
+            Extent::Cluster => self.start << 1 | 1,
+        };
+        Sought { place, ring }
+    }
+
+    fn count(&self) {
+        let shared = &self.volume.shared;
+        let kind = match self.extent {
+            Extent::Object => &shared.counters.object_reads,
+            Extent::Cluster => &shared.counters.cluster_reads,
+        };
+        add(kind, 1);
+        add(&shared.counters.device_reads, 1);
+        add(&shared.counters.device_read, self.len as u64);
+        shared.last_read.store(shared.clock.now_nanos(), Relaxed);
+        self.volume.note_access(self.grain);
+    }
+
+    pub(super) fn read_here(&self) -> Outcome {
+        self.count();
+        let clock = &self.volume.shared.clock;
+        let began = clock.now_nanos();
+        if let Some(read) = self.volume.read_file(self.grain) {
+            return read.map(Bytes::from).map_err(Arc::new);
+        }
+        let mut buf = self.volume.shared.pool.take(self.len);
+        let pending = self.volume.pending(self.start, self.len);
+        self.volume.device.read(self.start, &mut buf).map_err(Arc::new)?;
+        pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
+        self.volume.reader.took(self.measures(), clock.now_nanos() - began);
+        Ok(buf.into_bytes())
+    }
+
+    /// Starts the read, which is not of a file; every get that joined the flight is told.
+    pub(super) fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
+        self.count();
+        let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
+        let (measures, began) = (self.measures(), self.volume.shared.clock.now_nanos());
+        let (start, pending) = (self.start, self.volume.pending(self.start, self.len));
+        let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
+            if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
+                pending.lay_over(start, read);
+            }
+            volume.reader.took(measures, volume.shared.clock.now_nanos() - began);
+            let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
+            volume.reader.land(place, &flight, outcome);
+        });
+        let buf = self.volume.shared.pool.take(self.len);
+        let request = Request { offset: self.start, op: Op::Read(buf), done };
+        if self.volume.reader.is_lazy() {
+            self.volume.hold_read(request);
+        } else if place.ring != 0 {
+            self.volume.device.submit_own(request);
+        } else {
+            self.volume.device.submit(vec![request]);
+        }
+    }
+
+    /// The frame's bytes: without a copy where that pins little more than the frame, or what memory holds anyway.
+    pub(super) fn lift(&self, bytes: &Bytes, at: usize, header: &Header, held: bool) -> Bytes {
+        let len = frame::HEADER + header.payload_len();
+        if held || bytes.len() - len <= len / 8 {
+            bytes.slice(at..at + len)
+        } else {
+            self.volume.shared.pool.copy(&bytes[at..at + len])
+        }
+    }
+}

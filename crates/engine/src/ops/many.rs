@@ -1,0 +1,150 @@
+//! Many puts or deletes in one call.
+//!
+//! Steps where objects are entries of tables: all are admitted → what is larger than one entry is put by itself → the
+//! locks of all other keys → their entries and slots → one commit → pieces of what was replaced are dropped. Elsewhere:
+//! one after the other, and then, on one volume, the wait for the commits that durability asks for, which one commit
+//! serves.
+
+use std::{collections::HashMap, future::Future};
+
+use picaflor_common::KeyHash;
+use picaflor_format::frame::{self, Kind};
+
+use crate::{
+    Error, PutOptions, Refusal, Result,
+    base::stats::add,
+    ops::framing::Parts,
+    ops::put::{Awaited, wait},
+    store::Store,
+    tabled::Tabled,
+};
+
+/// An object of [`Store::put_many`].
+#[derive(Debug, Clone, Copy)]
+pub struct Put<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+    /// As of [`Store::put`].
+    pub options: &'a PutOptions,
+}
+
+impl Store {
+    /// Puts objects, in their order: of several with one key the last stays. When this returns, all are as durable as
+    /// if each had been put by [`Store::put`]; where that is at once, those on one device share one commit,
+    /// but for objects larger than the store writes in one piece. After a crash before that, each of them is there
+    /// wholly, or its key is as it was. The preset `oba` lays them together, by optimized batch allocation (Iyengar et
+    /// al. 2003, section 2.5).
+    ///
+    /// # Errors
+    /// As [`Store::put`]. If a limit, admission or an expiry is why, nothing was put; else any of them may have been.
+    pub fn put_many(&self, puts: &[Put<'_>]) -> Result<()> {
+        let admit = |put: &Put<'_>| self.admit(put.key, Some(put.body.len() as u64), put.options);
+        let expiries = puts.iter().map(admit).collect::<Result<Vec<u64>>>()?;
+        let mut admitted = puts.iter().zip(expiries);
+        if let Some(tabled) = self.tabled() {
+            return self.put_many_in_tables(tabled, admitted);
+        }
+        // By device: its last commit covers those before it.
+        let mut last: Vec<Awaited> = vec![None; self.volumes().len()];
+        let outcome = admitted.try_for_each(|(put, expires)| {
+            if let Some((volume, number)) = self.put_admitted(put, expires)? {
+                let home = volume.number;
+                last[home] = Some((volume, number));
+            }
+            Ok(())
+        });
+        last.into_iter().fold(outcome, |outcome, last| outcome.and(wait(last)))
+    }
+
+    /// As [`Store::put_many`], for any executor: a hand does it, with copies of keys and bodies. Begun by the call,
+    /// whatever becomes of the future.
+    ///
+    /// # Errors
+    /// As [`Store::put_many`].
+    pub fn put_many_async(&self, puts: &[Put<'_>]) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+        let own = |put: &Put<'_>| (put.key.to_vec(), put.body.to_vec(), put.options.clone());
+        let owned: Vec<_> = puts.iter().map(own).collect();
+        self.aside(move |store| {
+            let puts = owned.iter().map(|(key, body, options)| Put { key, body, options });
+            store.put_many(&puts.collect::<Vec<_>>())
+        })
+    }
+
+    fn put_many_in_tables<'a>(
+        &self,
+        tabled: &Tabled,
+        admitted: impl Iterator<Item = (&'a Put<'a>, u64)>,
+    ) -> Result<()> {
+        let payload = |put: &Put<'_>| put.key.len() + put.options.metadata.len() + put.body.len();
+        // The last of each key, in the order of their first ones.
+        let mut numbers = HashMap::new();
+        let mut last: Vec<(&Put<'_>, u64)> = Vec::new();
+        let mut count = 0;
+        for (put, expires) in admitted {
+            count += 1;
+            let number = *numbers.entry(put.key).or_insert(last.len());
+            match last.get_mut(number) {
+                Some(earlier) => *earlier = (put, expires),
+                None => last.push((put, expires)),
+            }
+        }
+        let (large, small): (Vec<_>, Vec<_>) = last.into_iter().partition(|(put, _)| payload(put) > self.payload_max());
+        for (put, expires) in &large {
+            self.put_admitted(put, *expires)?;
+        }
+        let hashes: Vec<KeyHash> = small.iter().map(|(put, _)| self.hasher().key(put.key)).collect();
+        let _stripes = self.shared().lock_keys(hashes.iter().map(|hash| hash.short()));
+        let drafts: Vec<_> = small
+            .iter()
+            .zip(&hashes)
+            .map(|(&(&Put { key, body, options }, expires), &hash)| {
+                let metadata = &options.metadata;
+                let parts = Parts { kind: Kind::Whole, key, metadata, body, expires, volume: None, options };
+                let version = (self.shared().next_generation(), options.server);
+                let payload_crc = frame::payload_crc(key, metadata, body);
+                (parts.draft(hash, version, payload_crc), !options.bypass_memory)
+            })
+            .collect();
+        tabled.put_many(&drafts, |number, former| self.drop_former(tabled, hashes[number], former))?;
+        let counters = &self.shared().counters;
+        // Those that were put by themselves are counted.
+        add(&counters.puts, count - large.len() as u64);
+        add(&counters.put_bytes, drafts.iter().map(|(draft, _)| draft.header.payload_len() as u64).sum());
+        Ok(())
+    }
+
+    /// Deletes objects, and says of each key whether it was there. Durable as [`Store::delete`] would have it; where
+    /// that is at once, they share one commit. After a crash before that, each of them is there or not.
+    ///
+    /// # Errors
+    /// As [`Store::delete`]; then any of them may be deleted.
+    pub fn delete_many(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
+        let Some(tabled) = self.tabled() else { return keys.iter().map(|key| self.delete(key)).collect() };
+        if self.shared().options.read_only {
+            return Err(Error::Refused(Refusal::ReadOnly));
+        }
+        let hashed: Vec<(KeyHash, &[u8])> = keys.iter().map(|&key| (self.hasher().key(key), key)).collect();
+        let _stripes = self.shared().lock_keys(hashed.iter().map(|(hash, _)| hash.short()));
+        let mut were_there = vec![false; keys.len()];
+        tabled.take_many(&hashed, |number, former| {
+            were_there[number] = true;
+            self.drop_former(tabled, hashed[number].0, former);
+        })?;
+        add(&self.shared().counters.deletes, keys.len() as u64);
+        Ok(were_there)
+    }
+
+    /// As [`Store::delete_many`], for any executor: a hand does it. Begun by the call, whatever becomes of the future.
+    ///
+    /// # Errors
+    /// As [`Store::delete_many`].
+    pub fn delete_many_async(
+        &self,
+        keys: &[&[u8]],
+    ) -> impl Future<Output = Result<Vec<bool>>> + Send + 'static + use<> {
+        let owned: Vec<Box<[u8]>> = keys.iter().map(|&key| Box::from(key)).collect();
+        self.aside(move |store| store.delete_many(&owned.iter().map(|key| &key[..]).collect::<Vec<_>>()))
+    }
+}

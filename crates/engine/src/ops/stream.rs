@@ -1,0 +1,374 @@
+//! Putting a body piece by piece, its length known or not: what fits in a cluster becomes one object,
+//! what does not becomes chunks and, at the end, a manifest that names them.
+//!
+//! Invariants: nothing is visible before [`PutStream::finish`]; the manifest is framed after its chunks,
+//! so a cache evicts chunks and manifest in that order and never finds a manifest without knowing.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::{Context, Poll, Waker},
+};
+
+use bytes::Bytes;
+use picaflor_common::KeyHash;
+use picaflor_format::frame::{ChunkKey, Kind, Manifest};
+
+use crate::{
+    Error, PutOptions, Refusal, Result,
+    base::stats::add,
+    ops::framing::{Framed, OwnParts},
+    ops::put::{self, Awaited},
+    store::Store,
+    volume::Volume,
+};
+
+/// An object being put. Dropped without [`PutStream::finish`], it was never there.
+pub struct PutStream {
+    store: Store,
+    key: Bytes,
+    hash: KeyHash,
+    options: PutOptions,
+    expires: u64,
+    len: Option<u64>,
+    /// Most bytes of body in one piece.
+    piece_max: Option<usize>,
+    buffer: Vec<u8>,
+    /// Bytes of it that the store's memory has been told of.
+    charged: u64,
+    /// Set once the body outgrows one frame.
+    large: Option<LargePut>,
+    /// Why it cannot be finished any more.
+    failed: Option<Error>,
+}
+
+struct LargePut {
+    manifest: Manifest,
+    written: u32,
+    /// Where all of it goes; none where a table takes it.
+    volume: Option<Arc<Volume>>,
+    owner: Owner,
+}
+
+/// Who waits where there is something to wait for.
+#[derive(Clone, Copy)]
+enum Waits {
+    /// The thread, inside: the future is complete when it is polled.
+    Thread,
+    Task,
+}
+
+impl Waits {
+    async fn frame(self, store: &Store, hash: KeyHash, parts: OwnParts) -> Result<Framed> {
+        match self {
+            Self::Thread => store.frame_in(hash, &parts.parts()),
+            Self::Task => {
+                let payload_crc = store.expect(hash, &parts.parts());
+                store.frame_in_async(hash, parts, payload_crc).await
+            }
+        }
+    }
+
+    /// What may read the device.
+    async fn act<R: Send + 'static>(self, store: &Store, act: impl FnOnce(&Store) -> R + Send + 'static) -> R {
+        match self {
+            Self::Thread => act(store),
+            Self::Task => store.aside(act).await,
+        }
+    }
+}
+
+/// What a future of [`Waits::Thread`] comes to.
+fn at_once<R>(future: impl Future<Output = R>) -> R {
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(result) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return result;
+        }
+    }
+}
+
+/// Whose the chunks are.
+enum Owner {
+    Nobody,
+    /// It is framed.
+    Manifest,
+    /// A table failed that was to take it: it may be there. The keeper looks.
+    Unknown,
+}
+
+impl Store {
+    /// Puts an object in pieces of at most so many bytes of body.
+    pub(crate) fn put_cut(
+        &self,
+        key: &[u8],
+        body: &[u8],
+        options: &PutOptions,
+        expires: u64,
+        piece_max: usize,
+    ) -> Result<()> {
+        let stream = self.admitted_stream(key, Some(body.len() as u64), options.clone(), expires)?;
+        put::wait(at_once(stream.cut(Bytes::copy_from_slice(body), piece_max, Waits::Thread))?)
+    }
+
+    /// Begins an object whose body comes in pieces; `len` is its length where that is known.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    pub fn put_stream(&self, key: &[u8], len: Option<u64>, options: PutOptions) -> Result<PutStream> {
+        let expires = self.admit(key, len, &options)?;
+        self.admitted_stream(key, len, options, expires)
+    }
+
+    pub(crate) fn admitted_stream(
+        &self,
+        key: &[u8],
+        len: Option<u64>,
+        options: PutOptions,
+        expires: u64,
+    ) -> Result<PutStream> {
+        Ok(PutStream {
+            store: self.clone(),
+            key: Bytes::copy_from_slice(key),
+            hash: self.hasher().key(key),
+            options,
+            expires,
+            len,
+            piece_max: None,
+            buffer: Vec::new(),
+            charged: 0,
+            large: None,
+            failed: None,
+        })
+    }
+}
+
+impl PutStream {
+    /// Adds to the body; waits for the device if it cannot keep up.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; [`Refusal::TooLarge`] once the body outgrows what the device can hold. After an
+    /// error the object cannot be finished.
+    pub fn write(&mut self, data: &[u8]) -> Result<()> {
+        if self.failed.is_none() {
+            self.failed = at_once(self.add(data, Waits::Thread)).err();
+            self.charge(self.buffer.capacity() as u64);
+        }
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// The buffer is memory that the store was given: what is in the tier makes room for it.
+    fn charge(&mut self, bytes: u64) {
+        let shared = self.store.shared();
+        if bytes > self.charged {
+            let more = bytes - self.charged;
+            shared.take(more, || shared.buffer_bytes.fetch_add(more, Relaxed));
+        } else {
+            shared.buffer_bytes.fetch_sub(self.charged - bytes, Relaxed);
+        }
+        self.charged = bytes;
+    }
+
+    async fn add(&mut self, mut data: &[u8], waits: Waits) -> Result<()> {
+        let now = self.buffer.len() + data.len() + self.large.as_ref().map_or(0, LargePut::bytes);
+        if now as u64 > self.store.object_max() {
+            return Err(self.store.refuse(Refusal::TooLarge));
+        }
+        let whole_max = self.store.payload_max() - self.key.len() - self.options.metadata.len();
+        if self.large.is_none() && (self.piece_max.is_some() || self.buffer.len() + data.len() > whole_max) {
+            self.grow_large(waits).await?;
+        }
+        let Some(chunk) = self.large.as_ref().map(|large| large.manifest.chunk as usize) else {
+            self.buffer.extend_from_slice(data);
+            return Ok(());
+        };
+        // What came before the object was known to be large may be more than a piece.
+        while self.buffer.len() + data.len() >= chunk {
+            let (now, later) = data.split_at(chunk.saturating_sub(self.buffer.len()).min(data.len()));
+            self.buffer.extend_from_slice(now);
+            data = later;
+            let rest = self.buffer.split_off(chunk.min(self.buffer.len()));
+            let full = std::mem::replace(&mut self.buffer, rest);
+            self.put_chunk(full, waits).await?;
+        }
+        self.buffer.extend_from_slice(data);
+        Ok(())
+    }
+
+    /// As [`PutStream::write`] for tasks: yields to the executor while there is no room, or the device catches up. A
+    /// future that is dropped halfway leaves an object that cannot be finished.
+    ///
+    /// # Errors
+    /// As [`PutStream::write`].
+    pub async fn write_async(&mut self, data: Bytes) -> Result<()> {
+        if self.failed.is_none() {
+            // Until it is done: who drops this future does not know how much of it was taken.
+            self.failed = Some(Error::Closed);
+            self.failed = self.add(&data, Waits::Task).await.err();
+            self.charge(self.buffer.capacity() as u64);
+        }
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Completes the object: from here on gets find it.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; [`Error::Length`] if the body is not as long as was announced; the error of a
+    /// [`write`](PutStream::write) that failed before.
+    pub fn finish(self) -> Result<()> {
+        put::wait(at_once(self.framed(Waits::Thread))?)
+    }
+
+    /// As [`PutStream::finish`], for any executor.
+    ///
+    /// # Errors
+    /// As [`PutStream::finish`].
+    pub async fn finish_async(self) -> Result<()> {
+        put::wait_async(self.framed(Waits::Task).await?).await
+    }
+
+    /// Frames what is left, and what names the chunks if there are some. Returns what has to be waited for.
+    async fn framed(mut self, waits: Waits) -> Result<Awaited> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let total = self.large.as_ref().map_or(0, LargePut::bytes) + self.buffer.len();
+        if self.len.is_some_and(|len| len != total as u64) {
+            return Err(Error::Length { announced: self.len.unwrap_or(0), came: total as u64 });
+        }
+        let rest = std::mem::take(&mut self.buffer);
+        let store = self.store.clone();
+        let (kind, body) = match &mut self.large {
+            None => (Kind::Whole, rest),
+            Some(_) => {
+                if !rest.is_empty() {
+                    self.put_chunk(rest, waits).await?;
+                }
+                let manifest = self.large.as_mut().map(|large| {
+                    large.manifest.total = total as u64;
+                    large.manifest.encode().to_vec()
+                });
+                (Kind::Manifest, manifest.unwrap_or_default())
+            }
+        };
+        let body = Bytes::from(body);
+        let parts = OwnParts {
+            kind,
+            key: self.key.clone(),
+            metadata: self.options.metadata.clone(),
+            body: body.clone(),
+            expires: self.expires,
+            volume: self.large.as_ref().and_then(|large| large.volume.clone()),
+            options: self.options.clone(),
+        };
+        let framed = waits.frame(&store, self.hash, parts).await;
+        if let Some(large) = &mut self.large {
+            large.owner = match &framed {
+                Ok(_) => Owner::Manifest,
+                Err(error) if store.tabled().is_some_and(|tabled| tabled.doubts(error)) => Owner::Unknown,
+                Err(_) => Owner::Nobody,
+            };
+        }
+        let volume = match framed? {
+            Framed::In(volume) => Some(volume),
+            Framed::Durable => None,
+            Framed::Scattered(piece_max) => return Box::pin(self.cut(body, piece_max, waits)).await,
+        };
+        add(&store.shared().counters.puts, 1);
+        Ok(volume.and_then(|volume| store.settle_put(volume, self.options.group)))
+    }
+
+    /// Begins anew with a body that has to be cut because no free run is long enough for all of it.
+    async fn cut(mut self, body: Bytes, piece_max: usize, waits: Waits) -> Result<Awaited> {
+        self.piece_max = Some(piece_max);
+        self.add(&body, waits).await?;
+        self.framed(waits).await
+    }
+
+    /// The same for [`Store::put_async`].
+    pub(crate) async fn cut_async(self, body: Bytes, piece_max: usize) -> Result<()> {
+        put::wait_async(self.cut(body, piece_max, Waits::Task).await?).await
+    }
+
+    async fn grow_large(&mut self, waits: Waits) -> Result<()> {
+        let id = self.store.shared().next_generation();
+        // Its chunks lie where its manifest will.
+        let volume = match self.store.tabled() {
+            Some(tabled) => {
+                let (tabled, key) = (Arc::clone(tabled), self.key.clone());
+                waits.act(&self.store, move |_| tabled.begin_large(id, &key)).await?;
+                None
+            }
+            None => Some(Arc::clone(self.store.home(self.hash, &self.key))),
+        };
+        if let Some(volume) = &volume {
+            volume.could_take(self.len.unwrap_or(0))?;
+            volume.streams_open.fetch_add(1, Relaxed);
+        }
+        // A chunk fills a cluster of its own but for its frame and the table's row.
+        let chunk = self.store.payload_max() - ChunkKey::LEN;
+        let len = self.len.map_or(chunk, |len| len as usize);
+        let fills = || volume.as_ref()?.cut_of_long(self.len);
+        let most = self.piece_max.or_else(|| volume.as_ref()?.piece_of_long(len)).or_else(fills);
+        let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
+        let manifest = Manifest { id, total: 0, chunk };
+        self.large = Some(LargePut { manifest, written: 0, volume, owner: Owner::Nobody });
+        Ok(())
+    }
+
+    /// What is said of a piece, said of the object.
+    fn of_all(&self, error: Error) -> Error {
+        let come = self.large.as_ref().map_or(0, LargePut::bytes) as u64;
+        match (error, self.large.as_ref().and_then(|large| large.volume.as_ref())) {
+            (Error::Full { needed, .. }, Some(volume)) => volume.full(self.len.unwrap_or(0).max(come).max(needed)),
+            (error, _) => error,
+        }
+    }
+
+    async fn put_chunk(&mut self, body: Vec<u8>, waits: Waits) -> Result<()> {
+        let Some(large) = &mut self.large else { return Ok(()) };
+        let key = ChunkKey { parent: self.hash.0, id: large.manifest.id, number: large.written }.encode();
+        let options = PutOptions { metadata: Bytes::new(), neighbour: None, ..self.options.clone() };
+        let parts = OwnParts {
+            kind: Kind::Chunk,
+            key: Bytes::copy_from_slice(&key),
+            metadata: Bytes::new(),
+            body: body.into(),
+            expires: self.expires,
+            volume: large.volume.clone(),
+            options,
+        };
+        large.written += 1;
+        // Never cut again: it is a piece already.
+        let framed = waits.frame(&self.store, self.store.hasher().chunk(&key), parts).await;
+        framed.map(drop).map_err(|error| self.of_all(error))
+    }
+}
+
+impl LargePut {
+    fn bytes(&self) -> usize {
+        self.written as usize * self.manifest.chunk as usize
+    }
+}
+
+impl Drop for PutStream {
+    fn drop(&mut self) {
+        self.charge(0);
+        let Some(large) = &self.large else { return };
+        if let Some(volume) = &large.volume {
+            volume.streams_open.fetch_sub(1, Relaxed);
+        }
+        self.store.tabled().iter().for_each(|tabled| tabled.end_large(large.manifest.id));
+        match large.owner {
+            Owner::Manifest => {}
+            Owner::Unknown => self.store.tabled().iter().for_each(|tabled| tabled.look_for_orphans()),
+            Owner::Nobody => {
+                let total = u64::from(large.written) * u64::from(large.manifest.chunk);
+                let written = Manifest { total, ..large.manifest };
+                large.volume.iter().for_each(|volume| volume.drop_chunks(self.hash, written));
+                self.store.tabled().iter().for_each(|tabled| tabled.drop_chunks(self.hash, written));
+            }
+        }
+    }
+}

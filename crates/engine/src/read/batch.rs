@@ -1,0 +1,70 @@
+//! LAZY-READS (Markatos et al. 1999, §3.6): reads wait for each other and are issued together, so that the arm leaves
+//! the stream of writes once for many.
+//!
+//! A batch is issued when it is full, or when its first read has waited for as long as the options allow. With daemons
+//! the flusher sees to that, and whoever waits on a thread of its own sees to it too. With
+//! [`Daemons::Manual`] the caller's thread is the only one there is: a get that
+//! would block it issues the batch at once, with all the asynchronous reads that wait; `step` issues one that is due.
+
+use std::{sync::Arc, time::Duration};
+
+use picaflor_device::Request;
+
+use crate::{
+    Daemons,
+    read::reading::{InFlight, Outcome},
+    volume::Volume,
+};
+
+impl Volume {
+    /// Adds a read to the batch.
+    pub(crate) fn hold_read(&self, request: Request) {
+        let options = &self.shared.options;
+        let wait = u64::try_from(options.read_batch_time.as_nanos()).unwrap_or(u64::MAX);
+        let held = self.reader.hold(request, self.shared.clock.now_nanos().saturating_add(wait));
+        // Once writing has stopped, nobody looks after batches.
+        if held >= options.read_batch || self.commits.failure().is_some() {
+            self.issue_reads();
+        } else if held == 1 {
+            // The flusher is to know how long it may sleep.
+            self.writer.wake_flusher();
+        }
+    }
+
+    /// Issues what waits.
+    pub(crate) fn issue_reads(&self) {
+        let batch = self.reader.release();
+        if !batch.is_empty() {
+            self.device.submit(batch);
+        }
+    }
+
+    /// Issues the batch if it has waited for long enough. Returns whether it had.
+    pub(crate) fn issue_due_reads(&self) -> bool {
+        let due = self.reader.due() <= self.shared.clock.now_nanos();
+        if due {
+            self.issue_reads();
+        }
+        due
+    }
+
+    /// Longest time until the batch is due.
+    pub(crate) fn until_reads_are_due(&self) -> Duration {
+        Duration::from_nanos(self.reader.due().saturating_sub(self.shared.clock.now_nanos()))
+    }
+
+    /// Waits for a read that is in the batch, or was in one.
+    pub(crate) fn wait_in_batch(&self, flight: &Arc<InFlight>) -> Outcome {
+        if self.shared.options.daemons == Daemons::Manual {
+            self.issue_reads();
+            return flight.wait(self.device.as_ref());
+        }
+        loop {
+            let time = self.until_reads_are_due().min(Duration::from_millis(100));
+            if let Some(outcome) = flight.wait_for(time) {
+                return outcome;
+            }
+            self.issue_due_reads();
+        }
+    }
+}

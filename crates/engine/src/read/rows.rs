@@ -1,0 +1,231 @@
+//! What is in a cluster on the device: by its table if it was sealed, frame by frame if a crash came first.
+
+use std::{io, ops::Range};
+
+use picaflor_device::{AlignedBuf, Device};
+use picaflor_format::{
+    BLOCK,
+    cluster::{self, Content, Row, Table, Trailer, decode_table, decode_trailer, table_len},
+    frame::{GRAIN, Header},
+};
+
+use crate::{
+    Error, Result,
+    base::stats::add,
+    index::{Location, Word},
+    volume::Volume,
+};
+
+/// What one use of a cluster is.
+pub(crate) enum Use {
+    /// It was sealed, and this is its table, which vouches for places and generations, not for the frames' bytes.
+    Sealed(Trailer, Vec<Row>),
+    /// It has no table. The use's number.
+    Unsealed(u64),
+    /// None for objects of this store; the use's number, or 0.
+    Other(u64),
+}
+
+impl Use {
+    /// The use's number.
+    pub(crate) fn seq(&self) -> u64 {
+        match self {
+            Self::Sealed(last, _) => last.seq,
+            Self::Unsealed(seq) | Self::Other(seq) => *seq,
+        }
+    }
+}
+
+/// Reads; once more if the device refuses, for that may have been the cable. Not for gets: who asks waits.
+///
+/// # Errors
+/// Those of the device, the second time.
+pub(crate) fn read_twice(device: &dyn Device, start: u64, buf: &mut [u8]) -> io::Result<()> {
+    device.read(start, buf).or_else(|_| device.read(start, buf))
+}
+
+impl Volume {
+    /// Reads part of a cluster.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the place.
+    pub(crate) fn read_at(&self, cluster: u32, offset: usize, len: usize) -> Result<AlignedBuf> {
+        let start = self.map.cluster_start(cluster) + offset as u64;
+        let mut buf = self.shared.pool.take(len);
+        add(&self.shared.counters.device_reads, 1);
+        add(&self.shared.counters.device_read, len as u64);
+        read_twice(&*self.device, start, &mut buf)
+            .map_err(|error| Error::io(format!("{}: reading {len} bytes at {start}", self.place), error))?;
+        Ok(buf)
+    }
+
+    /// Bytes to read from the end of a cluster so that a table of so many rows is among them.
+    pub(crate) fn tail_len(&self, rows: usize) -> usize {
+        table_len(rows).next_multiple_of(BLOCK).min(self.cluster_len())
+    }
+
+    /// All of a cluster, if it can be read.
+    pub(crate) fn read_cluster(&self, cluster: u32) -> Option<AlignedBuf> {
+        self.read_at(cluster, 0, self.cluster_len()).ok()
+    }
+
+    /// The rows of a cluster, whichever way they are found; none if it cannot be read, and then its
+    /// entries are found out one by one.
+    pub(crate) fn read_rows(&self, cluster: u32) -> Vec<Row> {
+        self.contents(cluster).unwrap_or_default()
+    }
+
+    /// What a cluster holds, by its table or, if it has none, by the frames that verify.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the place.
+    pub(crate) fn contents(&self, cluster: u32) -> Result<Vec<Row>> {
+        match self.last_use(cluster, None, BLOCK)? {
+            Use::Sealed(_, rows) => Ok(rows),
+            Use::Unsealed(seq) => self.frames(cluster, seq),
+            Use::Other(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// The same, with all bytes of the cluster, by one read.
+    ///
+    /// # Errors
+    /// As [`Volume::contents`].
+    pub(crate) fn contents_and_bytes(&self, cluster: u32) -> Result<(Vec<Row>, AlignedBuf)> {
+        let (found, bytes) = self.last_use_and_end(cluster, None, self.cluster_len())?;
+        Ok((self.rows_of(found, &bytes), bytes))
+    }
+
+    /// What one use of a cluster of these bytes holds.
+    pub(crate) fn rows_of(&self, found: Use, bytes: &[u8]) -> Vec<Row> {
+        match found {
+            Use::Sealed(_, rows) => rows,
+            Use::Unsealed(seq) => self.frames_of(bytes, seq),
+            Use::Other(_) => Vec::new(),
+        }
+    }
+
+    /// The rows that entries of the index lead to, with these.
+    pub(crate) fn entries_of(&self, cluster: u32, rows: Vec<Row>) -> Vec<(Row, Word)> {
+        let entry = |row: &Row| self.index.find(row.hash, Location::OnDisk { grain: self.grain(cluster, row.offset) });
+        rows.into_iter().filter_map(|row| entry(&row).map(|word| (row, word))).collect()
+    }
+
+    /// Where the rows do not account for all that is live in a cluster of these bytes, adds the frames that other
+    /// entries lead to, whatever use they seem to be of: header and table may be damaged around them, and a get takes
+    /// them as they are.
+    pub(crate) fn add_unlisted(&self, cluster: u32, bytes: &[u8], listed: &mut Vec<(Row, Word)>) {
+        let known: u32 = listed.iter().map(|(_, word)| word.grains()).sum();
+        if known < self.space.live(cluster) {
+            let mut all = self.entries_of(cluster, self.frames_in(bytes, 0..bytes.len(), 0, None));
+            all.retain(|(row, _)| listed.iter().all(|(other, _)| other.offset != row.offset));
+            listed.append(&mut all);
+        }
+    }
+
+    /// The last use of a cluster. With `seq`, only that use counts: a write that a crash kept from the device leaves
+    /// the use before. One read if the use is as expected and its table no longer than `guess` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the place.
+    pub(crate) fn last_use(&self, cluster: u32, seq: Option<u64>, guess: usize) -> Result<Use> {
+        self.last_use_and_end(cluster, seq, guess).map(|(found, _)| found)
+    }
+
+    /// The same, with what was read from the cluster's end.
+    fn last_use_and_end(&self, cluster: u32, seq: Option<u64>, guess: usize) -> Result<(Use, AlignedBuf)> {
+        let tail = self.read_at(cluster, self.cluster_len() - guess, guess)?;
+        Ok((self.use_in(cluster, seq, &tail)?, tail))
+    }
+
+    /// The last use of a cluster, of whose end these bytes are.
+    fn use_in(&self, cluster: u32, seq: Option<u64>, tail: &[u8]) -> Result<Use> {
+        let size = self.cluster_len();
+        let last = decode_trailer(tail).ok().filter(|(_, count)| table_len(*count) <= size);
+        let mine = last.as_ref().filter(|(last, _)| last.store == self.store_id() && last.id == cluster);
+        let told = mine.map(|(last, _)| last.seq);
+        let (newest, objects) = match told {
+            Some(told) if Some(told) == seq => (told, true),
+            _ => {
+                let front = (tail.len() < size).then(|| self.read_at(cluster, 0, BLOCK)).transpose()?;
+                match cluster::Header::decode(front.as_deref().unwrap_or(tail)) {
+                    Ok(header)
+                        if header.store == self.store_id()
+                            && header.id == cluster
+                            // A crash may have kept the front of the last use from the device, and not its end.
+                            && told.is_none_or(|told| told <= header.seq) =>
+                    {
+                        (header.seq, header.content == Content::Objects)
+                    }
+                    _ => (told.unwrap_or(0), told.is_some()),
+                }
+            }
+        };
+        if !objects || seq.is_some_and(|seq| seq != newest) {
+            return Ok(Use::Other(newest));
+        }
+        // A trailer of an earlier use stays until the cluster is sealed anew.
+        let Some((last, count)) = last.filter(|(last, _)| last.seq == newest) else { return Ok(Use::Unsealed(newest)) };
+        let table = match decode_table(tail) {
+            Ok(Table::Longer(_)) => {
+                let len = self.tail_len(count);
+                decode_table(&self.read_at(cluster, size - len, len)?)
+            }
+            table => table,
+        };
+        Ok(match table {
+            Ok(Table::Rows(_, rows)) => Use::Sealed(last, rows),
+            _ => Use::Unsealed(newest),
+        })
+    }
+
+    /// The intact frames of one use of a cluster whose table does not count, in order. Between them is where a commit
+    /// padded, or what damage or a crash took.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the place.
+    pub(crate) fn frames(&self, cluster: u32, seq: u64) -> Result<Vec<Row>> {
+        Ok(self.frames_of(&self.read_at(cluster, 0, self.cluster_len())?, seq))
+    }
+
+    /// The same in a cluster that was read.
+    pub(crate) fn frames_of(&self, bytes: &[u8], seq: u64) -> Vec<Row> {
+        self.frames_in(bytes, cluster::HEADER..bytes.len(), 0, Some(self.hasher.mark(seq)))
+    }
+
+    /// Whether these intact frames are all that was ever in a sealed cluster of these bytes, of which the table is
+    /// lost: between them, and in front of a table of as many rows, it has zeros.
+    pub(crate) fn accounts_for(bytes: &[u8], rows: &[Row]) -> bool {
+        let table = bytes.len().saturating_sub(table_len(rows.len()));
+        let mut at = cluster::HEADER;
+        let mut is_zero = |until: usize, next: usize| {
+            let between = bytes.get(std::mem::replace(&mut at, next)..until).unwrap_or(&[1]);
+            between.iter().all(|byte| *byte == 0)
+        };
+        rows.iter().all(|row| is_zero(row.offset as usize, (row.offset + row.len) as usize)) && is_zero(table, table)
+    }
+
+    /// The intact frames, with this mark if one is given, that begin in a range of these bytes; they begin at `base` in
+    /// their cluster.
+    pub(crate) fn frames_in(&self, bytes: &[u8], range: Range<usize>, base: usize, mark: Option<u64>) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            match Header::verify(&bytes[at..]) {
+                Ok(header) if mark.is_none_or(|mark| header.mark == mark) => {
+                    let len = header.frame_len();
+                    rows.push(Row {
+                        hash: self.hasher.frame(header.kind, header.key(&bytes[at..])).short(),
+                        generation: header.generation,
+                        offset: (base + at) as u32,
+                        len: len as u32,
+                        kind: header.kind,
+                    });
+                    at += len;
+                }
+                _ => at += GRAIN,
+            }
+        }
+        rows
+    }
+}

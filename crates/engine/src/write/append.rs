@@ -1,0 +1,385 @@
+//! How an object gets into an open buffer: the second half of a put, and of a reinsertion.
+//!
+//! Steps: the lane of its class, or of its neighbour → room in the lane's open buffer, else that one is
+//! sealed and a new one opened → frame → the index says *buffered*.
+
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
+
+use picaflor_format::{
+    cluster::{Row, Trailer, table_len},
+    frame::{self, GRAIN, Kind},
+};
+
+use crate::{
+    Options, Refusal, Result,
+    base::policy::Placement,
+    base::stats::add,
+    cache::buffers::{Draft, Open, Slot},
+    index::{Entered, Location, Word},
+    space::{SPARE, State},
+    volume::Volume,
+    write::placement::Class,
+};
+
+/// Longest that a put waits for a buffer or for clean space before it gives up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why an object cannot be framed at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    /// All buffers are waiting for the device.
+    Buffers,
+    /// No cluster can be promised.
+    Space,
+    /// The entry to be replaced is not where it was: look again.
+    Moved,
+    /// As many objects wait to be packed as may.
+    Waiting,
+}
+
+impl From<Blocked> for Refusal {
+    fn from(blocked: Blocked) -> Self {
+        match blocked {
+            Blocked::Buffers | Blocked::Moved | Blocked::Waiting => Self::Busy,
+            Blocked::Space => Self::NoCleanSpace,
+        }
+    }
+}
+
+/// Who asks for room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Put,
+    /// Survivors of reclaim may use what is kept back for them.
+    Survivor,
+}
+
+/// A lane's open buffers: the one being filled, and one for what did not fit in it.
+pub(crate) type Lane = [Option<u32>; 2];
+
+/// A buffer is kept open while at least this part of it is free: one object of median size.
+const WORTH_FILLING: usize = 64;
+
+/// Filled buffers that may wait for the device before puts do.
+const QUEUE: u64 = 8;
+
+impl Volume {
+    /// Frames an object into an open buffer and enters it in the index, in place of `old`.
+    /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        draft: &Draft<'_>,
+        class: Class,
+        beside: Option<u64>,
+        old: Option<Word>,
+        purpose: Purpose,
+    ) -> Result<Result<(), Blocked>> {
+        if let Some(failure) = self.commits.failure() {
+            return Err(failure);
+        }
+        if let Some(in_place) = &self.in_place {
+            return match self.shared.preset.placement {
+                Placement::PerServer => self.gather(in_place, draft, class, old),
+                _ => self.place(in_place, draft, class, old),
+            };
+        }
+        if let Some(waiting) = self.waits(draft, class, purpose) {
+            return Ok(self.let_wait(waiting, draft, class, old));
+        }
+        let beside = beside.filter(|_| !self.placer.keeps_apart() && !self.packs_tightly());
+        let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
+        if joined.is_some() {
+            add(&self.shared.counters.neighbours_joined, 1);
+        }
+        let lane = joined.or_else(|| self.placer.lane_of_class(self.class_of(beside?)?));
+        let snug = || self.snug_lane(draft.header.frame_len());
+        let lane = lane.or_else(snug).unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
+        let mut lane = self.lanes[lane].lock();
+        if self.placer.keeps_apart() && self.affords_apart() {
+            self.part_from_others(&mut lane, class)?;
+        }
+        let slot = match self.lane_with_room(&mut lane, draft.header.frame_len(), class, purpose)? {
+            Ok(slot) => slot,
+            Err(blocked) => return Ok(Err(blocked)),
+        };
+        Ok(self.enter_in(slot, draft, old))
+    }
+
+    /// Frames an object into this open buffer, which has room for it and whose lane the caller has locked, and enters
+    /// it in the index in place of `old`.
+    pub(crate) fn enter_in(&self, slot: u32, draft: &Draft<'_>, old: Option<Word>) -> Result<(), Blocked> {
+        let offset = match &mut *self.buffers.slot(slot).write() {
+            Slot::Open(open) => open.push(draft),
+            _ => return Err(Blocked::Buffers),
+        };
+        let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
+        let grains = (draft.header.frame_len() / GRAIN) as u32;
+        // The lane is locked, so the buffer cannot be sealed, written and retired before the index names it.
+        let before = self.shared.index_bytes.load(Relaxed);
+        let entered = self.index.put(draft.hash, location, grains, old);
+        if entered == Entered::OldGone {
+            // The caller looks again; if that ends in a refusal, no crash may bring up what was refused.
+            if let Slot::Open(open) = &mut *self.buffers.slot(slot).write() {
+                open.take_back();
+            }
+            return Err(Blocked::Moved);
+        }
+        self.replaced(draft.hash, old);
+        if self.shared.index_bytes.load(Relaxed) != before {
+            self.shared.shrink_memory();
+        }
+        Ok(())
+    }
+
+    /// Most bytes of buffers that are open or wait for the device.
+    pub(crate) fn unwritten_max(&self) -> u64 {
+        unwritten_max(&self.shared.options, self.lanes.len() as u64)
+    }
+
+    /// The lane whose open buffer holds this object and has room for `len` bytes more.
+    fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
+        let slot = self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+            Location::Buffered { slot, .. } => Some(slot).filter(|slot| *slot < self.buffers.count()),
+            Location::OnDisk { .. } => None,
+        })?;
+        let fits = matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+        fits.then(|| self.lanes.iter().position(|lane| lane.try_lock().is_some_and(|lane| lane.contains(&Some(slot)))))?
+    }
+
+    /// The class of the cluster that holds this object, as clusters keep it.
+    fn class_of(&self, hash: u64) -> Option<u16> {
+        self.index.candidates(hash).into_iter().find_map(|word| {
+            let cluster = match word.location() {
+                Location::OnDisk { grain } => self.cluster_of(grain)?,
+                Location::Buffered { slot, .. } => match &*self.buffers.slot_if_any(slot)?.read() {
+                    Slot::Open(open) => return Some(open.class.short()),
+                    Slot::Filled(filled) => return Some(filled.class),
+                    Slot::Free => return None,
+                },
+            };
+            Some(self.classes[cluster as usize].load(Relaxed))
+        })
+    }
+
+    /// The slot of an open buffer of this lane with room for `len` bytes; a new one if need be.
+    pub(crate) fn lane_with_room(
+        self: &Arc<Self>,
+        lane: &mut Lane,
+        len: usize,
+        class: Class,
+        purpose: Purpose,
+    ) -> Result<Result<u32, Blocked>> {
+        let fits = |slot: u32| matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+        let snug = self.packs_tightly();
+        let fitting = |lane: &Lane| {
+            let mut fitting = lane.iter().flatten().copied().filter(|slot| fits(*slot));
+            if snug { fitting.min_by_key(|slot| self.room_in(*slot)) } else { fitting.next() }
+        };
+        let mut found = fitting(lane);
+        if found.is_none() && self.placer.keeps_apart() && self.compact(lane) {
+            found = fitting(lane);
+        }
+        if let Some(slot) = found {
+            return Ok(Ok(slot));
+        }
+        let rooms = lane.map(|slot| slot.map(|slot| self.room_in(slot)));
+        // An object that does not fit goes to the lane's second buffer while the first still has room
+        // worth filling; the fuller of two that cannot take it is sealed.
+        let place = match rooms {
+            [None, _] => 0,
+            [Some(first), None] if first >= self.cluster_len() / WORTH_FILLING => 1,
+            [Some(_), None] => 0,
+            [Some(first), Some(second)] => usize::from(second < first),
+        };
+        self.seal(&mut lane[place])?;
+        if lane[place].is_some() {
+            return Ok(Err(Blocked::Buffers));
+        }
+        let opened = self.open_buffer(class, purpose)?;
+        lane[place] = opened.ok();
+        Ok(opened)
+    }
+
+    /// Bytes that an open buffer has left; none if it is sealed.
+    pub(crate) fn room_in(&self, slot: u32) -> usize {
+        match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) => open.room(),
+            _ => 0,
+        }
+    }
+
+    /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
+    /// groups than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
+    pub(crate) fn affords_apart(&self) -> bool {
+        self.space.available() > SPARE + self.checkpoint_reserve() + 2
+    }
+
+    /// A lane that another class had: its buffers are sealed as they are.
+    fn part_from_others(self: &Arc<Self>, lane: &mut Lane, class: Class) -> Result<()> {
+        for open in lane {
+            let is_others =
+                |slot: u32| matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
+            if open.is_some_and(is_others) {
+                self.seal(open)?;
+            }
+            // One with nothing in it is not sealed.
+            if let Some(slot) = *open
+                && let Slot::Open(open) = &mut *self.buffers.slot(slot).write()
+            {
+                open.class = class;
+                open.divide(self.page_of(class));
+            }
+        }
+        Ok(())
+    }
+
+    fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
+        let cluster_bytes = self.cluster_len() as u64;
+        if !self.writer.has_room(self.unwritten_max()) {
+            return Ok(Err(Blocked::Buffers));
+        }
+        let keep = match purpose {
+            Purpose::Put => SPARE + self.checkpoint_reserve(),
+            // Where nobody leaves, survivors are who makes room: one checkpoint is what has to be left.
+            Purpose::Survivor if self.eviction().keeps_all() => self.checkpoint_clusters(),
+            Purpose::Survivor => self.checkpoint_reserve(),
+        };
+        if !self.space.reserve(keep) {
+            return Ok(Err(Blocked::Space));
+        }
+        self.shared.take(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
+        let seq = self.next_seq.fetch_add(1, Relaxed);
+        let since = self.journal.lock().next_page();
+        let mut open = Open::new(self.shared.pool.take(self.cluster_len()), (seq, self.hasher.mark(seq)), class, since);
+        open.divide(self.page_of(class));
+        match self.buffers.occupy(Slot::Open(open)) {
+            Some(slot) => {
+                self.writer.add_unwritten(cluster_bytes);
+                Ok(Ok(slot))
+            }
+            None => {
+                self.shared.buffer_bytes.fetch_sub(cluster_bytes, Relaxed);
+                self.space.unreserve();
+                Ok(Err(Blocked::Buffers))
+            }
+        }
+    }
+
+    /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
+    pub(crate) fn seal(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<()> {
+        let Some(slot) = *lane else { return Ok(()) };
+        if self.in_place.is_some() {
+            // What is gathered there is placed by a commit, object by object.
+            return Ok(());
+        }
+        let (granted, seq, site) = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq, open.class.site()),
+            _ => return Ok(()),
+        };
+        let cluster = match granted {
+            Some(cluster) => cluster,
+            None => self.grant(State::Busy, seq, site)?,
+        };
+        self.lay_copies(slot, cluster);
+        self.forget_hints(slot);
+        let mut guard = self.buffers.slot(slot).write();
+        if let Slot::Open(open) = std::mem::replace(&mut *guard, Slot::Free) {
+            let last = Trailer {
+                seq: open.seq,
+                seal: self.next_seal.fetch_add(1, Relaxed),
+                durable: self.durable_seal.load(Relaxed),
+                store: self.store_id(),
+                id: cluster,
+                page: if open.page() < self.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
+            };
+            self.classes[cluster as usize].store(open.class.short(), Relaxed);
+            self.divisions.note(cluster, open.page());
+            if self.shared.options.cluster_age.limit().is_some() {
+                self.space.note_second(cluster, self.shared.second());
+            }
+            *guard = Slot::Filled(open.seal(self.store_id(), cluster, last));
+        }
+        drop(guard);
+        *lane = None;
+        add(&self.shared.counters.clusters_sealed, 1);
+        self.writer.enqueue(slot);
+        Ok(())
+    }
+
+    /// Where hints are kept until their object is packed, it is.
+    fn forget_hints(&self, slot: u32) {
+        if self.placer.packs()
+            && let Slot::Open(open) = &*self.buffers.slot(slot).read()
+        {
+            open.rows().iter().for_each(|row| self.placer.drop_hints(row.hash));
+        }
+    }
+
+    /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it. A copy has the
+    /// server of whom it lies beside: who reads that one wants it too.
+    fn lay_copies(&self, slot: u32, cluster: u32) {
+        let wanted: Vec<(u64, u32)> = match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) => {
+                let here = |hash: u64| open.rows().iter().any(|row| row.hash == hash);
+                let beside = |row: &Row| {
+                    let partners = self.placer.partners(row.hash);
+                    // Mostly nobody is wanted there.
+                    let header = if partners.is_empty() { None } else { open.header(row) };
+                    partners.into_iter().filter_map(move |hash| Some((hash, header?.server)))
+                };
+                let mut wanted: Vec<_> = open.rows().iter().flat_map(beside).filter(|(hash, _)| !here(*hash)).collect();
+                wanted.sort_unstable();
+                wanted.dedup_by_key(|(hash, _)| *hash);
+                wanted
+            }
+            _ => return,
+        };
+        for (hash, server) in wanted {
+            let in_memory = || match self.shared.preset.placement {
+                Placement::Packing => self.resident(hash),
+                _ => self.shared.memory.peek(hash).filter(|frame| self.is_home_of(frame)),
+            };
+            let Some(frame) = in_memory() else { continue };
+            if frame.header.kind != Kind::Whole {
+                continue;
+            }
+            let mut guard = self.buffers.slot(slot).write();
+            let Slot::Open(open) = &mut *guard else { return };
+            if !open.fits(frame.header.frame_len()) {
+                continue;
+            }
+            let body = frame.body();
+            let header = frame::Header { kind: Kind::Copy, server, ..frame.header };
+            let draft = Draft { hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
+            let offset = open.push(&draft) as u32;
+            drop(guard);
+            self.placer.add_copy(hash, self.grain(cluster, offset));
+            // Replaced in between? Then whoever did it may have looked before the copy was noted.
+            if in_memory().is_none_or(|now| now.header.generation != frame.header.generation) {
+                self.placer.drop_copies(hash);
+            }
+            add(&self.shared.counters.copies_placed, 1);
+        }
+    }
+}
+
+/// Lanes of a volume: their open buffers, two each, take at most a quarter of its memory.
+pub(crate) fn lanes(options: &Options) -> u64 {
+    let memory = options.memory / options.places.len() as u64;
+    (options.open_buffers as u64).min(memory / 8 / u64::from(options.cluster)).max(1)
+}
+
+/// Most bytes of a volume's buffers that are open or wait for the device: at most half of its memory.
+pub(crate) fn unwritten_max(options: &Options, lanes: u64) -> u64 {
+    let memory = options.memory / options.places.len() as u64;
+    ((2 * lanes + QUEUE) * u64::from(options.cluster)).min(memory / 2)
+}
+
+/// Longest payload that fits in one cluster of this many bytes.
+pub(crate) fn payload_max(cluster: usize) -> usize {
+    let room = cluster - picaflor_format::cluster::HEADER - table_len(1);
+    room / GRAIN * GRAIN - frame::HEADER
+}

@@ -1,0 +1,411 @@
+//! Packing (Shriver et al. 2001, §3.1 and §3.5): objects wait in memory, and are put into clusters as late as
+//! possible, with those that hints name. The default's caches do so as long as puts name neighbours, in a share of
+//! the memory; then a set's page comes first, for where less than a cluster is read, it is what lies behind who was
+//! asked for.
+//!
+//! Steps: a put waits, and the index says *buffered* → when what waits takes more than it may, or a commit has to make
+//! it durable, those whose turn it is fill a cluster: each with what waits of its locality set → the cluster is sealed,
+//! with copies of those partners that lie in others and are in memory → their hints are forgotten.
+//!
+//! Invariants: what waits is volatile; a commit packs whatever was promised before it began, or gives it up by name;
+//! one cluster is packed at a time, under its lane's lock. A store, which loses nothing, does not let objects wait: it
+//! may have room for them in no cluster when their turn comes.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use parking_lot::MutexGuard;
+use picaflor_format::frame::{self, Kind};
+
+use crate::{
+    Departure, Durability, Mode, Result,
+    base::frame::Frame,
+    base::policy::Placement,
+    base::stats::add,
+    cache::buffers::{Draft, Slot},
+    index::{Entered, Location, Word},
+    space::SPARE,
+    volume::Volume,
+    write::append::{Blocked, Purpose},
+    write::flush::FEWEST,
+    write::placement::Class,
+    write::waiting::{Waiter, Waiting},
+};
+
+/// Sets that are passed over, for they do not fit in what is left of a cluster, before it is sealed as it is.
+const PASSED_OVER: usize = 16;
+/// Share of the memory tier that objects wait in where clusters are not what it holds.
+const GATHERED: u64 = 8;
+/// Part of a cluster that the default does not leave empty, though a set has to be cut for it.
+const WORTH_CUTTING: usize = 8;
+/// Objects whose turn is looked at for one cluster.
+const LOOKED_AT: usize = 4096;
+
+/// An object whose turn it is, and whom it takes along.
+struct Set {
+    /// Hash of its page.
+    head: u64,
+    /// The object first; in the default its page, and the others as they came.
+    waiters: Vec<Waiter>,
+    /// Bytes of copies that will be laid beside them.
+    copies: usize,
+    /// What stands for the server of those who are of no group; 0 if nothing does.
+    kin: u32,
+}
+
+impl Set {
+    fn bytes(&self) -> usize {
+        self.waiters.iter().map(|waiter| Volume::packed_len(&waiter.frame)).sum::<usize>() + self.copies
+    }
+}
+
+impl Volume {
+    /// Bytes of a cluster that a frame takes, its row included.
+    fn packed_len(frame: &Frame) -> usize {
+        frame.header.frame_len() + picaflor_format::cluster::table_len(1) - picaflor_format::cluster::table_len(0)
+    }
+
+    /// Where this object has to wait, if it has to.
+    pub(crate) fn waits(&self, draft: &Draft<'_>, class: Class, purpose: Purpose) -> Option<&Waiting> {
+        let waits = draft.header.kind == Kind::Whole && class != Class::Bypass && purpose == Purpose::Put;
+        self.gathers().filter(|_| waits)
+    }
+
+    /// Where objects wait, as long as that may pay. What is durable when its put returns has nobody to wait for.
+    pub(crate) fn gathers(&self) -> Option<&Waiting> {
+        let may = self.placer.packs() || self.shared.options.durability != Durability::EveryPut;
+        self.buffers.waiting().filter(|_| may && self.placer.gathers())
+    }
+
+    /// Memory for what waits and for clusters, of this volume.
+    fn own_tier(&self, waiting: &Waiting) -> u64 {
+        (self.shared.tier_budget() + waiting.bytes()) / self.shared.options.places.len() as u64
+    }
+
+    /// Most bytes of objects that wait, whoever's turn it is: what was asked for, but no more than half of what index
+    /// and buffers leave; else a share of that, or all but what reads of clusters need; and an eighth of the device.
+    fn waiting_max(&self, waiting: &Waiting) -> u64 {
+        let options = &self.shared.options;
+        let tier = self.own_tier(waiting);
+        let asked = match options.unpacked / options.places.len() as u64 {
+            0 if !self.placer.packs() => tier / GATHERED,
+            0 => tier.saturating_sub((FEWEST * self.cluster_len() as u64).max(tier / 8)).max(tier / 2),
+            asked => asked.min(tier / 2),
+        };
+        asked.min(self.map.clusters.len / 8)
+    }
+
+    /// Whether it is the turn of what waits to make room for so many bytes: memory is full, and nothing else is in it
+    /// that was asked for less recently (Shriver et al. 2001, §3.1: a file is packed as late as possible, when space is
+    /// needed; §3.5: memory is given up by the LRU lists of files and of clusters). Not where what waits has memory of
+    /// its own.
+    fn is_turn_of_waiting(&self, waiting: &Waiting, bytes: u64) -> bool {
+        let shared = &self.shared;
+        if shared.options.unpacked != 0 || !self.placer.packs() {
+            return false;
+        }
+        let Some(oldest) = waiting.oldest() else { return false };
+        // Clusters on their way to the device can leave when they are there.
+        let coming = (self.writer.unlanded() * self.cluster_len()) as u64;
+        let free = shared.tier_budget().saturating_sub(shared.memory.held()) + coming;
+        free < bytes && free + shared.memory.older_than(oldest, bytes - free) < bytes
+    }
+
+    /// Whether a crash may cost an object of this group for as long as nobody says otherwise.
+    fn may_stay_volatile(&self, group: u32) -> bool {
+        match (self.shared.groups.interval(group), self.shared.options.durability) {
+            (_, Durability::EveryPut) => false,
+            (Some(interval), _) => interval.is_none(),
+            (None, asked) => asked == Durability::None,
+        }
+    }
+
+    /// Whether an entry is of an object that waits, and that the next commit has to make durable.
+    fn is_promised(&self, word: Word) -> bool {
+        let Location::Buffered { slot, .. } = word.location() else { return false };
+        self.buffers.waiting().and_then(|waiting| waiting.get(slot)).is_some_and(|waiter| waiter.promised)
+    }
+
+    /// Lets an object wait, and enters it in the index in place of `old`.
+    pub(crate) fn let_wait(
+        &self,
+        waiting: &Waiting,
+        draft: &Draft<'_>,
+        class: Class,
+        old: Option<Word>,
+    ) -> Result<(), Blocked> {
+        let mut bytes = vec![0; draft.header.frame_len()];
+        let header = draft.lay(0, &mut bytes);
+        bytes.truncate(frame::HEADER + header.payload_len());
+        let frame = Arc::new(Frame::new(draft.hash, header, bytes.into()));
+        let (charge, held) = (Waiting::charge(&frame), waiting.bytes());
+        // Nor may it who takes the place of one that may not: a commit would find neither.
+        let promised = !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.is_promised(old));
+        if held > 0 && (held + charge > self.waiting_max(waiting) || self.is_turn_of_waiting(waiting, charge)) {
+            return Err(Blocked::Waiting);
+        }
+        // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
+        let most = || {
+            let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
+            u64::from(clean) * u64::from(self.map.cluster) / 2
+        };
+        if promised && waiting.promised() + charge > most() {
+            return Err(if held > 0 { Blocked::Waiting } else { Blocked::Space });
+        }
+        self.shared.take(charge, || self.shared.buffer_bytes.fetch_add(charge, Relaxed));
+        let before = self.shared.index_bytes.load(Relaxed);
+        let slot = waiting.add(&frame, (class, self.shared.memory.next_number()), (promised, old.is_some()));
+        let Some(slot) = slot else {
+            self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
+            return Err(Blocked::Waiting);
+        };
+        let location = Location::Buffered { slot, offset: 0 };
+        let grains = (header.frame_len() / frame::GRAIN) as u32;
+        if self.index.put(draft.hash, location, grains, old) == Entered::OldGone {
+            self.let_go_of_waiter(slot);
+            return Err(Blocked::Moved);
+        }
+        self.replaced(draft.hash, old);
+        if self.shared.index_bytes.load(Relaxed) != before {
+            self.shared.shrink_memory();
+        }
+        Ok(())
+    }
+
+    /// The next commit makes all durable that wait.
+    pub(crate) fn promise_waiting(&self) {
+        if let Some(waiting) = self.buffers.waiting() {
+            waiting.promise(|_| true);
+        }
+    }
+
+    /// The next commit makes those durable that took the place of another. A checkpoint that was taken meanwhile knows
+    /// neither, and its log may tell of a version that is older than both (`docs/FORMAT.md`, "Packing").
+    pub(crate) fn promise_replacing(&self) {
+        if let Some(waiting) = self.buffers.waiting() {
+            waiting.promise(|waiter| waiter.replaces);
+        }
+    }
+
+    pub(crate) fn count_waiting(&self) -> u64 {
+        self.buffers.waiting().map_or(0, Waiting::count)
+    }
+
+    /// What waits, for who lists all.
+    pub(crate) fn all_waiting(&self) -> Vec<Waiter> {
+        self.buffers.waiting().map(|waiting| waiting.next(usize::MAX, false)).unwrap_or_default()
+    }
+
+    /// No entry names this number any more.
+    pub(crate) fn let_go_of_waiter(&self, slot: u32) {
+        if let Some(charge) = self.buffers.waiting().and_then(|waiting| waiting.remove(slot)) {
+            self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
+        }
+    }
+
+    /// One step of the packing daemon. Ahead of need while nobody reads, else when it is needed. Returns whether it
+    /// packed anything.
+    pub(crate) fn pack_step(self: &Arc<Self>, idle: bool) -> Result<bool> {
+        let Some(waiting) = self.buffers.waiting() else { return Ok(false) };
+        let most = self.waiting_max(waiting);
+        let ahead = (most / 4).min(self.own_tier(waiting) / 8) / if idle { 1 } else { 2 };
+        let mut packed = false;
+        while (waiting.bytes() > most - ahead || self.is_turn_of_waiting(waiting, ahead))
+            && self.pack_cluster()?.is_ok()
+        {
+            packed = true;
+        }
+        Ok(packed)
+    }
+
+    /// Packs a cluster with those whose turn it is. The inner result says what was in the way.
+    pub(crate) fn pack_cluster(self: &Arc<Self>) -> Result<Result<(), Blocked>> {
+        let Some(waiting) = self.buffers.waiting() else { return Ok(Ok(())) };
+        if let Some(failure) = self.commits.failure() {
+            return Err(failure);
+        }
+        let turn = waiting.turn();
+        self.pack(waiting, &turn, false, Purpose::Put)
+    }
+
+    /// Packs all that a commit has to make durable, by who has the writer's turn and can make buffers free by writing
+    /// them, which is what `write` does. What finds no cluster is given up.
+    pub(crate) fn pack_promised(self: &Arc<Self>, write: impl Fn()) -> Result<()> {
+        let Some(waiting) = self.buffers.waiting() else { return Ok(()) };
+        // Not what comes meanwhile: it has a commit of its own.
+        let last = self.shared.generation.load(Relaxed);
+        let is_due = |waiter: &Waiter| waiter.frame.header.generation <= last;
+        while waiting.promised() > 0 {
+            let turn = waiting.turn();
+            // Whoever came since may have an earlier turn.
+            if !waiting.any(|waiter| waiter.promised && is_due(waiter)) {
+                return Ok(());
+            }
+            let blocked = self.pack(waiting, &turn, true, Purpose::Survivor)?.err();
+            drop(turn);
+            match blocked {
+                None | Some(Blocked::Moved) => {}
+                Some(Blocked::Buffers) => write(),
+                Some(_) => waiting.next(usize::MAX, true).iter().for_each(|waiter| self.give_up_waiting(waiter)),
+            }
+            if self.commits.failure().is_some() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Its promise cannot be kept: it leaves by name, and no older version of it comes back.
+    fn give_up_waiting(&self, waiter: &Waiter) {
+        let frame = &waiter.frame;
+        let Some(word) = self.index.find(frame.hash, Location::Buffered { slot: waiter.slot, offset: 0 }) else {
+            return;
+        };
+        if self.drop_entry(frame.hash, word) {
+            self.forget(self.hasher.key(frame.key()), frame.header.generation);
+            add(&self.shared.counters.evicted, 1);
+            self.shared.note_departure(frame.key(), Departure::Evicted);
+        }
+    }
+
+    /// Fills what is left of the open buffer, or a new one, and seals it when nothing more fits.
+    fn pack(
+        self: &Arc<Self>,
+        waiting: &Waiting,
+        _turn: &MutexGuard<'_, ()>,
+        promised: bool,
+        purpose: Purpose,
+    ) -> Result<Result<(), Blocked>> {
+        let mut turns = waiting.turns(promised).take(LOOKED_AT).peekable();
+        let Some((class, len)) = turns.peek().map(|first| (first.class, first.frame.header.frame_len())) else {
+            return Ok(Ok(()));
+        };
+        let number = self.placer.lane(class, self.shared.generation.load(Relaxed));
+        let mut lane = self.lanes[number].lock();
+        let slot = match self.lane_with_room(&mut lane, len, class, purpose)? {
+            Ok(slot) => slot,
+            Err(blocked) => return Ok(Err(blocked)),
+        };
+        let cuts = !self.placer.packs();
+        let (mut copies, mut passed_over) = (0, Vec::new());
+        for waiter in turns.filter(|waiter| waiter.class == class) {
+            // It may have gone along with another.
+            if waiting.get(waiter.slot).is_none_or(|now| !Arc::ptr_eq(&now.frame, &waiter.frame)) {
+                continue;
+            }
+            if cuts && passed_over.iter().any(|set: &Set| set.head == waiter.head()) {
+                continue;
+            }
+            let turn = waiter.slot;
+            let set = self.set_of(waiting, waiter);
+            let (room, fresh) = match &*self.buffers.slot(slot).read() {
+                Slot::Open(open) => (open.room().saturating_sub(copies), open.is_empty()),
+                _ => break,
+            };
+            if set.bytes() <= room || fresh {
+                waiting.pass(turn);
+                copies += set.copies.min(room);
+                set.waiters.iter().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
+                continue;
+            }
+            passed_over.push(set);
+            if passed_over.len() >= PASSED_OVER {
+                break;
+            }
+        }
+        if let Some(set) = passed_over.first() {
+            // Its end, so that most of it stays with the page.
+            if cuts && (class != Class::Rest || self.room_in(slot) >= self.cluster_len() / WORTH_CUTTING) {
+                set.waiters.iter().rev().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
+            }
+            if let Some(at) = lane.iter().position(|open| *open == Some(slot)) {
+                self.seal(&mut lane[at])?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// `b` is wanted beside `a`. As long as it waits, it is of the set of `a`.
+    pub(crate) fn hint(&self, a: u64, b: u64) {
+        self.placer.hint(a, b);
+        if let (Some(waiting), Some(waiter)) = (self.buffers.waiting(), self.waiter(b)) {
+            waiting.follow(waiter.slot, a);
+        }
+    }
+
+    fn waiter(&self, hash: u64) -> Option<Waiter> {
+        let waiting = self.buffers.waiting()?;
+        self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+            Location::Buffered { slot, .. } => waiting.get(slot).filter(|waiter| waiter.frame.hash == hash),
+            Location::OnDisk { .. } => None,
+        })
+    }
+
+    /// Whom an object takes along: what waits of its locality set. The set is that of the page it was hinted to lie
+    /// beside last, be that packed by now or not, or its own. The paper tells only whom the least recently used one
+    /// was to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is
+    /// asked for beside a page that was packed before, would each lie among strangers.
+    fn set_of(&self, waiting: &Waiting, first: Waiter) -> Set {
+        let head = first.head();
+        let leads = head == first.frame.hash;
+        let leader = if leads { None } else { self.waiter(head) };
+        let is_here = leads || leader.is_some();
+        let waiters = std::iter::once(first).chain(leader).collect();
+        let mut set = Set { head, waiters, copies: 0, kin: self.placer.kin(head, None) };
+        for hash in self.placer.partners(head) {
+            match self.waiter(hash) {
+                Some(waiter) => set.waiters.push(waiter),
+                // Copies are laid beside the one that was to take them along.
+                None if is_here => set.copies += self.resident(hash).map_or(0, |frame| Self::packed_len(&frame)),
+                None => {}
+            }
+        }
+        set.waiters.extend(waiting.led_by(head));
+        let mut seen = HashSet::new();
+        set.waiters.retain(|waiter| seen.insert(waiter.slot));
+        if !self.placer.packs() {
+            set.waiters.sort_by_key(|waiter| (waiter.frame.hash != head, waiter.number));
+        }
+        set
+    }
+
+    /// Moves an object from where it waits into the open buffer, if it is current and fits.
+    fn pack_one(self: &Arc<Self>, slot: u32, waiter: &Waiter, kin: u32) {
+        let frame = &waiter.frame;
+        let Some(old) = self.index.find(frame.hash, Location::Buffered { slot: waiter.slot, offset: 0 }) else {
+            return;
+        };
+        let body = frame.body();
+        let server = if waiter.class == Class::Rest && kin != 0 { kin } else { frame.header.server };
+        let header = frame::Header { server, ..frame.header };
+        let draft = Draft { hash: frame.hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
+        match &mut *self.buffers.slot(slot).write() {
+            Slot::Open(open) if open.fits(frame.header.frame_len()) => open.number = open.number.max(waiter.number),
+            _ => return,
+        }
+        if self.enter_in(slot, &draft, Some(old)).is_ok() {
+            add(&self.shared.counters.packed, 1);
+        }
+    }
+
+    /// An object of a cluster that memory holds, if it is current.
+    pub(crate) fn resident(&self, hash: u64) -> Option<Arc<Frame>> {
+        // An entry of this place may be of another key.
+        let own = |header: &frame::Header, key: &[u8]| {
+            header.kind == Kind::Whole && self.hasher.frame(header.kind, key).short() == hash
+        };
+        self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+            Location::Buffered { slot, offset } if self.buffers.home(slot).is_some() => {
+                self.buffers.read(slot, offset as usize * frame::GRAIN, hash, own).map(Arc::new)
+            }
+            _ => None,
+        })
+    }
+}
+
+/// Whether objects may wait to be packed where they are placed so, in a store of this mode.
+pub(crate) fn lets_wait(placement: Placement, mode: Mode) -> bool {
+    mode == Mode::Cache && matches!(placement, Placement::Packing | Placement::Together)
+}

@@ -1,0 +1,303 @@
+//! Question 1, placement: whose neighbour an object becomes.
+//!
+//! Open buffers are *lanes*, one per class: a group, or else an origin server, or else everything else. A class
+//! that is new takes over the lane that was used least recently, in the middle of its buffer, so that many classes
+//! never mean half-empty clusters. Where all lanes are in use, it shares the one that its name leads to, always the
+//! same: a lane taken over by each class in turn would hold a little of everything. A neighbour wins over the
+//! class, by the open buffer it lies in or else by its class. Who has neither group nor server is *kin* of its
+//! neighbour, as long as puts do name neighbours, and kin are a class as those of a server are. In a cache they
+//! wait for each other in memory meanwhile, and are put one behind the other (`packing.rs`). Hints that come too
+//! late for that are kept until a partner's cluster is sealed, and then a copy is laid beside it if there is room.
+//!
+//! Invariants: at most `lanes` open buffers; hints and copies take a fixed share of the memory, the oldest are
+//! forgotten first.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+};
+
+use parking_lot::Mutex;
+use picaflor_common::HashKeyed;
+use picaflor_format::frame::Kind;
+
+use crate::{base::policy::Placement, space::Site};
+
+/// What objects of one lane have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Class {
+    Group(u32),
+    Server(u32),
+    Rest,
+    /// Chunks of large objects.
+    Large,
+    /// Objects that are not to stay in memory.
+    Bypass,
+}
+
+impl Class {
+    /// The class as a cluster's header keeps it; a hint for the reader.
+    pub(crate) fn short(self) -> u16 {
+        let mixed = match self {
+            Self::Group(group) => group.wrapping_mul(0x9e37_79b1) ^ 0x5555,
+            Self::Server(server) => server.wrapping_mul(0x85eb_ca6b),
+            Self::Rest => 0,
+            Self::Large => 0x1a49_e000,
+            Self::Bypass => 0x0b1b_a55e,
+        };
+        (mixed >> 16) as u16 ^ mixed as u16
+    }
+}
+
+impl Class {
+    /// Where a cluster of this class is wanted.
+    pub(crate) fn site(self) -> Site {
+        match self {
+            Self::Group(group) => Site::Group(group),
+            Self::Large => Site::Outer,
+            Self::Server(_) | Self::Rest | Self::Bypass => Site::Rest,
+        }
+    }
+}
+
+/// Most hints, and most copies, that are remembered however large the memory is.
+pub(crate) const PAIRS_MAX: usize = 1 << 14;
+/// Memory that a hint or a copy takes at most: a place in the map and in the order, and 32 numbers.
+pub(crate) const PAIR_BYTES: u64 = 352;
+
+/// A lane that was not used for so many puts of each lane is idle.
+const IDLE: u64 = 32;
+/// Share of the puts, in 1/1024, that name a neighbour where kin are kept together, and wait for each other; and the
+/// weight of one more.
+const HINTED: u32 = 256;
+const HINTED_EWMA: u32 = 6;
+
+pub(crate) struct Placer {
+    placement: Placement,
+    /// Share of the last puts that named a neighbour, in 1/1024.
+    hinted: AtomicU32,
+    pairs: usize,
+    lanes: Mutex<Vec<LaneUse>>,
+    hints: Mutex<Pairs>,
+    /// By what the index knows of a hash. Where an entry goes to another key of its place, the copies that were known
+    /// of its object go with it: an entry that leads to a copy must be the object's.
+    copies: Mutex<Pairs>,
+    told_apart_by: u64,
+}
+
+struct LaneUse {
+    class: Option<Class>,
+    used: u64,
+}
+
+impl Placer {
+    /// Remembers at most `pairs` hints and as many copies. `told_apart_by`: see [`crate::index::Index`].
+    pub(crate) fn new(placement: Placement, lanes: usize, pairs: usize, told_apart_by: u64) -> Self {
+        Self {
+            placement,
+            hinted: AtomicU32::new(0),
+            pairs,
+            lanes: Mutex::new((0..lanes).map(|_| LaneUse { class: None, used: 0 }).collect()),
+            hints: Mutex::default(),
+            copies: Mutex::default(),
+            told_apart_by,
+        }
+    }
+
+    /// The class of an object, or of a chunk of one.
+    pub(crate) fn class(&self, kind: Kind, group: u32, server: u32) -> Class {
+        match self.placement {
+            // They fill clusters of their own, which may lie where the device is fastest.
+            Placement::Groups if kind == Kind::Chunk => Class::Large,
+            Placement::Together | Placement::Groups if group != 0 => Class::Group(group),
+            Placement::Together | Placement::PerServer if server != 0 => Class::Server(server),
+            _ => Class::Rest,
+        }
+    }
+
+    /// Whether a cluster holds objects of one class only, whatever hints say.
+    pub(crate) fn keeps_apart(&self) -> bool {
+        self.placement == Placement::Groups
+    }
+
+    /// Learns whether neighbours are named: by a put, or by who asks for two to lie side by side.
+    pub(crate) fn note_named(&self, names_neighbour: bool) {
+        let old = self.hinted.load(Relaxed);
+        // Rounded up, or it would never come to rest at nothing.
+        let now = old - old.div_ceil(1 << HINTED_EWMA) + if names_neighbour { 1024 >> HINTED_EWMA } else { 0 };
+        self.hinted.store(now, Relaxed);
+    }
+
+    /// What stands for the server of an object that names none: its neighbour, or itself, for others may name it.
+    /// 0 if neighbours are not named.
+    pub(crate) fn kin(&self, hash: u64, beside: Option<u64>) -> u32 {
+        let hinted = self.placement == Placement::Together && self.gathers();
+        if hinted { ((beside.unwrap_or(hash) >> 16) as u32).max(1) } else { 0 }
+    }
+
+    /// Whether it is worth waiting for who is to lie beside an object.
+    pub(crate) fn gathers(&self) -> bool {
+        match self.placement {
+            Placement::Packing => true,
+            Placement::Together => self.hinted.load(Relaxed) > HINTED,
+            _ => false,
+        }
+    }
+
+    /// The lane of a class. `tick` orders uses.
+    pub(crate) fn lane(&self, class: Class, tick: u64) -> usize {
+        let mut lanes = self.lanes.lock();
+        let together = self.placement == Placement::Together;
+        let lane = match lanes.iter().position(|lane| lane.class == Some(class)) {
+            Some(own) => own,
+            None => {
+                let oldest = lanes.iter().enumerate().min_by_key(|(_, lane)| lane.used);
+                let (at, oldest) = oldest.map_or((0, None), |(at, lane)| (at, lane.class.map(|_| lane.used)));
+                let idle = oldest.is_none_or(|used| used + IDLE * lanes.len() as u64 <= tick);
+                if together && !idle {
+                    return usize::from(class.short()) % lanes.len();
+                }
+                at
+            }
+        };
+        lanes[lane] = LaneUse { class: Some(class), used: tick };
+        lane
+    }
+
+    /// The lane that objects of this class go to, by the class as clusters keep it, if they go to any; nothing is
+    /// known of those without a class.
+    pub(crate) fn lane_of_class(&self, short: u16) -> Option<usize> {
+        if short == Class::Rest.short() || self.placement != Placement::Together {
+            return None;
+        }
+        let lanes = self.lanes.lock();
+        lanes.iter().position(|lane| lane.class.is_some_and(|class| class.short() == short))
+    }
+
+    /// Remembers that `b` is wanted beside `a`, if anything is ever moved beside another; and `a` beside `b`, but where
+    /// the one takes the other along.
+    pub(crate) fn hint(&self, a: u64, b: u64) {
+        if a != b && matches!(self.placement, Placement::Together | Placement::Packing) {
+            let mut hints = self.hints.lock();
+            hints.add(a, b, self.pairs);
+            if self.placement == Placement::Together {
+                hints.add(b, a, self.pairs);
+            }
+        }
+    }
+
+    /// Whether hints are kept only until their object is packed.
+    pub(crate) fn packs(&self) -> bool {
+        self.placement == Placement::Packing
+    }
+
+    /// The object was packed, or is gone: where it is packed, it takes nobody along any more.
+    pub(crate) fn drop_hints(&self, hash: u64) {
+        if self.packs() {
+            self.hints.lock().of.remove(&hash);
+        }
+    }
+
+    /// Whom an object is wanted beside.
+    pub(crate) fn partners(&self, hash: u64) -> Vec<u64> {
+        self.hints.lock().of.get(&hash).cloned().unwrap_or_default()
+    }
+
+    /// Remembers that a copy of this object lies at this grain.
+    pub(crate) fn add_copy(&self, hash: u64, grain: u64) {
+        self.copies.lock().add(hash & self.told_apart_by, grain, self.pairs);
+    }
+
+    /// Whether the copy at this grain is of the object's present version.
+    pub(crate) fn has_copy(&self, hash: u64, grain: u64) -> bool {
+        self.copies.lock().of.get(&(hash & self.told_apart_by)).is_some_and(|grains| grains.contains(&grain))
+    }
+
+    /// The object, or another of its place, was replaced or deleted: its copies are of an older version, or nobody's.
+    pub(crate) fn drop_copies(&self, hash: u64) {
+        let mut copies = self.copies.lock();
+        if !copies.of.is_empty() {
+            copies.of.remove(&(hash & self.told_apart_by));
+        }
+    }
+}
+
+/// A bounded map from a hash to a few numbers.
+#[derive(Default)]
+struct Pairs {
+    of: HashKeyed<Vec<u64>>,
+    order: VecDeque<u64>,
+}
+
+impl Pairs {
+    fn add(&mut self, hash: u64, value: u64, most: usize) {
+        let values = self.of.entry(hash).or_default();
+        if values.contains(&value) {
+            return;
+        }
+        if values.is_empty() {
+            self.order.push_back(hash);
+        }
+        // A page has a few tens of images at most; what is wanted beside everything is beside nothing.
+        if values.len() < 32 {
+            values.push(value);
+        }
+        while self.order.len() > most {
+            if let Some(oldest) = self.order.pop_front() {
+                self.of.remove(&oldest);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_keeps_its_lane_and_an_idle_lane_is_taken_over() {
+        let placer = Placer::new(Placement::Together, 2, 100, !0);
+        let a = placer.lane(Class::Server(1), 1);
+        let b = placer.lane(Class::Group(1), 2);
+        assert_ne!(a, b);
+        assert_eq!(placer.lane(Class::Server(1), 3), a);
+        // Both are in use: who comes shares one, always the same, and takes it from nobody.
+        let shared = placer.lane(Class::Server(9), 4);
+        assert_eq!(placer.lane(Class::Server(9), 5), shared);
+        assert_eq!((placer.lane(Class::Server(1), 6), placer.lane(Class::Group(1), 7)), (a, b));
+        assert_eq!(placer.lane(Class::Server(1), 500), a);
+        assert_eq!(placer.lane(Class::Server(9), 501), b, "nobody used it for long");
+        assert_eq!(placer.lane_of_class(Class::Server(9).short()), Some(b));
+        assert_eq!(placer.lane_of_class(Class::Group(1).short()), None);
+        // Elsewhere whoever comes takes over what was used least recently.
+        let placer = Placer::new(Placement::PerServer, 2, 100, !0);
+        let lanes: Vec<_> = [1, 2, 1, 3, 2].map(|server| placer.lane(Class::Server(server), server.into())).into();
+        assert_eq!(lanes, [0, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn kin_are_known_while_puts_name_neighbours() {
+        let placer = Placer::new(Placement::Together, 16, 100, !0);
+        let (page, part) = (7 << 16, 9 << 16);
+        assert_eq!((placer.kin(page, None), placer.kin(part, Some(page))), (0, 0), "nobody names any: as they come");
+        (0..100).for_each(|at| placer.note_named(at % 2 == 0));
+        assert_eq!((placer.kin(page, None), placer.kin(part, Some(page)), placer.kin(part, None)), (7, 7, 9));
+        (0..200).for_each(|_| placer.note_named(false));
+        assert_eq!(placer.kin(part, Some(page)), 0);
+    }
+
+    #[test]
+    fn hints_are_mutual_and_bounded() {
+        let placer = Placer::new(Placement::Together, 1, 100, !0);
+        for i in 0..300 {
+            placer.hint(2 * i, 2 * i + 1);
+        }
+        let hints = placer.hints.lock();
+        assert!(hints.of.len() == 100 && hints.order.len() == 100);
+        drop(hints);
+        let last = 299;
+        assert_eq!(placer.partners(2 * last), [2 * last + 1]);
+        assert_eq!(placer.partners(2 * last + 1), [2 * last]);
+        assert!(placer.partners(0).is_empty());
+    }
+}

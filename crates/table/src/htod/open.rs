@@ -1,0 +1,404 @@
+//! Opening and closing a place of hash tables.
+//!
+//! What the allocator's roots say: `ROOT`, the place of the list of tables, the epoch and whether it was closed,
+//! the first doubtful epoch, the seed of the hash.
+//!
+//! Steps of an opening: read the roots; sync, which makes durable whatever of the last run was read from a cache of the
+//! machine; open the list of tables. A table is opened when it is asked for. Nothing is written, and gets are answered.
+//!
+//! Steps of its beginning, before the first call that writes: note the new epoch, unclosed, in one home of the
+//! allocator, and sync; note it in the other, and what was found of each table that is open in its header, and sync.
+//!
+//! Invariant: nothing of an epoch is written before both homes say that it was begun, and no page of a table before the
+//! table's header says, with this epoch, how many there are.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU32, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release},
+        },
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+use picaflor_common::Hasher;
+use picaflor_device::Device;
+use picaflor_format::{BLOCK, htod::ROOT};
+
+use super::{
+    Entered, HashTables, HtodOptions, HtodStats, Inner, Table,
+    cache::Cache,
+    failed,
+    tables::{Index, LIST, Tables},
+};
+use crate::Commits;
+use crate::{
+    Error, Result,
+    blocks::{BlockOptions, BlockReceipt, BlockStats, FreeLists},
+};
+
+/// Fewest index pages in memory.
+const LEAST_PAGES: usize = 16;
+/// Bits of a generation that count within an epoch.
+pub(super) const EPOCH_SHIFT: u32 = 40;
+
+/// What an opening found.
+#[derive(Debug)]
+pub struct HtodReceipt {
+    /// The place was made by this opening.
+    pub created: bool,
+    /// The last run closed the place. If not, [`HashTables::mend`] has work to do.
+    pub clean: bool,
+    /// The number of this opening.
+    pub epoch: u32,
+    /// What the allocator found.
+    pub blocks: BlockReceipt,
+}
+
+/// What the roots say.
+#[derive(Clone, Copy)]
+struct Roots {
+    list: u64,
+    epoch: u32,
+    clean: bool,
+    doubt: u32,
+    seed: u64,
+}
+
+impl Roots {
+    fn words(&self) -> [u64; 8] {
+        let epoch = u64::from(self.epoch) << 1 | u64::from(self.clean);
+        [ROOT, self.list, epoch, u64::from(self.doubt), self.seed, 0, 0, 0]
+    }
+
+    fn read(words: [u64; 8]) -> Result<Option<Self>> {
+        let [root, list, epoch, doubt, seed, ..] = words;
+        match root {
+            0 => Ok(None),
+            ROOT => {
+                let clean = epoch & 1 == 1;
+                Ok(Some(Self { list, epoch: (epoch >> 1) as u32, clean, doubt: doubt as u32, seed }))
+            }
+            _ => Err(Error::Damaged {
+                place: "roots of the block allocator".to_owned(),
+                why: "something else than hash tables of format 1 lives here".to_owned(),
+                mend: "open it with what made it, or choose another file".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Notes the roots in both homes of the allocator, so that one of them is enough: an older one would not say that this
+/// epoch was ever begun.
+fn note_twice(lists: &FreeLists, roots: &Roots) -> Result<()> {
+    for _ in 0..2 {
+        lists.set_roots(roots.words()).map_err(failed("note the epoch"))?;
+        lists.sync().map_err(failed("sync"))?;
+    }
+    Ok(())
+}
+
+impl HashTables {
+    /// Opens the tables on a device, or makes a place for them where it is blank.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the device fails; [`Error::Damaged`] if what lies there is not ours or not intact; what the
+    /// allocator refuses.
+    pub fn open(device: Arc<dyn Device>, blocks: BlockOptions, options: HtodOptions) -> Result<(Self, HtodReceipt)> {
+        let (block_size, may_create) = (device.block_size(), blocks.create);
+        let (lists, receipt) = FreeLists::open_to_read(device, blocks).map_err(failed("open the block allocator"))?;
+        let found = Roots::read(lists.roots())?;
+        let created = found.is_none();
+        if created && !may_create {
+            return Err(Error::Damaged {
+                place: "roots of the block allocator".to_owned(),
+                why: "they are blank, and there were hash tables".to_owned(),
+                mend: "restore a copy of the device".to_owned(),
+            });
+        }
+        let clean = found.as_ref().is_none_or(|roots| roots.clean);
+        let roots = match found {
+            None => {
+                let seed = options.seed.unwrap_or_else(rand::random);
+                Roots { list: 0, epoch: 1, clean: false, doubt: 1, seed }
+            }
+            Some(last) => {
+                let epoch = last.epoch + 1;
+                let doubt = if last.clean && last.doubt == last.epoch { epoch } else { last.doubt.min(last.epoch) };
+                Roots { epoch, clean: false, doubt, ..last }
+            }
+        };
+        let epoch = roots.epoch;
+        let list = if created {
+            lists.begin(lists.roots()).map_err(failed("note the epoch"))?;
+            let list = Index::create(&lists, LIST, epoch)?;
+            lists.sync().map_err(failed("sync"))?;
+            note_twice(&lists, &Roots { list: list.word(), ..roots })?;
+            list
+        } else {
+            Index::open(&lists, LIST, roots.list, epoch)?
+        };
+        let tables = Tables { list, open: HashMap::new(), begun: created };
+        let inner = Arc::new(Inner::new(&roots, lists, block_size, tables, &options));
+        Ok((Self { inner }, HtodReceipt { created, clean, epoch, blocks: receipt }))
+    }
+
+    /// The table of this name, made if there is none.
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn table(&self, name: &str) -> Result<Table> {
+        self.table_or(name, |list| self.make_table(list, name))
+    }
+
+    /// The table of this name, which was made: if the list does not name it, what named it is damaged, and whatever
+    /// lies in it would be lost to one made anew.
+    pub fn table_made(&self, name: &str) -> Result<Table> {
+        self.table_or(name, |_| {
+            Err(Error::Damaged {
+                place: "list of tables".to_owned(),
+                why: format!("it does not name the table {name:?}, and there was one"),
+                mend: "restore a copy of the device".to_owned(),
+            })
+        })
+    }
+
+    /// The table of this name, or what `make` does if there is none.
+    fn table_or(&self, name: &str, make: impl FnOnce(&Table) -> Result<Arc<Index>>) -> Result<Table> {
+        let inner = &self.inner;
+        let _turn = inner.opening.lock();
+        let (list, open) = {
+            let tables = inner.tables.lock();
+            (Arc::clone(&tables.list), tables.open.get(name).cloned())
+        };
+        if let Some(index) = open {
+            return Ok(Table { inner: Arc::clone(inner), index });
+        }
+        let list = Table { inner: Arc::clone(inner), index: list };
+        let index = match self.with_rebuilt(|| list.get(name.as_bytes()))? {
+            Some(value) => {
+                let words = value.split_first_chunk::<4>().and_then(|(number, rest)| {
+                    Some((u32::from_le_bytes(*number), u64::from_le_bytes(*rest.first_chunk::<8>()?)))
+                });
+                let (number, word) = words.ok_or_else(|| list.index.damaged(0, "an entry is too short"))?;
+                let index = {
+                    let entered = inner.enter_to_read()?;
+                    Index::open(entered.lists()?, number, word, inner.epoch)?
+                };
+                if !inner.tables.lock().opened(name, &index) {
+                    let entered = inner.enter()?;
+                    index.note_first(entered.lists()?)?;
+                    entered.lists()?.sync().map_err(failed("sync"))?;
+                }
+                index
+            }
+            None => make(&list)?,
+        };
+        inner.tables.lock().open.insert(name.to_owned(), Arc::clone(&index));
+        Ok(Table { inner: Arc::clone(inner), index })
+    }
+
+    fn make_table(&self, list: &Table, name: &str) -> Result<Arc<Index>> {
+        let inner = &self.inner;
+        let index = {
+            let entered = inner.enter()?;
+            let lists = entered.lists()?;
+            let number = list.index.take_number(lists, &inner.commits)?;
+            let index = Index::create(lists, number, inner.epoch)?;
+            lists.sync().map_err(failed("sync"))?;
+            index
+        };
+        let value = [&index.number.to_le_bytes()[..], &index.word().to_le_bytes()].concat();
+        list.put(name.as_bytes(), &value)?;
+        self.commit()?;
+        Ok(index)
+    }
+
+    /// The names of all tables, in no order.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn names(&self) -> Result<Vec<String>> {
+        let index = Arc::clone(&self.inner.tables.lock().list);
+        let list = Table { inner: Arc::clone(&self.inner), index };
+        list.keys().map(|key| key.map(|key| String::from_utf8_lossy(&key).into_owned())).collect()
+    }
+
+    /// Makes durable what was put and removed before this call.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the device failed.
+    pub fn commit(&self) -> Result<()> {
+        let entered = self.inner.enter()?;
+        self.inner.wait(&entered, self.inner.commits.next())
+    }
+
+    /// What the tables hold in memory, and what they met.
+    #[must_use]
+    pub fn stats(&self) -> HtodStats {
+        HtodStats {
+            cached_pages: self.inner.cache.len(),
+            unreadable: self.inner.unreadable.load(Relaxed),
+            restored: self.inner.restored.load(Relaxed),
+            rebuilt: self.inner.rebuilt.load(Relaxed),
+            pending_frees: self.inner.releases.lock().len(),
+        }
+    }
+
+    /// Why nothing is written any more, if that is so: the device failed.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.inner.commits.failure()
+    }
+
+    /// Writes nothing more, for this reason.
+    pub fn stop(&self, why: Error) {
+        self.inner.commits.fail(why);
+    }
+
+    /// Whether a crash left something for [`HashTables::mend`], or damage was met that it can mend.
+    #[must_use]
+    pub fn wants_mending(&self) -> bool {
+        self.inner.is_in_doubt() || self.has_damage()
+    }
+
+    /// Whether [`Table::len`] and [`HashTables::space`] may be off, because a crash took the count: until
+    /// [`HashTables::mend`] came to its end, and the allocator has been through its blocks.
+    #[must_use]
+    pub fn is_counting(&self) -> bool {
+        let discovering = self.inner.gate.read().as_ref().is_some_and(|lists| lists.stats().discovering);
+        self.inner.is_in_doubt() || discovering
+    }
+
+    /// Whether index pages were met that are damaged and that [`HashTables::mend`] can make anew.
+    #[must_use]
+    pub fn has_damage(&self) -> bool {
+        self.inner.damaged.lock().is_mendable()
+    }
+
+    /// A bounded bit of background work: see [`FreeLists::step`].
+    ///
+    /// # Errors
+    /// As [`Table::put`].
+    pub fn step(&self) -> Result<bool> {
+        self.inner.enter()?.lists()?.step().map_err(failed("coalesce"))
+    }
+
+    /// Bytes of memory that the page cache may take, and that the allocator's lists take now.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        let lists = self.inner.gate.read().as_ref().map_or(0, FreeLists::memory);
+        self.inner.cache.most_bytes() + lists
+    }
+
+    /// How full the device is, and with what; see [`BlockStats`].
+    ///
+    /// # Errors
+    /// [`Error::Closed`], and what stopped the place.
+    pub fn space(&self) -> Result<BlockStats> {
+        Ok(self.inner.enter_to_read()?.lists()?.stats())
+    }
+
+    /// Commits, notes how far each table got, and closes the allocator: the next opening need not look. Calls that come
+    /// later fail with [`Error::Closed`]. A place that is dropped without this opens as after a crash.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the device failed.
+    pub fn close(&self) -> Result<()> {
+        self.commit()?;
+        let inner = &self.inner;
+        let mut gate = inner.gate.write();
+        let Some(lists) = gate.take() else { return Err(Error::Closed) };
+        inner.write_all(&lists)?;
+        lists.sync().map_err(failed("sync"))?;
+        inner.release(&lists, u64::MAX)?;
+        let list = {
+            let tables = inner.tables.lock();
+            for index in tables.open.values().chain([&tables.list]) {
+                index.note(&lists, index.pages.load(Acquire), &inner.commits)?;
+            }
+            tables.list.word()
+        };
+        let seed = inner.hasher.seed();
+        let doubt = inner.doubt.load(Acquire);
+        let roots = Roots { list, epoch: inner.epoch, clean: true, doubt, seed };
+        lists.sync().map_err(failed("sync"))?;
+        lists.set_roots(roots.words()).map_err(failed("note the closing"))?;
+        lists.close().map_err(failed("close the block allocator"))
+    }
+}
+
+impl Inner {
+    /// Begins to write: see above.
+    pub(super) fn begin(&self, entered: &Entered<'_>) -> Result<()> {
+        let _turn = self.beginning.lock();
+        if self.begun.load(Acquire) {
+            return Ok(());
+        }
+        let lists = entered.lists()?;
+        let (list, open) = {
+            let mut tables = self.tables.lock();
+            tables.begun = true;
+            let open: Vec<_> = tables.open.values().chain([&tables.list]).map(Arc::clone).collect();
+            (tables.list.word(), open)
+        };
+        let doubt = self.doubt.load(Acquire);
+        let roots = Roots { list, epoch: self.epoch, clean: false, doubt, seed: self.hasher.seed() };
+        let note = || {
+            lists.begin(roots.words()).map_err(failed("note the epoch"))?;
+            lists.set_roots(roots.words()).map_err(failed("note the epoch"))?;
+            open.iter().try_for_each(|index| index.note_first(lists))?;
+            lists.sync().map_err(failed("sync"))
+        };
+        self.stopping(note())?;
+        self.begun.store(true, Release);
+        Ok(())
+    }
+
+    /// Whether sectors may hold what a crash left half done.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubt.load(Acquire) != self.epoch
+    }
+
+    fn new(roots: &Roots, lists: FreeLists, block_size: usize, tables: Tables, options: &HtodOptions) -> Self {
+        Self {
+            gate: RwLock::new(Some(lists)),
+            block_size,
+            durable: options.durable,
+            batch: options.batch,
+            hasher: Hasher::new(roots.seed),
+            epoch: roots.epoch,
+            doubt: AtomicU32::new(roots.doubt),
+            generation: AtomicU64::new(u64::from(roots.epoch) << EPOCH_SHIFT),
+            commits: Commits::default(),
+            dirty: Mutex::default(),
+            releases: Mutex::default(),
+            grown: Mutex::default(),
+            damaged: Mutex::default(),
+            freeing: Mutex::default(),
+            freed: AtomicU64::new(0),
+            freed_now: AtomicU64::new(0),
+            cache: Cache::new((options.cache / BLOCK).max(LEAST_PAGES)),
+            begun: AtomicBool::new(tables.begun),
+            beginning: Mutex::default(),
+            tables: Mutex::new(tables),
+            opening: Mutex::default(),
+            unreadable: AtomicU64::new(0),
+            restored: AtomicU64::new(0),
+            rebuilt: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes from which epoch on sectors are doubtful.
+    pub(super) fn note_doubt(&self, lists: &FreeLists, doubt: u32) -> Result<()> {
+        let list = self.tables.lock().list.word();
+        let roots = Roots { list, epoch: self.epoch, clean: false, doubt, seed: self.hasher.seed() };
+        lists.set_roots(roots.words()).map_err(failed("note what is in doubt"))?;
+        lists.sync().map_err(failed("sync"))?;
+        self.doubt.store(doubt, Release);
+        Ok(())
+    }
+}
