@@ -19,9 +19,11 @@
  *   - What a call lets you read (a body, metadata, a receipt) belongs to the handle that it was asked of: read it, do
  *     not write or free it, and not once the handle is given back. Names and versions live for ever.
  *   - An object pins its bytes, in memory, until done_read: one that is never given back is memory lost. It stays as it
- *     was found, though another thread writes, deletes or collocates that key meanwhile. Objects may outlive
- *     picaflor_close; but the file of the store is then locked until the last large one (more than a cluster) is given
- *     back, and only what of it is in memory may still be readable.
+ *     was found, though another thread writes, deletes or collocates that key meanwhile. Large ones (more than a
+ *     cluster) are pinned on the device, as long as those that nothing but handles keeps are no more than an eighth of
+ *     it; beyond that, reading one fails, and says that a chunk is missing. Objects may outlive picaflor_close; but
+ *     the file of the store is then locked until the last large one is given back, and only what of it is in memory may
+ *     still be readable.
  *
  * Threads. Every call may be made from any thread, and any number of them at the same time on one store or on one
  * object, with two exceptions: picaflor_close and picaflor_done_read want to be the last use of their handle. A thread

@@ -48,10 +48,10 @@ struct State {
 #[derive(Default)]
 struct Held {
     handles: u64,
-    /// Bytes kept for it.
-    kept: u64,
-    /// Numbers of the chunks that were kept one by one: each counts once, however often it is moved.
-    chunks: HashSet<u32>,
+    /// Bytes of the object.
+    total: u64,
+    /// Whether nothing but handles keeps it: its bytes are counted, all of them and once.
+    is_kept: bool,
     left: Option<Left>,
 }
 
@@ -78,7 +78,8 @@ impl Leases {
         if state.dropping.contains(&id) {
             return None;
         }
-        state.held.entry(id).or_default().handles += 1;
+        let held = state.held.entry(id).or_default();
+        (held.handles, held.total) = (held.handles + 1, manifest.total);
         Some(Lease { leases: Arc::clone(self), id })
     }
 
@@ -87,38 +88,23 @@ impl Leases {
         let id = (left.parent.0, left.manifest.id);
         {
             let mut state = self.state.write();
-            let State { held, kept, dropping, .. } = &mut *state;
-            if let Some(held) = held.get_mut(&id)
-                && *kept + left.manifest.total <= most
-            {
-                if held.left.replace(left).is_none() {
-                    *kept += left.manifest.total;
-                    held.kept += left.manifest.total;
-                }
+            if let Some(held) = state.keep(id, most) {
+                held.left = Some(left);
                 return;
             }
-            dropping.insert(id);
+            state.dropping.insert(id);
         }
         drop();
         self.state.write().dropping.remove(&id);
     }
 
-    /// Whether a chunk is to stay though it was to be evicted; its bytes count as kept from then on. If it may go, as
+    /// Whether a chunk is to stay though it was to be evicted; its object counts as kept from then on. If it may go, as
     /// long as what is returned is held nobody takes a lease that relies on it.
-    pub(crate) fn keep(&self, chunk_key: &[u8], bytes: u64, most: u64) -> Option<NoNewLeases<'_>> {
+    pub(crate) fn keep(&self, chunk_key: &[u8], most: u64) -> Option<NoNewLeases<'_>> {
         let mut state = self.state.write();
-        let State { held, kept, .. } = &mut *state;
-        if let Ok(ChunkKey { parent, id, number }) = ChunkKey::decode(chunk_key)
-            && let Some(held) = held.get_mut(&(parent, id))
-        {
-            // The bytes of what was dropped count already.
-            let more = if held.left.is_some() || held.chunks.contains(&number) { 0 } else { bytes };
-            if *kept + more <= most {
-                *kept += more;
-                held.kept += more;
-                held.chunks.insert(number);
-                return None;
-            }
+        let id = ChunkKey::decode(chunk_key).ok().map(|key| (key.parent, key.id));
+        if id.is_some_and(|id| state.keep(id, most).is_some()) {
+            return None;
         }
         Some(NoNewLeases { _state: RwLockWriteGuard::downgrade(state) })
     }
@@ -146,6 +132,18 @@ impl Leases {
     }
 }
 
+impl State {
+    /// Keeps an object for its handles, if it has any and its bytes are within the bound.
+    fn keep(&mut self, id: Id, most: u64) -> Option<&mut Held> {
+        let held = self.held.get_mut(&id)?;
+        if !held.is_kept && self.kept + held.total <= most {
+            held.is_kept = true;
+            self.kept += held.total;
+        }
+        held.is_kept.then_some(held)
+    }
+}
+
 /// Nobody takes a lease as long as this is held.
 pub(crate) struct NoNewLeases<'a> {
     _state: RwLockReadGuard<'a, State>,
@@ -158,10 +156,11 @@ impl Drop for Lease {
         let Some(entry) = held.get_mut(&self.id) else { return };
         entry.handles -= 1;
         if entry.handles == 0 {
-            *kept -= entry.kept;
-            let left = entry.left;
+            if entry.is_kept {
+                *kept -= entry.total;
+            }
+            over.extend(entry.left);
             held.remove(&self.id);
-            over.extend(left);
             self.leases.is_over.store(!over.is_empty(), Relaxed);
         }
     }
@@ -216,14 +215,18 @@ mod tests {
     #[test]
     fn eviction_keeps_what_is_leased_within_the_bound() {
         let leases = Arc::new(Leases::default());
-        let key = |id, number| ChunkKey { parent: PARENT.0, id, number }.encode();
-        let keeps = |id, number| leases.keep(&key(id, number), 100, 150).is_none();
-        assert!(!keeps(1, 0) && leases.none().is_some());
+        let key = |id| ChunkKey { parent: PARENT.0, id, number: 0 }.encode();
+        let keeps = |id| leases.keep(&key(id), 1500).is_none();
+        assert!(!keeps(1) && leases.none().is_some());
         let lease = leases.take(PARENT, manifest(1));
+        let other = leases.take(PARENT, manifest(2));
         assert!(leases.none().is_none());
-        assert!(!keeps(2, 0) && keeps(1, 0) && !keeps(1, 1), "a second chunk is too much");
-        assert!(keeps(1, 0), "a chunk that is moved again counts once");
+        assert!(keeps(1) && !keeps(2));
+        // The same chunk again, or a drop after that: it takes no more room.
+        assert!(keeps(1) && keeps(1) && !drops(&leases, 1, 1500));
         drop(lease);
+        assert!(keeps(2));
+        drop(other);
         assert!(leases.none().is_some() && leases.state.read().kept == 0);
     }
 }

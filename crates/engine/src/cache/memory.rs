@@ -317,11 +317,11 @@ impl Memory {
         moved.into_iter().for_each(|resident| queues.hold(resident, temper));
     }
 
-    /// Forgets an object that was replaced, deleted or found damaged.
-    pub(crate) fn remove(&self, hash: u64) {
-        if let Some(old) = self.shard(hash).write().remove(&hash) {
-            self.bytes.fetch_sub(old.charge(), Relaxed);
-        }
+    /// Forgets an object that was replaced, deleted or found damaged. Returns what was here of it.
+    pub(crate) fn remove(&self, hash: u64) -> Option<Arc<Frame>> {
+        let old = self.shard(hash).write().remove(&hash)?;
+        self.bytes.fetch_sub(old.charge(), Relaxed);
+        Some(old)
     }
 
     fn remove_this(&self, frame: &Arc<Frame>) {

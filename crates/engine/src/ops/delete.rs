@@ -159,7 +159,7 @@ impl Store {
                 found = self.delete_from(volume, hash, key)?;
             }
             // In a cache it may be in memory though its entry went to another key of its place.
-            shared.memory.remove(hash.short());
+            found |= shared.memory.remove(hash.short()).is_some_and(|frame| frame.key() == key);
         }
         add(&shared.counters.deletes, 1);
         Ok(found)

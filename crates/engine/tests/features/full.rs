@@ -227,6 +227,12 @@ fn objects_that_leave_a_fifth_of_their_cluster_empty_fill_a_store() {
 }
 
 #[test]
+fn objects_just_longer_than_half_a_cluster_fill_a_store() {
+    holds(Mix::All(8500), 16 * KIB, |_| ());
+    holds(Mix::All(34 << 10), 64 * KIB, |_| ());
+}
+
+#[test]
 fn objects_larger_than_a_cluster_fill_a_store() {
     holds(Mix::All(64 << 10), 64 * KIB, |_| ());
     holds(Mix::All(100 << 10), 64 * KIB, |_| ());
