@@ -366,48 +366,6 @@ impl Low {
             log: self.log.under(over.log),
         }
     }
-
-    /// Defaults, the machine's sizes, and refusal of what cannot work.
-    pub fn resolve(self) -> Result<Config, ConfigError> {
-        let bad = |key: &str, why: String| Err(ConfigError::value(key, why));
-        let listen = self.listen.unwrap_or_else(|| vec![SocketAddr::from(([127, 0, 0, 1], 3128))]);
-        if listen.is_empty() {
-            return bad("listen", "at least one address is needed".into());
-        }
-        let workers = self.workers.unwrap_or_else(machine::cores);
-        if !(1..=1024).contains(&workers) {
-            return bad("workers", format!("{workers} is outside 1..=1024"));
-        }
-        let store = resolve::store(self.store)?;
-        let token_file = self.admin.token_file.unwrap_or_else(|| {
-            let mut path = store.path.clone().into_os_string();
-            path.push(".token");
-            path.into()
-        });
-        if self.admin.token.as_ref().is_some_and(|token| token.len() < 16) {
-            return bad("admin.token", "shorter than 16 characters can be guessed".into());
-        }
-        let admin = AdminConfig {
-            listen: self.admin.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 3129))),
-            token: self.admin.token,
-            token_file,
-        };
-        if admin.listen.port() != 0 && listen.contains(&admin.listen) {
-            return bad("admin.listen", format!("{} is also in listen", admin.listen));
-        }
-        let origin = resolve::origins(self.origin)?;
-        let forward = ForwardConfig {
-            enabled: self.forward.enabled.unwrap_or(origin.is_empty() || self.forward.clients.is_some()),
-            clients: self.forward.clients.unwrap_or_else(units::loopback),
-            connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
-        };
-        let front = resolve::front(self.front)?;
-        let cache = resolve::cache(self.cache, store.capacity)?;
-        let log =
-            LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
-        let limits = resolve::limits(self.limits)?;
-        Ok(Config { listen, workers, store, admin, forward, front, cache, limits, log, origin })
-    }
 }
 
 impl Config {

@@ -7,7 +7,29 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
 };
 
-use crate::front::Client;
+use crate::config::Config;
+
+/// Whose requests a connection carries, and what counts of what they say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) address: IpAddr,
+    /// Whether it may go through us to elsewhere.
+    pub(crate) may_forward: bool,
+    /// It is a front: what it says of its own clients is kept.
+    pub(crate) is_front: bool,
+    /// It is connected to the front before us by TLS.
+    pub(crate) is_encrypted: bool,
+}
+
+impl Client {
+    /// The other end of a connection.
+    pub(crate) fn peer(address: IpAddr, config: &Config) -> Self {
+        let is_front = config.front.trusted.iter().any(|net| net.contains(&address));
+        // A front asks for others: whether these may is not known.
+        let may_forward = !is_front && config.forward.clients.iter().any(|net| net.contains(&address));
+        Self { address, may_forward, is_front, is_encrypted: false }
+    }
+}
 
 /// What a connection is doing, as far as time limits are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

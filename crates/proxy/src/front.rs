@@ -14,7 +14,11 @@ use std::{fmt::Write as _, net::IpAddr};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use proxy_header::{ParseConfig, ProxyHeader};
 
-use crate::{config::Config, conn::Conn, rules::validate};
+use crate::{
+    config::Config,
+    conn::{Client, Conn},
+    rules::validate,
+};
 
 /// Longest header of the text form, its line feed included (PROXY protocol, 2.1).
 const LONGEST_TEXT: usize = 107;
@@ -73,27 +77,7 @@ fn told(header: &ProxyHeader<'_>) -> Option<Told> {
     Some(Told { source, is_encrypted: header.ssl().is_some_and(|ssl| ssl.client_ssl()) })
 }
 
-/// Whose requests a connection carries, and what counts of what they say.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Client {
-    pub(crate) address: IpAddr,
-    /// Whether it may go through us to elsewhere.
-    pub(crate) may_forward: bool,
-    /// It is a front: what it says of its own clients is kept.
-    pub(crate) is_front: bool,
-    /// It is connected to the front before us by TLS.
-    pub(crate) is_encrypted: bool,
-}
-
 impl Client {
-    /// The other end of a connection.
-    pub(crate) fn peer(address: IpAddr, config: &Config) -> Self {
-        let is_front = config.front.trusted.iter().any(|net| net.contains(&address));
-        // A front asks for others: whether these may is not known.
-        let may_forward = !is_front && config.forward.clients.iter().any(|net| net.contains(&address));
-        Self { address, may_forward, is_front, is_encrypted: false }
-    }
-
     /// The client that a front's PROXY header names, or the front itself, none of whose clients it is then.
     pub(crate) fn behind(self, told: Option<Told>, config: &Config) -> Self {
         match told {

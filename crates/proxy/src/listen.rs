@@ -28,9 +28,9 @@ use tokio::{
 
 use crate::{
     body::Body,
-    conn::{Conn, Phase},
+    conn::{Client, Conn, Phase},
     fast::FastIo,
-    front::{self, Beginning, Client, Told},
+    front::{self, Beginning, Told},
     life,
     reason::{Denied, Outcome},
     server::{Clock, Proxy, StartError, Stop, Worker},

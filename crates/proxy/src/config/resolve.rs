@@ -1,13 +1,57 @@
 //! Defaults, the machine's sizes, and refusal of what cannot work, table by table.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use super::{
-    CacheConfig, ConfigError, Deletes, FrontConfig, LimitsConfig, LowCache, LowFront, LowLimits, LowOrigin, LowStore,
-    Size, Span, StoreConfig, durability, machine,
+    AdminConfig, CacheConfig, Config, Deletes, ForwardConfig, FrontConfig, LimitsConfig, LogConfig, Low, LowCache,
+    LowFront, LowLimits, LowOrigin, LowStore, Size, Span, StoreConfig, durability, file::ConfigError, machine, units,
 };
 
-pub(super) fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {
+impl Low {
+    /// Defaults, the machine's sizes, and refusal of what cannot work.
+    pub fn resolve(self) -> Result<Config, ConfigError> {
+        let bad = |key: &str, why: String| Err(ConfigError::value(key, why));
+        let listen = self.listen.unwrap_or_else(|| vec![SocketAddr::from(([127, 0, 0, 1], 3128))]);
+        if listen.is_empty() {
+            return bad("listen", "at least one address is needed".into());
+        }
+        let workers = self.workers.unwrap_or_else(machine::cores);
+        if !(1..=1024).contains(&workers) {
+            return bad("workers", format!("{workers} is outside 1..=1024"));
+        }
+        let store = store(self.store)?;
+        let token_file = self.admin.token_file.unwrap_or_else(|| {
+            let mut path = store.path.clone().into_os_string();
+            path.push(".token");
+            path.into()
+        });
+        if self.admin.token.as_ref().is_some_and(|token| token.len() < 16) {
+            return bad("admin.token", "shorter than 16 characters can be guessed".into());
+        }
+        let admin = AdminConfig {
+            listen: self.admin.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 3129))),
+            token: self.admin.token,
+            token_file,
+        };
+        if admin.listen.port() != 0 && listen.contains(&admin.listen) {
+            return bad("admin.listen", format!("{} is also in listen", admin.listen));
+        }
+        let origin = origins(self.origin)?;
+        let forward = ForwardConfig {
+            enabled: self.forward.enabled.unwrap_or(origin.is_empty() || self.forward.clients.is_some()),
+            clients: self.forward.clients.unwrap_or_else(units::loopback),
+            connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
+        };
+        let front = front(self.front)?;
+        let cache = cache(self.cache, store.capacity)?;
+        let log =
+            LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
+        let limits = limits(self.limits)?;
+        Ok(Config { listen, workers, store, admin, forward, front, cache, limits, log, origin })
+    }
+}
+
+fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {
     let front =
         FrontConfig { trusted: low.trusted.unwrap_or_default(), proxy_protocol: low.proxy_protocol.unwrap_or(false) };
     if front.proxy_protocol && front.trusted.is_empty() {
@@ -17,7 +61,7 @@ pub(super) fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {
     Ok(front)
 }
 
-pub(super) fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {
+fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {
     let path = low.path.unwrap_or_else(|| PathBuf::from("picaflor.store"));
     let made = machine::made(&path);
     let capacity = match (low.capacity, made.as_ref().map(|made| Size(made.capacity))) {
@@ -59,7 +103,7 @@ pub(super) fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {
     Ok(store)
 }
 
-pub(super) fn cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {
+fn cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {
     let heuristic_fraction = low.heuristic_fraction.unwrap_or(0.1);
     if !(0.0..=1.0).contains(&heuristic_fraction) {
         return Err(ConfigError::value("cache.heuristic_fraction", format!("{heuristic_fraction} is outside 0..=1")));
@@ -85,7 +129,7 @@ pub(super) fn cache(low: LowCache, capacity: Size) -> Result<CacheConfig, Config
     })
 }
 
-pub(super) fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
+fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
     let limits = LimitsConfig {
         connections: low.connections.unwrap_or(20_000),
         header_timeout: low.header_timeout.unwrap_or(Span::secs(10)),
@@ -105,7 +149,7 @@ pub(super) fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
     Ok(limits)
 }
 
-pub(super) fn origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
+fn origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
     let mut seen = HashSet::new();
     let mut origins = Vec::new();
     for origin in low {

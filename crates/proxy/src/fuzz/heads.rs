@@ -21,12 +21,11 @@ use hyper::{body::Incoming, rt::ReadBufCursor, server::conn::http1, service::ser
 use super::resolved;
 use crate::{
     config::Config,
-    conn::Conn,
+    conn::{Client, Conn},
     fast::{
         plain_key,
         seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge},
     },
-    front::Client,
     reason::Denied,
     rules::{Asked, directives::RequestDirectives},
     target::{self, Origins, Target},
