@@ -21,6 +21,10 @@
 //! The feature `serde`, off by default, makes statistics, receipts and reports `Serialize`.
 #![forbid(unsafe_code)]
 
+// See `picaflor_common::sync`.
+#[cfg(shuttle)]
+extern crate picaflor_locks as parking_lot;
+
 mod api;
 mod background;
 mod base;
@@ -28,6 +32,8 @@ mod cache;
 mod in_place;
 mod index;
 mod log;
+#[cfg(all(test, shuttle))]
+mod models;
 mod ops;
 mod read;
 mod recovery;

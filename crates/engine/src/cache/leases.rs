@@ -11,14 +11,14 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use picaflor_common::KeyHash;
+use picaflor_common::{
+    KeyHash,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 use picaflor_format::frame::{ChunkKey, Manifest};
 
 /// Part of a device that chunks may take which nothing but leases keeps.

@@ -8,11 +8,10 @@
 //!
 //! Invariants: `count` is the number of words that are not empty; at least [`BUCKETS_MIN`] buckets.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use picaflor_device::prefetch;
 
 use super::word::{BUCKETS_MIN, PLACE_BITS, Word};
+use picaflor_common::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 const SLOTS: usize = 8;
 /// Entries that make way for one insertion before the segment grows instead.
@@ -23,12 +22,15 @@ const RESERVED: (usize, usize) = (7, 8);
 /// Bytes of the smallest segment that is not empty.
 pub(super) const BYTES_MIN: usize = BUCKETS_MIN * size_of::<Bucket>();
 
+/// Where a word is.
+pub(super) type Slot = AtomicU64;
+
 #[repr(align(64))]
-struct Bucket([AtomicU64; SLOTS]);
+struct Bucket([Slot; SLOTS]);
 
 impl Bucket {
     fn empty() -> Self {
-        Self([const { AtomicU64::new(0) }; SLOTS])
+        Self([const { Slot::new(0) }; SLOTS])
     }
 }
 
@@ -71,7 +73,7 @@ impl Segment {
     }
 
     /// The buckets in which an entry for `place` may lie: its own, and where it is displaced to.
-    fn buckets(&self, place: u32) -> [&[AtomicU64]; 2] {
+    fn buckets(&self, place: u32) -> [&[Slot]; 2] {
         if self.buckets.is_empty() {
             return [&[], &[]];
         }
@@ -88,7 +90,7 @@ impl Segment {
     }
 
     /// The slots whose entries may be for `place`.
-    pub(super) fn matching(&self, place: u32) -> impl Iterator<Item = &AtomicU64> {
+    pub(super) fn matching(&self, place: u32) -> impl Iterator<Item = &Slot> {
         let [home, next] = self.buckets(place);
         let fits = move |slot: &&AtomicU64, displaced| Word(slot.load(Relaxed)).matches(place, displaced);
         let own = home.iter().filter(move |slot| fits(slot, false));
@@ -130,7 +132,7 @@ impl Segment {
         Err((place, word))
     }
 
-    fn free_slot(&self, bucket: usize) -> Option<&AtomicU64> {
+    fn free_slot(&self, bucket: usize) -> Option<&Slot> {
         self.buckets[bucket].0.iter().find(|slot| slot.load(Relaxed) == 0)
     }
 
@@ -184,7 +186,7 @@ impl Segment {
         }
         let count = words.iter().filter(|word| **word != 0).count();
         let buckets =
-            words.chunks_exact(SLOTS).map(|chunk| Bucket(std::array::from_fn(|i| AtomicU64::new(chunk[i])))).collect();
+            words.chunks_exact(SLOTS).map(|chunk| Bucket(std::array::from_fn(|i| Slot::new(chunk[i])))).collect();
         Some(Self { buckets, count })
     }
 

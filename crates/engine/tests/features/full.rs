@@ -356,6 +356,15 @@ fn what_was_cut_anew_survives_a_crash() {
     assert!(cut > 10, "{cut} of 40 crashes found objects that were cut");
 }
 
+/// The canary of these tests: a store that gives a quarter less room than it says is noticed.
+#[test]
+#[should_panic(expected = "full")]
+fn a_store_that_is_full_too_early_is_noticed() {
+    let mut filled = Filled::new(Mix::All(3000), 64 * KIB, 128, |_| ());
+    filled.capacity += filled.capacity / 3;
+    filled.fill(90);
+}
+
 /// What three checkpoints, reclaim and four open buffers need is a large part of a small store; the rest is filled.
 #[test]
 fn a_small_store_fills_what_is_not_kept_and_takes_again_what_was_deleted() {

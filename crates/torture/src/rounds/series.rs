@@ -12,6 +12,7 @@ use std::{
 use super::{
     aim::{Aim, Life, wait_for},
     body,
+    canary::Before,
     durable::{Deeds, NEVER},
     history::History,
     log::{self, How, Record, What, Whereabouts, now},
@@ -133,6 +134,7 @@ impl Series<'_> {
     fn live(&mut self, life: &Life) -> io::Result<()> {
         let file = Whereabouts::open(self.folder)?;
         Whereabouts::reset(&file)?;
+        let before = Before::take(self.wish.sabotage, self.setup.paths(self.folder))?;
         let mut child = self.spawn(false)?;
         let began = Instant::now();
         let mut ended = Ok(None);
@@ -149,6 +151,7 @@ impl Series<'_> {
         let killed = now();
         child.kill()?;
         let status = child.wait()?;
+        before.roll_back()?;
         let Some(met) = met else {
             self.fault("which hung", format!("it was not done after {LONGEST:?}; it said: {}", self.said()));
             return Ok(());
