@@ -33,7 +33,7 @@ use crate::{
     front::{self, Beginning, Told},
     life,
     reason::{Denied, Outcome},
-    server::{Clock, Proxy, StartError, Stop, Worker},
+    server::{Clock, LAST_REQUESTS, Proxy, StartError, Stop, Worker},
 };
 
 /// An address that is ours, at which nobody is answered yet.
@@ -333,7 +333,8 @@ async fn serve(
     left: Arc<Left>,
     mut stopped: watch::Receiver<Stop>,
 ) {
-    let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone(), &read)));
+    let (io, busy) = (FastIo::new(stream, worker.clone(), conn.clone(), &read), conn.clone());
+    let io = Arc::new(Mutex::new(io));
     drop(read);
     let connection = http1::Builder::new()
         .header_read_timeout(None)
@@ -361,11 +362,29 @@ async fn serve(
             Poll::Pending => stop.as_mut().poll(context).map(|()| false),
         }
     });
-    if !is_over.await {
-        connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
+    if is_over.await {
+        return;
     }
+    // What is being answered may be answered without a word of the stop: then the next request is told.
+    let is_busy = || matches!(busy.phase().0, Phase::Busy | Phase::Sending);
+    while is_busy() {
+        let told = async {
+            while is_busy() {
+                tokio::time::sleep(STILL_BUSY).await;
+            }
+            tokio::time::sleep(LAST_REQUESTS).await;
+        };
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = told => {}
+        }
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
 }
+
+/// How often it is looked whether a connection is answered, once we stop.
+const STILL_BUSY: Duration = Duration::from_millis(5);
 
 /// The clock, the log, and the time limits.
 async fn tick(worker: Arc<Worker>, connections: Connections) {

@@ -212,8 +212,8 @@ pub(crate) enum Stop {
     All,
 }
 
-/// How long those who were let in last have for their first request.
-const LAST_REQUESTS: Duration = Duration::from_millis(100);
+/// How long those who were let in last have for their first request, and those who were not told of the stop for another.
+pub(crate) const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A running proxy.
 pub struct Server {

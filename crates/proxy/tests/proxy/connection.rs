@@ -1,6 +1,13 @@
 //! One connection, many requests: what the fast path answers and what hyper answers must stay in order, byte by byte.
 
-use std::{io::Write, time::Instant};
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Instant,
+};
 
 use crate::kit::{Client, Door, Origin, Proxy, eventually, more_than_sockets_hold, ok, sleep};
 
@@ -215,6 +222,44 @@ fn a_stop_lets_requests_finish_and_closes_what_is_idle() {
     assert_eq!(reader.join().unwrap().as_deref(), Some("finished"));
     assert!(idle.read_bytes(1).is_err());
     assert!(std::net::TcpStream::connect(proxy.address).is_err());
+}
+
+#[test]
+fn a_stop_under_load_loses_no_request() {
+    let origin = Origin::start(|request, stream| match request.path() {
+        "/stored" => ok(stream, "cache-control: max-age=60", b"stored"),
+        "/slow" => {
+            // Its head has gone to the client, without a word of the stop, long before the end.
+            let begun = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nsl").is_ok();
+            sleep(400);
+            begun && stream.write_all(b"ow").is_ok()
+        }
+        _ => ok(stream, "cache-control: no-store", b"passed"),
+    });
+    let mut proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/stored");
+    let answered = Arc::<AtomicUsize>::default();
+    let clients: Vec<_> = (0..64)
+        .map(|n| {
+            let (mut client, answered) = (proxy.client(), answered.clone());
+            // Each goes on until it is told that it was the last; what it is not told, it asks in vain.
+            std::thread::spawn(move || {
+                for path in ["/stored", "/passed", "/stored", "/slow"].iter().cycle().skip(n) {
+                    client.write("GET", path, &[], b"");
+                    let Some(reply) = client.read("GET") else { return Err(*path) };
+                    answered.fetch_add(1, SeqCst);
+                    if reply.field("connection") == "close" {
+                        return Ok(());
+                    }
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    eventually("all are busy", || answered.load(SeqCst) > 64 * 8);
+    proxy.stop().unwrap();
+    let lost: Vec<_> = clients.into_iter().filter_map(|client| client.join().unwrap().err()).collect();
+    assert!(lost.is_empty(), "{} of 64: {lost:?}", lost.len());
 }
 
 #[test]
