@@ -126,6 +126,8 @@ low! {
         connect_timeout: Span,
         /// Longest time from request to response head; default 60 s.
         response_timeout: Span,
+        /// How long an origin that did not answer, or not twice in a row, is not asked again; default 5 s, 0 is never.
+        origin_pause: Span,
         /// Longest time between two pieces of an origin's body; default 60 s.
         body_timeout: Span,
         /// Longest silence of a tunnel; default 10 min.
@@ -336,6 +338,7 @@ pub struct LimitsConfig {
     pub response_timeout: Span,
     pub body_timeout: Span,
     pub tunnel_timeout: Span,
+    pub origin_pause: Span,
     pub origin_idle_timeout: Span,
     pub origin_idle: usize,
     pub drain: Span,

@@ -41,6 +41,7 @@ mod respond;
 mod rest;
 mod rules;
 mod server;
+mod silent;
 mod target;
 mod tunnel;
 

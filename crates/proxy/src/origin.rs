@@ -11,7 +11,7 @@ use std::{
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use crate::{
     config::Config,
     front,
     reason::{Denied, NoAnswer, OriginFailure},
+    silent::Silent,
     target::{self, Target, Trust},
 };
 
@@ -195,11 +196,12 @@ pub(crate) struct Pools {
     configured: Pool,
     local_client: Pool,
     remote_client: Pool,
+    silent: Arc<Silent>,
     limit: Duration,
 }
 
 impl Pools {
-    pub(crate) fn new(config: &Config, own: &Arc<[SocketAddr]>) -> Self {
+    pub(crate) fn new(config: &Config, own: &Arc<[SocketAddr]>, silent: &Arc<Silent>) -> Self {
         let limits = &config.limits;
         let pool = |trust| {
             let guard = Guard { own: own.clone(), trust };
@@ -218,16 +220,36 @@ impl Pools {
             configured: pool(Trust::Configured),
             local_client: pool(Trust::LocalClient),
             remote_client: pool(Trust::RemoteClient),
+            silent: silent.clone(),
             limit: limits.response_timeout.0,
         }
     }
 
-    /// Sends a request; returns at the response head.
+    /// Sends a request, unless the origin is one that does not answer; returns at the response head.
     pub(crate) async fn send(
         &self,
         target: &Target,
         request: Request<Payload>,
     ) -> Result<Response<Incoming>, NoAnswer> {
+        let origin = &target.upstream.authority;
+        if !self.silent.may_ask(origin, Instant::now()) {
+            return Err(OriginFailure::Paused.into());
+        }
+        // One that has a body may wait for its client.
+        let waits_for_client = matches!(request.body(), Payload::Client { .. });
+        let result = self.try_send(target, request).await;
+        match &result {
+            Err(NoAnswer::Failed(OriginFailure::ResponseTimeout)) if waits_for_client => {}
+            Err(NoAnswer::Failed(why @ (OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout))) => {
+                self.silent.not_heard(origin, *why, Instant::now());
+            }
+            Err(NoAnswer::Denied(_) | NoAnswer::Failed(OriginFailure::Resolve)) => {}
+            _ => self.silent.heard(origin),
+        }
+        result
+    }
+
+    async fn try_send(&self, target: &Target, request: Request<Payload>) -> Result<Response<Incoming>, NoAnswer> {
         let pool = match target.upstream.trust {
             Trust::Configured => &self.configured,
             Trust::LocalClient => &self.local_client,

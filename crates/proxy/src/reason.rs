@@ -178,6 +178,8 @@ reasons! {
         ResponseTimeout => "response-timeout",
         /// `limits.body_timeout` passed between two pieces of the body.
         BodyTimeout => "body-timeout",
+        /// It did not answer a moment ago, and `limits.origin_pause` is not over.
+        Paused => "paused",
         /// What came is not HTTP/1.
         Protocol => "protocol",
         /// The connection ended before the answer.
@@ -235,9 +237,10 @@ impl NoAnswer {
     /// Whether the origin may have had the request, and done what it says.
     pub(crate) fn may_be_done(self) -> bool {
         match self {
-            Self::Failed(why) => {
-                !matches!(why, OriginFailure::Resolve | OriginFailure::Connect | OriginFailure::ConnectTimeout)
-            }
+            Self::Failed(why) => !matches!(
+                why,
+                OriginFailure::Resolve | OriginFailure::Connect | OriginFailure::ConnectTimeout | OriginFailure::Paused
+            ),
             Self::Denied(why) => why == Denied::BrokenBody,
         }
     }

@@ -227,6 +227,10 @@ pub(crate) fn failed(why: NoAnswer) -> Answer {
         OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout | OriginFailure::BodyTimeout => {
             (StatusCode::GATEWAY_TIMEOUT, "the origin did not answer in time")
         }
+        OriginFailure::Paused => (
+            StatusCode::GATEWAY_TIMEOUT,
+            "the origin did not answer a moment ago; it is tried again in limits.origin_pause",
+        ),
         OriginFailure::Resolve => (StatusCode::BAD_GATEWAY, "the origin's name does not resolve"),
         OriginFailure::Connect => (StatusCode::BAD_GATEWAY, "the origin does not accept connections"),
         OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP that is understood here"),

@@ -33,6 +33,7 @@ use crate::{
     origin::Pools,
     reason::{Bypass, NotStored},
     rules::validate,
+    silent::Silent,
     target::Origins,
 };
 
@@ -71,6 +72,7 @@ pub(crate) struct Proxy {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) origins: Origins,
+    pub(crate) silent: Arc<Silent>,
     pub(crate) fills: Fills,
     pub(crate) epochs: Epochs,
     pub(crate) log: Log,
@@ -184,7 +186,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
-        let pools = Pools::new(&proxy.config, &proxy.own);
+        let pools = Pools::new(&proxy.config, &proxy.own, &proxy.silent);
         let clock = Clock::default();
         clock.set();
         Self { proxy, counters, pools, clock, lines: Buffer::default() }
@@ -212,7 +214,8 @@ pub(crate) enum Stop {
     All,
 }
 
-/// How long those who were let in last have for their first request, and those who were not told of the stop for another.
+/// How long those who were let in last have for their first request, and those who were not told of the stop for one
+/// more.
 pub(crate) const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A running proxy.
@@ -246,6 +249,7 @@ impl Server {
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
+            silent: Arc::new(Silent::new(config.limits.origin_pause.0)),
             // Beside the store's memory: an eighth of it.
             fills: Fills::new(config.cache.collapse_window.0, (config.store.memory.0 / 8).max(16 << 20)),
             epochs: Epochs::new(),

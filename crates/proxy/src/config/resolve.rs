@@ -137,6 +137,7 @@ fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
         send_timeout: low.send_timeout.unwrap_or(Span::secs(60)),
         connect_timeout: low.connect_timeout.unwrap_or(Span::secs(5)),
         response_timeout: low.response_timeout.unwrap_or(Span::secs(60)),
+        origin_pause: low.origin_pause.unwrap_or(Span::secs(5)),
         body_timeout: low.body_timeout.unwrap_or(Span::secs(60)),
         tunnel_timeout: low.tunnel_timeout.unwrap_or(Span::secs(600)),
         origin_idle_timeout: low.origin_idle_timeout.unwrap_or(Span::secs(30)),

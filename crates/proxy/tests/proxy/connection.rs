@@ -370,6 +370,29 @@ fn a_slow_upload_outlives_the_wait_for_an_answer() {
 }
 
 #[test]
+fn an_origin_that_does_not_answer_is_left_alone_for_a_while() {
+    let door = Door::default();
+    let closed = door.clone();
+    let origin = Origin::start(move |_, _| {
+        closed.pass();
+        false
+    });
+    let proxy = Proxy::before(&origin.url(), "[limits]\nresponse_timeout = \"300ms\"\norigin_pause = \"1h\"\n");
+    // An upload that stops is not the origin's silence.
+    for _ in 0..2 {
+        let mut stuck = proxy.client();
+        stuck.stream.write_all(b"POST /up HTTP/1.1\r\nHost: test.example\r\nContent-Length: 9\r\n\r\n").unwrap();
+        assert_eq!(stuck.read("POST").unwrap().cache(), "picaflor; detail=response-timeout");
+    }
+    for (n, reason) in ["response-timeout", "response-timeout", "paused", "paused"].iter().enumerate() {
+        let reply = proxy.get(&format!("/{n}"));
+        assert_eq!((reply.status(), reply.cache()), (504, format!("picaflor; detail={reason}").as_str()));
+    }
+    assert_eq!(origin.count(), 2);
+    door.open();
+}
+
+#[test]
 fn a_slow_client_is_no_silent_origin() {
     let len = more_than_sockets_hold();
     let origin = Origin::start(move |_, stream| ok(stream, "cache-control: no-store", &vec![7; len]));
