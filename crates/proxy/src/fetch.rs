@@ -116,6 +116,9 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
     match prepare(&job, &response, epoch, sent).await {
         Ok(keeper) => {
             let head = keeper.head().clone();
+            if !keeper.is_on() {
+                job.fill.give_up_storing();
+            }
             job.fill.decide(Verdict::Streaming(head.clone()));
             stream(&job, response.into_body(), keeper).await;
         }

@@ -287,6 +287,11 @@ impl Fill {
         state.wake_readers();
     }
 
+    /// Whether it is on its way into the store, or there.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.state.lock().kept != Kept::No
+    }
+
     /// The body is complete, or broken; and whether it can be read from the store.
     pub(crate) fn end(&self, result: Result<(), Broken>, stored: bool) {
         let mut state = self.state.lock();

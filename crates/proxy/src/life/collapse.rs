@@ -106,7 +106,9 @@ impl Ask {
         let response = fetch::spawn(self.job(&fill, stale.clone()));
         match fill.verdict().await {
             Verdict::Streaming(head) => {
-                let status = format!("picaflor; fwd={fwd}; fwd-status={}; stored", head.status.as_u16());
+                // One without a length may yet turn out too large.
+                let stored = if head.len.is_some() && fill.is_kept() { "; stored" } else { "" };
+                let status = format!("picaflor; fwd={fwd}; fwd-status={}{stored}", head.status.as_u16());
                 self.arriving(&head, reader, false, &status, Outcome::Miss)
             }
             Verdict::Confirmed(hit, fields, _) => self.revalidated(&hit, &fields, fwd),

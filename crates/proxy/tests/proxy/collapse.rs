@@ -274,6 +274,26 @@ fn what_is_to_be_new_joins_no_fetch_whose_head_has_come() {
     assert!(new.read("GET").is_none(), "its own fetch, which broke off");
 }
 
+#[test]
+fn stored_is_said_only_of_what_the_store_takes() {
+    let origin = Origin::start(|request, stream| {
+        // 64 KiB as they are sent, more as they would be stored.
+        let many = (100..500).map(|n| format!("x-{n}:{}\r\n", "y".repeat(155))).collect();
+        let fields: String = if request.path() == "/many" { many } else { String::new() };
+        let body = match request.path() {
+            "/chunked" => "transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+            _ => "content-length: 1\r\n\r\nx",
+        };
+        let head = "HTTP/1.1 200 OK\r\ncache-control: max-age=60";
+        stream.write_all(format!("{head}\r\n{fields}{body}").as_bytes()).is_ok()
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for (path, stored, is_stored) in [("/", "; stored", true), ("/many", "", false), ("/chunked", "", true)] {
+        assert_eq!(proxy.get(path).cache(), format!("picaflor; fwd=uri-miss; fwd-status=200{stored}"));
+        assert_eq!(proxy.get(path).is_hit(), is_stored, "{path}");
+    }
+}
+
 /// 24 MiB, more than a window and the buffers of two sockets hold.
 fn large_body() -> Vec<u8> {
     (0..24u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
