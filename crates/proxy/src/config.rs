@@ -130,6 +130,8 @@ low! {
         origin_pause: Span,
         /// Longest time between two pieces of an origin's body; default 60 s.
         body_timeout: Span,
+        /// Longest body of a request; default none.
+        upload_max: Size,
         /// Longest silence of a tunnel; default 10 min.
         tunnel_timeout: Span,
         /// How long idle origin connections are kept; default 30 s.
@@ -339,6 +341,8 @@ pub struct LimitsConfig {
     pub body_timeout: Span,
     pub tunnel_timeout: Span,
     pub origin_pause: Span,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload_max: Option<Size>,
     pub origin_idle_timeout: Span,
     pub origin_idle: usize,
     pub drain: Span,

@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
 
@@ -36,20 +36,39 @@ use crate::{
 /// origin that does not answer.
 pub(crate) enum Payload {
     None,
-    Client { body: Incoming, pieces: Arc<AtomicU64> },
+    Client {
+        body: Incoming,
+        pieces: Arc<AtomicU64>,
+        /// Bytes that may still come.
+        room: u64,
+    },
+}
+
+/// Why a request body is not sent to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadBody {
+    #[error(transparent)]
+    Broken(#[from] hyper::Error),
+    #[error("longer than limits.upload_max")]
+    TooLong,
 }
 
 impl http_body::Body for Payload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BadBody;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BadBody>>> {
         match self.get_mut() {
             Self::None => Poll::Ready(None),
-            Self::Client { body, pieces } => {
-                let polled = Pin::new(body).poll_frame(cx);
-                pieces.fetch_add(u64::from(polled.is_ready()), Relaxed);
-                polled
+            Self::Client { body, pieces, room } => {
+                let next = ready!(Pin::new(body).poll_frame(cx));
+                pieces.fetch_add(1, Relaxed);
+                let len = |frame: &Frame<Bytes>| frame.data_ref().map_or(0, Bytes::len) as u64;
+                Poll::Ready(next.map(|next| {
+                    let frame = next?;
+                    *room = room.checked_sub(len(&frame)).ok_or(BadBody::TooLong)?;
+                    Ok(frame)
+                }))
             }
         }
     }
@@ -335,7 +354,11 @@ fn no_answer(error: &hyper_util::client::legacy::Error) -> NoAnswer {
         }
         if let Some(error) = cause.downcast_ref::<hyper::Error>() {
             // `is_user`: what we were to send could not be read.
-            return if error.is_user() { NoAnswer::Denied(Denied::BrokenBody) } else { failure(error).into() };
+            return match error.source().and_then(|why| why.downcast_ref()) {
+                Some(BadBody::TooLong) => NoAnswer::Denied(Denied::UploadTooLong),
+                _ if error.is_user() => NoAnswer::Denied(Denied::BrokenBody),
+                _ => failure(error).into(),
+            };
         }
         source = cause.source();
     }

@@ -142,6 +142,8 @@ reasons! {
         ConnectBody => "connect-body",
         /// The request's body is not HTTP, or it broke off.
         BrokenBody => "broken-body",
+        /// The request's body is longer than `limits.upload_max`.
+        UploadTooLong => "upload-too-long",
         /// This client may not use the proxy to go elsewhere.
         ForwardClient => "forward-client",
         /// Forwarding is off.
@@ -241,7 +243,7 @@ impl NoAnswer {
                 why,
                 OriginFailure::Resolve | OriginFailure::Connect | OriginFailure::ConnectTimeout | OriginFailure::Paused
             ),
-            Self::Denied(why) => why == Denied::BrokenBody,
+            Self::Denied(why) => matches!(why, Denied::BrokenBody | Denied::UploadTooLong),
         }
     }
 }

@@ -187,6 +187,7 @@ pub(crate) fn denied(why: Denied) -> Answer {
         Denied::Expectation => (StatusCode::EXPECTATION_FAILED, "the only expectation known here is 100-continue"),
         Denied::ConnectBody => (StatusCode::BAD_REQUEST, "CONNECT has no body"),
         Denied::BrokenBody => (StatusCode::BAD_REQUEST, "the request's body is not HTTP, or it broke off"),
+        Denied::UploadTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the operator can raise limits.upload_max"),
         Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
         Denied::UrlTooLong => (StatusCode::URI_TOO_LONG, "the limit is 8,000 bytes"),
         Denied::ForwardClient => (StatusCode::FORBIDDEN, "the operator can add your network to forward.clients"),

@@ -138,6 +138,7 @@ fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
         connect_timeout: low.connect_timeout.unwrap_or(Span::secs(5)),
         response_timeout: low.response_timeout.unwrap_or(Span::secs(60)),
         origin_pause: low.origin_pause.unwrap_or(Span::secs(5)),
+        upload_max: low.upload_max,
         body_timeout: low.body_timeout.unwrap_or(Span::secs(60)),
         tunnel_timeout: low.tunnel_timeout.unwrap_or(Span::secs(600)),
         origin_idle_timeout: low.origin_idle_timeout.unwrap_or(Span::secs(30)),

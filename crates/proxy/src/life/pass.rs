@@ -12,8 +12,8 @@ use crate::{
     keep, key,
     lookup::Hit,
     origin::{self, Payload},
-    reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
-    respond::{Answer, CACHE_STATUS, failed},
+    reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome},
+    respond::{Answer, CACHE_STATUS, denied, failed},
     rules::{
         self, Failure,
         admit::{self, Exchange},
@@ -26,7 +26,12 @@ impl Ask {
     /// With the client's body.
     pub(crate) async fn pass(self, body: Incoming, why: Bypass) -> Answer {
         self.worker.counters.bypasses.one(why);
-        let payload = Payload::Client { body, pieces: Arc::default() };
+        let room = self.worker.proxy.config.limits.upload_max.map_or(u64::MAX, |max| max.0);
+        if http_body::Body::size_hint(&body).lower() > room {
+            self.worker.counters.denials.one(Denied::UploadTooLong);
+            return denied(Denied::UploadTooLong);
+        }
+        let payload = Payload::Client { body, pieces: Arc::default(), room };
         let request = match origin::request(&self.target, &self.method, self.outgoing(), payload) {
             Ok(request) => request,
             Err(failure) => return failed(failure.into()),

@@ -393,6 +393,26 @@ fn an_origin_that_does_not_answer_is_left_alone_for_a_while() {
 }
 
 #[test]
+fn an_upload_has_its_limit() {
+    let origin = Origin::start(|request, stream| {
+        let is_chunked = !request.field("transfer-encoding").is_empty();
+        // What is too long only in its chunks is found out while they come.
+        is_chunked || ok(stream, "cache-control: no-store", &request.body)
+    });
+    let proxy = Proxy::before(&origin.url(), "[limits]\nupload_max = 10\n");
+    assert_eq!(proxy.client().send("POST", "/", &[], b"0123456789").text(), "0123456789");
+    for body in
+        ["Content-Length: 11\r\n\r\n01234567890", "Transfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n"]
+    {
+        let mut client = proxy.client();
+        client.stream.write_all(format!("POST / HTTP/1.1\r\nHost: test.example\r\n{body}").as_bytes()).unwrap();
+        let reply = client.read("POST").unwrap();
+        assert_eq!((reply.status(), reply.cache()), (413, "picaflor; detail=upload-too-long"), "{body}");
+    }
+    assert_eq!(proxy.stats()["proxy"]["denied"]["upload-too-long"], 2);
+}
+
+#[test]
 fn a_slow_client_is_no_silent_origin() {
     let len = more_than_sockets_hold();
     let origin = Origin::start(move |_, stream| ok(stream, "cache-control: no-store", &vec![7; len]));
