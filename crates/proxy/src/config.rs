@@ -116,6 +116,8 @@ low! {
     LowLimits {
         /// Client connections at one time, all workers together; default 20,000.
         connections: usize,
+        /// Those of one client, by its address; default none. Fronts have no such limit, nor those behind them.
+        connections_per_client: usize,
         /// Longest time from the first byte of a request head to its last; default 10 s.
         header_timeout: Span,
         /// Longest time between two requests on a connection; default 60 s.
@@ -333,6 +335,8 @@ pub struct CacheConfig {
 #[allow(missing_docs)] // each field is described in LowLimits
 pub struct LimitsConfig {
     pub connections: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_client: Option<usize>,
     pub header_timeout: Span,
     pub idle_timeout: Span,
     pub send_timeout: Span,

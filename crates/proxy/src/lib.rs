@@ -19,6 +19,7 @@ mod admin;
 mod body;
 pub mod config;
 mod conn;
+mod connections;
 mod fast;
 mod fetch;
 mod fill;

@@ -5,7 +5,6 @@
 //! ([`crate::conn`]), and once a second the worker ends those that have done it for too long.
 
 use std::{
-    collections::HashMap,
     future::poll_fn,
     io,
     net::{SocketAddr, TcpListener},
@@ -23,12 +22,12 @@ use tokio::{
     io::{AsyncReadExt, Interest, unix::AsyncFd},
     net::TcpStream,
     sync::watch,
-    task::AbortHandle,
 };
 
 use crate::{
     body::Body,
     conn::{Client, Conn, Phase},
+    connections::Open,
     fast::FastIo,
     front::{self, Beginning, Told},
     life,
@@ -90,15 +89,6 @@ pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<V
     Ok(all)
 }
 
-/// The connections of a worker.
-#[derive(Default)]
-struct Open {
-    next: u64,
-    by_number: HashMap<u64, (Arc<Conn>, Option<AbortHandle>)>,
-}
-
-type Connections = Arc<Mutex<Open>>;
-
 /// Runs a worker until it is told to stop and has drained.
 pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, stopped: watch::Receiver<Stop>) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -113,12 +103,11 @@ pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, 
             tokio::spawn(turn(readable));
         }
         let worker = Arc::new(Worker::new(proxy, counters));
-        let connections = Connections::default();
-        let limit = worker.proxy.config.limits.connections.div_ceil(worker.proxy.config.workers);
+        let connections = worker.proxy.connections.of(number);
         let accepting: Vec<_> = sockets
             .into_iter()
             .filter_map(|socket| tokio::net::TcpListener::from_std(socket).ok())
-            .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), limit, stopped.clone())))
+            .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), stopped.clone())))
             .collect();
         let ticking = tokio::spawn(tick(worker.clone(), connections.clone()));
         for accepting in accepting {
@@ -159,8 +148,7 @@ async fn turn(readable: OwnedFd) -> io::Result<()> {
 async fn accept(
     worker: Arc<Worker>,
     socket: tokio::net::TcpListener,
-    connections: Connections,
-    limit: usize,
+    connections: Arc<Mutex<Open>>,
     stopped: watch::Receiver<Stop>,
 ) {
     // One that has come at the limit, and waits for its place.
@@ -172,7 +160,7 @@ async fn accept(
                 // Out of descriptors, or the client left already: others may still be served.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
-            while connections.lock().by_number.len() >= limit {
+            while worker.proxy.connections.count() >= worker.proxy.config.limits.connections {
                 let is_ending = end_stillest(&worker, &connections);
                 tokio::time::sleep(Duration::from_millis(if is_ending { 1 } else { 10 })).await;
             }
@@ -200,22 +188,10 @@ async fn accept(
     }
 }
 
-/// Ends the connection that has been without a request, or without the end of its head, for the longest time, so that
-/// clients that say nothing keep none out that does; says whether there is one. One that has come within a second has
-/// yet to be heard.
-fn end_stillest(worker: &Worker, connections: &Connections) -> bool {
-    let now = worker.clock.tick();
-    let stillest = {
-        let open = connections.lock();
-        let still = open.by_number.values().filter_map(|(conn, abort)| {
-            let (phase, since) = conn.phase();
-            let is_still = matches!(phase, Phase::Idle | Phase::Head) && now.saturating_sub(since) > 1;
-            is_still.then_some((phase == Phase::Head, since, abort.clone()?))
-        });
-        still.min_by_key(|(is_asking, since, _)| (*is_asking, *since)).map(|(.., abort)| abort)
-    };
+/// Ends a connection that says nothing, so that it keeps none out that does; says whether there is one.
+fn end_stillest(worker: &Worker, connections: &Arc<Mutex<Open>>) -> bool {
     // Ending a task takes its connection off the list.
-    let Some(abort) = stillest.filter(|abort| !abort.is_finished()) else { return false };
+    let Some(abort) = worker.proxy.connections.stillest(connections, worker.clock.tick()) else { return false };
     worker.counters.timed_out.add(1);
     abort.abort();
     true
@@ -225,7 +201,7 @@ fn begin(
     worker: &Arc<Worker>,
     stream: TcpStream,
     peer: SocketAddr,
-    connections: &Connections,
+    connections: &Arc<Mutex<Open>>,
     stopped: watch::Receiver<Stop>,
 ) {
     let _ = stream.set_nodelay(true);
@@ -233,14 +209,13 @@ fn begin(
     let config = &worker.proxy.config;
     let peer = Client::peer(peer.ip().to_canonical(), config);
     let conn = Arc::new(Conn::new(&peer, worker.clock.tick()));
-    let number = {
-        let mut open = connections.lock();
-        open.next += 1;
-        let number = open.next;
-        open.by_number.insert(number, (conn.clone(), None));
-        number
+    let Some(number) = worker.proxy.connections.add(connections, &conn) else {
+        worker.counters.denials.one(Denied::ClientConnections);
+        worker.counters.closed.add(1);
+        return worker.counters.outcomes.one(Outcome::Denied);
     };
-    let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number });
+    let (connections, peer_conn) = (connections.clone(), conn.clone());
+    let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number, peer: peer_conn });
     let worker = worker.clone();
     let task = if config.front.proxy_protocol && peer.is_front {
         // Its first bytes are due as those of a request are.
@@ -257,13 +232,15 @@ fn begin(
 /// Takes the connection off the list when its task ends, however it ends, and the tunnel that it may have become.
 pub(crate) struct Left {
     worker: Arc<Worker>,
-    connections: Connections,
+    connections: Arc<Mutex<Open>>,
     number: u64,
+    /// As it came: a PROXY header may have named another client since.
+    peer: Arc<Conn>,
 }
 
 impl Drop for Left {
     fn drop(&mut self) {
-        self.connections.lock().by_number.remove(&self.number);
+        self.worker.proxy.connections.remove(&self.connections, self.number, &self.peer);
         self.worker.counters.closed.add(1);
     }
 }
@@ -387,7 +364,7 @@ async fn serve(
 const STILL_BUSY: Duration = Duration::from_millis(5);
 
 /// The clock, the log, and the time limits.
-async fn tick(worker: Arc<Worker>, connections: Connections) {
+async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
     let limits = &worker.proxy.config.limits;
     let seconds = |span: crate::config::Span| u32::try_from(span.0.as_secs().max(1)).unwrap_or(u32::MAX);
     let (head, idle, send) =

@@ -164,6 +164,8 @@ reasons! {
         OnlyIfCached => "only-if-cached",
         /// `https` URLs are reached through CONNECT.
         Scheme => "scheme",
+        /// The client has `limits.connections_per_client`.
+        ClientConnections => "client-connections",
         /// A connection from a trusted network that does not begin with a PROXY header.
         ProxyHeader => "proxy-header",
     }

@@ -201,6 +201,9 @@ pub(crate) fn denied(why: Denied) -> Answer {
             (StatusCode::METHOD_NOT_ALLOWED, "TRACE is not served, and purging is for the admin listener")
         }
         Denied::OnlyIfCached => (StatusCode::GATEWAY_TIMEOUT, "nothing usable is stored"),
+        Denied::ClientConnections => {
+            (StatusCode::TOO_MANY_REQUESTS, "you have as many connections as a client may have")
+        }
         Denied::ProxyHeader => (StatusCode::BAD_REQUEST, "the connection does not begin with a PROXY header"),
         Denied::Scheme => (StatusCode::BAD_REQUEST, "https goes through CONNECT"),
     };

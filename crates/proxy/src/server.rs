@@ -25,6 +25,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     admin,
     config::Config,
+    connections::Connections,
     fill::Fills,
     keep::Epochs,
     listen::{self, Bound},
@@ -72,6 +73,7 @@ pub(crate) struct Proxy {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) origins: Origins,
+    pub(crate) connections: Connections,
     pub(crate) silent: Arc<Silent>,
     pub(crate) fills: Fills,
     pub(crate) epochs: Epochs,
@@ -249,6 +251,7 @@ impl Server {
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
+            connections: Connections::new(config.workers, config.limits.connections_per_client),
             silent: Arc::new(Silent::new(config.limits.origin_pause.0)),
             // Beside the store's memory: an eighth of it.
             fills: Fills::new(config.cache.collapse_window.0, (config.store.memory.0 / 8).max(16 << 20)),

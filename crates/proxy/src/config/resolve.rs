@@ -132,6 +132,7 @@ fn cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {
 fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
     let limits = LimitsConfig {
         connections: low.connections.unwrap_or(20_000),
+        connections_per_client: low.connections_per_client,
         header_timeout: low.header_timeout.unwrap_or(Span::secs(10)),
         idle_timeout: low.idle_timeout.unwrap_or(Span::secs(60)),
         send_timeout: low.send_timeout.unwrap_or(Span::secs(60)),

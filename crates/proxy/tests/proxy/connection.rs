@@ -206,6 +206,40 @@ fn clients_that_say_nothing_keep_none_out() {
 }
 
 #[test]
+fn the_limit_is_of_all_workers_together() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "workers = 4\n[limits]\nconnections = 8\nidle_timeout = \"10m\"\n");
+    // The system gives them to workers by chance, seldom two to each.
+    let mut clients: Vec<_> = (0..8).map(|_| proxy.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/stored").status(), 200);
+    }
+    for client in &mut clients {
+        client.write("GET", "/stored", &[], b"");
+        assert_eq!(client.read("GET").map(|reply| reply.status()), Some(200), "it still is there");
+    }
+    assert_eq!(proxy.stats()["proxy"]["connections_timed_out"], 0);
+}
+
+#[test]
+fn a_client_has_a_limit_of_its_own() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "[limits]\nconnections_per_client = 2\n");
+    let mut clients = [proxy.client(), proxy.client()];
+    for client in &mut clients {
+        assert_eq!(client.get("/stored").status(), 200);
+    }
+    assert!(proxy.client().read_bytes(1).is_err(), "one too many");
+    assert_eq!(proxy.stats()["proxy"]["denied"]["client-connections"], 1);
+    drop(clients);
+    eventually("there is room again", || {
+        let mut client = proxy.client();
+        client.write("GET", "/stored", &[], b"");
+        client.read("GET").is_some_and(|reply| reply.status() == 200)
+    });
+}
+
+#[test]
 fn a_stop_lets_requests_finish_and_closes_what_is_idle() {
     let origin = Origin::start(|_, stream| {
         sleep(700);
