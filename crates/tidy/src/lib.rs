@@ -45,7 +45,7 @@ impl fmt::Display for Finding {
 
 /// Everything the rules say about a tree, in the order of its paths.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 15] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 17] = [
         text::width,
         text::whitespace,
         text::machine_paths,
@@ -60,6 +60,8 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         arrows::modules,
         circles::rule,
         docs::links,
+        docs::guide,
+        docs::lengths,
         docs::commands,
     ];
     let mut findings: Vec<_> = rules.iter().flat_map(|rule| rule(tree)).collect();

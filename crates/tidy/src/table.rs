@@ -140,3 +140,16 @@ pub const WORDS: &[(&str, &str, &str)] = &[
 /// What a newcomer is told to type: the README names it, and this file must exist for it to work.
 pub const COMMANDS: &[(&str, &str)] =
     &[("cargo run --release -- serve", "crates/cli/Cargo.toml"), ("scripts/test", "scripts/test")];
+
+/// The page that names the engine's files and functions, and where those are.
+pub const GUIDE: &str = "docs/ARCHITECTURE.md";
+/// See [`GUIDE`].
+pub const GUIDED: &str = "crates/engine/src/";
+
+/// Pages that are read before anything else: how long they may be, and in what that is counted.
+pub const SHORT: &[(&str, usize, &str)] = &[
+    (GUIDE, 3000, "words"),
+    ("docs/PERFORMANCE.md", 2000, "words"),
+    ("README.md", 900, "words"),
+    ("CHANGELOG.md", 30, "lines"),
+];

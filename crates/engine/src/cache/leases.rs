@@ -8,13 +8,16 @@
 //! is refused, and the caller looks again. What is kept for the sake of leases alone is at most an eighth of its
 //! device; beyond that chunks leave, and a handle's next read says so. Leases are of one opening: after a crash the
 //! chunks of an object that was dropped are nobody's, and reclaim takes them.
+//!
+//! Locks: evicting → a key's lock → the state. A new lease waits for evictions; dropping an object and giving a lease
+//! back, which callers do who hold a key's lock that an eviction waits for, do not.
 
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
 };
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use picaflor_common::{
     KeyHash,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -30,7 +33,9 @@ type Id = (u128, u64);
 /// The leases of a store.
 #[derive(Default)]
 pub(crate) struct Leases {
-    state: RwLock<State>,
+    state: Mutex<State>,
+    /// Read by evictions that rely on there being no lease, written by who takes one.
+    evicting: RwLock<()>,
     /// Whether [`State::over`] has any.
     is_over: AtomicBool,
 }
@@ -74,7 +79,8 @@ impl Leases {
     /// A lease on a large object; none if its chunks are being dropped.
     pub(crate) fn take(self: &Arc<Self>, parent: KeyHash, manifest: Manifest) -> Option<Lease> {
         let id = (parent.0, manifest.id);
-        let mut state = self.state.write();
+        let _no_eviction = self.evicting.write();
+        let mut state = self.state.lock();
         if state.dropping.contains(&id) {
             return None;
         }
@@ -87,7 +93,7 @@ impl Leases {
     pub(crate) fn drop_or_leave(&self, left: Left, most: u64, drop: impl FnOnce()) {
         let id = (left.parent.0, left.manifest.id);
         {
-            let mut state = self.state.write();
+            let mut state = self.state.lock();
             if let Some(held) = state.keep(id, most) {
                 held.left = Some(left);
                 return;
@@ -95,29 +101,28 @@ impl Leases {
             state.dropping.insert(id);
         }
         drop();
-        self.state.write().dropping.remove(&id);
+        self.state.lock().dropping.remove(&id);
     }
 
     /// Whether a chunk is to stay though it was to be evicted; its object counts as kept from then on. If it may go, as
     /// long as what is returned is held nobody takes a lease that relies on it.
     pub(crate) fn keep(&self, chunk_key: &[u8], most: u64) -> Option<NoNewLeases<'_>> {
-        let mut state = self.state.write();
+        let evicting = self.evicting.read();
         let id = ChunkKey::decode(chunk_key).ok().map(|key| (key.parent, key.id));
-        if id.is_some_and(|id| state.keep(id, most).is_some()) {
-            return None;
-        }
-        Some(NoNewLeases { _state: RwLockWriteGuard::downgrade(state) })
+        let keeps = id.is_some_and(|id| self.state.lock().keep(id, most).is_some());
+        (!keeps).then_some(NoNewLeases { _evicting: evicting })
     }
 
     /// Whether there is a handle on the object of this chunk.
     pub(crate) fn is_leased(&self, key: &ChunkKey) -> bool {
-        self.state.read().held.contains_key(&(key.parent, key.id))
+        self.state.lock().held.contains_key(&(key.parent, key.id))
     }
 
     /// If there are no leases: as long as this is held there will be none.
     pub(crate) fn none(&self) -> Option<NoNewLeases<'_>> {
-        let state = self.state.read();
-        state.held.is_empty().then(|| NoNewLeases { _state: state })
+        let evicting = self.evicting.read();
+        let none = self.state.lock().held.is_empty();
+        none.then_some(NoNewLeases { _evicting: evicting })
     }
 
     /// What of this volume was left to handles that are gone.
@@ -125,7 +130,7 @@ impl Leases {
         if !self.is_over.load(Relaxed) {
             return Vec::new();
         }
-        let mut state = self.state.write();
+        let mut state = self.state.lock();
         let over = state.over.extract_if(.., |left| left.home == home).collect();
         self.is_over.store(!state.over.is_empty(), Relaxed);
         over
@@ -146,12 +151,12 @@ impl State {
 
 /// Nobody takes a lease as long as this is held.
 pub(crate) struct NoNewLeases<'a> {
-    _state: RwLockReadGuard<'a, State>,
+    _evicting: RwLockReadGuard<'a, ()>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut state = self.leases.state.write();
+        let mut state = self.leases.state.lock();
         let State { held, kept, over, .. } = &mut *state;
         let Some(entry) = held.get_mut(&self.id) else { return };
         entry.handles -= 1;
@@ -201,7 +206,7 @@ mod tests {
         assert!(!drops(&leases, 2, 1500), "there is room again");
         drop(two);
         assert_eq!(leases.take_over(1).len(), 1);
-        assert_eq!(leases.state.read().kept, 0);
+        assert_eq!(leases.state.lock().kept, 0);
     }
 
     #[test]
@@ -210,6 +215,18 @@ mod tests {
         let left = Left { parent: PARENT, manifest: manifest(1), home: 0 };
         leases.drop_or_leave(left, 5000, || assert!(leases.take(PARENT, manifest(1)).is_none()));
         assert!(leases.take(PARENT, manifest(1)).is_some());
+    }
+
+    /// An eviction may wait for a key's lock that whoever drops an object or gives a lease back holds.
+    #[test]
+    fn neither_dropping_nor_giving_back_waits_for_an_eviction() {
+        let leases = Arc::new(Leases::default());
+        let lease = leases.take(PARENT, manifest(1));
+        let other = ChunkKey { parent: PARENT.0, id: 2, number: 0 }.encode();
+        let _evicting = leases.keep(&other, 1500).expect("it is not leased");
+        assert!(drops(&leases, 2, 1500) && !drops(&leases, 1, 1500));
+        drop(lease);
+        assert!(!leases.take_over(1).is_empty());
     }
 
     #[test]
@@ -227,6 +244,6 @@ mod tests {
         drop(lease);
         assert!(keeps(2));
         drop(other);
-        assert!(leases.none().is_some() && leases.state.read().kept == 0);
+        assert!(leases.none().is_some() && leases.state.lock().kept == 0);
     }
 }

@@ -209,7 +209,12 @@ impl Volume {
         }
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
         self.wait_commit(self.commits.next())?;
-        let next_page = self.journal.lock().next_page();
+        let next_page = {
+            // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
+            // key nothing but the record says which is newer.
+            let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
+            self.journal.lock().next_page()
+        };
         let next_seq = self.next_seq.load(Relaxed);
         // Whoever was granted a cluster before that page, or given a lower number, has it noted in its buffer once its
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with

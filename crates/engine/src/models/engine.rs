@@ -32,6 +32,8 @@ type Front = Mutex<HashMap<String, Vec<u8>>>;
 struct Run {
     store: Store,
     mode: Mode,
+    /// Preset, mode and life: what a failure is told with.
+    name: String,
     /// What is known of each key, of the shared one for each writer: twice the version whose put or delete returned
     /// last, and one more if it was deleted.
     told: [AtomicU64; ALL + 1],
@@ -116,7 +118,7 @@ impl Run {
         };
         let found = object.map(|object| {
             let bytes = object.bytes();
-            bytes.unwrap_or_else(|error| panic!("key {at}, {:?}: a handle does not pin: {error}", self.mode)).to_vec()
+            bytes.unwrap_or_else(|error| panic!("{}, key {at}: a handle does not pin: {error}", self.name)).to_vec()
         });
         if let (Some(front), Some(found)) = (&self.front, &found) {
             front.lock().insert(name, found.clone());
@@ -132,16 +134,22 @@ impl Run {
             let before = told[at];
             // It may have been deleted and put back meanwhile.
             let is_there = before != 0 && before.is_multiple_of(2) && begun == before / 2 && at != SHARED;
-            assert!(self.mode == Mode::Cache || !is_there, "key {at}: version {} is missing", before / 2);
+            assert!(
+                self.mode == Mode::Cache || !is_there,
+                "{}, key {at}: version {} is missing",
+                self.name,
+                before / 2
+            );
             return;
         };
         let version = version_in(&found);
         let before = told[slot(at, version)];
-        assert!(found == body(at, version), "key {at}: foreign or torn bytes");
-        assert!(version <= begun, "key {at}: version {version} was never put");
+        assert!(found == body(at, version), "{}, key {at}: foreign or torn bytes", self.name);
+        assert!(version <= begun, "{}, key {at}: version {version} was never put", self.name);
         assert!(
             2 * version >= before,
-            "key {at}: an old version: {version}, and {} was {}",
+            "{}, key {at}: an old version: {version}, and {} was {}",
+            self.name,
             before / 2,
             if before.is_multiple_of(2) { "put" } else { "deleted" }
         );
@@ -179,6 +187,7 @@ fn model(fault: bool) {
     let run = Arc::new(Run {
         store: Run::open(&device, preset, mode),
         mode,
+        name: format!("{preset}, {mode:?}"),
         told: Default::default(),
         begun: Default::default(),
         front: fault.then(Front::default),
@@ -201,7 +210,8 @@ fn model(fault: bool) {
     let left = Run::open(&copy(&device), preset, mode);
     let told = run.told.each_ref().map(|told| AtomicU64::new(told.load(SeqCst)));
     let begun = run.begun.each_ref().map(|begun| AtomicU64::new(begun.load(SeqCst)));
-    let after = Run { store: left, mode, told, begun, front: None };
+    let name = format!("{preset}, {mode:?}, after a kill");
+    let after = Run { store: left, mode, name, told, begun, front: None };
     (0..ALL).for_each(|at| after.get(at));
     // A cache may let go, and a crash may bring back what it let go; what was replaced or deleted is told of.
     let [again, shown] = [after.find(SHARED), shown].map(|found| found.map(|found| version_in(&found)));

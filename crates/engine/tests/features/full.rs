@@ -43,7 +43,7 @@ fn key(i: usize) -> Vec<u8> {
     format!("key {i:08}").into_bytes()
 }
 
-/// Bytes that an object takes, as `docs/ARCHITECTURE.md` says: "How full a store gets".
+/// Bytes that an object takes, as `docs/CAPACITY.md` says.
 fn takes(key: &[u8], len: usize) -> u64 {
     (64 + key.len() + len).next_multiple_of(64) as u64 + 64
 }

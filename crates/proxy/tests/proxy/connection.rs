@@ -427,6 +427,25 @@ fn an_origin_that_does_not_answer_is_left_alone_for_a_while() {
 }
 
 #[test]
+fn interim_answers_without_end_are_no_answer() {
+    let is_over = Arc::<AtomicUsize>::default();
+    let over = is_over.clone();
+    let origin = Origin::start(move |_, stream| {
+        while stream.write_all(&b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100)).is_ok() {}
+        over.store(1, SeqCst);
+        false
+    });
+    let proxy = Proxy::before(&origin.url(), "workers = 1\n[limits]\nresponse_timeout = \"1s\"\n");
+    let mut other = proxy.client();
+    let mut client = proxy.client();
+    client.write("GET", "/", &[], b"");
+    eventually("it is asked for", || origin.count() == 1);
+    assert_eq!(other.send("TRACE", "/", &[], b"").status(), 405, "others are served meanwhile");
+    assert_eq!(client.read("GET").unwrap().cache(), "picaflor; detail=response-timeout");
+    eventually("the origin is hung up on", || is_over.load(SeqCst) == 1);
+}
+
+#[test]
 fn an_upload_has_its_limit() {
     let origin = Origin::start(|request, stream| {
         let is_chunked = !request.field("transfer-encoding").is_empty();
