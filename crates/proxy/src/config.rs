@@ -107,6 +107,8 @@ low! {
         /// What becomes of the `no-cache`, `no-store`, `max-age`, `min-fresh`, `If-Match` and `If-Unmodified-Since` of
         /// requests to an origin; default `obey`.
         client_directives: ClientDirectives,
+        /// How long an origin's error that says nothing of caches answers later requests, too; default 1 s.
+        error_hold: Span,
         /// How long a fetch waits for its slowest reader before it goes on without it; default 5 s.
         collapse_patience: Span,
         /// Bytes still fetched for the store when every client of a fetch has gone; default 64 MiB.
@@ -326,6 +328,7 @@ pub struct CacheConfig {
     pub max_variants: usize,
     pub collapse_window: Size,
     pub client_directives: ClientDirectives,
+    pub error_hold: Span,
     pub collapse_patience: Span,
     pub abandoned_max: Size,
 }

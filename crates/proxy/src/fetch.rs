@@ -209,7 +209,21 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
         received,
         for_origin: job.target.side.is_for_origin(),
     };
-    let policy = admit::admit(&exchange, &proxy.config.cache)?;
+    let (policy, not_stored) = match admit::admit(&exchange, &proxy.config.cache) {
+        Ok(policy) => (policy, None),
+        Err(NotStored::NoFreshness) if is_for_all_who_wait(&job.client, response) => {
+            let policy = Policy {
+                birth: received,
+                lifetime: 0,
+                no_cache: true,
+                must_revalidate: true,
+                stale_while_revalidate: 0,
+                stale_if_error: None,
+            };
+            (policy, Some(NotStored::NoFreshness))
+        }
+        Err(why) => return Err(why),
+    };
     let largest = if job.for_range { proxy.config.cache.range_whole_max } else { proxy.config.cache.max_object };
     if len.is_some_and(|len| len > largest.0.min(proxy.config.cache.max_object.0)) {
         return Err(NotStored::TooLarge);
@@ -233,8 +247,22 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
     origin::strip_hop_by_hop(&mut fields);
     origin::add_via(&mut fields, &proxy.via);
     fields.entry(header::DATE).or_insert_with(|| date(received));
-    let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values };
-    Ok(Keeper::new(job.worker.clone(), job.target.key.clone(), epoch, Arc::new(head), variant, &job.hints))
+    let is_error = not_stored.is_some();
+    let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values, is_error };
+    let mut keeper =
+        Keeper::new(job.worker.clone(), job.target.key.clone(), epoch, Arc::new(head), variant, &job.hints);
+    if let Some(why) = not_stored {
+        keeper.off(&job.fill, why);
+    }
+    Ok(keeper)
+}
+
+/// Whether an error, which is not stored, is still the answer to all who wait for it: an origin that fails is not to be
+/// asked by each of them. What credentials or cookies were sent with, or brought, may be for one client.
+fn is_for_all_who_wait(client: &HeaderMap, response: &Response<Incoming>) -> bool {
+    rules::is_server_error(response.status())
+        && !rules::is_personal(client)
+        && !response.headers().contains_key(header::SET_COOKIE)
 }
 
 /// Body to store and readers.
@@ -243,7 +271,7 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
     let counters = &job.worker.counters;
     let patience = config.cache.collapse_patience.0.max(Duration::from_millis(1));
     let mut body = Passed::new(incoming, config.limits.body_timeout.0);
-    let mut unheard = 0;
+    let (mut unheard, begun, head) = (0, tokio::time::Instant::now(), keeper.head().clone());
     let broken = loop {
         let bytes = match std::future::poll_fn(|cx| body.poll(cx, &job.worker)).await {
             Some(Ok(frame)) => match frame.into_data() {
@@ -277,6 +305,10 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
                 counters.not_stored.one(why);
             }
             // New requests find the stored response; until now they could join.
+            if head.is_error && job.target.side.is_for_origin() && rules::says_nothing(&head.fields) {
+                job.fill.end(Ok(()), false);
+                tokio::time::sleep(config.cache.error_hold.0.saturating_sub(begun.elapsed())).await;
+            }
             job.worker.proxy.fills.leave(&job.target.key, &job.fill);
             job.fill.end(Ok(()), result.is_ok());
         }

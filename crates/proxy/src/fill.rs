@@ -50,6 +50,8 @@ pub(crate) struct FillHead {
     /// `Vary` and the values of the request that was sent.
     pub(crate) names: Vec<String>,
     pub(crate) values: Vec<Vec<u8>>,
+    /// It is not stored, and for those only who wait.
+    pub(crate) is_error: bool,
 }
 
 /// What came of asking the origin.

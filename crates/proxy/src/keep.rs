@@ -204,7 +204,8 @@ impl Keeper {
         }
     }
 
-    fn off(&mut self, fill: &Fill, why: NotStored) {
+    /// It is not stored after all.
+    pub(crate) fn off(&mut self, fill: &Fill, why: NotStored) {
         if !matches!(self.way, Way::Off(_)) {
             self.way = Way::Off(why);
             fill.give_up_storing();

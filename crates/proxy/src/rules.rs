@@ -158,6 +158,17 @@ pub(crate) fn is_server_error(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
 }
 
+/// Whether the answer to a request with these fields may be for one client.
+pub(crate) fn is_personal(request: &HeaderMap) -> bool {
+    request.contains_key(header::COOKIE) || request.contains_key(header::AUTHORIZATION)
+}
+
+/// Whether a response says nothing of what caches may do with it.
+pub(crate) fn says_nothing(response: &HeaderMap) -> bool {
+    let fields = [header::CACHE_CONTROL, header::EXPIRES, header::PRAGMA, header::LAST_MODIFIED, header::ETAG];
+    !fields.iter().any(|name| response.contains_key(name))
+}
+
 /// Whether a request may change something at the origin.
 pub(crate) fn is_unsafe(method: &Method) -> bool {
     !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS | Method::TRACE)

@@ -124,6 +124,7 @@ fn cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {
         max_variants: low.max_variants.unwrap_or(32).clamp(1, 256),
         collapse_window,
         client_directives: low.client_directives.unwrap_or_default(),
+        error_hold: low.error_hold.unwrap_or(Span::secs(1)),
         collapse_patience: low.collapse_patience.unwrap_or(Span::secs(5)),
         abandoned_max: low.abandoned_max.unwrap_or(Size(64 << 20)),
     })

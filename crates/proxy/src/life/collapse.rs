@@ -13,7 +13,7 @@ use crate::{
     lookup::{self, Found, Hit},
     reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
-    rules::{Failure, Reuse, validate, vary},
+    rules::{self, Failure, Reuse, validate, vary},
     server::unix_millis,
 };
 
@@ -136,7 +136,8 @@ impl Ask {
     async fn waiter(&self, fill: &Arc<Fill>, reader: Reader, stale: Option<&Hit>, fwd: &'static str) -> Option<Answer> {
         match fill.verdict().await {
             Verdict::Streaming(head) => {
-                let fits = vary::values(&head.names, &self.headers) == head.values;
+                let fits = vary::values(&head.names, &self.headers) == head.values
+                    && !(head.is_error && rules::is_personal(&self.headers));
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}; collapsed", head.status.as_u16());
                 fits.then(|| self.arriving(&head, reader, true, &status, Outcome::Collapsed))
             }
