@@ -380,6 +380,20 @@ impl Volume {
         if let Some(read) = self.read_file(grain) {
             return self.verified_file(grain, read);
         }
+        let frame = self.read_unverified(grain, grains)?;
+        let header = Header::verify(&frame).map_err(|why| Error::Damaged {
+            place: format!("{}: object at {}", self.place, grain * GRAIN as u64),
+            why: why.to_string(),
+            mend: "its entry is dropped when it is asked for".into(),
+        })?;
+        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+    }
+
+    /// The bytes at a grain, and more behind them, whatever they are.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the device.
+    pub(crate) fn read_unverified(&self, grain: u64, grains: u32) -> Result<Bytes> {
         let offset = grain * GRAIN as u64;
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
@@ -392,13 +406,7 @@ impl Volume {
             .read(start, &mut buf)
             .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
         pending.inspect(|pending| pending.lay_over(start, &mut buf));
-        let frame = &buf[(offset - start) as usize..];
-        let header = Header::verify(frame).map_err(|why| Error::Damaged {
-            place: format!("{}: object at {offset}", self.place),
-            why: why.to_string(),
-            mend: "its entry is dropped when it is asked for".into(),
-        })?;
-        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+        Ok(buf.into_bytes().slice((offset - start) as usize..))
     }
 }
 

@@ -57,12 +57,11 @@ pub fn run_series(setup: &Setup, wish: &Wish) -> io::Result<Rounds> {
         is_made: false,
     };
     series.tally.stores = 1;
-    series.tally.avoided = setup.avoided.iter().map(|why| (*why, 1)).collect();
     for round in 0..=wish.kills {
         let last = round == wish.kills;
         series.number += 1;
         let life = Life::new(setup, series.number);
-        if setup.audits && round > 0 && (life.audit || last) {
+        if round > 0 && (life.audit || last) {
             series.audit()?;
             series.number += 1;
         }
