@@ -307,7 +307,11 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
             // New requests find the stored response; until now they could join.
             if head.is_error && job.target.side.is_for_origin() && rules::says_nothing(&head.fields) {
                 job.fill.end(Ok(()), false);
-                tokio::time::sleep(config.cache.error_hold.0.saturating_sub(begun.elapsed())).await;
+                // No stop waits for it.
+                while begun.elapsed() < config.cache.error_hold.0 && !job.worker.proxy.is_stopping() {
+                    let left = config.cache.error_hold.0.saturating_sub(begun.elapsed());
+                    tokio::time::sleep(left.min(Duration::from_millis(50))).await;
+                }
             }
             job.worker.proxy.fills.leave(&job.target.key, &job.fill);
             job.fill.end(Ok(()), result.is_ok());
