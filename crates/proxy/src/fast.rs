@@ -40,10 +40,11 @@ use tokio::{
 use self::{
     answer::Out,
     hit::FastHit,
-    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge},
+    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge, lower_version},
 };
 use crate::{
     conn::{Conn, Phase},
+    front::{self, Scheme},
     head::{Head, Stored, decode},
     key::{self, Side},
     reason::{Denied, Outcome},
@@ -118,14 +119,17 @@ pub(crate) struct FastIo {
 }
 
 impl FastIo {
-    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>) -> Self {
+    /// `read` has come of it already; it fits into the buffer.
+    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>, read: &[u8]) -> Self {
+        let mut buffer = vec![0; BUFFER.max(read.len())];
+        buffer[..read.len()].copy_from_slice(read);
         Self {
             io,
             worker,
             conn,
-            buffer: vec![0; BUFFER],
+            buffer,
             start: 0,
-            end: 0,
+            end: read.len(),
             granted: 0,
             turn: Turn::Ours,
             eof: false,
@@ -172,8 +176,11 @@ impl FastIo {
 
     /// Looks at the head in the buffer.
     fn step(&mut self) -> Step {
-        let buffer = std::mem::take(&mut self.buffer);
-        let step = self.look(&buffer[self.start..self.end]);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut step = self.look(&buffer[self.start..self.end]);
+        if step == Step::Refused(Denied::Malformed) && lower_version(&mut buffer[self.start..self.end]) {
+            step = self.look(&buffer[self.start..self.end]);
+        }
         self.buffer = buffer;
         step
     }
@@ -206,7 +213,8 @@ impl FastIo {
 
     /// What is in memory, fresh, and all there.
     fn find(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Found {
-        if self.make_key(target, host).is_none() {
+        // While it stops, the slow path says that this is the last answer.
+        if self.worker.proxy.is_stopping() || self.make_key(target, host, fields).is_none() {
             return Found::Nothing;
         }
         let (store, now) = (&self.worker.proxy.store, self.worker.clock.millis());
@@ -244,9 +252,10 @@ impl FastIo {
     }
 
     /// The key of a request that may be answered here.
-    fn make_key(&mut self, target: &str, host: &[u8]) -> Option<()> {
+    fn make_key(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Option<()> {
         let proxy = &*self.worker.proxy;
-        plain_key(&mut self.key, target, host, &self.conn, &proxy.origins, proxy.config.forward.enabled)
+        let side = (&*self.conn, &proxy.origins, proxy.config.forward.enabled);
+        plain_key(&mut self.key, target, host, fields, side)
     }
 
     /// Answers from what the device had, or leaves the request to hyper.
@@ -439,9 +448,8 @@ pub(crate) fn plain_key(
     key: &mut Vec<u8>,
     target: &str,
     host: &[u8],
-    conn: &Conn,
-    origins: &Origins,
-    forward: bool,
+    fields: &[Header<'_>],
+    (conn, origins, forward): (&Conn, &Origins, bool),
 ) -> Option<()> {
     let (authority, path, absolute) = match target.as_bytes() {
         target @ [b'/', ..] => (host, target, false),
@@ -452,7 +460,11 @@ pub(crate) fn plain_key(
         }
     };
     let side = match absolute {
-        false => Side::Reverse,
+        false => match front::scheme(conn, host, fields.iter().map(|field| (field.name, field.value))) {
+            Scheme::Http => Side::Reverse,
+            Scheme::Https => Side::Encrypted,
+            Scheme::Disputed => return None,
+        },
         true if conn.client.is_loopback() => Side::Forward,
         true => Side::Remote,
     };
