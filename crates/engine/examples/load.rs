@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Instant};
 
 use picaflor::{
-    Durability, Options, Put, PutOptions, Store,
+    Durability, Mode, Options, Put, PutOptions, Store,
     device::{CountedDevice, FileDevice, OpenOptions},
 };
 
@@ -17,15 +17,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = OpenOptions { capacity: Some(256 << 20), create: true, ..OpenOptions::default() };
     let device = Arc::new(CountedDevice::new(Arc::new(FileDevice::open(path, file)?)));
     // A batch is durable when its call returns.
-    let options = Options::on(device.clone()).memory(64 << 20).durability(Durability::EveryPut);
+    let options = Options::on(device.clone()).memory(64 << 20).mode(Mode::Store).durability(Durability::EveryPut);
     let store = Store::open(options)?;
 
     let objects: Vec<_> = (0..OBJECTS).map(|i| (format!("/item/{i}"), format!("{i} ").repeat(200))).collect();
     let options = PutOptions::default();
     let (before, began) = (device.counts(), Instant::now());
     for batch in objects.chunks(BATCH) {
-        let put = |(key, body): &'_ (String, String)| (key.as_bytes(), body.as_bytes());
-        let puts: Vec<_> = batch.iter().map(put).map(|(key, body)| Put { key, body, options: &options }).collect();
+        let put = batch.iter().map(|(key, body)| Put { key: key.as_ref(), body: body.as_ref(), options: &options });
+        let puts: Vec<_> = put.collect();
         store.put_many(&puts)?;
     }
     let counts = device.counts() - before;
