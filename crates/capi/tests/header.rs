@@ -57,7 +57,7 @@ fn program(source: &str, folder: &Path, link: &[String]) -> PathBuf {
 /// gets the name that programs ask for in this folder.
 fn sanitized(folder: &Path) -> Vec<String> {
     let library = libraries();
-    symlink(library.join("libpicaflor_c.so"), folder.join("libpicaflor_c.so.0")).unwrap();
+    symlink(library.join("libpicaflor_c.so"), folder.join("libpicaflor_c.so.0")).expect("a link can be made");
     let flags = "-fsanitize=address,undefined -fno-sanitize-recover=all".split(' ').map(str::to_owned);
     let library = [format!("-L{}", library.display()), format!("-Wl,-rpath,{}", folder.display())];
     flags.chain(library).chain(["-lpicaflor_c", "-lpthread"].map(str::to_owned)).collect()

@@ -41,11 +41,10 @@ pub(crate) fn publishable(tree: &Tree) -> Vec<Finding> {
         }
         for (line, _, name) in our_dependencies(&file.text).iter().filter(|(_, section, _)| !section.contains("dev")) {
             let text = file.text.lines().nth(line - 1).unwrap_or("");
+            let inherits = text.contains("workspace = true") && has_version(tree, name);
             if !published(name) {
                 say(*line, format!("`{name}` is not published"));
-            } else if !text.contains("version =")
-                && !(text.contains("workspace = true") && inherits_version(tree, name))
-            {
+            } else if !inherits && !text.contains("version =") {
                 say(*line, format!("`{name}` has a path and no version"));
             }
         }
@@ -63,7 +62,7 @@ fn has_code(readme: &str) -> bool {
 }
 
 /// Whether the workspace names this crate with a version.
-fn inherits_version(tree: &Tree, name: &str) -> bool {
+fn has_version(tree: &Tree, name: &str) -> bool {
     let text = tree.get("Cargo.toml").map_or("", |file| file.text.as_str());
     let rows = text.lines().filter_map(|line| line.split_once(" = "));
     rows.filter(|(row, _)| *row == name).any(|(_, value)| value.contains("version ="))
