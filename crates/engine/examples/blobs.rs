@@ -47,7 +47,7 @@ fn main() -> picaflor::Result<()> {
     }
     store.put(b"one more", &photo, &PutOptions::default())?;
 
-    // As a process that dies leaves it: the store is opened again, and everything is there.
+    // Opened again, it has the same objects.
     let count = store.keys().count();
     store.close()?;
     let store = Store::open(options())?;
