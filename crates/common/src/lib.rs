@@ -3,6 +3,10 @@
 //! for (`sync.rs`). No I/O, and nothing of any layout.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 // See `sync`.
 #[cfg(shuttle)]
 extern crate picaflor_locks as parking_lot;

@@ -69,8 +69,9 @@ pub use store::{Group, Store};
 
 type Commits = picaflor_common::Commits<Error>;
 
-/// The snippets of the README and of the book compile.
+/// The snippets of both READMEs and of the book compile.
 #[cfg(doctest)]
+#[doc = include_str!("../README.md")]
 #[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/EMBEDDING.md")]
 struct Pages;

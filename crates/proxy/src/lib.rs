@@ -15,6 +15,10 @@
 //! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod admin;
 mod body;
 pub mod config;

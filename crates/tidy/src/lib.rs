@@ -8,6 +8,7 @@
 mod arrows;
 mod circles;
 mod docs;
+mod manifests;
 mod reach;
 mod rust;
 mod source;
@@ -45,7 +46,7 @@ impl fmt::Display for Finding {
 
 /// Everything the rules say about a tree, in the order of its paths.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 17] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 18] = [
         text::width,
         text::whitespace,
         text::machine_paths,
@@ -59,6 +60,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         arrows::crates,
         arrows::modules,
         circles::rule,
+        manifests::publishable,
         docs::links,
         docs::guide,
         docs::lengths,
