@@ -98,6 +98,21 @@ impl Shared {
         self.let_go(self.memory.shrink(self.tier_budget()));
     }
 
+    /// Gives back to the system what objects that left memory were in, where that is much: an allocator keeps it, and
+    /// neither the index nor clusters grow into it. Not before `next`, in clock nanoseconds, which moves on: at most
+    /// ten times a second, and for a twentieth of the time.
+    pub(crate) fn give_back_freed(&self, next: &mut u64) {
+        let now = self.clock.now_nanos();
+        if now < *next {
+            return;
+        }
+        if self.memory.has_lost((self.options.memory / 128).max(512 << 10)) {
+            picaflor_device::give_back_freed();
+        }
+        let took = self.clock.now_nanos() - now;
+        *next = now + (20 * took).max(100_000_000);
+    }
+
     /// Takes memory: room for these bytes is made first, so that the cap holds at every moment. `take` adds
     /// them to their account.
     pub(crate) fn take<T>(&self, bytes: u64, take: impl FnOnce() -> T) -> T {

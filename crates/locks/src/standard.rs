@@ -1,7 +1,11 @@
 //! What the engine has of the standard library in the places that models look into: atomics, `Mutex` and `Condvar` in
 //! their shape, and a clock that moves only when a wait ends by its time limit.
 
-use std::{cell::Cell, ops::Add, time::Duration};
+use std::{
+    cell::Cell,
+    ops::{Add, Deref},
+    time::Duration,
+};
 
 pub use shuttle::sync::atomic;
 pub use std::sync::PoisonError;
@@ -98,5 +102,25 @@ impl Condvar {
     /// Ends all waits.
     pub fn notify_all(&self) {
         self.0.notify_all();
+    }
+}
+
+/// As in `picaflor_device`: a fixed number of words, zero at first.
+#[derive(Default)]
+pub struct Words(Box<[atomic::AtomicU64]>);
+
+impl Words {
+    /// So many words.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        Self((0..len).map(|_| atomic::AtomicU64::new(0)).collect())
+    }
+}
+
+impl Deref for Words {
+    type Target = [atomic::AtomicU64];
+
+    fn deref(&self) -> &[atomic::AtomicU64] {
+        &self.0
     }
 }
