@@ -76,7 +76,7 @@ pub(crate) struct Lease {
 }
 
 impl Leases {
-    /// A lease on a large object; none if its chunks are being dropped.
+    /// A lease on a large object; none if its chunks are being dropped. What its last handle left is its again.
     pub(crate) fn take(self: &Arc<Self>, parent: KeyHash, manifest: Manifest) -> Option<Lease> {
         let id = (parent.0, manifest.id);
         let _no_eviction = self.evicting.write();
@@ -84,14 +84,20 @@ impl Leases {
         if state.dropping.contains(&id) {
             return None;
         }
-        let held = state.held.entry(id).or_default();
+        let State { held, kept, over, .. } = &mut *state;
+        let held = held.entry(id).or_default();
         (held.handles, held.total) = (held.handles + 1, manifest.total);
+        if let Some(at) = over.iter().position(|left| left.id() == id) {
+            (held.left, held.is_kept) = (Some(over.swap_remove(at)), true);
+            *kept += manifest.total;
+            self.is_over.store(!over.is_empty(), Relaxed);
+        }
         Some(Lease { leases: Arc::clone(self), id })
     }
 
     /// Drops the chunks of a large object with `drop`, or leaves them to its last handle.
     pub(crate) fn drop_or_leave(&self, left: Left, most: u64, drop: impl FnOnce()) {
-        let id = (left.parent.0, left.manifest.id);
+        let id = left.id();
         {
             let mut state = self.state.lock();
             if let Some(held) = state.keep(id, most) {
@@ -125,15 +131,30 @@ impl Leases {
         none.then_some(NoNewLeases { _evicting: evicting })
     }
 
-    /// What of this volume was left to handles that are gone.
-    pub(crate) fn take_over(&self, home: usize) -> Vec<Left> {
+    /// Drops with `drop` what of this volume was left to handles that are gone. Returns whether there was anything.
+    pub(crate) fn drop_over(&self, home: usize, drop: impl Fn(&Left)) -> bool {
         if !self.is_over.load(Relaxed) {
-            return Vec::new();
+            return false;
         }
-        let mut state = self.state.lock();
-        let over = state.over.extract_if(.., |left| left.home == home).collect();
-        self.is_over.store(!state.over.is_empty(), Relaxed);
-        over
+        let gone: Vec<Left> = {
+            let mut state = self.state.lock();
+            let State { dropping, over, .. } = &mut *state;
+            let gone = over.extract_if(.., |left| left.home == home).collect::<Vec<_>>();
+            dropping.extend(gone.iter().map(Left::id));
+            self.is_over.store(!over.is_empty(), Relaxed);
+            gone
+        };
+        for left in &gone {
+            drop(left);
+            self.state.lock().dropping.remove(&left.id());
+        }
+        !gone.is_empty()
+    }
+}
+
+impl Left {
+    fn id(&self) -> Id {
+        (self.parent.0, self.manifest.id)
     }
 }
 
@@ -199,14 +220,31 @@ mod tests {
         assert!(!drops(&leases, 1, 1500));
         assert!(drops(&leases, 2, 1500), "more than may be kept");
         drop(one);
-        assert!(leases.take_over(1).is_empty());
+        assert!(!is_over(&leases, 1));
         drop(same);
-        assert!(leases.take_over(0).is_empty());
-        assert_eq!(leases.take_over(1).len(), 1);
+        assert!(!is_over(&leases, 0) && is_over(&leases, 1) && !is_over(&leases, 1));
         assert!(!drops(&leases, 2, 1500), "there is room again");
         drop(two);
-        assert_eq!(leases.take_over(1).len(), 1);
+        assert!(is_over(&leases, 1));
         assert_eq!(leases.state.lock().kept, 0);
+    }
+
+    fn is_over(leases: &Leases, home: usize) -> bool {
+        leases.drop_over(home, |_| {})
+    }
+
+    /// A get that found the manifest before it was replaced may take its lease when the last of the others has gone.
+    #[test]
+    fn what_the_last_handle_left_is_the_next_ones() {
+        let leases = Arc::new(Leases::default());
+        let lease = leases.take(PARENT, manifest(1));
+        assert!(!drops(&leases, 1, 1500));
+        drop(lease);
+        let late = leases.take(PARENT, manifest(1));
+        assert!(late.is_some() && !is_over(&leases, 1), "its chunks stay");
+        drop(late);
+        assert!(leases.drop_over(1, |_| assert!(leases.take(PARENT, manifest(1)).is_none())));
+        assert!(leases.state.lock().kept == 0 && leases.take(PARENT, manifest(1)).is_some());
     }
 
     #[test]
@@ -226,7 +264,7 @@ mod tests {
         let _evicting = leases.keep(&other, 1500).expect("it is not leased");
         assert!(drops(&leases, 2, 1500) && !drops(&leases, 1, 1500));
         drop(lease);
-        assert!(!leases.take_over(1).is_empty());
+        assert!(is_over(&leases, 1));
     }
 
     #[test]

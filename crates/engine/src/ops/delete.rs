@@ -254,9 +254,7 @@ impl Volume {
 
     /// Drops what was left to handles that are gone. Returns whether there was anything.
     pub(crate) fn drop_released(&self) -> bool {
-        let over = self.shared.leases.take_over(self.number);
-        over.iter().for_each(|left| self.drop_chunks_now(left.parent, left.manifest));
-        !over.is_empty()
+        self.shared.leases.drop_over(self.number, |left| self.drop_chunks_now(left.parent, left.manifest))
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
