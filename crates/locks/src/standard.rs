@@ -110,6 +110,9 @@ impl Condvar {
 pub struct Words(Box<[atomic::AtomicU64]>);
 
 impl Words {
+    /// As in `picaflor_device`.
+    pub const MAPPED_MIN: usize = 128 << 10;
+
     /// So many words.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {

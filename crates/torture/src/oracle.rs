@@ -278,6 +278,12 @@ impl Oracle {
         }
     }
 
+    /// Whether a version that may be there was past its expiry before the clock was set back.
+    #[must_use]
+    pub(crate) fn has_outlived(&self, key: usize) -> bool {
+        self.keys[key].live().any(|(_, version)| version.outlived)
+    }
+
     /// A version of this key that must not be seen any more, as if it were; for a canary.
     #[must_use]
     pub(crate) fn replaced(&self, key: usize) -> Option<Seen> {

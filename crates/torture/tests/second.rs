@@ -110,8 +110,11 @@ fn no_seed_that_found_something_is_violated() {
     found(&[(10_273, DEFAULT), (10_932, DEFAULT), (40_014_112, DEFAULT), (40_017_376, DEFAULT)]);
     // The same where its cluster had no table, from a crash on.
     found(&[(40_004_321, "hummingbird"), (40_016_384, DEFAULT), (40_016_560, DEFAULT), (40_008_859, "damelo")]);
+    found(&[(60_016_065, "hummingbird")]);
+    // An object past its expiry lost a piece, and then the clock was set back.
+    found(&[(60_021_728, DEFAULT)]);
     // The audit called lost what had left before a cluster was written again without its front.
-    found(&[(50_007_019, "damelo")]);
+    found(&[(50_007_019, "damelo"), (60_044_395, "damelo"), (60_031_344, DEFAULT), (60_037_409, "hummingbird")]);
     // Rows in place: the audit called damaged what was left of pieces of objects that were gone.
     found(&[(40_000_266, "lazy-reads-loc"), (40_000_293, "buddy"), (40_001_785, "lazy-reads")]);
     found(&[(40_012_935, "stream"), (40_002_568, "stream-pack")]);

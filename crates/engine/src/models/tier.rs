@@ -12,7 +12,7 @@ use picaflor_format::frame::{HEADER, Header, Kind};
 use super::{draw, finds, holds, shuttle::thread};
 use crate::{
     base::{frame::Frame, group::Temper, policy::Retention},
-    cache::memory::Memory,
+    cache::memory::{GONE, Memory},
 };
 
 const KEYS: usize = 3;
@@ -117,9 +117,14 @@ fn model(fault: bool) {
         .collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let here: u64 = (0..KEYS as u64).filter_map(|key| store.memory.peek(key)).map(|frame| frame.charge()).sum();
-    assert_eq!(store.memory.held(), empty + here, "charged for what is not held");
+    // What has gone may be in a queue still, and counts until it comes out.
+    let is_held = |here: u64| {
+        let queued = store.memory.held() - empty - here;
+        queued.is_multiple_of(GONE) && queued <= 15 * GONE
+    };
+    assert!(is_held(here), "charged for what is not held");
     store.memory.shrink(0);
-    assert_eq!((store.memory.len(), store.memory.held()), (0, empty));
+    assert!(store.memory.len() == 0 && is_held(0), "charged for what is not held");
 }
 
 #[test]

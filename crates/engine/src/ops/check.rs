@@ -273,10 +273,13 @@ impl Volume {
                 report.orphans += u64::from(orphan);
             }
             Err(why) => {
-                let key = Header::decode(frame).ok().and_then(|header| {
-                    let end = header.meta_start();
-                    (end <= frame.len()).then(|| String::from_utf8_lossy(header.key(frame)).into_owned())
-                });
+                let header = Header::decode(frame).ok().filter(|header| header.meta_start() <= frame.len());
+                // What is left of a piece whose object is gone: its cluster may have been begun anew before a crash.
+                if header.is_some_and(|header| header.kind == Kind::Chunk && self.is_orphan(header.key(frame))) {
+                    report.outdated += 1;
+                    return;
+                }
+                let key = header.map(|header| String::from_utf8_lossy(header.key(frame)).into_owned());
                 let key = key.unwrap_or_else(|| "unknown key".into());
                 report.damaged.push(format!("{}: {key} {}: {why}", self.place, at()));
             }

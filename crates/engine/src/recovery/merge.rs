@@ -364,7 +364,7 @@ impl Entered {
                 Ok(if is_it(found) { Known::Own(header) } else { Known::Other })
             }
             Err(Error::Damaged { .. })
-                if let Some((found, generation)) = since.rotten_at(volume, grain)?
+                if let Some((found, generation)) = since.rotten_at(volume, grain, word.grains())?
                     && (found == hash || is_of(found)) =>
             {
                 Ok(if found == hash { Known::Rotten(generation) } else { Known::Other })

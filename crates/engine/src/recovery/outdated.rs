@@ -40,11 +40,10 @@ impl Volume {
         found.seq() > self.known.checkpoint && !self.space.is_told_since(cluster, self.known.page)
     }
 
-    /// Whether a cache may have begun to write this cluster again, of which neither the log nor its front tells: the
-    /// crash may have kept any block of a write, and not the first.
+    /// Whether a cache may once have begun to write this cluster again, of which neither the log nor its front tells: a
+    /// crash may keep any block of a write, and not the first. What entries lead to there had left.
     pub(crate) fn may_be_written_over(&self, cluster: u32) -> bool {
-        let is_told = || self.space.is_told_since(cluster, self.known.page);
-        self.known.crashed && self.shared.options.mode == Mode::Cache && !is_told()
+        self.shared.options.mode == Mode::Cache && !self.space.is_told_since(cluster, self.known.page)
     }
 
     /// Drops the entries that lead into a cluster of which nothing tells, but for those of the frames that are there.

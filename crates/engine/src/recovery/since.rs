@@ -55,14 +55,14 @@ impl Since {
     /// Hash and generation of the frame to which an entry of the checkpoint leads, and which is not intact: by the
     /// table of its cluster, or, where that was never sealed, by the frame's own header. None where the cluster was
     /// written since.
-    pub(super) fn rotten_at(&self, volume: &Volume, grain: u64) -> Result<Option<(u64, u64)>> {
+    pub(super) fn rotten_at(&self, volume: &Volume, grain: u64, grains: u32) -> Result<Option<(u64, u64)>> {
         Ok(match self.last_use(volume, grain)? {
             Some((cluster, Use::Sealed(last, rows))) if last.seq <= self.checkpoint => {
                 let row = rows.iter().find(|row| volume.grain(cluster, row.offset) == grain);
                 row.map(|row| (row.hash, row.generation))
             }
             Some((_, Use::Unsealed(seq))) if seq <= self.checkpoint => {
-                let bytes = volume.read_unverified(grain, 1)?;
+                let bytes = volume.read_unverified(grain, grains)?;
                 let of_this_use =
                     |header: &Header| header.mark == volume.hasher.mark(seq) && header.meta_start() <= bytes.len();
                 let header = Header::decode(&bytes).ok().filter(of_this_use);
