@@ -10,12 +10,13 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, OwnedFd},
+    pin::Pin,
     sync::Arc,
     task::{Poll, ready},
     time::Duration,
 };
 
-use hyper::{body::Incoming, server::conn::http1, service::Service};
+use hyper::{body::Incoming, rt::Write, server::conn::http1, service::Service};
 use parking_lot::Mutex;
 use picaflor::ThreadRing;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -29,7 +30,7 @@ use tokio::{
 use crate::{
     body::Body,
     conn::{Conn, Phase},
-    fast::FastIo,
+    fast::{FastIo, Hypers},
     life,
     server::{Clock, Proxy, StartError, Stop, Worker},
 };
@@ -92,7 +93,25 @@ pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<V
 #[derive(Default)]
 struct Open {
     next: u64,
+    /// Most at once since memory was last given back.
+    most: usize,
     by_number: HashMap<u64, (Arc<Conn>, Option<AbortHandle>)>,
+}
+
+/// So many closed connections leave memory that is worth giving back to the system.
+const MANY_CLOSED: usize = 512;
+
+impl Open {
+    /// Whether most of many connections have gone: once for each time that they have.
+    fn have_many_gone(&mut self) -> bool {
+        let now = self.by_number.len();
+        let gone = now * 2 <= self.most && self.most - now >= MANY_CLOSED;
+        if gone {
+            self.most = now;
+            self.by_number.shrink_to_fit();
+        }
+        gone
+    }
 }
 
 type Connections = Arc<Mutex<Open>>;
@@ -207,6 +226,7 @@ fn begin(
         open.next += 1;
         let number = open.next;
         open.by_number.insert(number, (conn.clone(), None));
+        open.most = open.most.max(open.by_number.len());
         number
     };
     let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number });
@@ -230,6 +250,7 @@ impl Drop for Left {
     }
 }
 
+#[derive(Clone)]
 struct Serve {
     worker: Arc<Worker>,
     conn: Arc<Conn>,
@@ -239,7 +260,7 @@ struct Serve {
 impl Service<http::Request<Incoming>> for Serve {
     type Response = http::Response<Body>;
     type Error = std::convert::Infallible;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), request);
@@ -255,14 +276,19 @@ async fn serve(
     mut stopped: watch::Receiver<Stop>,
 ) {
     let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone())));
-    let connection = http1::Builder::new()
-        .header_read_timeout(None)
-        .max_buf_size(64 << 10)
-        // A client that says that it will ask no more is still to be answered.
-        .half_close(true)
-        .serve_connection(FastIo::for_hyper(&io), Serve { worker, conn, left })
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
+    let service = Serve { worker, conn, left };
+    let begin = || {
+        let connection = http1::Builder::new()
+            .header_read_timeout(None)
+            .max_buf_size(64 << 10)
+            // A client that says that it will ask no more is still to be answered.
+            .half_close(true)
+            .serve_connection(FastIo::for_hyper(&io), service.clone())
+            .with_upgrades();
+        Box::pin(connection)
+    };
+    // There, with its buffers, from a request that needs it to the end of the answer.
+    let mut hyper: Option<Pin<Box<http1::UpgradeableConnection<Hypers, Serve>>>> = None;
     let told = stopped.clone();
     let mut stop = std::pin::pin!(async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
@@ -271,19 +297,43 @@ async fn serve(
     });
     let mut waits = false;
     let is_over = poll_fn(|context| {
-        // Once both below wait, nothing but the socket wakes us, until we are told to stop.
-        if waits && !told.has_changed().unwrap_or(true) && io.lock().poll_alone(context) {
+        loop {
+            if let Some(connection) = &mut hyper {
+                if connection.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(true);
+                }
+                if !io.lock().is_hyper_idle() {
+                    break;
+                }
+                hyper = None;
+            }
+            let mut io = io.lock();
+            match io.poll_own(context) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(())) if io.is_hypers() => hyper = Some(begin()),
+                Poll::Ready(Ok(())) => return Poll::Ready(false),
+                Poll::Ready(Err(_)) => return Poll::Ready(true),
+            }
+        }
+        // Once it waits, nothing but the socket wakes us, until we are told to stop.
+        if waits && !told.has_changed().unwrap_or(true) {
             return Poll::Pending;
         }
         waits = true;
-        match connection.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending => stop.as_mut().poll(context).map(|()| false),
-        }
+        stop.as_mut().poll(context).map(|()| false)
     });
-    if !is_over.await {
-        connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
+    if is_over.await {
+        return;
+    }
+    match hyper {
+        Some(mut connection) => {
+            connection.as_mut().graceful_shutdown();
+            let _ = connection.await;
+        }
+        None => {
+            let mut io = FastIo::for_hyper(&io);
+            let _ = poll_fn(|context| Pin::new(&mut io).poll_shutdown(context)).await;
+        }
     }
 }
 
@@ -321,6 +371,10 @@ async fn tick(worker: Arc<Worker>, connections: Connections) {
         for abort in ended {
             worker.counters.timed_out.add(1);
             abort.abort();
+        }
+        if connections.lock().have_many_gone() {
+            // Not here: it takes as long as some requests do.
+            tokio::task::spawn_blocking(picaflor::device::give_back_freed);
         }
     }
 }
