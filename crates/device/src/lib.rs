@@ -20,6 +20,7 @@ mod pool;
 mod section;
 mod thread_ring;
 mod uring;
+mod words;
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -38,6 +39,7 @@ pub use memory::MemoryDevice;
 pub use open::{Backend, OpenOptions, PRIVATE, Preallocate, lock};
 pub use section::Section;
 pub use thread_ring::{ThreadRing, number_here as thread_ring_number};
+pub use words::Words;
 
 /// Where bytes live. Offsets and lengths are in bytes and must be multiples of [`Device::block_size`]; of reads,
 /// multiples of [`Device::read_unit`] will do.

@@ -10,58 +10,63 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use picaflor_device::prefetch;
+use picaflor_device::{Words, prefetch};
 
 use super::word::{BUCKETS_MIN, PLACE_BITS, Word};
 
 const SLOTS: usize = 8;
 /// Entries that make way for one insertion before the segment grows instead.
 const REACH: usize = 32;
+/// In a page of memory.
+const BUCKETS_PER_PAGE: usize = 4096 / size_of::<Bucket>();
 /// How full a segment is to be after entries that were announced: between growing for them again and wasting room.
 const RESERVED: (usize, usize) = (7, 8);
+
+/// One cache line.
+type Bucket = [AtomicU64; SLOTS];
 
 /// Bytes of the smallest segment that is not empty.
 pub(super) const BYTES_MIN: usize = BUCKETS_MIN * size_of::<Bucket>();
 
-#[repr(align(64))]
-struct Bucket([AtomicU64; SLOTS]);
-
-impl Bucket {
-    fn empty() -> Self {
-        Self([const { AtomicU64::new(0) }; SLOTS])
-    }
-}
-
 #[derive(Default)]
 pub(super) struct Segment {
-    buckets: Box<[Bucket]>,
+    /// The buckets, one behind the other.
+    words: Words,
     pub(super) count: usize,
 }
 
 impl Segment {
     pub(super) fn bytes(&self) -> usize {
-        self.buckets.len() * size_of::<Bucket>()
+        size_of_val(&*self.words)
+    }
+
+    fn size(&self) -> usize {
+        self.words.len() / SLOTS
+    }
+
+    fn bucket(&self, at: usize) -> &Bucket {
+        &self.words.as_chunks().0[at]
     }
 
     fn home(&self, place: u32) -> usize {
-        ((u64::from(place) * self.buckets.len() as u64) >> PLACE_BITS) as usize
+        ((u64::from(place) * self.size() as u64) >> PLACE_BITS) as usize
     }
 
     /// How many buckets after its own an entry of this place lies if it is displaced: 1 to all but one.
     fn stride(&self, place: u32) -> usize {
         let spread = Word::tag_of(place).wrapping_mul(0x9e37_79b1);
-        1 + ((u64::from(spread) * (self.buckets.len() as u64 - 1)) >> 32) as usize
+        1 + ((u64::from(spread) * (self.size() as u64 - 1)) >> 32) as usize
     }
 
     /// The other bucket of a place.
     fn other(&self, place: u32) -> usize {
         let other = self.home(place) + self.stride(place);
-        if other >= self.buckets.len() { other - self.buckets.len() } else { other }
+        if other >= self.size() { other - self.size() } else { other }
     }
 
     /// The place of an entry that lies in this bucket.
     fn place_of(&self, word: Word, bucket: usize) -> u32 {
-        let size = self.buckets.len();
+        let size = self.size();
         let home = match word.is_displaced() {
             false => bucket,
             // The stride needs the tag alone, which is the place's low bits.
@@ -72,18 +77,18 @@ impl Segment {
 
     /// The buckets in which an entry for `place` may lie: its own, and where it is displaced to.
     fn buckets(&self, place: u32) -> [&[AtomicU64]; 2] {
-        if self.buckets.is_empty() {
+        if self.words.is_empty() {
             return [&[], &[]];
         }
         let home = self.home(place);
-        [&self.buckets[home].0, &self.buckets[self.other(place)].0]
+        [self.bucket(home), self.bucket(self.other(place))]
     }
 
     /// Asks the processor for the two cache lines that [`Segment::matching`] looks at.
     pub(super) fn expect(&self, place: u32) {
-        if !self.buckets.is_empty() {
-            prefetch(&self.buckets[self.home(place)]);
-            prefetch(&self.buckets[self.other(place)]);
+        if !self.words.is_empty() {
+            prefetch(self.bucket(self.home(place)));
+            prefetch(self.bucket(self.other(place)));
         }
     }
 
@@ -106,7 +111,7 @@ impl Segment {
     /// Adds an entry; gives back one that found no room, which need not be the same.
     fn try_insert(&mut self, place: u32, word: Word) -> Result<(), (u32, Word)> {
         let (mut place, mut word) = (place, word);
-        if self.buckets.is_empty() {
+        if self.words.is_empty() {
             return Err((place, word));
         }
         let mut bucket = self.home(place);
@@ -120,7 +125,7 @@ impl Segment {
             }
             // Whoever lies here has to move to its other bucket. A slot that is as good as random, and the same
             // each time: what is repeated from a seed stays repeatable.
-            let slot = &self.buckets[bucket].0[(place as usize + step) % SLOTS];
+            let slot = &self.bucket(bucket)[(place as usize + step) % SLOTS];
             let evicted = Word(slot.load(Relaxed));
             slot.store(word.displaced(bucket != self.home(place)).0, Relaxed);
             place = self.place_of(evicted, bucket);
@@ -131,28 +136,31 @@ impl Segment {
     }
 
     fn free_slot(&self, bucket: usize) -> Option<&AtomicU64> {
-        self.buckets[bucket].0.iter().find(|slot| slot.load(Relaxed) == 0)
+        self.bucket(bucket).iter().find(|slot| slot.load(Relaxed) == 0)
     }
 
     /// Grows, if `more` entries would make it fuller than it should be.
     pub(super) fn reserve(&mut self, more: usize) {
         let slots = (self.count + more) * RESERVED.1 / RESERVED.0;
-        if slots > self.buckets.len() * SLOTS {
+        if slots > self.size() * SLOTS {
             self.grow_to(slots.div_ceil(SLOTS));
         }
     }
 
     fn grow(&mut self) {
-        self.grow_to(self.buckets.len() + (self.buckets.len() / 8).max(4));
+        self.grow_to(self.size() + (self.size() / 8).max(4));
     }
 
     fn grow_to(&mut self, buckets: usize) {
         let mut size = buckets.max(BUCKETS_MIN);
-        let entries: Vec<(u32, Word)> = self.entries().collect();
+        let old = std::mem::take(self);
         loop {
-            self.buckets = (0..size).map(|_| Bucket::empty()).collect();
-            self.count = 0;
-            if entries.iter().all(|&(place, word)| self.try_insert(place, word).is_ok()) {
+            if size * size_of::<Bucket>() >= Words::MAPPED_MIN {
+                // What is left of the last page would be memory that nobody counts.
+                size = size.next_multiple_of(BUCKETS_PER_PAGE);
+            }
+            *self = Self { words: Words::zeroed(size * SLOTS), count: 0 };
+            if old.entries().all(|(place, word)| self.try_insert(place, word).is_ok()) {
                 return;
             }
             size += (size / 8).max(4);
@@ -161,8 +169,8 @@ impl Segment {
 
     /// All entries with their places.
     pub(super) fn entries(&self) -> impl Iterator<Item = (u32, Word)> + '_ {
-        self.buckets.iter().enumerate().flat_map(move |(at, bucket)| {
-            bucket.0.iter().filter_map(move |slot| {
+        self.words.as_chunks::<SLOTS>().0.iter().enumerate().flat_map(move |(at, bucket)| {
+            bucket.iter().filter_map(move |slot| {
                 let word = Word(slot.load(Relaxed));
                 (!word.is_empty()).then(|| (self.place_of(word, at), word))
             })
@@ -171,7 +179,7 @@ impl Segment {
 
     /// Every word in order, empty ones too: the image that a checkpoint keeps.
     pub(super) fn image(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..self.buckets.len() * SLOTS).map(|i| self.buckets[i / SLOTS].0[i % SLOTS].load(Relaxed))
+        self.words.iter().map(|word| word.load(Relaxed))
     }
 
     /// The segment that an image describes, or `None` if no segment can have this image's length.
@@ -183,14 +191,14 @@ impl Segment {
             return None;
         }
         let count = words.iter().filter(|word| **word != 0).count();
-        let buckets =
-            words.chunks_exact(SLOTS).map(|chunk| Bucket(std::array::from_fn(|i| AtomicU64::new(chunk[i])))).collect();
-        Some(Self { buckets, count })
+        let restored = Words::zeroed(words.len());
+        restored.iter().zip(words).for_each(|(slot, word)| slot.store(*word, Relaxed));
+        Some(Self { words: restored, count })
     }
 
     /// Changes or removes every entry for which `change` says so.
     pub(super) fn update_all(&mut self, mut change: impl FnMut(Word) -> Word) {
-        for slot in self.buckets.iter().flat_map(|bucket| &bucket.0) {
+        for slot in self.words.iter() {
             let word = Word(slot.load(Relaxed));
             if word.is_empty() {
                 continue;
