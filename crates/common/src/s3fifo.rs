@@ -109,6 +109,12 @@ impl<T> S3Fifo<T> {
         self.main.retain(alive);
     }
 
+    /// Lets go of memory beyond what both queues need, and some more.
+    pub fn shrink(&mut self) {
+        self.small.shrink_to(self.small.len() + self.small.len() / 4);
+        self.main.shrink_to(self.main.len() + self.main.len() / 4);
+    }
+
     /// Entries in both queues.
     pub fn queued(&self) -> usize {
         self.small.len() + self.main.len()

@@ -225,6 +225,20 @@ impl BufPool {
         Bytes::from_owner(Copied { memory, len: bytes.len(), home: Arc::clone(&self.inner) })
     }
 
+    /// Bytes of memory that a buffer of [`BufPool::take`] holds, and what owns it once it is [`Bytes`].
+    #[must_use]
+    pub const fn taken(len: usize) -> usize {
+        let pooled = len > 0 && len <= Self::MAX_POOLED;
+        OWNER + if pooled { class_len(class_of(len)) } else { len.next_multiple_of(ALIGN) }
+    }
+
+    /// Bytes of memory that a copy holds.
+    #[must_use]
+    pub const fn copied(len: usize) -> usize {
+        let steps = len.div_ceil(Self::COPY_STEP);
+        OWNER + if steps <= COPIES { ALLOCATED + steps * Self::COPY_STEP } else { len }
+    }
+
     /// Bytes kept for the next takers.
     #[must_use]
     pub fn idle_bytes(&self) -> usize {
@@ -311,6 +325,12 @@ impl PoolInner {
 
 /// Longest copy whose memory is kept for reuse, in steps: 8 KiB.
 const COPIES: usize = 64;
+
+/// Bytes that an allocator takes beside those it was asked for, of the usual ones.
+const ALLOCATED: usize = 16;
+
+/// Bytes of what owns the memory of a copy or of a buffer: see [`Bytes::from_owner`].
+const OWNER: usize = 48 + ALLOCATED;
 
 /// What owns the memory of a copy.
 struct Copied {

@@ -98,6 +98,20 @@ impl Shared {
         self.let_go(self.memory.shrink(self.tier_budget()));
     }
 
+    /// Gives back to the system what objects that left memory were in, where that is much: an allocator keeps it, and
+    /// neither the index nor clusters grow into it. Takes a while, so it looks five times a second at most; `looked` is
+    /// when it last did, in clock nanoseconds.
+    pub(crate) fn give_back_freed(&self, looked: &mut u64) {
+        let now = self.clock.now_nanos();
+        if now.saturating_sub(*looked) < 200_000_000 {
+            return;
+        }
+        *looked = now;
+        if self.memory.has_lost((self.options.memory / 32).max(1 << 20)) {
+            picaflor_device::give_back_freed();
+        }
+    }
+
     /// Takes memory: room for these bytes is made first, so that the cap holds at every moment. `take` adds
     /// them to their account.
     pub(crate) fn take<T>(&self, bytes: u64, take: impl FnOnce() -> T) -> T {

@@ -206,8 +206,10 @@ pub(crate) fn is_quiet(shared: &Shared) -> bool {
 }
 
 fn keeper(volume: &Arc<Volume>) {
+    let mut looked = 0;
     while running(volume) && !volume.writer.is_stopped() {
         let shared = &volume.shared;
+        shared.give_back_freed(&mut looked);
         if shared.options.read_only {
             // There is no flusher.
             volume.issue_due_reads();

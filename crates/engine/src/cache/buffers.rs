@@ -107,10 +107,11 @@ impl Filled {
     /// What was read from the device for one object: a cluster, or a page of one.
     pub(crate) fn read_in(
         bytes: &Bytes,
-        rows: Vec<Row>,
+        mut rows: Vec<Row>,
         (cluster, class): (u32, u16),
         page: Option<(u32, usize)>,
     ) -> Self {
+        rows.shrink_to_fit();
         Self {
             bytes: bytes.clone(),
             rows,
@@ -269,6 +270,7 @@ impl Open {
         let table = self.bytes.len() - cluster::table_len(self.rows.len());
         self.bytes[self.used..table].fill(0);
         cluster::encode_table(&mut self.bytes, last, &self.rows);
+        self.rows.shrink_to_fit();
         Filled {
             bytes: self.bytes.into_bytes(),
             rows: self.rows,

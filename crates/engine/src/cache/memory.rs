@@ -12,8 +12,8 @@
 //! the newest of them first (MRU: Dámelo §3).
 //!
 //! Invariants: an object found here is current, because puts and deletes remove it after changing the
-//! index and an insert asks the index under the same shard lock; queues hold weak references, so a
-//! removed object's memory is free at once.
+//! index and an insert asks the index under the same shard lock; queues hold weak references, so of a removed object
+//! all but the [`Frame`] itself is free at once. That is counted until a sweep, when such entries are a fifth of all.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -37,6 +37,12 @@ pub(crate) struct Memory {
     queues: Mutex<Queues>,
     /// Bytes of all frames in `shards`.
     bytes: AtomicU64,
+    /// Most that `bytes` were since memory was last given back to the system.
+    most: AtomicU64,
+    /// Objects that left by themselves, but for their entry in a queue.
+    gone: AtomicU64,
+    /// As many of them are swept out.
+    sweep_at: AtomicU64,
     /// Bytes of all clusters in the small queue.
     cluster_bytes: AtomicU64,
     /// Numbers hits and insertions, for LRU.
@@ -59,12 +65,13 @@ struct Queues {
     order: BTreeMap<u64, Unit>,
     /// Clusters of hated groups.
     hated_clusters: Vec<Resident>,
-    /// Entries at which those of objects that left by themselves are swept out.
-    sweep_at: usize,
 }
 
-/// Fewest entries worth sweeping.
-const SWEEP_MIN: usize = 1024;
+/// Fewest entries of objects that left by themselves that are worth a sweep.
+const SWEEP_MIN: u64 = 512;
+
+/// Bytes of such an entry: the frame without what it held, and its places in queues.
+const GONE: u64 = (size_of::<Frame>() + 2 * size_of::<usize>() + 16 + 32) as u64;
 
 impl Queues {
     fn len(&self) -> usize {
@@ -120,17 +127,12 @@ impl Queues {
         Some(self.hated_clusters.swap_remove(last))
     }
 
-    /// Drops entries whose objects were replaced or deleted, once they may be half of all: nothing else takes
-    /// them out while there is room.
+    /// Drops entries whose objects were replaced or deleted: nothing else takes them out while there is room.
     fn sweep(&mut self) {
-        if self.len() < self.sweep_at {
-            return;
-        }
         self.fifo.sweep(Unit::is_here);
         self.loved.retain(|weak| weak.strong_count() > 0);
         self.hated.retain(|weak| weak.strong_count() > 0);
         self.order.retain(|_, unit| unit.is_here());
-        self.sweep_at = self.len() * 2 + SWEEP_MIN;
     }
 }
 
@@ -208,12 +210,14 @@ impl Memory {
             hated: Vec::new(),
             order: BTreeMap::new(),
             hated_clusters: Vec::new(),
-            sweep_at: SWEEP_MIN,
         };
         Self {
             retention,
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             bytes: AtomicU64::new(queues.fifo.ghost_bytes()),
+            most: AtomicU64::new(0),
+            gone: AtomicU64::new(0),
+            sweep_at: AtomicU64::new(SWEEP_MIN),
             cluster_bytes: AtomicU64::new(0),
             tick: AtomicU64::new(0),
             queues: Mutex::new(queues),
@@ -269,12 +273,13 @@ impl Memory {
                 return;
             }
             if let Some(old) = shard.insert(frame.hash, Arc::clone(frame)) {
-                self.bytes.fetch_sub(old.charge(), Relaxed);
+                self.gone_by_itself(&old);
             }
-            self.bytes.fetch_add(frame.charge(), Relaxed);
+            let bytes = self.bytes.fetch_add(frame.charge(), Relaxed) + frame.charge();
+            self.most.fetch_max(bytes, Relaxed);
         }
+        self.sweep();
         let mut queues = self.queues.lock();
-        queues.sweep();
         self.enqueue(&mut queues, frame, temper);
     }
 
@@ -319,9 +324,45 @@ impl Memory {
 
     /// Forgets an object that was replaced, deleted or found damaged.
     pub(crate) fn remove(&self, hash: u64) {
-        if let Some(old) = self.shard(hash).write().remove(&hash) {
-            self.bytes.fetch_sub(old.charge(), Relaxed);
+        let old = self.shard(hash).write().remove(&hash);
+        if let Some(old) = old {
+            self.gone_by_itself(&old);
+            self.sweep();
         }
+    }
+
+    fn gone_by_itself(&self, old: &Frame) {
+        self.gone.fetch_add(1, Relaxed);
+        self.bytes.fetch_sub(old.charge(), Relaxed);
+    }
+
+    /// Sweeps the queues if a fifth of what is in them left by itself, and nobody is at them.
+    fn sweep(&self) {
+        if self.gone.load(Relaxed) < self.sweep_at.load(Relaxed) {
+            return;
+        }
+        if let Some(mut queues) = self.queues.try_lock() {
+            self.gone.store(0, Relaxed);
+            queues.sweep();
+            self.sweep_at.store(queues.len() as u64 / 4 + SWEEP_MIN, Relaxed);
+        }
+    }
+
+    /// Whether objects of so many bytes left since there were most of them, and since this last said so. Then what maps
+    /// and queues have for them goes too.
+    pub(crate) fn has_lost(&self, bytes: u64) -> bool {
+        let (now, most) = (self.bytes.load(Relaxed), self.most.load(Relaxed));
+        let much = most.saturating_sub(now) >= bytes;
+        if !much || self.most.compare_exchange(most, now, Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        for shard in &self.shards {
+            let mut shard = shard.write();
+            let len = shard.len();
+            shard.shrink_to(len + len / 4);
+        }
+        self.queues.lock().fifo.shrink();
+        true
     }
 
     fn remove_this(&self, frame: &Arc<Frame>) {
@@ -441,7 +482,15 @@ impl Memory {
             self.unit_left(unit, left);
             return true;
         }
-        match queues.fifo.step(budget, Unit::standing, Unit::leave_with) {
+        let standing = |unit: &Unit| {
+            let standing = unit.standing();
+            if standing == Standing::Gone {
+                // Not below zero: a sweep may have begun to count anew.
+                let _ = self.gone.fetch_update(Relaxed, Relaxed, |gone| gone.checked_sub(1));
+            }
+            standing
+        };
+        match queues.fifo.step(budget, standing, Unit::leave_with) {
             Step::Leaves(unit) => self.unit_left(unit, left),
             Step::Moved => {}
             Step::Empty => return self.evict_loved(queues, left),
@@ -499,6 +548,6 @@ impl Memory {
 
     /// Bytes held, resident clusters and ghosts included.
     pub(crate) fn held(&self) -> u64 {
-        self.bytes.load(Relaxed) + self.cluster_bytes.load(Relaxed)
+        self.bytes.load(Relaxed) + self.cluster_bytes.load(Relaxed) + self.gone.load(Relaxed) * GONE
     }
 }

@@ -350,9 +350,7 @@ impl Store {
                     Some((_, read)) => volume.welcome(plan.grain, read.offset, &bytes, &header),
                     None => false,
                 };
-                let frame = plan.lift(&bytes, at, &header, adopted);
-                let frame = Frame::new(hash, header, frame);
-                return Ok(Some(self.keep(volume, plan.word, frame)));
+                return Ok(Some(self.keep(volume, plan.word, plan.lift(&bytes, at, hash, header, adopted))));
             }
             Ok(header) if !is_asked_for(&header) && volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
                 // Two keys share one place in the index: this entry is the other one's.

@@ -19,8 +19,8 @@ use crate::{base::frame::Frame, base::policy::PackOrder, write::placement::Class
 
 /// One over a byte of length, in the unit of ranks of [`PackOrder::GreedyDualSize`].
 const WORTH: u64 = 1 << 40;
-/// Memory that one takes beside its frame: its place in the table, in the order and in a set.
-const TABLES: u64 = 128;
+/// Memory that one takes beside its bytes: the frame, and its place in the table, in the order and in a set.
+const BESIDE: usize = size_of::<Frame>() + 96 + 128;
 
 /// Objects looked at under one lock: about as many as a cluster takes.
 const AT_ONCE: usize = 64;
@@ -89,7 +89,7 @@ impl Waiting {
 
     /// Memory that an object takes while it waits.
     pub(crate) fn charge(frame: &Frame) -> u64 {
-        frame.charge() + TABLES
+        (frame.bytes().len() + BESIDE) as u64
     }
 
     fn rank(&self, room: &Room, frame: &Frame, number: u64) -> Rank {

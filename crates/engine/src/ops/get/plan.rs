@@ -12,7 +12,7 @@ use picaflor_device::{Op, Request};
 use picaflor_format::frame::{self, GRAIN, Header};
 
 use crate::{
-    base::stats::add,
+    base::{frame::Frame, stats::add},
     cache::pages::PageRead,
     index::Word,
     read::reading::{Extent, InFlight, Outcome, Sought},
@@ -145,13 +145,16 @@ impl Plan {
         }
     }
 
-    /// The frame's bytes: without a copy where that pins little more than the frame, or what memory holds anyway.
-    pub(super) fn lift(&self, bytes: &Bytes, at: usize, header: &Header, held: bool) -> Bytes {
+    /// The frame: without a copy where that pins little more than the frame, or what memory holds anyway.
+    pub(super) fn lift(&self, bytes: &Bytes, at: usize, hash: u64, header: Header, held: bool) -> Frame {
         let len = frame::HEADER + header.payload_len();
-        if held || bytes.len() - len <= len / 8 {
-            bytes.slice(at..at + len)
+        let frame = |bytes| Frame::new(hash, header, bytes);
+        if held {
+            frame(bytes.slice(at..at + len))
+        } else if bytes.len() - len <= len / 8 {
+            frame(bytes.slice(at..at + len)).part_of_buffer(bytes.len())
         } else {
-            self.volume.shared.pool.copy(&bytes[at..at + len])
+            frame(self.volume.shared.pool.copy(&bytes[at..at + len]))
         }
     }
 }
