@@ -59,6 +59,6 @@ pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;
 pub use recovery::{Dropped, Receipt, VolumeReceipt};
 pub use space::NextCluster;
-pub use store::{Group, Store};
+pub use store::{Group, Reserved, Store};
 
 type Commits = picaflor_common::Commits<Error>;

@@ -208,6 +208,12 @@ impl Store {
         Group { store: self.clone(), id }
     }
 
+    /// Memory of the application's own, none at first, that counts in [`Options::memory`]: objects in memory make room
+    /// for it. For what is on its way into the store or out of it.
+    pub fn reserve(&self) -> Reserved {
+        Reserved { store: self.clone(), bytes: 0 }
+    }
+
     /// Returns when everything put and deleted before is durable.
     ///
     /// # Errors
@@ -333,6 +339,32 @@ impl Store {
             misses,
             refusals,
         }
+    }
+}
+
+/// Memory outside the store that counts in its cap, until this is dropped; see [`Store::reserve`].
+pub struct Reserved {
+    store: Store,
+    bytes: u64,
+}
+
+impl Reserved {
+    /// So many bytes it is now.
+    pub fn set(&mut self, bytes: u64) {
+        let shared = self.store.shared();
+        if bytes > self.bytes {
+            let more = bytes - self.bytes;
+            shared.take(more, || shared.buffer_bytes.fetch_add(more, Relaxed));
+        } else {
+            shared.buffer_bytes.fetch_sub(self.bytes - bytes, Relaxed);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.set(0);
     }
 }
 

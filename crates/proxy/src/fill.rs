@@ -4,7 +4,7 @@
 //! leaves can end it. Everyone, the first request included, waits for the [`Verdict`] on the response head and then
 //! reads the body through a [`Reader`] from its first byte, at its own pace.
 //!
-//! Memory is bounded. The newest `collapse_window` bytes are kept; as long as byte 0 is among them a new reader may
+//! Memory is bounded, and counts in the store's. The newest `collapse_window` bytes are kept; as long as byte 0 is among them a new reader may
 //! join. When a piece must go that a reader still needs, the fetch waits for that reader, at most
 //! `collapse_patience`; then, if the body is also being written to the store, it goes on without the reader, which
 //! continues from the store when the fetch is complete, and from the origin what the store has not. Without a store to
@@ -12,7 +12,7 @@
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
-use picaflor::Store;
+use picaflor::{Reserved, Store};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
@@ -95,6 +95,8 @@ struct State {
     kept: Kept,
     places: Vec<Option<Place>>,
     filler: Option<Waker>,
+    /// What is kept, in the store's account of memory.
+    reserved: Reserved,
 }
 
 /// A fetch in progress.
@@ -127,7 +129,7 @@ pub(crate) struct Budget {
 }
 
 impl Fill {
-    fn new(key: Vec<u8>, window: u64, budget: Arc<Budget>) -> Arc<Self> {
+    fn new(key: Vec<u8>, window: u64, budget: Arc<Budget>, reserved: Reserved) -> Arc<Self> {
         let state = State {
             chunks: VecDeque::new(),
             base: 0,
@@ -136,6 +138,7 @@ impl Fill {
             kept: Kept::Writing,
             places: Vec::new(),
             filler: None,
+            reserved,
         };
         let verdict = watch::Sender::new(Verdict::Waiting);
         Arc::new(Self { key, verdict, over: watch::Sender::new(false), state: Mutex::new(state), budget, window })
@@ -197,6 +200,7 @@ impl Fill {
             state.end += bytes.len() as u64;
             self.budget.used.fetch_add(bytes.len() as u64, Relaxed);
             state.chunks.push_back((at, bytes));
+            state.reserve();
             state.wake_readers();
         }
         let mut dropped = 0;
@@ -230,6 +234,7 @@ impl Fill {
             state.chunks.pop_front();
             state.base = next;
             self.budget.used.fetch_sub(len, Relaxed);
+            state.reserve();
         }
         state.filler = None;
         Poll::Ready(())
@@ -304,6 +309,11 @@ impl Drop for Fill {
 }
 
 impl State {
+    /// Counts what is kept.
+    fn reserve(&mut self) {
+        self.reserved.set(self.end - self.base);
+    }
+
     fn wake_readers(&mut self) {
         for place in self.places.iter_mut().flatten() {
             if let Some(waker) = place.waker.take() {
@@ -478,6 +488,7 @@ pub(crate) struct Fills {
     shards: [Mutex<HashMap<Vec<u8>, Arc<Fill>>>; 16],
     budget: Arc<Budget>,
     window: u64,
+    store: Store,
 }
 
 /// What a miss finds.
@@ -489,10 +500,10 @@ pub(crate) enum Role {
 }
 
 impl Fills {
-    /// Each keeps `window` bytes as long as all keep no more than `max`.
-    pub(crate) fn new(window: u64, max: u64) -> Self {
+    /// Each keeps `window` bytes as long as all keep no more than `max`, in the memory of `store`.
+    pub(crate) fn new(window: u64, max: u64, store: Store) -> Self {
         let budget = Arc::new(Budget { max, used: AtomicU64::new(0) });
-        Self { shards: std::array::from_fn(|_| Mutex::default()), budget, window }
+        Self { shards: std::array::from_fn(|_| Mutex::default()), budget, window, store }
     }
 
     fn shard(&self, url_key: &[u8]) -> &Mutex<HashMap<Vec<u8>, Arc<Fill>>> {
@@ -512,7 +523,7 @@ impl Fills {
 
     /// A fetch that nobody can join.
     pub(crate) fn alone(&self, key: &[u8]) -> Arc<Fill> {
-        Fill::new(key.to_vec(), self.window, self.budget.clone())
+        Fill::new(key.to_vec(), self.window, self.budget.clone(), self.store.reserve())
     }
 
     /// Ends joining of this fetch.

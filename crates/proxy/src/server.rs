@@ -233,8 +233,8 @@ impl Server {
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
-            // Beside the store's memory: an eighth of it.
-            fills: Fills::new(config.cache.collapse_window.0, (config.store.memory.0 / 8).max(16 << 20)),
+            // Of the store's memory an eighth.
+            fills: Fills::new(config.cache.collapse_window.0, config.store.memory.0 / 8, store.clone()),
             epochs: Epochs::new(),
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),

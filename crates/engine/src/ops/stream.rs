@@ -16,7 +16,7 @@ use picaflor_common::KeyHash;
 use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 
 use crate::{
-    Error, PutOptions, Refusal, Result,
+    Error, PutOptions, Refusal, Reserved, Result,
     base::stats::add,
     ops::framing::{Framed, OwnParts},
     ops::put::{self, Awaited},
@@ -36,7 +36,7 @@ pub struct PutStream {
     piece_max: Option<usize>,
     buffer: Vec<u8>,
     /// Bytes of it that the store's memory has been told of.
-    charged: u64,
+    charged: Reserved,
     /// Set once the body outgrows one frame.
     large: Option<LargePut>,
     /// Why it cannot be finished any more.
@@ -137,7 +137,7 @@ impl Store {
             len,
             piece_max: None,
             buffer: Vec::new(),
-            charged: 0,
+            charged: self.reserve(),
             large: None,
             failed: None,
         })
@@ -153,21 +153,9 @@ impl PutStream {
     pub fn write(&mut self, data: &[u8]) -> Result<()> {
         if self.failed.is_none() {
             self.failed = at_once(self.add(data, Waits::Thread)).err();
-            self.charge(self.buffer.capacity() as u64);
+            self.charged.set(self.buffer.capacity() as u64);
         }
         self.failed.clone().map_or(Ok(()), Err)
-    }
-
-    /// The buffer is memory that the store was given: what is in the tier makes room for it.
-    fn charge(&mut self, bytes: u64) {
-        let shared = self.store.shared();
-        if bytes > self.charged {
-            let more = bytes - self.charged;
-            shared.take(more, || shared.buffer_bytes.fetch_add(more, Relaxed));
-        } else {
-            shared.buffer_bytes.fetch_sub(self.charged - bytes, Relaxed);
-        }
-        self.charged = bytes;
     }
 
     async fn add(&mut self, mut data: &[u8], waits: Waits) -> Result<()> {
@@ -206,7 +194,7 @@ impl PutStream {
             // Until it is done: who drops this future does not know how much of it was taken.
             self.failed = Some(Error::Closed);
             self.failed = self.add(&data, Waits::Task).await.err();
-            self.charge(self.buffer.capacity() as u64);
+            self.charged.set(self.buffer.capacity() as u64);
         }
         self.failed.clone().map_or(Ok(()), Err)
     }
@@ -354,7 +342,6 @@ impl LargePut {
 
 impl Drop for PutStream {
     fn drop(&mut self) {
-        self.charge(0);
         let Some(large) = &self.large else { return };
         if let Some(volume) = &large.volume {
             volume.streams_open.fetch_sub(1, Relaxed);
