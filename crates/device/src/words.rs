@@ -1,7 +1,8 @@
 //! Words in memory of their own.
 //!
 //! A table that grows is made anew each time, a little longer. From an allocator's heap each of them leaves a hole that
-//! the next does not fit: an index of 22 MB took 60. In a mapping of its own the old table goes back to the system whole.
+//! the next does not fit: an index of 22 MB took 60. In a mapping of its own the old table goes back to the system
+//! whole.
 
 use std::{
     alloc::{self, Layout},

@@ -4,7 +4,8 @@
 //! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store is answered right
 //! here, with one write of stored head, three fields, and the body; from memory at once, from the device after one
 //! read. hyper never sees it, and is not even there: a connection has a hyper of its own, with buffers, only for the
-//! request that needs one (`listen`). Everything else is handed to hyper, one request at a time, byte by byte as it came.
+//! request that needs one (`listen`). Everything else is handed to hyper, one request at a time, byte by byte as it
+//! came.
 //!
 //! Invariants:
 //! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper. A connection that

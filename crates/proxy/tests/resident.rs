@@ -1,4 +1,5 @@
-//! Memory as the system counts it. Alone in their process, and one after the other, for the count is the process's.
+//! Memory as the system counts it. One test, alone in its process, for the count is the process's; what takes little is
+//! first, for it would find room in what the other leaves to the allocator.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 #[allow(dead_code)]
@@ -8,18 +9,12 @@ mod kit;
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use kit::{Origin, Proxy, eventually, ok};
 
 /// The last bytes of every body.
 const END: &[u8] = b"the end";
-
-fn alone() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Bytes of memory of this process.
 fn resident() -> u64 {
@@ -44,9 +39,13 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 #[test]
+fn memory_is_taken_as_far_as_it_was_allowed() {
+    connections_that_wait_take_little_and_give_it_back();
+    small_objects_take_the_memory_that_was_allowed_and_little_more();
+}
+
 fn connections_that_wait_take_little_and_give_it_back() {
     const MANY: u64 = 4000;
-    let _turn = alone();
     let origin = Origin::start(|_, stream| ok(stream, "cache-control: max-age=3600", END));
     let proxy = Proxy::before(&origin.url(), "");
     // Answered by the fast path, and, with a condition, by hyper.
@@ -66,4 +65,36 @@ fn connections_that_wait_take_little_and_give_it_back() {
     // A worker looks once a second whether it is worth giving back what they took.
     eventually("memory is given back", || resident() < before + (4 << 20));
     println!("{} KiB kept", resident().saturating_sub(before) >> 10);
+}
+
+fn small_objects_take_the_memory_that_was_allowed_and_little_more() {
+    const MEMORY: u64 = 64 << 20;
+    let origin = Origin::start(|request, stream| {
+        let body = [request.path().repeat(16).as_bytes(), END].concat();
+        ok(stream, "cache-control: max-age=3600\ncontent-type: text/plain\netag: \"a-tag\"", &body)
+    });
+    let proxy = Proxy::before(&origin.url(), "[store]\nmemory = \"64MiB\"\n");
+    let before = resident();
+    let mut most = 0;
+    std::thread::scope(|scope| {
+        for client in 0..4 {
+            let address = proxy.address;
+            scope.spawn(move || {
+                let mut stream = connect(address);
+                for i in 0..60_000 {
+                    get(&mut stream, &format!("/{client}/{i}"), "");
+                    // What memory holds of the device.
+                    get(&mut stream, &format!("/{client}/{}", i / 2), "");
+                }
+            });
+        }
+        let stored = || proxy.stats()["store"]["objects"].as_u64().unwrap();
+        eventually("all are stored", || {
+            most = most.max(resident());
+            stored() >= 238_000
+        });
+    });
+    let more = most.max(resident()) - before;
+    println!("{} KiB more, {}", more >> 10, proxy.stats()["store"]["memory_used"]);
+    assert!(more <= MEMORY + MEMORY / 10 + (16 << 20), "{more} bytes more");
 }

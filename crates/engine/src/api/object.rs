@@ -167,7 +167,7 @@ impl Object {
     }
 
     /// What `decode` makes of the metadata, made once for as long as the object stays in memory and
-    /// shared by all its handles. Asking for a second type decodes anew each time.
+    /// shared by all its handles. Asking for a second type decodes anew each time. The store counts 128 bytes for it.
     pub fn decoded<T: Any + Send + Sync>(&self, decode: impl FnOnce(&[u8]) -> T) -> Arc<T> {
         let cached = self.frame.decoded.get().map(|any| Arc::clone(any).downcast::<T>());
         if let Some(Ok(cached)) = cached {
