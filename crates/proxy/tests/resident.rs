@@ -81,7 +81,7 @@ fn small_objects_take_the_memory_that_was_allowed_and_little_more() {
             let address = proxy.address;
             scope.spawn(move || {
                 let mut stream = connect(address);
-                for i in 0..60_000 {
+                for i in 0..50_000 {
                     get(&mut stream, &format!("/{client}/{i}"), "");
                     // What memory holds of the device.
                     get(&mut stream, &format!("/{client}/{}", i / 2), "");
@@ -91,7 +91,7 @@ fn small_objects_take_the_memory_that_was_allowed_and_little_more() {
         let stored = || proxy.stats()["store"]["objects"].as_u64().unwrap();
         eventually("all are stored", || {
             most = most.max(resident());
-            stored() >= 238_000
+            stored() >= 198_000
         });
     });
     let more = most.max(resident()) - before;
