@@ -336,6 +336,12 @@ impl Memory {
         self.bytes.fetch_sub(old.charge(), Relaxed);
     }
 
+    /// The entry of one that had gone came out of its queue.
+    fn forget_gone(&self) {
+        // Not below zero: a sweep may have begun to count anew.
+        let _ = self.gone.fetch_update(Relaxed, Relaxed, |gone| gone.checked_sub(1));
+    }
+
     /// Sweeps the queues if a fifth of what is in them left by itself, and nobody is at them.
     fn sweep(&self) {
         if self.gone.load(Relaxed) < self.sweep_at.load(Relaxed) {
@@ -406,7 +412,7 @@ impl Memory {
         }
         let is_its = |unit: &Unit| matches!(unit, Unit::Cluster(resident) if resident.volume == volume);
         let mut left = Left::default();
-        self.unit_left(Self::pop_least_recent(&mut queues, is_its)?, &mut left);
+        self.unit_left(self.pop_least_recent(&mut queues, is_its)?, &mut left);
         drop(queues);
         left.clusters.pop()
     }
@@ -420,14 +426,14 @@ impl Memory {
     }
 
     /// Takes out what was not asked for for longest, of what is `sought`.
-    fn pop_least_recent(queues: &mut Queues, sought: impl Fn(&Unit) -> bool) -> Option<Unit> {
+    fn pop_least_recent(&self, queues: &mut Queues, sought: impl Fn(&Unit) -> bool) -> Option<Unit> {
         loop {
             let at = queues.order.iter().find(|(_, unit)| sought(unit)).map(|(at, _)| *at)?;
             let unit = queues.order.remove(&at)?;
             match unit.number() {
                 Some(now) if now > at => drop(queues.order.insert(now, unit)),
                 Some(_) => return Some(unit),
-                None => {}
+                None => self.forget_gone(),
             }
         }
     }
@@ -450,7 +456,7 @@ impl Memory {
                     bytes += unit.bytes();
                     queues.order.insert(at, unit);
                 }
-                None => {}
+                None => self.forget_gone(),
             }
         }
         bytes
@@ -464,7 +470,13 @@ impl Memory {
     fn unit_left(&self, unit: Unit, left: &mut Left) {
         match unit {
             Unit::Cluster(resident) => self.cluster_left(&resident, &mut left.clusters),
-            Unit::Object(weak) => left.objects.extend(weak.upgrade().inspect(|frame| self.remove_this(frame))),
+            Unit::Object(weak) => match weak.upgrade() {
+                Some(frame) => {
+                    self.remove_this(&frame);
+                    left.objects.push(frame);
+                }
+                None => self.forget_gone(),
+            },
         }
     }
 
@@ -478,15 +490,14 @@ impl Memory {
             self.cluster_left(&resident, &mut left.clusters);
             return true;
         }
-        if let Some(unit) = Self::pop_least_recent(queues, |_| true) {
+        if let Some(unit) = self.pop_least_recent(queues, |_| true) {
             self.unit_left(unit, left);
             return true;
         }
         let standing = |unit: &Unit| {
             let standing = unit.standing();
             if standing == Standing::Gone {
-                // Not below zero: a sweep may have begun to count anew.
-                let _ = self.gone.fetch_update(Relaxed, Relaxed, |gone| gone.checked_sub(1));
+                self.forget_gone();
             }
             standing
         };
@@ -512,6 +523,8 @@ impl Memory {
                     queues.loved.push_back(weak);
                 }
             }
+        } else {
+            self.forget_gone();
         }
         true
     }
