@@ -99,11 +99,11 @@ impl Shared {
     }
 
     /// Gives back to the system what objects that left memory were in, where that is much: an allocator keeps it, and
-    /// neither the index nor clusters grow into it. Takes a while, so it looks five times a second at most; `looked` is
+    /// neither the index nor clusters grow into it. Takes a while, so it looks ten times a second at most; `looked` is
     /// when it last did, in clock nanoseconds.
     pub(crate) fn give_back_freed(&self, looked: &mut u64) {
         let now = self.clock.now_nanos();
-        if now.saturating_sub(*looked) < 200_000_000 {
+        if now.saturating_sub(*looked) < 100_000_000 {
             return;
         }
         *looked = now;

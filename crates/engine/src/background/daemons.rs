@@ -188,7 +188,10 @@ fn flusher(volume: &Arc<Volume>) {
 }
 
 fn reclaimer(volume: &Arc<Volume>) {
+    let mut looked = 0;
     while running(volume) && !volume.writer.is_stopped() {
+        // The keeper would be late: a checkpoint takes seconds.
+        volume.shared.give_back_freed(&mut looked);
         // It also packs what waits, ahead of the put that would have to.
         let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
         let reclaimed = matches!(volume.reclaim_step(), Ok(true));
@@ -206,10 +209,8 @@ pub(crate) fn is_quiet(shared: &Shared) -> bool {
 }
 
 fn keeper(volume: &Arc<Volume>) {
-    let mut looked = 0;
     while running(volume) && !volume.writer.is_stopped() {
         let shared = &volume.shared;
-        shared.give_back_freed(&mut looked);
         if shared.options.read_only {
             // There is no flusher.
             volume.issue_due_reads();
