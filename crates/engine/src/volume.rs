@@ -99,17 +99,18 @@ impl Shared {
     }
 
     /// Gives back to the system what objects that left memory were in, where that is much: an allocator keeps it, and
-    /// neither the index nor clusters grow into it. Takes a while, so it looks ten times a second at most; `looked` is
-    /// when it last did, in clock nanoseconds.
-    pub(crate) fn give_back_freed(&self, looked: &mut u64) {
+    /// neither the index nor clusters grow into it. Not before `next`, in clock nanoseconds, which moves on: at most ten
+    /// times a second, and for a twentieth of the time.
+    pub(crate) fn give_back_freed(&self, next: &mut u64) {
         let now = self.clock.now_nanos();
-        if now.saturating_sub(*looked) < 100_000_000 {
+        if now < *next {
             return;
         }
-        *looked = now;
-        if self.memory.has_lost((self.options.memory / 32).max(1 << 20)) {
+        if self.memory.has_lost((self.options.memory / 128).max(512 << 10)) {
             picaflor_device::give_back_freed();
         }
+        let took = self.clock.now_nanos() - now;
+        *next = now + (20 * took).max(100_000_000);
     }
 
     /// Takes memory: room for these bytes is made first, so that the cap holds at every moment. `take` adds

@@ -188,10 +188,10 @@ fn flusher(volume: &Arc<Volume>) {
 }
 
 fn reclaimer(volume: &Arc<Volume>) {
-    let mut looked = 0;
+    let mut next = 0;
     while running(volume) && !volume.writer.is_stopped() {
         // The keeper would be late: a checkpoint takes seconds.
-        volume.shared.give_back_freed(&mut looked);
+        volume.shared.give_back_freed(&mut next);
         // It also packs what waits, ahead of the put that would have to.
         let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
         let reclaimed = matches!(volume.reclaim_step(), Ok(true));
