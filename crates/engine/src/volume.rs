@@ -99,8 +99,8 @@ impl Shared {
     }
 
     /// Gives back to the system what objects that left memory were in, where that is much: an allocator keeps it, and
-    /// neither the index nor clusters grow into it. Not before `next`, in clock nanoseconds, which moves on: at most ten
-    /// times a second, and for a twentieth of the time.
+    /// neither the index nor clusters grow into it. Not before `next`, in clock nanoseconds, which moves on: at most
+    /// ten times a second, and for a twentieth of the time.
     pub(crate) fn give_back_freed(&self, next: &mut u64) {
         let now = self.clock.now_nanos();
         if now < *next {

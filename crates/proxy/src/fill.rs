@@ -6,9 +6,9 @@
 //!
 //! Memory is bounded, and counts in the store's. The newest `collapse_window` bytes are kept; as long as byte 0 is
 //! among them a new reader may join. When a piece must go that a reader still needs, the fetch waits for that reader,
-//! at most `collapse_patience`; then, if the body is also being written to the store, it goes on without the reader, which
-//! continues from the store when the fetch is complete, and from the origin what the store has not. Without a store to
-//! fall back on it waits for as long as the reader's connection lives.
+//! at most `collapse_patience`; then, if the body is also being written to the store, it goes on without the reader,
+//! which continues from the store when the fetch is complete, and from the origin what the store has not. Without a
+//! store to fall back on it waits for as long as the reader's connection lives.
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
