@@ -31,7 +31,7 @@ const SMALL_MEMORY: u64 = 32 << 20;
 const SMALL_LIMIT: u64 = 192 << 20;
 
 /// Of so many answers one may come from the origin. A cache of ours that tells keys apart by 24 bits a segment gives up
-/// one of two that look alike (docs/ARCHITECTURE.md): of 60,000 objects about one pair, whose two take turns.
+/// one of two that look alike (docs/DECISIONS.md): of 60,000 objects about one pair, whose two take turns.
 const ONE_MISS_IN: u64 = 10_000;
 
 /// Something to ask for.

@@ -1,9 +1,9 @@
 /*
- * picaflor.h: a crash-safe store for web objects, for C11, C++20, and whatever speaks to C.
+ * picaflor.h: a crash-safe store for web objects, for C (89 and later), C++ (17 and later), and what speaks C.
  *
  * The calls are those of Hummingbird (Shriver et al. 2001, section 3.3) and of Damelo (Ledlie 2000, section 3), over
- * the engine that also has a Rust interface. Link with libpicaflor_c.so (-lpicaflor_c), or with libpicaflor_c.a and
- * -lpthread -ldl -lm.
+ * the engine that also has a Rust interface. Link as `pkg-config --cflags --libs picaflor` says, or with libpicaflor_c.a
+ * and -lpthread -ldl -lm.
  *
  * What a call returns. PICAFLOR_OK, which is 0, or a code less than 0. picaflor_error_name says its name,
  * picaflor_error_text what there was to say about it. No result is written but where it is said.
@@ -19,9 +19,11 @@
  *   - What a call lets you read (a body, metadata, a receipt) belongs to the handle that it was asked of: read it, do
  *     not write or free it, and not once the handle is given back. Names and versions live for ever.
  *   - An object pins its bytes, in memory, until done_read: one that is never given back is memory lost. It stays as it
- *     was found, though another thread writes, deletes or collocates that key meanwhile. Objects may outlive
- *     picaflor_close; but the file of the store is then locked until the last large one (more than a cluster) is given
- *     back, and only what of it is in memory may still be readable.
+ *     was found, though another thread writes, deletes or collocates that key meanwhile. Large ones (more than a
+ *     cluster) are pinned on the device, as long as those that nothing but handles keeps are no more than an eighth of
+ *     it; beyond that, reading one fails, and says that a chunk is missing. Objects may outlive picaflor_close; but
+ *     the file of the store is then locked until the last large one is given back, and only what of it is in memory may
+ *     still be readable.
  *
  * Threads. Every call may be made from any thread, and any number of them at the same time on one store or on one
  * object, with two exceptions: picaflor_close and picaflor_done_read want to be the last use of their handle. A thread
@@ -96,6 +98,13 @@ enum {
     PICAFLOR_REOPEN_IN_STEPS = 2   /* PICAFLOR_RECOVERING for writes until everything was looked at */
 };
 
+/* All zeros but `size`, which C89 and C++17 cannot name. */
+#if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L
+#define PICAFLOR_SIZED(type) { .size = sizeof(type) }
+#else
+#define PICAFLOR_SIZED(type) { sizeof(type) }
+#endif
+
 /* How to open a store. All zeros but `size` are the defaults: picaflor_options options = PICAFLOR_OPTIONS_INIT; */
 typedef struct picaflor_options {
     size_t size;                   /* sizeof(picaflor_options) */
@@ -117,7 +126,7 @@ typedef struct picaflor_options {
     uint32_t reopening;            /* PICAFLOR_REOPEN_BY_PRESET, PICAFLOR_REOPEN_AT_ONCE, PICAFLOR_REOPEN_IN_STEPS */
 } picaflor_options;
 
-#define PICAFLOR_OPTIONS_INIT { .size = sizeof(picaflor_options) }
+#define PICAFLOR_OPTIONS_INIT PICAFLOR_SIZED(picaflor_options)
 
 /* What goes with one object: picaflor_write_options options = PICAFLOR_WRITE_OPTIONS_INIT; */
 typedef struct picaflor_write_options {
@@ -132,7 +141,7 @@ typedef struct picaflor_write_options {
     uint32_t no_wait;              /* not 0: PICAFLOR_BUSY rather than wait for the device */
 } picaflor_write_options;
 
-#define PICAFLOR_WRITE_OPTIONS_INIT { .size = sizeof(picaflor_write_options) }
+#define PICAFLOR_WRITE_OPTIONS_INIT PICAFLOR_SIZED(picaflor_write_options)
 
 /*
  * Opens the store in the file or block device at `path`, making it first if there is none. `options` may be null.

@@ -12,6 +12,10 @@
 //! of the option structs. New fields go to the end (`size` tells which are there), new functions beside the others.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod code;
 mod object;
 mod options;

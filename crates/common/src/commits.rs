@@ -13,16 +13,14 @@
 //! The condition variables are those of the standard library: one system call wakes all who wait, where the ones used
 //! elsewhere let each wake the next.
 
-use std::{
-    sync::{
-        Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{
-            AtomicBool,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+use std::{task::Waker, time::Duration};
+
+use crate::sync::{
+    Condvar, Instant, Mutex, MutexGuard, PoisonError,
+    atomic::{
+        AtomicBool,
+        Ordering::{Acquire, Relaxed, Release},
     },
-    task::Waker,
-    time::{Duration, Instant},
 };
 
 /// Longest wait of a leader, however slow the device.
@@ -124,7 +122,7 @@ impl<E> Default for Commits<E> {
     fn default() -> Self {
         Self {
             state: Mutex::default(),
-            changed: Condvar::new(),
+            changed: Condvar::default(),
             stopped: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             refusing: AtomicBool::new(false),

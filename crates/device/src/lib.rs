@@ -5,6 +5,14 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+// The same locks, under a seeded scheduler.
+#[cfg(shuttle)]
+extern crate picaflor_locks as parking_lot;
+
 mod ahead;
 mod buf;
 mod chunks;

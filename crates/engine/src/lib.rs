@@ -21,6 +21,10 @@
 //! The feature `serde`, off by default, makes statistics, receipts and reports `Serialize`.
 #![forbid(unsafe_code)]
 
+// See `picaflor_common::sync`.
+#[cfg(shuttle)]
+extern crate picaflor_locks as parking_lot;
+
 mod api;
 mod background;
 mod base;
@@ -28,6 +32,8 @@ mod cache;
 mod in_place;
 mod index;
 mod log;
+#[cfg(all(test, shuttle))]
+mod models;
 mod ops;
 mod read;
 mod recovery;
@@ -62,3 +68,10 @@ pub use space::NextCluster;
 pub use store::{Group, Reserved, Store};
 
 type Commits = picaflor_common::Commits<Error>;
+
+/// The snippets of both READMEs and of the book compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/EMBEDDING.md")]
+struct Pages;

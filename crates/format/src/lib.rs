@@ -8,6 +8,10 @@
 //! Decoders take any bytes and never panic.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod blocks;
 pub mod checkpoint;
 pub mod cluster;

@@ -8,6 +8,10 @@
 //! Everything is a function of its seed: the same experiment gives the same bytes.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod cache;
 pub mod draw;
 mod error;

@@ -7,15 +7,16 @@
 
 mod file;
 mod machine;
+mod resolve;
 mod units;
 
-use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
-use ipnet::IpNet;
 use picaflor::Options;
 use serde::{Deserialize, Serialize};
 
 pub use file::ConfigError;
+pub use ipnet::IpNet;
 pub use units::{Deletes, Size, Span, durability};
 
 macro_rules! low {
@@ -72,6 +73,14 @@ low! {
         /// Ports that CONNECT may reach; default 443.
         connect_ports: Vec<u16>,
     }
+    /// `[front]`.
+    LowFront {
+        /// Networks of load balancers, TLS terminators and proxies in front, whose `X-Forwarded-…` and `Forwarded` are
+        /// kept; default none.
+        trusted: Vec<IpNet>,
+        /// Connections from these begin with a header of the PROXY protocol, version 1 or 2; default false.
+        proxy_protocol: bool,
+    }
     /// `[cache]`.
     LowCache {
         /// Default true.
@@ -92,8 +101,14 @@ low! {
         store_set_cookie: bool,
         /// Most variants (`Vary`) kept of one URL; default 32.
         max_variants: usize,
-        /// Bytes of a body that late comers can join, and that a slow reader may be behind; default 1 MiB.
+        /// Bytes of a body that late comers can join, and that a slow reader may be behind, once all fetches together
+        /// hold an eighth of `store.memory`; until then it is the whole body. Default 1 MiB.
         collapse_window: Size,
+        /// What becomes of the `no-cache`, `no-store`, `max-age`, `min-fresh`, `If-Match` and `If-Unmodified-Since` of
+        /// requests to an origin; default `obey`.
+        client_directives: ClientDirectives,
+        /// How long an origin's error that says nothing of caches answers later requests, too; default 1 s.
+        error_hold: Span,
         /// How long a fetch waits for its slowest reader before it goes on without it; default 5 s.
         collapse_patience: Span,
         /// Bytes still fetched for the store when every client of a fetch has gone; default 64 MiB.
@@ -103,6 +118,8 @@ low! {
     LowLimits {
         /// Client connections at one time, all workers together; default 20,000.
         connections: usize,
+        /// Those of one client, by its address; default none. Fronts have no such limit, nor those behind them.
+        connections_per_client: usize,
         /// Longest time from the first byte of a request head to its last; default 10 s.
         header_timeout: Span,
         /// Longest time between two requests on a connection; default 60 s.
@@ -113,8 +130,12 @@ low! {
         connect_timeout: Span,
         /// Longest time from request to response head; default 60 s.
         response_timeout: Span,
+        /// How long an origin that did not answer, or not twice in a row, is not asked again; default 5 s, 0 is never.
+        origin_pause: Span,
         /// Longest time between two pieces of an origin's body; default 60 s.
         body_timeout: Span,
+        /// Longest body of a request; default none.
+        upload_max: Size,
         /// Longest silence of a tunnel; default 10 min.
         tunnel_timeout: Span,
         /// How long idle origin connections are kept; default 30 s.
@@ -147,6 +168,8 @@ pub struct Low {
     pub admin: LowAdmin,
     /// `[forward]`.
     pub forward: LowForward,
+    /// `[front]`.
+    pub front: LowFront,
     /// `[[origin]]`, any number.
     pub origin: Vec<LowOrigin>,
     /// `[cache]`.
@@ -181,6 +204,17 @@ pub enum LogFormat {
     Json,
 }
 
+/// What clients may ask of the cache in front of an origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClientDirectives {
+    /// The origin is asked where they want it.
+    #[default]
+    Obey,
+    /// What is fresh is the answer.
+    Ignore,
+}
+
 /// What the proxy runs with.
 #[derive(Debug, Clone, Serialize)]
 pub struct Config {
@@ -194,6 +228,8 @@ pub struct Config {
     pub admin: AdminConfig,
     /// Forward proxying.
     pub forward: ForwardConfig,
+    /// What stands in front.
+    pub front: FrontConfig,
     /// Rules and bounds of caching.
     pub cache: CacheConfig,
     /// Time and size limits.
@@ -268,6 +304,15 @@ pub struct ForwardConfig {
     pub connect_ports: Vec<u16>,
 }
 
+/// See [`LowFront`].
+#[derive(Debug, Clone, Serialize)]
+pub struct FrontConfig {
+    /// Networks whose word counts.
+    pub trusted: Vec<IpNet>,
+    /// Whether connections from these begin with a PROXY header.
+    pub proxy_protocol: bool,
+}
+
 /// See [`LowCache`].
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)] // each field is described in LowCache
@@ -282,6 +327,8 @@ pub struct CacheConfig {
     pub store_set_cookie: bool,
     pub max_variants: usize,
     pub collapse_window: Size,
+    pub client_directives: ClientDirectives,
+    pub error_hold: Span,
     pub collapse_patience: Span,
     pub abandoned_max: Size,
 }
@@ -291,6 +338,8 @@ pub struct CacheConfig {
 #[allow(missing_docs)] // each field is described in LowLimits
 pub struct LimitsConfig {
     pub connections: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connections_per_client: Option<usize>,
     pub header_timeout: Span,
     pub idle_timeout: Span,
     pub send_timeout: Span,
@@ -298,6 +347,9 @@ pub struct LimitsConfig {
     pub response_timeout: Span,
     pub body_timeout: Span,
     pub tunnel_timeout: Span,
+    pub origin_pause: Span,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload_max: Option<Size>,
     pub origin_idle_timeout: Span,
     pub origin_idle: usize,
     pub drain: Span,
@@ -321,167 +373,13 @@ impl Low {
             store: self.store.under(over.store),
             admin: self.admin.under(over.admin),
             forward: self.forward.under(over.forward),
+            front: self.front.under(over.front),
             origin: if over.origin.is_empty() { self.origin } else { over.origin },
             cache: self.cache.under(over.cache),
             limits: self.limits.under(over.limits),
             log: self.log.under(over.log),
         }
     }
-
-    /// Defaults, the machine's sizes, and refusal of what cannot work.
-    pub fn resolve(self) -> Result<Config, ConfigError> {
-        let bad = |key: &str, why: String| Err(ConfigError::value(key, why));
-        let listen = self.listen.unwrap_or_else(|| vec![SocketAddr::from(([127, 0, 0, 1], 3128))]);
-        if listen.is_empty() {
-            return bad("listen", "at least one address is needed".into());
-        }
-        let workers = self.workers.unwrap_or_else(machine::cores);
-        if !(1..=1024).contains(&workers) {
-            return bad("workers", format!("{workers} is outside 1..=1024"));
-        }
-        let store = resolve_store(self.store)?;
-        let token_file = self.admin.token_file.unwrap_or_else(|| {
-            let mut path = store.path.clone().into_os_string();
-            path.push(".token");
-            path.into()
-        });
-        if self.admin.token.as_ref().is_some_and(|token| token.len() < 16) {
-            return bad("admin.token", "shorter than 16 characters can be guessed".into());
-        }
-        let admin = AdminConfig {
-            listen: self.admin.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 3129))),
-            token: self.admin.token,
-            token_file,
-        };
-        if admin.listen.port() != 0 && listen.contains(&admin.listen) {
-            return bad("admin.listen", format!("{} is also in listen", admin.listen));
-        }
-        let forward = ForwardConfig {
-            enabled: self.forward.enabled.unwrap_or(self.origin.is_empty() || self.forward.clients.is_some()),
-            clients: self.forward.clients.unwrap_or_else(units::loopback),
-            connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
-        };
-        let cache = resolve_cache(self.cache, store.capacity)?;
-        let log =
-            LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
-        let origin = resolve_origins(self.origin)?;
-        Ok(Config { listen, workers, store, admin, forward, cache, limits: resolve_limits(self.limits)?, log, origin })
-    }
-}
-
-fn resolve_store(low: LowStore) -> Result<StoreConfig, ConfigError> {
-    let path = low.path.unwrap_or_else(|| PathBuf::from("picaflor.store"));
-    let made = machine::made(&path);
-    let capacity = match (low.capacity, made.as_ref().map(|made| Size(made.capacity))) {
-        // It stays as it was made. One with more than was asked for is for the engine to refuse.
-        (asked, Some(made)) if asked.is_none_or(|asked| asked.0 > made.0) => made,
-        (Some(asked), _) => asked,
-        (None, _) => machine::store_capacity(&path)?,
-    };
-    let memory = low.memory.unwrap_or_else(machine::store_memory);
-    let bound = low.durability.unwrap_or_else(|| "1s".into());
-    let Some(puts) = durability(&bound) else {
-        return Err(ConfigError::value(
-            "store.durability",
-            format!("`{bound}` is not `none`, `every-put` or a time such as `1s`"),
-        ));
-    };
-    let delete_bound = low.delete_durability.unwrap_or_else(|| Deletes::like(puts).to_string());
-    if Deletes::read(&delete_bound).is_none() {
-        return Err(ConfigError::value(
-            "store.delete_durability",
-            format!("`{delete_bound}` is not `every-delete` or a time such as `1s`"),
-        ));
-    }
-    let preset = low.preset.unwrap_or_else(|| made.as_ref().map_or("picaflor", |made| made.preset).into());
-    let file_mode = low.file_mode.unwrap_or_else(|| "600".into());
-    let (durability, delete_durability) = (bound, delete_bound);
-    let store = StoreConfig { path, capacity, memory, durability, delete_durability, preset, file_mode };
-    let checked = store.options().and_then(|options| options.check(made.as_slice()));
-    checked.map_err(|why| match why {
-        picaflor::Error::Option { name: name @ ("capacity" | "memory" | "preset" | "file_mode"), why } => {
-            ConfigError::value(&format!("store.{name}"), why)
-        }
-        picaflor::Error::Option { why, .. } => ConfigError::value("store.path", why),
-        why => ConfigError::value("store", why.to_string()),
-    })?;
-    if made.is_none() {
-        machine::room_for(&store)?;
-    }
-    Ok(store)
-}
-
-fn resolve_cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {
-    let heuristic_fraction = low.heuristic_fraction.unwrap_or(0.1);
-    if !(0.0..=1.0).contains(&heuristic_fraction) {
-        return Err(ConfigError::value("cache.heuristic_fraction", format!("{heuristic_fraction} is outside 0..=1")));
-    }
-    let collapse_window = low.collapse_window.unwrap_or(Size(1 << 20));
-    if collapse_window.0 < 64 << 10 {
-        return Err(ConfigError::value("cache.collapse_window", "less than 64 KiB".into()));
-    }
-    Ok(CacheConfig {
-        enabled: low.enabled.unwrap_or(true),
-        max_object: low.max_object.unwrap_or(Size(capacity.0 / 16)),
-        heuristic_fraction,
-        heuristic_max: low.heuristic_max.unwrap_or(Span::secs(86_400)),
-        negative: low.negative.unwrap_or(Span::secs(10)),
-        disconnected_stale: low.disconnected_stale.unwrap_or(Span::secs(3600)),
-        range_whole_max: low.range_whole_max.unwrap_or(Size(32 << 20)),
-        store_set_cookie: low.store_set_cookie.unwrap_or(false),
-        max_variants: low.max_variants.unwrap_or(32).clamp(1, 256),
-        collapse_window,
-        collapse_patience: low.collapse_patience.unwrap_or(Span::secs(5)),
-        abandoned_max: low.abandoned_max.unwrap_or(Size(64 << 20)),
-    })
-}
-
-fn resolve_limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
-    let limits = LimitsConfig {
-        connections: low.connections.unwrap_or(20_000),
-        header_timeout: low.header_timeout.unwrap_or(Span::secs(10)),
-        idle_timeout: low.idle_timeout.unwrap_or(Span::secs(60)),
-        send_timeout: low.send_timeout.unwrap_or(Span::secs(60)),
-        connect_timeout: low.connect_timeout.unwrap_or(Span::secs(5)),
-        response_timeout: low.response_timeout.unwrap_or(Span::secs(60)),
-        body_timeout: low.body_timeout.unwrap_or(Span::secs(60)),
-        tunnel_timeout: low.tunnel_timeout.unwrap_or(Span::secs(600)),
-        origin_idle_timeout: low.origin_idle_timeout.unwrap_or(Span::secs(30)),
-        origin_idle: low.origin_idle.unwrap_or(64),
-        drain: low.drain.unwrap_or(Span::secs(20)),
-    };
-    if limits.connections == 0 {
-        return Err(ConfigError::value("limits.connections", "0 would serve nobody".into()));
-    }
-    Ok(limits)
-}
-
-fn resolve_origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
-    let mut seen = HashSet::new();
-    let mut origins = Vec::new();
-    for origin in low {
-        let url: http::Uri =
-            origin.url.parse().map_err(|e| ConfigError::value("origin.url", format!("`{}`: {e}", origin.url)))?;
-        let plain = url.path() == "/" || url.path().is_empty();
-        if url.scheme_str() != Some("http") || url.host().is_none_or(str::is_empty) || !plain || url.query().is_some() {
-            return Err(ConfigError::value("origin.url", format!("`{}` is not http://HOST:PORT", origin.url)));
-        }
-        let mut host = None;
-        if let Some(name) = &origin.host {
-            let mut normal = Vec::new();
-            if crate::key::host(&mut normal, name.as_bytes()).is_err() {
-                return Err(ConfigError::value("origin.host", format!("`{name}` is not a host name")));
-            }
-            host = Some(String::from_utf8_lossy(&normal).into_owned());
-        }
-        if !seen.insert(host.clone()) {
-            let whom = host.unwrap_or_else(|| "every host".into());
-            return Err(ConfigError::value("origin", format!("two origins for {whom}")));
-        }
-        origins.push(LowOrigin { host, url: origin.url.trim_end_matches('/').to_owned() });
-    }
-    origins.sort_by_key(|origin| origin.host.is_none());
-    Ok(origins)
 }
 
 impl Config {

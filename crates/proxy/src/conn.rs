@@ -7,6 +7,30 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
 };
 
+use crate::config::Config;
+
+/// Whose requests a connection carries, and what counts of what they say.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Client {
+    pub(crate) address: IpAddr,
+    /// Whether it may go through us to elsewhere.
+    pub(crate) may_forward: bool,
+    /// It is a front: what it says of its own clients is kept.
+    pub(crate) is_front: bool,
+    /// It is connected to the front before us by TLS.
+    pub(crate) is_encrypted: bool,
+}
+
+impl Client {
+    /// The other end of a connection.
+    pub(crate) fn peer(address: IpAddr, config: &Config) -> Self {
+        let is_front = config.front.trusted.iter().any(|net| net.contains(&address));
+        // A front asks for others: whether these may is not known.
+        let may_forward = !is_front && config.forward.clients.iter().any(|net| net.contains(&address));
+        Self { address, may_forward, is_front, is_encrypted: false }
+    }
+}
+
 /// What a connection is doing, as far as time limits are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -24,10 +48,14 @@ pub(crate) enum Phase {
 /// One client connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    /// Who it is.
+    /// Its address, or the one that a front named.
     pub(crate) client: IpAddr,
     /// Whether it may go through us to elsewhere.
     pub(crate) may_forward: bool,
+    /// What it says of its own clients is kept.
+    pub(crate) is_front: bool,
+    /// A front says that the client is connected by TLS.
+    pub(crate) is_encrypted: bool,
     phase: AtomicU8,
     since: AtomicU32,
     response_done: AtomicBool,
@@ -35,10 +63,12 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(client: IpAddr, may_forward: bool, tick: u32) -> Self {
+    pub(crate) fn new(client: &Client, tick: u32) -> Self {
         Self {
-            client,
-            may_forward,
+            client: client.address,
+            may_forward: client.may_forward,
+            is_front: client.is_front,
+            is_encrypted: client.is_encrypted,
             phase: AtomicU8::new(Phase::Idle as u8),
             since: AtomicU32::new(tick),
             response_done: AtomicBool::new(true),

@@ -43,10 +43,11 @@ use tokio::{
 use self::{
     answer::Out,
     hit::FastHit,
-    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge},
+    seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge, lower_version},
 };
 use crate::{
     conn::{Conn, Phase},
+    front::{self, Scheme},
     head::{Head, Stored, decode},
     key::{self, Side},
     reason::{Denied, Outcome},
@@ -124,14 +125,15 @@ pub(crate) struct FastIo {
 }
 
 impl FastIo {
-    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>) -> Self {
+    /// `read` has come of it already.
+    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>, read: Vec<u8>) -> Self {
         Self {
             io,
             worker,
             conn,
-            buffer: Vec::new(),
             start: 0,
-            end: 0,
+            end: read.len(),
+            buffer: read,
             granted: 0,
             turn: Turn::Ours,
             eof: false,
@@ -166,7 +168,7 @@ impl FastIo {
                 self.end -= self.start;
                 self.start = 0;
             } else {
-                self.buffer.resize(self.buffer.len() * 2, 0);
+                self.buffer.resize((self.buffer.len() * 2).max(BUFFER), 0);
             }
         }
         let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
@@ -182,8 +184,11 @@ impl FastIo {
 
     /// Looks at the head in the buffer.
     fn step(&mut self) -> Step {
-        let buffer = mem::take(&mut self.buffer);
-        let step = self.look(&buffer[self.start..self.end]);
+        let mut buffer = mem::take(&mut self.buffer);
+        let mut step = self.look(&buffer[self.start..self.end]);
+        if step == Step::Refused(Denied::Malformed) && lower_version(&mut buffer[self.start..self.end]) {
+            step = self.look(&buffer[self.start..self.end]);
+        }
         self.buffer = buffer;
         step
     }
@@ -216,7 +221,8 @@ impl FastIo {
 
     /// What is in memory, fresh, and all there.
     fn find(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Found {
-        if self.make_key(target, host).is_none() {
+        // While it stops, the slow path says that this is the last answer.
+        if self.worker.proxy.is_stopping() || self.make_key(target, host, fields).is_none() {
             return Found::Nothing;
         }
         let (store, now) = (&self.worker.proxy.store, self.worker.clock.millis());
@@ -254,9 +260,10 @@ impl FastIo {
     }
 
     /// The key of a request that may be answered here.
-    fn make_key(&mut self, target: &str, host: &[u8]) -> Option<()> {
+    fn make_key(&mut self, target: &str, host: &[u8], fields: &[Header<'_>]) -> Option<()> {
         let proxy = &*self.worker.proxy;
-        plain_key(&mut self.key, target, host, &self.conn, &proxy.origins, proxy.config.forward.enabled)
+        let side = (&*self.conn, &proxy.origins, proxy.config.forward.enabled);
+        plain_key(&mut self.key, target, host, fields, side)
     }
 
     /// Answers from what the device had, or leaves the request to hyper.
@@ -384,7 +391,7 @@ impl hyper::rt::Read for Hypers {
     ) -> Poll<io::Result<()>> {
         let io = &mut *self.0.lock();
         if io.turn == Turn::Ours {
-            // It is dropped now: nobody has to wake it.
+            // It is dropped now: no wake is due to it.
             io.hyper_idle = true;
             return Poll::Pending;
         }
@@ -446,9 +453,8 @@ pub(crate) fn plain_key(
     key: &mut Vec<u8>,
     target: &str,
     host: &[u8],
-    conn: &Conn,
-    origins: &Origins,
-    forward: bool,
+    fields: &[Header<'_>],
+    (conn, origins, forward): (&Conn, &Origins, bool),
 ) -> Option<()> {
     let (authority, path, absolute) = match target.as_bytes() {
         target @ [b'/', ..] => (host, target, false),
@@ -459,7 +465,11 @@ pub(crate) fn plain_key(
         }
     };
     let side = match absolute {
-        false => Side::Reverse,
+        false => match front::scheme(conn, host, fields.iter().map(|field| (field.name, field.value))) {
+            Scheme::Http => Side::Reverse,
+            Scheme::Https => Side::Encrypted,
+            Scheme::Disputed => return None,
+        },
         true if conn.client.is_loopback() => Side::Forward,
         true => Side::Remote,
     };

@@ -37,7 +37,7 @@ pub(crate) struct Job {
     pub(crate) target: Arc<Target>,
     /// The first request's end-to-end fields, without its conditions and ranges, with what we add.
     pub(crate) request: HeaderMap,
-    /// Its fields as they came: `Vary` selects by these, for these are what later requests are compared by.
+    /// Its fields without what we add: `Vary` selects by these, for these are what later requests are compared by.
     pub(crate) client: HeaderMap,
     /// What is stored and needs confirmation.
     pub(crate) stale: Option<Hit>,
@@ -107,9 +107,18 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
         let _ = alone.send(response);
         return;
     }
+    if fresh_stays(&job, &response).await {
+        worker.counters.not_stored.one(NotStored::FreshStays);
+        job.fill.decide(Verdict::Alone(NotStored::FreshStays));
+        let _ = alone.send(response);
+        return;
+    }
     match prepare(&job, &response, epoch, sent).await {
         Ok(keeper) => {
             let head = keeper.head().clone();
+            if !keeper.is_on() {
+                job.fill.give_up_storing();
+            }
             job.fill.decide(Verdict::Streaming(head.clone()));
             stream(&job, response.into_body(), keeper).await;
         }
@@ -121,6 +130,16 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
             let _ = alone.send(response);
         }
     }
+}
+
+/// Whether the response is an error that says nothing of its lifetime, and something fresh is stored: then any client
+/// that has the origin asked, or finds a request that it does not like, could put the error in its place. 410 is meant.
+async fn fresh_stays(job: &Job, response: &Response<Incoming>) -> bool {
+    let (proxy, status, now) = (&job.worker.proxy, response.status(), unix_millis());
+    let is_error = (status.is_client_error() || status.is_server_error()) && status != StatusCode::GONE;
+    is_error
+        && !admit::has_lifetime(response.headers(), job.target.side.is_for_origin(), now)
+        && lookup::has_fresh(proxy, &job.target.key, now).await
 }
 
 /// What was stored has been replaced by something that must not be. An answer to one client's credentials replaces
@@ -149,7 +168,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64,
         response: &fields,
         sent,
         received,
-        for_origin: job.target.side == key::Side::Reverse,
+        for_origin: job.target.side.is_for_origin(),
     };
     let admitted = admit::admit(&exchange, &proxy.config.cache);
     let policy = match admitted {
@@ -188,9 +207,23 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
         response: &fields,
         sent,
         received,
-        for_origin: job.target.side == key::Side::Reverse,
+        for_origin: job.target.side.is_for_origin(),
     };
-    let policy = admit::admit(&exchange, &proxy.config.cache)?;
+    let (policy, not_stored) = match admit::admit(&exchange, &proxy.config.cache) {
+        Ok(policy) => (policy, None),
+        Err(NotStored::NoFreshness) if is_for_all_who_wait(&job.client, response) => {
+            let policy = Policy {
+                birth: received,
+                lifetime: 0,
+                no_cache: true,
+                must_revalidate: true,
+                stale_while_revalidate: 0,
+                stale_if_error: None,
+            };
+            (policy, Some(NotStored::NoFreshness))
+        }
+        Err(why) => return Err(why),
+    };
     let largest = if job.for_range { proxy.config.cache.range_whole_max } else { proxy.config.cache.max_object };
     if len.is_some_and(|len| len > largest.0.min(proxy.config.cache.max_object.0)) {
         return Err(NotStored::TooLarge);
@@ -214,8 +247,22 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
     origin::strip_hop_by_hop(&mut fields);
     origin::add_via(&mut fields, &proxy.via);
     fields.entry(header::DATE).or_insert_with(|| date(received));
-    let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values };
-    Ok(Keeper::new(job.worker.clone(), job.target.key.clone(), epoch, Arc::new(head), variant, &job.hints))
+    let is_error = not_stored.is_some();
+    let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values, is_error };
+    let mut keeper =
+        Keeper::new(job.worker.clone(), job.target.key.clone(), epoch, Arc::new(head), variant, &job.hints);
+    if let Some(why) = not_stored {
+        keeper.off(&job.fill, why);
+    }
+    Ok(keeper)
+}
+
+/// Whether an error, which is not stored, is still the answer to all who wait for it: an origin that fails is not to be
+/// asked by each of them. What credentials or cookies were sent with, or brought, may be for one client.
+fn is_for_all_who_wait(client: &HeaderMap, response: &Response<Incoming>) -> bool {
+    rules::is_server_error(response.status())
+        && !rules::is_personal(client)
+        && !response.headers().contains_key(header::SET_COOKIE)
 }
 
 /// Body to store and readers.
@@ -224,7 +271,7 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
     let counters = &job.worker.counters;
     let patience = config.cache.collapse_patience.0.max(Duration::from_millis(1));
     let mut body = Passed::new(incoming, config.limits.body_timeout.0);
-    let mut unheard = 0;
+    let (mut unheard, begun, head) = (0, tokio::time::Instant::now(), keeper.head().clone());
     let broken = loop {
         let bytes = match std::future::poll_fn(|cx| body.poll(cx, &job.worker)).await {
             Some(Ok(frame)) => match frame.into_data() {
@@ -258,6 +305,14 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
                 counters.not_stored.one(why);
             }
             // New requests find the stored response; until now they could join.
+            if head.is_error && job.target.side.is_for_origin() && rules::says_nothing(&head.fields) {
+                job.fill.end(Ok(()), false);
+                // No stop waits for it.
+                while begun.elapsed() < config.cache.error_hold.0 && !job.worker.proxy.is_stopping() {
+                    let left = config.cache.error_hold.0.saturating_sub(begun.elapsed());
+                    tokio::time::sleep(left.min(Duration::from_millis(50))).await;
+                }
+            }
             job.worker.proxy.fills.leave(&job.target.key, &job.fill);
             job.fill.end(Ok(()), result.is_ok());
         }

@@ -4,11 +4,12 @@
 //! leaves can end it. Everyone, the first request included, waits for the [`Verdict`] on the response head and then
 //! reads the body through a [`Reader`] from its first byte, at its own pace.
 //!
-//! Memory is bounded, and counts in the store's. The newest `collapse_window` bytes are kept; as long as byte 0 is
-//! among them a new reader may join. When a piece must go that a reader still needs, the fetch waits for that reader,
-//! at most `collapse_patience`; then, if the body is also being written to the store, it goes on without the reader,
-//! which continues from the store when the fetch is complete, and from the origin what the store has not. Without a
-//! store to fall back on it waits for as long as the reader's connection lives.
+//! Memory is bounded, and counts in the store's. A body is kept whole as long as all fetches together hold no more than
+//! their [`Budget`], and it can be whole within that; then the newest `collapse_window` bytes are. As long as byte 0 is
+//! among what is kept a new reader may join. When a piece must go that a reader still needs, the fetch waits for that
+//! reader, at most `collapse_patience`; then, if the body is also being written to the store, it goes on without the
+//! reader, which continues from the store when the fetch is complete, and from the origin what the store has not.
+//! Without a store to fall back on it waits for as long as the reader's connection lives.
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
@@ -49,6 +50,8 @@ pub(crate) struct FillHead {
     /// `Vary` and the values of the request that was sent.
     pub(crate) names: Vec<String>,
     pub(crate) values: Vec<Vec<u8>>,
+    /// It is not stored, and for those only who wait.
+    pub(crate) is_error: bool,
 }
 
 /// What came of asking the origin.
@@ -97,6 +100,8 @@ struct State {
     filler: Option<Waker>,
     /// What is kept, in the store's account of memory.
     reserved: Reserved,
+    /// It may be kept whole: its length is not known to be more than all fetches may hold.
+    may_be_whole: bool,
 }
 
 /// A fetch in progress.
@@ -139,6 +144,7 @@ impl Fill {
             places: Vec::new(),
             filler: None,
             reserved,
+            may_be_whole: true,
         };
         let verdict = watch::Sender::new(Verdict::Waiting);
         Arc::new(Self { key, verdict, over: watch::Sender::new(false), state: Mutex::new(state), budget, window })
@@ -146,6 +152,9 @@ impl Fill {
 
     /// Says what the head means; once, before the body.
     pub(crate) fn decide(&self, verdict: Verdict) {
+        if let Verdict::Streaming(head) = &verdict {
+            self.state.lock().may_be_whole = head.len.is_none_or(|len| len <= self.budget.max);
+        }
         self.verdict.send_replace(verdict);
     }
 
@@ -156,6 +165,11 @@ impl Fill {
             Ok(verdict) => verdict.clone(),
             Err(_) => Verdict::Failed(OriginFailure::Closed.into()),
         }
+    }
+
+    /// Whether it is decided already what the head means.
+    fn is_decided(&self) -> bool {
+        !matches!(&*self.verdict.borrow(), Verdict::Waiting)
     }
 
     /// Whether all of the body has come, or soon will have: then it is better to wait for the store than to ask again.
@@ -214,30 +228,41 @@ impl Fill {
     /// Whether `push` would have to wait; for counting.
     pub(crate) fn is_crowded(&self) -> bool {
         let state = self.state.lock();
-        state.end - state.base > self.limit()
+        state.end - state.base > self.limit(&state)
     }
 
-    fn limit(&self) -> u64 {
-        if self.budget.used.load(Relaxed) > self.budget.max { SMALL_WINDOW.min(self.window) } else { self.window }
+    fn limit(&self, state: &State) -> u64 {
+        if self.budget.used.load(Relaxed) > self.budget.max {
+            SMALL_WINDOW.min(self.window)
+        } else if state.base == 0 && state.may_be_whole {
+            u64::MAX
+        } else {
+            self.window
+        }
     }
 
     fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        let limit = self.limit();
+        let limit = self.limit(&state);
         while state.end - state.base > limit {
             let Some((at, front)) = state.chunks.front() else { break };
-            let (next, len) = (at + front.len() as u64, front.len() as u64);
+            let next = at + front.len() as u64;
             if state.places.iter().flatten().any(|place| !place.behind && place.at < next) {
                 state.filler = Some(cx.waker().clone());
                 return Poll::Pending;
             }
-            state.chunks.pop_front();
-            state.base = next;
-            self.budget.used.fetch_sub(len, Relaxed);
-            state.reserve();
+            self.drop_first(&mut state);
         }
         state.filler = None;
         Poll::Ready(())
+    }
+
+    fn drop_first(&self, state: &mut State) {
+        if let Some((_, bytes)) = state.chunks.pop_front() {
+            state.base += bytes.len() as u64;
+            self.budget.used.fetch_sub(bytes.len() as u64, Relaxed);
+            state.reserve();
+        }
     }
 
     /// Lets the readers that hold the window up continue from the store later. Without a store nobody is left.
@@ -269,11 +294,24 @@ impl Fill {
         state.wake_readers();
     }
 
+    /// Whether it is on its way into the store, or there.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.state.lock().kept != Kept::No
+    }
+
     /// The body is complete, or broken; and whether it can be read from the store.
     pub(crate) fn end(&self, result: Result<(), Broken>, stored: bool) {
         let mut state = self.state.lock();
         state.ended = Some(result);
         state.kept = if stored { Kept::Stored } else { Kept::No };
+        if stored {
+            // The store has it: slow readers go on from there, and others have the memory.
+            while state.end - state.base > self.window {
+                self.drop_first(&mut state);
+            }
+            let base = state.base;
+            state.places.iter_mut().flatten().for_each(|place| place.behind |= place.at < base);
+        }
         state.wake_readers();
         drop(state);
         self.over.send_replace(true);
@@ -510,10 +548,11 @@ impl Fills {
         &self.shards[xxh3_64(url_key) as usize % self.shards.len()]
     }
 
-    /// Joins the fetch of `key`, or begins it. `url_key` is the key without the variant.
-    pub(crate) fn enter(&self, url_key: &[u8], key: &[u8]) -> Role {
+    /// Joins the fetch of `key`, or begins it. `url_key` is the key without the variant. One `for_new` joins none whose
+    /// head has come: then it begins another, which others join instead.
+    pub(crate) fn enter(&self, url_key: &[u8], key: &[u8], for_new: bool) -> Role {
         let mut shard = self.shard(url_key).lock();
-        if let Some(fill) = shard.get(key) {
+        if let Some(fill) = shard.get(key).filter(|fill| !for_new || !fill.is_decided()) {
             return Role::Waiter(fill.clone());
         }
         let fill = self.alone(key);

@@ -171,7 +171,13 @@ impl Keeper {
         hints: &Hints,
     ) -> Self {
         let metadata = head::encode(head.status, &head.fields, &head.policy, head.received, None);
-        let way = if metadata.len() > head::MAX { Way::Off(NotStored::HeadTooLarge) } else { Way::Gathering };
+        let way = if metadata.len() > head::MAX {
+            Way::Off(NotStored::HeadTooLarge)
+        } else if !worker.proxy.store.failures().is_empty() {
+            Way::Off(NotStored::StoreFailed)
+        } else {
+            Way::Gathering
+        };
         let expiry = expiry(&head.fields, &head.policy, &worker.proxy.config.cache);
         let options = hints.options(metadata, expiry);
         Self { worker, url_key, epoch, head, variant, options, len: 0, way }
@@ -198,7 +204,8 @@ impl Keeper {
         }
     }
 
-    fn off(&mut self, fill: &Fill, why: NotStored) {
+    /// It is not stored after all.
+    pub(crate) fn off(&mut self, fill: &Fill, why: NotStored) {
         if !matches!(self.way, Way::Off(_)) {
             self.way = Way::Off(why);
             fill.give_up_storing();

@@ -4,6 +4,7 @@
 //!   reach less, so they must not read what was fetched for those
 //! * reverse: `origin://host/path?query`, where `host` is what the client asked for; a client that can choose any
 //!   `Host` in front of a catch-all origin can therefore never fill what forward clients will read.
+//!   `origin+https://…` where a front of ours says that the client came by https: the origin may answer by that
 //! * a variant (`Vary`): the key of the URL, a line feed, and a hash of the selecting fields (see `variant`)
 //! * newer head fields of a large object: the key, a line feed, `head`
 //!
@@ -24,7 +25,19 @@ pub(crate) enum Side {
     Remote,
     /// Origin-form: for the client we are the server.
     Reverse,
+    /// The same by https, which ended in front of us.
+    Encrypted,
 }
+
+impl Side {
+    /// Whether we act for the origin.
+    pub(crate) fn is_for_origin(self) -> bool {
+        matches!(self, Self::Reverse | Self::Encrypted)
+    }
+}
+
+const REVERSE: &[u8] = b"origin://";
+const ENCRYPTED: &[u8] = b"origin+https://";
 
 /// Not a host, a port or a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +98,8 @@ pub(crate) fn url(
     out.extend_from_slice(match side {
         Side::Forward => b"http://",
         Side::Remote => b"remote://",
-        Side::Reverse => b"origin://",
+        Side::Reverse => REVERSE,
+        Side::Encrypted => ENCRYPTED,
     });
     let start = out.len();
     host(out, authority)?;
@@ -102,16 +116,22 @@ pub(crate) fn url(
     Ok(start..end)
 }
 
-/// The keys that `text`, an `http://` URL, may be stored under.
-pub(crate) fn of_url(text: &str) -> Result<[Vec<u8>; 3], BadKey> {
+/// The key of the same URL by the other scheme, where there is one: who changes one changes both.
+pub(crate) fn by_the_other_scheme(key: &[u8]) -> Option<Vec<u8>> {
+    let other = |from: &[u8], to: &[u8]| key.strip_prefix(from).map(|rest| [to, rest].concat());
+    other(REVERSE, ENCRYPTED).or_else(|| other(ENCRYPTED, REVERSE))
+}
+
+/// The keys that `text`, a URL, may be stored under.
+pub(crate) fn of_url(text: &str) -> Result<[Vec<u8>; 4], BadKey> {
     let (scheme, rest) = text.split_once("://").ok_or(BadKey)?;
-    if !matches!(scheme, "http" | "remote" | "origin") {
+    if !matches!(scheme, "http" | "https" | "remote" | "origin" | "origin+https") {
         return Err(BadKey);
     }
     let rest = rest.split('#').next().unwrap_or(rest);
     let at = rest.find(['/', '?']).unwrap_or(rest.len());
-    let mut keys = [const { Vec::new() }; 3];
-    for (key, side) in keys.iter_mut().zip([Side::Forward, Side::Remote, Side::Reverse]) {
+    let mut keys = [const { Vec::new() }; 4];
+    for (key, side) in keys.iter_mut().zip([Side::Forward, Side::Remote, Side::Reverse, Side::Encrypted]) {
         url(key, side, &rest.as_bytes()[..at], &rest.as_bytes()[at..])?;
     }
     Ok(keys)
@@ -173,6 +193,12 @@ mod tests {
         assert_eq!(keys[0][0], b"http://a.example/x?y");
         assert_eq!(keys[0][1], b"remote://a.example/x?y");
         assert_eq!(keys[0][2], b"origin://a.example/x?y");
+        assert_eq!(keys[0][3], b"origin+https://a.example/x?y");
+        assert_eq!(of_url("https://a.example/x?y").as_ref(), Ok(&keys[0]), "one that ended in front of us");
+        for (one, other) in [(2, 3), (3, 2)] {
+            assert_eq!(by_the_other_scheme(&keys[0][one]).as_ref(), Some(&keys[0][other]));
+        }
+        assert_eq!(by_the_other_scheme(&keys[0][0]), None);
         assert_eq!(built(Side::Forward, "a", "?q"), Ok("http://a/?q".into()));
         assert_eq!(built(Side::Forward, "[::1]:8080", ""), Ok("http://[::1]:8080/".into()));
     }

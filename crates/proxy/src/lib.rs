@@ -10,17 +10,24 @@
 //! | a stored body that breaks off while it is sent | `rest` |
 //! | what is written into the store | `key`, `head`, `keep` |
 //! | who may do what | `target`, `origin::Guard`, `admin` |
+//! | what stands in front of us, and what it says counts | `front` |
 //!
 //! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.
 #![forbid(unsafe_code)]
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod admin;
 mod body;
 pub mod config;
 mod conn;
+mod connections;
 mod fast;
 mod fetch;
 mod fill;
+mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod head;
@@ -39,6 +46,7 @@ mod respond;
 mod rest;
 mod rules;
 mod server;
+mod silent;
 mod target;
 mod tunnel;
 

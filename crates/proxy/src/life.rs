@@ -12,12 +12,14 @@ mod pass;
 
 use std::{sync::Arc, time::Instant};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header, request::Parts};
 use hyper::{body::Incoming, ext::ReasonPhrase};
 
 use crate::{
     body::{Body, Guard, Kind, Record},
+    config::ClientDirectives,
     conn::{Conn, Phase},
+    front,
     head::{Head, NO_REASON},
     keep::Hints,
     key::{self, Side},
@@ -36,11 +38,14 @@ use crate::{
 /// A request on its way, without its body.
 pub(crate) struct Ask {
     pub(crate) worker: Arc<Worker>,
-    pub(crate) conn: Arc<Conn>,
     pub(crate) now: u64,
     pub(crate) method: Method,
     pub(crate) target: Arc<Target>,
+    /// Those that the origin gets, and that may select a stored response: what was meant for us alone is not among
+    /// them, and what the origin is told of the client is.
     pub(crate) headers: HeaderMap,
+    /// Whether the client reads trailers.
+    pub(crate) takes_trailers: bool,
     pub(crate) asked: Asked,
 }
 
@@ -68,7 +73,7 @@ pub(crate) async fn serve(
     if parts.status.canonical_reason().is_none() && parts.extensions.get::<ReasonPhrase>().is_none() {
         parts.extensions.insert(ReasonPhrase::from_static(NO_REASON.as_bytes()));
     }
-    if conn.is_last() && answer.outcome != Outcome::Tunnel {
+    if (conn.is_last() || worker.proxy.is_stopping()) && answer.outcome != Outcome::Tunnel {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(tunnel) = answer.tunnel {
@@ -115,20 +120,12 @@ async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incomin
         Ok(None) => tunnel::connect(worker, conn, request).await,
         Ok(Some(target)) => {
             let (parts, body) = request.into_parts();
-            let asked = Asked::of(&parts.headers);
-            let ask = Ask {
-                worker: worker.clone(),
-                conn: conn.clone(),
-                now: unix_millis(),
-                method: parts.method,
-                target: Arc::new(target),
-                headers: parts.headers,
-                asked,
-            };
+            let bypass = bypass(&parts, &target, &body);
+            let ask = Ask::new(worker, conn, target, parts);
             if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
                 return options();
             }
-            match bypass(&ask, &body) {
+            match bypass {
                 Some(_) if ask.asked.directives.only_if_cached && matches!(ask.method, Method::GET | Method::HEAD) => {
                     ask.only_if_cached()
                 }
@@ -147,10 +144,9 @@ fn check(worker: &Worker, conn: &Conn, request: &Request<Incoming>) -> Result<Op
         return Err(Denied::Loop);
     }
     if request.method() == Method::CONNECT {
-        return Ok(None);
+        return target::bodiless(request.headers()).map(|()| None);
     }
-    let local = conn.client.is_loopback();
-    Target::of(request, &proxy.config, &proxy.origins, conn.may_forward, local).map(Some)
+    Target::of(request, &proxy.config, &proxy.origins, conn).map(Some)
 }
 
 /// Whether our pseudonym stands in `Via`.
@@ -161,21 +157,50 @@ fn came_through(headers: &HeaderMap, pseudonym: &str) -> bool {
 }
 
 /// Why the store is not asked.
-fn bypass(ask: &Ask, body: &Incoming) -> Option<Bypass> {
-    if !matches!(ask.method, Method::GET | Method::HEAD) {
+fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
+    if !matches!(request.method, Method::GET | Method::HEAD) {
         return Some(Bypass::Method);
     }
     if !http_body::Body::is_end_stream(body) {
         return Some(Bypass::RequestBody);
     }
-    let has = |name| ask.headers.contains_key(name);
-    if has(header::IF_MATCH) || has(header::IF_UNMODIFIED_SINCE) {
+    if target.is_disputed {
+        return Some(Bypass::Disputed);
+    }
+    let has = |name| request.headers.contains_key(name);
+    if !target.side.is_for_origin() && validate::has_precondition(&request.headers) {
         return Some(Bypass::Precondition);
     }
     has(header::UPGRADE).then_some(Bypass::Upgrade)
 }
 
 impl Ask {
+    fn new(worker: &Arc<Worker>, conn: &Conn, target: Target, request: Parts) -> Self {
+        let mut headers = request.headers;
+        let mut asked = Asked::of(&headers);
+        let takes_trailers = origin::takes_trailers(&headers);
+        origin::strip_hop_by_hop(&mut headers);
+        headers.remove(header::EXPECT);
+        if target.side.is_for_origin() {
+            let scheme = if target.side == Side::Encrypted { "https" } else { "http" };
+            front::tell(&mut headers, conn, &target.host_field, scheme);
+            // Whether it holds is seen by what the origin has now, or by what is fresh.
+            asked.directives.no_cache |= validate::has_precondition(&headers);
+            if worker.proxy.config.cache.client_directives == ClientDirectives::Ignore {
+                asked.ignore();
+            }
+        }
+        Self {
+            worker: worker.clone(),
+            now: unix_millis(),
+            method: request.method,
+            target: Arc::new(target),
+            headers,
+            takes_trailers,
+            asked,
+        }
+    }
+
     /// GET and HEAD: the store first.
     async fn cached(self) -> Answer {
         let found = lookup::find(&self.worker.proxy, &self.target.key, &self.headers).await;
@@ -249,31 +274,19 @@ impl Ask {
         Rest::new(self.worker.clone(), self.target.clone(), request, only_if_cached, (fields, len))
     }
 
-    /// The fields to ask the origin with: end-to-end ones, ours added.
+    /// The fields to ask the origin with.
     pub(crate) fn outgoing(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
-        origin::strip_hop_by_hop(&mut headers);
-        if origin::takes_trailers(&self.headers) {
+        if self.takes_trailers {
             headers.insert(header::TE, HeaderValue::from_static("trailers"));
             headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
         }
-        headers.remove(header::EXPECT);
         headers.insert(header::HOST, self.target.host_field.clone());
         origin::add_via(&mut headers, &self.worker.proxy.via);
         // RFC 9110 7.6.2; for other methods it means nothing.
         let forwards = headers.get(header::MAX_FORWARDS).and_then(|n| n.to_str().ok()?.parse::<u32>().ok());
         if let (Some(n), &Method::OPTIONS) = (forwards, &self.method) {
             headers.insert(header::MAX_FORWARDS, HeaderValue::from(n.saturating_sub(1)));
-        }
-        if self.target.side == Side::Reverse {
-            let earlier = headers.get("x-forwarded-for").and_then(|value| value.to_str().ok());
-            let chain = match earlier {
-                Some(earlier) => format!("{earlier}, {}", self.conn.client),
-                None => self.conn.client.to_string(),
-            };
-            headers.insert("x-forwarded-for", validate::text(chain));
-            headers.insert("x-forwarded-proto", HeaderValue::from_static("http"));
-            headers.insert("x-forwarded-host", self.target.host_field.clone());
         }
         headers
     }

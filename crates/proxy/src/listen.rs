@@ -5,14 +5,13 @@
 //! ([`crate::conn`]), and once a second the worker ends those that have done it for too long.
 
 use std::{
-    collections::HashMap,
     future::poll_fn,
     io,
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, OwnedFd},
     pin::Pin,
     sync::Arc,
-    task::{Poll, ready},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -21,18 +20,20 @@ use parking_lot::Mutex;
 use picaflor::ThreadRing;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use tokio::{
-    io::{Interest, unix::AsyncFd},
+    io::{AsyncReadExt, Interest, unix::AsyncFd},
     net::TcpStream,
     sync::watch,
-    task::AbortHandle,
 };
 
 use crate::{
     body::Body,
-    conn::{Conn, Phase},
+    conn::{Client, Conn, Phase},
+    connections::Open,
     fast::{FastIo, Hypers},
+    front::{self, Beginning, Told},
     life,
-    server::{Clock, Proxy, StartError, Stop, Worker},
+    reason::{Denied, Outcome},
+    server::{Clock, LAST_REQUESTS, Proxy, StartError, Stop, Worker},
 };
 
 /// An address that is ours, at which nobody is answered yet.
@@ -89,33 +90,6 @@ pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<V
     Ok(all)
 }
 
-/// The connections of a worker.
-#[derive(Default)]
-struct Open {
-    next: u64,
-    /// Most at once since memory was last given back.
-    most: usize,
-    by_number: HashMap<u64, (Arc<Conn>, Option<AbortHandle>)>,
-}
-
-/// So many closed connections leave memory that is worth giving back to the system.
-const MANY_CLOSED: usize = 512;
-
-impl Open {
-    /// Whether most of many connections have gone: once for each time that they have.
-    fn have_many_gone(&mut self) -> bool {
-        let now = self.by_number.len();
-        let gone = now * 2 <= self.most && self.most - now >= MANY_CLOSED;
-        if gone {
-            self.most = now;
-            self.by_number.shrink_to_fit();
-        }
-        gone
-    }
-}
-
-type Connections = Arc<Mutex<Open>>;
-
 /// Runs a worker until it is told to stop and has drained.
 pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, stopped: watch::Receiver<Stop>) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -130,12 +104,11 @@ pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, 
             tokio::spawn(turn(readable));
         }
         let worker = Arc::new(Worker::new(proxy, counters));
-        let connections = Connections::default();
-        let limit = worker.proxy.config.limits.connections.div_ceil(worker.proxy.config.workers);
+        let connections = worker.proxy.connections.of(number);
         let accepting: Vec<_> = sockets
             .into_iter()
             .filter_map(|socket| tokio::net::TcpListener::from_std(socket).ok())
-            .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), limit, stopped.clone())))
+            .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), stopped.clone())))
             .collect();
         let ticking = tokio::spawn(tick(worker.clone(), connections.clone()));
         for accepting in accepting {
@@ -176,20 +149,24 @@ async fn turn(readable: OwnedFd) -> io::Result<()> {
 async fn accept(
     worker: Arc<Worker>,
     socket: tokio::net::TcpListener,
-    connections: Connections,
-    limit: usize,
+    connections: Arc<Mutex<Open>>,
     stopped: watch::Receiver<Stop>,
 ) {
+    // One that has come at the limit, and waits for its place.
+    let mut next = None;
     let accepting = async {
         loop {
-            if connections.lock().by_number.len() >= limit {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
-            }
             match socket.accept().await {
-                Ok((stream, peer)) => begin(&worker, stream, peer, &connections, stopped.clone()),
+                Ok(accepted) => next = Some(accepted),
                 // Out of descriptors, or the client left already: others may still be served.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+            while worker.proxy.connections.count() >= worker.proxy.config.limits.connections {
+                let is_ending = end_stillest(&worker, &connections);
+                tokio::time::sleep(Duration::from_millis(if is_ending { 1 } else { 10 })).await;
+            }
+            if let Some((stream, peer)) = next.take() {
+                begin(&worker, stream, peer, &connections, stopped.clone());
             }
         }
     };
@@ -197,6 +174,9 @@ async fn accept(
     tokio::select! {
         () = accepting => {}
         _ = stop.wait_for(|stop| *stop != Stop::Not) => {}
+    }
+    if let Some((stream, peer)) = next {
+        begin(&worker, stream, peer, &connections, stopped.clone());
     }
     // Those whom the system has let in already would be hung up on with the listener.
     let Ok(socket) = socket.into_std() else { return };
@@ -209,28 +189,42 @@ async fn accept(
     }
 }
 
+/// Ends a connection that says nothing, so that it keeps none out that does; says whether there is one.
+fn end_stillest(worker: &Worker, connections: &Arc<Mutex<Open>>) -> bool {
+    // Ending a task takes its connection off the list.
+    let Some(abort) = worker.proxy.connections.stillest(connections, worker.clock.tick()) else { return false };
+    worker.counters.timed_out.add(1);
+    abort.abort();
+    true
+}
+
 fn begin(
     worker: &Arc<Worker>,
     stream: TcpStream,
     peer: SocketAddr,
-    connections: &Connections,
+    connections: &Arc<Mutex<Open>>,
     stopped: watch::Receiver<Stop>,
 ) {
     let _ = stream.set_nodelay(true);
     worker.counters.accepted.add(1);
-    let client = peer.ip().to_canonical();
-    let may_forward = worker.proxy.config.forward.clients.iter().any(|net| net.contains(&client));
-    let conn = Arc::new(Conn::new(client, may_forward, worker.clock.tick()));
-    let number = {
-        let mut open = connections.lock();
-        open.next += 1;
-        let number = open.next;
-        open.by_number.insert(number, (conn.clone(), None));
-        open.most = open.most.max(open.by_number.len());
-        number
+    let config = &worker.proxy.config;
+    let peer = Client::peer(peer.ip().to_canonical(), config);
+    let conn = Arc::new(Conn::new(&peer, worker.clock.tick()));
+    let Some(number) = worker.proxy.connections.add(connections, &conn) else {
+        worker.counters.denials.one(Denied::ClientConnections);
+        worker.counters.closed.add(1);
+        return worker.counters.outcomes.one(Outcome::Denied);
     };
-    let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number });
-    let task = tokio::spawn(serve(worker.clone(), conn, stream, left, stopped));
+    let (connections, peer_conn) = (connections.clone(), conn.clone());
+    let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number, peer: peer_conn });
+    let worker = worker.clone();
+    let task = if config.front.proxy_protocol && peer.is_front {
+        // Its first bytes are due as those of a request are.
+        conn.enter(Phase::Head, worker.clock.tick());
+        tokio::spawn(serve_behind(worker, peer, stream, left, stopped))
+    } else {
+        tokio::spawn(serve(worker, conn, stream, Vec::new(), left, stopped))
+    };
     if let Some((_, abort)) = connections.lock().by_number.get_mut(&number) {
         *abort = Some(task.abort_handle());
     }
@@ -239,13 +233,15 @@ fn begin(
 /// Takes the connection off the list when its task ends, however it ends, and the tunnel that it may have become.
 pub(crate) struct Left {
     worker: Arc<Worker>,
-    connections: Connections,
+    connections: Arc<Mutex<Open>>,
     number: u64,
+    /// As it came: a PROXY header may have named another client since.
+    peer: Arc<Conn>,
 }
 
 impl Drop for Left {
     fn drop(&mut self) {
-        self.connections.lock().by_number.remove(&self.number);
+        self.worker.proxy.connections.remove(&self.connections, self.number, &self.peer);
         self.worker.counters.closed.add(1);
     }
 }
@@ -268,27 +264,110 @@ impl Service<http::Request<Incoming>> for Serve {
     }
 }
 
+/// Reads the PROXY header of a front, and serves the client that it names.
+async fn serve_behind(
+    worker: Arc<Worker>,
+    peer: Client,
+    mut stream: TcpStream,
+    left: Arc<Left>,
+    stopped: watch::Receiver<Stop>,
+) {
+    let mut stop = stopped.clone();
+    let (read, told) = tokio::select! {
+        // Between two reads, so that one that has come is not forgotten.
+        biased;
+        begun = read_header(&mut stream) => match begun {
+            Some(begun) => begun,
+            None => {
+                worker.counters.denials.one(Denied::ProxyHeader);
+                return worker.counters.outcomes.one(Outcome::Denied);
+            }
+        },
+        _ = stop.wait_for(|stop| *stop == Stop::All) => return,
+    };
+    let conn = Arc::new(Conn::new(&peer.behind(told, &worker.proxy.config), worker.clock.tick()));
+    if let Some((listed, _)) = left.connections.lock().by_number.get_mut(&left.number) {
+        *listed = conn.clone();
+    }
+    serve(worker, conn, stream, read, left, stopped).await;
+}
+
+/// What the PROXY header says, and what came behind it; `None` where there is no header.
+async fn read_header(stream: &mut TcpStream) -> Option<(Vec<u8>, Option<Told>)> {
+    let mut bytes = Vec::with_capacity(front::LONGEST);
+    loop {
+        match front::header(&bytes) {
+            Beginning::Header(len, told) => return Some((bytes.split_off(len), told)),
+            Beginning::Partial if stream.read_buf(&mut bytes).await.is_ok_and(|n| n > 0) => {}
+            Beginning::Partial | Beginning::Bad => return None,
+        }
+    }
+}
+
+/// A connection: the fast path, and hyper for what that does not answer.
+struct Served {
+    io: Arc<Mutex<FastIo>>,
+    service: Serve,
+    /// There, with its buffers, from a request that needs it to the end of the answer.
+    hyper: Option<Pin<Box<http1::UpgradeableConnection<Hypers, Serve>>>>,
+}
+
+impl Served {
+    /// Answers until the connection is over.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let Some(hyper) = &mut self.hyper {
+                if hyper.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(());
+                }
+                if !self.io.lock().is_hyper_idle() {
+                    return Poll::Pending;
+                }
+                self.hyper = None;
+            }
+            if ready!(self.io.lock().poll_own(context)).is_err() {
+                return Poll::Ready(());
+            }
+            if !self.io.lock().is_hypers() {
+                return self.poll_close(context);
+            }
+            let hyper = http1::Builder::new()
+                .header_read_timeout(None)
+                .max_buf_size(64 << 10)
+                // A client that says that it will ask no more is still to be answered.
+                .half_close(true)
+                .serve_connection(FastIo::for_hyper(&self.io), self.service.clone())
+                .with_upgrades();
+            self.hyper = Some(Box::pin(hyper));
+        }
+    }
+
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut FastIo::for_hyper(&self.io)).poll_shutdown(context).map(drop)
+    }
+
+    /// Ends it with what is being answered.
+    async fn end(mut self) {
+        if let Some(mut hyper) = self.hyper.take() {
+            hyper.as_mut().graceful_shutdown();
+            let _ = hyper.await;
+        } else {
+            poll_fn(|context| self.poll_close(context)).await;
+        }
+    }
+}
+
 async fn serve(
     worker: Arc<Worker>,
     conn: Arc<Conn>,
     stream: TcpStream,
+    read: Vec<u8>,
     left: Arc<Left>,
     mut stopped: watch::Receiver<Stop>,
 ) {
-    let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone())));
-    let service = Serve { worker, conn, left };
-    let begin = || {
-        let connection = http1::Builder::new()
-            .header_read_timeout(None)
-            .max_buf_size(64 << 10)
-            // A client that says that it will ask no more is still to be answered.
-            .half_close(true)
-            .serve_connection(FastIo::for_hyper(&io), service.clone())
-            .with_upgrades();
-        Box::pin(connection)
-    };
-    // There, with its buffers, from a request that needs it to the end of the answer.
-    let mut hyper: Option<Pin<Box<http1::UpgradeableConnection<Hypers, Serve>>>> = None;
+    let busy = conn.clone();
+    let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone(), read)));
+    let mut served = Served { io, service: Serve { worker, conn, left }, hyper: None };
     let told = stopped.clone();
     let mut stop = std::pin::pin!(async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
@@ -297,25 +376,10 @@ async fn serve(
     });
     let mut waits = false;
     let is_over = poll_fn(|context| {
-        loop {
-            if let Some(connection) = &mut hyper {
-                if connection.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(true);
-                }
-                if !io.lock().is_hyper_idle() {
-                    break;
-                }
-                hyper = None;
-            }
-            let mut io = io.lock();
-            match io.poll_own(context) {
-                Poll::Pending => break,
-                Poll::Ready(Ok(())) if io.is_hypers() => hyper = Some(begin()),
-                Poll::Ready(Ok(())) => return Poll::Ready(false),
-                Poll::Ready(Err(_)) => return Poll::Ready(true),
-            }
+        if served.poll(context).is_ready() {
+            return Poll::Ready(true);
         }
-        // Once it waits, nothing but the socket wakes us, until we are told to stop.
+        // Once both wait, nothing but the socket wakes us, until we are told to stop.
         if waits && !told.has_changed().unwrap_or(true) {
             return Poll::Pending;
         }
@@ -325,20 +389,28 @@ async fn serve(
     if is_over.await {
         return;
     }
-    match hyper {
-        Some(mut connection) => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
-        }
-        None => {
-            let mut io = FastIo::for_hyper(&io);
-            let _ = poll_fn(|context| Pin::new(&mut io).poll_shutdown(context)).await;
+    // What is being answered may be answered without a word of the stop: then the next request is told.
+    let is_busy = || matches!(busy.phase().0, Phase::Busy | Phase::Sending);
+    while is_busy() {
+        let told = async {
+            while is_busy() {
+                tokio::time::sleep(STILL_BUSY).await;
+            }
+            tokio::time::sleep(LAST_REQUESTS).await;
+        };
+        tokio::select! {
+            () = poll_fn(|context| served.poll(context)) => return,
+            () = told => {}
         }
     }
+    served.end().await;
 }
 
+/// How often it is looked whether a connection is answered, once we stop.
+const STILL_BUSY: Duration = Duration::from_millis(5);
+
 /// The clock, the log, and the time limits.
-async fn tick(worker: Arc<Worker>, connections: Connections) {
+async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
     let limits = &worker.proxy.config.limits;
     let seconds = |span: crate::config::Span| u32::try_from(span.0.as_secs().max(1)).unwrap_or(u32::MAX);
     let (head, idle, send) =

@@ -2,7 +2,7 @@
 //! the variant that the request's fields select. Memory is asked first and answers at once; only the device is
 //! waited for. A store that fails is a store that has nothing.
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use picaflor::{Object, Store, TryGet};
 
 use crate::{
@@ -59,6 +59,26 @@ pub(crate) async fn index(store: &Store, url_key: &[u8]) -> Option<Index> {
         Stored::Vary(index) => Some(index.clone()),
         _ => None,
     }
+}
+
+/// Whether a URL, in any variant, has a 200 that is fresh.
+pub(crate) async fn has_fresh(proxy: &Proxy, url_key: &[u8], now: u64) -> bool {
+    let is_fresh = |object: &Object| match &*object.decoded(decode) {
+        Stored::Response(head) => {
+            head.status == StatusCode::OK
+                && now < head.policy.fresh_until()
+                && !proxy.epochs.is_gone(url_key, head.received)
+        }
+        _ => false,
+    };
+    let Some((plain, _)) = object(&proxy.store, url_key).await else { return false };
+    let Stored::Vary(index) = &*plain.decoded(decode) else { return is_fresh(&plain) };
+    for hash in &index.variants {
+        if object(&proxy.store, &key::variant(url_key, *hash)).await.is_some_and(|(found, _)| is_fresh(&found)) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Looks for what answers a request with these fields.

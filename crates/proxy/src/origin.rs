@@ -10,8 +10,8 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
-    time::Duration,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -26,7 +26,9 @@ use tokio::net::TcpStream;
 
 use crate::{
     config::Config,
+    front,
     reason::{Denied, NoAnswer, OriginFailure},
+    silent::Silent,
     target::{self, Target, Trust},
 };
 
@@ -34,20 +36,39 @@ use crate::{
 /// origin that does not answer.
 pub(crate) enum Payload {
     None,
-    Client { body: Incoming, pieces: Arc<AtomicU64> },
+    Client {
+        body: Incoming,
+        pieces: Arc<AtomicU64>,
+        /// Bytes that may still come.
+        room: u64,
+    },
+}
+
+/// Why a request body is not sent to its end.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadBody {
+    #[error(transparent)]
+    Broken(#[from] hyper::Error),
+    #[error("longer than limits.upload_max")]
+    TooLong,
 }
 
 impl http_body::Body for Payload {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BadBody;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BadBody>>> {
         match self.get_mut() {
             Self::None => Poll::Ready(None),
-            Self::Client { body, pieces } => {
-                let polled = Pin::new(body).poll_frame(cx);
-                pieces.fetch_add(u64::from(polled.is_ready()), Relaxed);
-                polled
+            Self::Client { body, pieces, room } => {
+                let next = ready!(Pin::new(body).poll_frame(cx));
+                pieces.fetch_add(1, Relaxed);
+                let len = |frame: &Frame<Bytes>| frame.data_ref().map_or(0, Bytes::len) as u64;
+                Poll::Ready(next.map(|next| {
+                    let frame = next?;
+                    *room = room.checked_sub(len(&frame)).ok_or(BadBody::TooLong)?;
+                    Ok(frame)
+                }))
             }
         }
     }
@@ -194,11 +215,12 @@ pub(crate) struct Pools {
     configured: Pool,
     local_client: Pool,
     remote_client: Pool,
+    silent: Arc<Silent>,
     limit: Duration,
 }
 
 impl Pools {
-    pub(crate) fn new(config: &Config, own: &Arc<[SocketAddr]>) -> Self {
+    pub(crate) fn new(config: &Config, own: &Arc<[SocketAddr]>, silent: &Arc<Silent>) -> Self {
         let limits = &config.limits;
         let pool = |trust| {
             let guard = Guard { own: own.clone(), trust };
@@ -217,16 +239,36 @@ impl Pools {
             configured: pool(Trust::Configured),
             local_client: pool(Trust::LocalClient),
             remote_client: pool(Trust::RemoteClient),
+            silent: silent.clone(),
             limit: limits.response_timeout.0,
         }
     }
 
-    /// Sends a request; returns at the response head.
+    /// Sends a request, unless the origin is one that does not answer; returns at the response head.
     pub(crate) async fn send(
         &self,
         target: &Target,
         request: Request<Payload>,
     ) -> Result<Response<Incoming>, NoAnswer> {
+        let origin = &target.upstream.authority;
+        if !self.silent.may_ask(origin, Instant::now()) {
+            return Err(OriginFailure::Paused.into());
+        }
+        // One that has a body may wait for its client.
+        let waits_for_client = matches!(request.body(), Payload::Client { .. });
+        let result = self.try_send(target, request).await;
+        match &result {
+            Err(NoAnswer::Failed(OriginFailure::ResponseTimeout)) if waits_for_client => {}
+            Err(NoAnswer::Failed(why @ (OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout))) => {
+                self.silent.not_heard(origin, *why, Instant::now());
+            }
+            Err(NoAnswer::Denied(_) | NoAnswer::Failed(OriginFailure::Resolve)) => {}
+            _ => self.silent.heard(origin),
+        }
+        result
+    }
+
+    async fn try_send(&self, target: &Target, request: Request<Payload>) -> Result<Response<Incoming>, NoAnswer> {
         let pool = match target.upstream.trust {
             Trust::Configured => &self.configured,
             Trust::LocalClient => &self.local_client,
@@ -312,7 +354,11 @@ fn no_answer(error: &hyper_util::client::legacy::Error) -> NoAnswer {
         }
         if let Some(error) = cause.downcast_ref::<hyper::Error>() {
             // `is_user`: what we were to send could not be read.
-            return if error.is_user() { NoAnswer::Denied(Denied::BrokenBody) } else { failure(error).into() };
+            return match error.source().and_then(|why| why.downcast_ref()) {
+                Some(BadBody::TooLong) => NoAnswer::Denied(Denied::UploadTooLong),
+                _ if error.is_user() => NoAnswer::Denied(Denied::BrokenBody),
+                _ => failure(error).into(),
+            };
         }
         source = cause.source();
     }
@@ -328,12 +374,12 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) {
         let named: Vec<HeaderName> = headers
             .get_all(header::CONNECTION)
             .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|text| text.split(','))
-            .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
-            // What frames or addresses a message, or forbids storing it, cannot be taken away like this.
+            .flat_map(|value| value.as_bytes().split(|b| *b == b','))
+            .filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+            // What frames or addresses a message, forbids storing it, or tells of clients cannot be taken away so.
             .filter(|name| {
                 !matches!(*name, header::HOST | header::CONTENT_LENGTH | header::CACHE_CONTROL | header::AUTHORIZATION)
+                    && !front::is_ours(name)
             })
             .collect();
         for name in named {

@@ -80,6 +80,8 @@ reasons! {
         HeadTooLarge => "head-too-large",
         /// The body ended before its length.
         Truncated => "truncated",
+        /// An error without a lifetime, and the URL has a fresh 200.
+        FreshStays => "fresh-stays",
         /// An unsafe method or a purge touched the URL during the fetch.
         Invalidated => "invalidated",
         /// The store declined.
@@ -100,8 +102,10 @@ reasons! {
         Method => "method",
         /// A range of an object too large to fetch whole.
         RangeTooLarge => "range-too-large",
-        /// Recent responses of this URL could not be stored, so nobody waits for one.
+        /// A recent response of this URL was for one client, so nobody waits for one.
         RecentlyPrivate => "recently-private",
+        /// A recent response of this URL could not be stored for another reason, so nobody waits for one.
+        RecentlyNotStored => "recently-not-stored",
         /// The fetch in progress is past the window that late comers can join.
         CollapseLate => "collapse-late",
         /// The response of the fetch waited for is not for this request.
@@ -110,6 +114,8 @@ reasons! {
         Precondition => "precondition",
         /// A protocol upgrade was asked for.
         Upgrade => "upgrade",
+        /// A front names another host than `Host`, or several schemes.
+        Disputed => "front-disputed",
         /// A range or a condition of a request with `Authorization`, whose answer is seldom shared.
         Authorization => "authorization",
     }
@@ -130,8 +136,14 @@ reasons! {
         HeadTooLarge => "head-too-large",
         /// A transfer coding other than `chunked`.
         TransferCoding => "transfer-coding",
+        /// `Expect` wants something other than `100-continue`.
+        Expectation => "expectation",
+        /// CONNECT with a body.
+        ConnectBody => "connect-body",
         /// The request's body is not HTTP, or it broke off.
         BrokenBody => "broken-body",
+        /// The request's body is longer than `limits.upload_max`.
+        UploadTooLong => "upload-too-long",
         /// This client may not use the proxy to go elsewhere.
         ForwardClient => "forward-client",
         /// Forwarding is off.
@@ -152,6 +164,10 @@ reasons! {
         OnlyIfCached => "only-if-cached",
         /// `https` URLs are reached through CONNECT.
         Scheme => "scheme",
+        /// The client has `limits.connections_per_client`.
+        ClientConnections => "client-connections",
+        /// A connection from a trusted network that does not begin with a PROXY header.
+        ProxyHeader => "proxy-header",
     }
 
     /// How an origin failed.
@@ -166,6 +182,8 @@ reasons! {
         ResponseTimeout => "response-timeout",
         /// `limits.body_timeout` passed between two pieces of the body.
         BodyTimeout => "body-timeout",
+        /// It did not answer a moment ago, and `limits.origin_pause` is not over.
+        Paused => "paused",
         /// What came is not HTTP/1.
         Protocol => "protocol",
         /// The connection ended before the answer.
@@ -200,6 +218,16 @@ impl std::error::Error for Broken {}
 /// What the log says of a body whose rest came from the origin, for the store's broke off.
 pub(crate) const REST_FROM_ORIGIN: &str = "rest-from-origin";
 
+impl Bypass {
+    /// What later requests of a URL pass by, whose response was not stored.
+    pub(crate) fn like(why: NotStored) -> Self {
+        match why {
+            NotStored::Private | NotStored::SetCookie => Self::RecentlyPrivate,
+            _ => Self::RecentlyNotStored,
+        }
+    }
+}
+
 /// Why there is no response to pass on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
@@ -213,10 +241,11 @@ impl NoAnswer {
     /// Whether the origin may have had the request, and done what it says.
     pub(crate) fn may_be_done(self) -> bool {
         match self {
-            Self::Failed(why) => {
-                !matches!(why, OriginFailure::Resolve | OriginFailure::Connect | OriginFailure::ConnectTimeout)
-            }
-            Self::Denied(why) => why == Denied::BrokenBody,
+            Self::Failed(why) => !matches!(
+                why,
+                OriginFailure::Resolve | OriginFailure::Connect | OriginFailure::ConnectTimeout | OriginFailure::Paused
+            ),
+            Self::Denied(why) => matches!(why, Denied::BrokenBody | Denied::UploadTooLong),
         }
     }
 }

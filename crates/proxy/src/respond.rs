@@ -1,7 +1,7 @@
 //! Turning a response we have, stored or arriving, into the answer to one request: the client's own conditions,
 //! ranges, HEAD, `Age` and `Cache-Status`.
 //!
-//! 1. Conditions that hold become 304.
+//! 1. Preconditions that do not hold become 412, conditions that do become 304.
 //! 2. A range, if `If-Range` agrees and the length is known, becomes 206 or 416.
 //! 3. Otherwise the whole body, or none for HEAD.
 
@@ -84,18 +84,30 @@ impl Source {
     }
 }
 
+/// Takes out what describes a body that is not sent.
+fn without_body(fields: &mut HeaderMap) {
+    let gone: Vec<HeaderName> = fields.keys().filter(|name| !validate::kept_in_304(name)).cloned().collect();
+    for name in gone {
+        fields.remove(name);
+    }
+}
+
 /// The answer to a GET or HEAD out of a response we have.
 pub(crate) fn respond(source: Source, method: &Method, request: &HeaderMap, status: &str) -> (Parts, Kind) {
     let Source { status: code, mut fields, len, received, body } = source;
     fields.append(&CACHE_STATUS, validate::text(status));
     let mut parts = Response::new(()).into_parts().0;
     parts.status = code;
+    if validate::precondition_failed(request, code, &fields) {
+        parts.status = StatusCode::PRECONDITION_FAILED;
+        without_body(&mut fields);
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        parts.headers = fields;
+        return (parts, Kind::Empty);
+    }
     if validate::not_modified(request, code, &fields, received) {
         parts.status = StatusCode::NOT_MODIFIED;
-        let gone: Vec<HeaderName> = fields.keys().filter(|name| !validate::kept_in_304(name)).cloned().collect();
-        for name in gone {
-            fields.remove(name);
-        }
+        without_body(&mut fields);
         parts.headers = fields;
         return (parts, Kind::Empty);
     }
@@ -172,11 +184,14 @@ pub(crate) fn denied(why: Denied) -> Answer {
             (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the limits are 100 fields and 64 KiB of them")
         }
         Denied::TransferCoding => (StatusCode::NOT_IMPLEMENTED, "the only transfer coding known here is chunked"),
+        Denied::Expectation => (StatusCode::EXPECTATION_FAILED, "the only expectation known here is 100-continue"),
+        Denied::ConnectBody => (StatusCode::BAD_REQUEST, "CONNECT has no body"),
         Denied::BrokenBody => (StatusCode::BAD_REQUEST, "the request's body is not HTTP, or it broke off"),
+        Denied::UploadTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the operator can raise limits.upload_max"),
         Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
         Denied::UrlTooLong => (StatusCode::URI_TOO_LONG, "the limit is 8,000 bytes"),
         Denied::ForwardClient => (StatusCode::FORBIDDEN, "the operator can add your network to forward.clients"),
-        Denied::ForwardOff => (StatusCode::FORBIDDEN, "forward.enabled is false"),
+        Denied::ForwardOff => (StatusCode::FORBIDDEN, "forward.enabled is false, as it is beside an origin"),
         Denied::ConnectPort => (StatusCode::FORBIDDEN, "the operator can add the port to forward.connect_ports"),
         Denied::SelfDestination => (StatusCode::FORBIDDEN, "the destination is this proxy"),
         Denied::LocalDestination => (StatusCode::FORBIDDEN, "the destination is the proxy's own machine or link"),
@@ -186,6 +201,10 @@ pub(crate) fn denied(why: Denied) -> Answer {
             (StatusCode::METHOD_NOT_ALLOWED, "TRACE is not served, and purging is for the admin listener")
         }
         Denied::OnlyIfCached => (StatusCode::GATEWAY_TIMEOUT, "nothing usable is stored"),
+        Denied::ClientConnections => {
+            (StatusCode::TOO_MANY_REQUESTS, "you have as many connections as a client may have")
+        }
+        Denied::ProxyHeader => (StatusCode::BAD_REQUEST, "the connection does not begin with a PROXY header"),
         Denied::Scheme => (StatusCode::BAD_REQUEST, "https goes through CONNECT"),
     };
     message(status, why.name(), mend, Outcome::Denied)
@@ -212,6 +231,10 @@ pub(crate) fn failed(why: NoAnswer) -> Answer {
         OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout | OriginFailure::BodyTimeout => {
             (StatusCode::GATEWAY_TIMEOUT, "the origin did not answer in time")
         }
+        OriginFailure::Paused => (
+            StatusCode::GATEWAY_TIMEOUT,
+            "the origin did not answer a moment ago; it is tried again in limits.origin_pause",
+        ),
         OriginFailure::Resolve => (StatusCode::BAD_GATEWAY, "the origin's name does not resolve"),
         OriginFailure::Connect => (StatusCode::BAD_GATEWAY, "the origin does not accept connections"),
         OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP that is understood here"),

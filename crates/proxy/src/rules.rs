@@ -76,6 +76,18 @@ impl Asked {
         }
         Self { directives }
     }
+
+    /// Forgets what would have the origin asked, or nothing stored.
+    pub(crate) fn ignore(&mut self) {
+        let RequestDirectives { only_if_cached, max_stale, stale_if_error, .. } = self.directives;
+        self.directives =
+            RequestDirectives { only_if_cached, max_stale, stale_if_error, ..RequestDirectives::default() };
+    }
+
+    /// Whether only what the origin says from now on will do.
+    pub(crate) fn is_for_new(&self) -> bool {
+        self.directives.no_cache || self.directives.max_age == Some(0)
+    }
 }
 
 impl Policy {
@@ -144,6 +156,17 @@ impl Policy {
 /// 500, 502, 503 and 504 are what `stale-if-error` speaks of.
 pub(crate) fn is_server_error(status: StatusCode) -> bool {
     matches!(status.as_u16(), 500 | 502 | 503 | 504)
+}
+
+/// Whether the answer to a request with these fields may be for one client.
+pub(crate) fn is_personal(request: &HeaderMap) -> bool {
+    request.contains_key(header::COOKIE) || request.contains_key(header::AUTHORIZATION)
+}
+
+/// Whether a response says nothing of what caches may do with it.
+pub(crate) fn says_nothing(response: &HeaderMap) -> bool {
+    let fields = [header::CACHE_CONTROL, header::EXPIRES, header::PRAGMA, header::LAST_MODIFIED, header::ETAG];
+    !fields.iter().any(|name| response.contains_key(name))
 }
 
 /// Whether a request may change something at the origin.

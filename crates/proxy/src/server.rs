@@ -11,7 +11,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -25,14 +25,16 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::{
     admin,
     config::Config,
+    connections::Connections,
     fill::Fills,
     keep::Epochs,
     listen::{self, Bound},
     log::{Buffer, Line, Log},
     metrics::Counters,
     origin::Pools,
-    reason::NotStored,
+    reason::{Bypass, NotStored},
     rules::validate,
+    silent::Silent,
     target::Origins,
 };
 
@@ -71,6 +73,8 @@ pub(crate) struct Proxy {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) origins: Origins,
+    pub(crate) connections: Connections,
+    pub(crate) silent: Arc<Silent>,
     pub(crate) fills: Fills,
     pub(crate) epochs: Epochs,
     pub(crate) log: Log,
@@ -82,13 +86,24 @@ pub(crate) struct Proxy {
     pub(crate) own: Arc<[SocketAddr]>,
     pub(crate) token: String,
     pub(crate) started: Instant,
+    stopping: AtomicBool,
     private: Vec<AtomicU64>,
 }
 
 /// How long nobody waits for a response of a URL whose last response was private.
 const PRIVATE_SECONDS: u64 = 10;
 
+/// Of what is remembered of a key, below its tag: the second until which it counts, and whether it was for one client.
+const UNTIL: u64 = 0x7fff_ffff;
+const IS_PRIVATE: u64 = 0x8000_0000;
+
 impl Proxy {
+    /// Whether a connection is to end with the next answer.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
     /// Remembers that the response of a key could not be shared, so that requests need not queue for the next one.
     pub(crate) fn remember_private(&self, key: &[u8], why: NotStored) {
         let lasting = matches!(
@@ -103,8 +118,9 @@ impl Proxy {
         );
         if lasting {
             let (slot, tag) = self.private_slot(key);
-            let until = (self.started.elapsed().as_secs() + PRIVATE_SECONDS) & 0xffff_ffff;
-            slot.store(tag | until, Relaxed);
+            let until = (self.started.elapsed().as_secs() + PRIVATE_SECONDS) & UNTIL;
+            let is_private = if Bypass::like(why) == Bypass::RecentlyPrivate { IS_PRIVATE } else { 0 };
+            slot.store(tag | is_private | until, Relaxed);
         }
     }
 
@@ -116,11 +132,12 @@ impl Proxy {
         }
     }
 
-    /// Whether it was so within the last seconds.
-    pub(crate) fn is_recently_private(&self, key: &[u8]) -> bool {
+    /// Whether it was so within the last seconds, and what that is called.
+    pub(crate) fn recently_unshared(&self, key: &[u8]) -> Option<Bypass> {
         let (slot, tag) = self.private_slot(key);
         let found = slot.load(Relaxed);
-        found & !0xffff_ffff == tag && found & 0xffff_ffff > self.started.elapsed().as_secs()
+        let is_so = found & !0xffff_ffff == tag && found & UNTIL > self.started.elapsed().as_secs();
+        is_so.then_some(if found & IS_PRIVATE == 0 { Bypass::RecentlyNotStored } else { Bypass::RecentlyPrivate })
     }
 
     fn private_slot(&self, key: &[u8]) -> (&AtomicU64, u64) {
@@ -171,7 +188,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
-        let pools = Pools::new(&proxy.config, &proxy.own);
+        let pools = Pools::new(&proxy.config, &proxy.own, &proxy.silent);
         let clock = Clock::default();
         clock.set();
         Self { proxy, counters, pools, clock, lines: Buffer::default() }
@@ -199,8 +216,9 @@ pub(crate) enum Stop {
     All,
 }
 
-/// How long those who were let in last have for their first request.
-const LAST_REQUESTS: Duration = Duration::from_millis(100);
+/// How long those who were let in last have for their first request, and those who were not told of the stop for one
+/// more.
+pub(crate) const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A running proxy.
 pub struct Server {
@@ -233,6 +251,8 @@ impl Server {
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
+            connections: Connections::new(config.workers, config.limits.connections_per_client),
+            silent: Arc::new(Silent::new(config.limits.origin_pause.0)),
             // Of the store's memory an eighth.
             fills: Fills::new(config.cache.collapse_window.0, config.store.memory.0 / 8, store.clone()),
             epochs: Epochs::new(),
@@ -240,6 +260,7 @@ impl Server {
             via: validate::text(format!("1.1 {pseudonym}")),
             private: (0..4096).map(|_| AtomicU64::new(0)).collect(),
             started: Instant::now(),
+            stopping: AtomicBool::new(false),
             pseudonym,
             store,
             log,
@@ -301,6 +322,7 @@ impl Server {
 
     /// Drains, flushes and closes. Says what the store said at closing.
     pub fn stop(self) -> Result<(), String> {
+        self.proxy.stopping.store(true, Relaxed);
         let _ = self.stop.send(Stop::Listening);
         std::thread::sleep(LAST_REQUESTS);
         let _ = self.stop.send(Stop::All);
@@ -340,4 +362,55 @@ fn open_store(config: &Config) -> Result<Store, StartError> {
         picaflor::Error::Version { .. } => StartError::Store(e.to_string()),
         _ => StartError::Store(format!("store {path}: {e}")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{TcpListener, TcpStream},
+    };
+
+    use super::*;
+    use crate::Low;
+
+    /// The head of the answer, and whether the connection ends behind the body of two bytes.
+    fn ask(stream: &mut TcpStream) -> (String, bool) {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while !head.ends_with(b"\r\n\r\nok") {
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let ends = head.contains("connection: close");
+        (head, ends && stream.read(&mut byte).is_ok_and(|n| n == 0))
+    }
+
+    #[test]
+    fn while_it_stops_each_answer_says_that_it_is_the_last() {
+        let origin = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", origin.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = origin.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 2\r\n\r\nok");
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let text =
+            format!("workers = 1\n[store]\ncapacity = \"64MiB\"\nmemory = \"32MiB\"\n[[origin]]\nurl = \"{url}\"\n");
+        let mut low = Low::parse("test.toml", &text).unwrap();
+        low.listen = Some(vec![([127, 0, 0, 1], 0).into()]);
+        low.admin.listen = Some(([127, 0, 0, 1], 0).into());
+        low.store.path = Some(folder.path().join("store"));
+        let server = Server::start(low.resolve().unwrap()).unwrap();
+        let mut stream = TcpStream::connect(server.addresses()[0]).unwrap();
+        // A miss, then hits, the last of them on the fast path.
+        while !ask(&mut stream).0.contains("picaflor; hit") {}
+        assert_eq!(ask(&mut stream).0.matches("close").count(), 0);
+        server.proxy().stopping.store(true, Relaxed);
+        let (head, is_over) = ask(&mut stream);
+        assert!(is_over, "{head}");
+        server.stop().unwrap();
+    }
 }

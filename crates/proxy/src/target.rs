@@ -7,6 +7,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Uri, Version, header, uri::A
 
 use crate::{
     config::{Config, LowOrigin},
+    conn::Conn,
+    front::{self, Scheme},
     key::{self, Side},
     reason::Denied,
     reference::Reference,
@@ -77,6 +79,8 @@ pub(crate) struct Target {
     pub(crate) path: http::uri::PathAndQuery,
     /// The host as the client wrote it, for the `Host` field.
     pub(crate) host_field: HeaderValue,
+    /// See [`Scheme::Disputed`].
+    pub(crate) is_disputed: bool,
 }
 
 impl Target {
@@ -85,23 +89,19 @@ impl Target {
         &self.key[self.host.clone()]
     }
 
-    /// Reads a request that is not CONNECT. `may_forward` is about the client.
-    pub(crate) fn of<B>(
-        request: &Request<B>,
-        config: &Config,
-        origins: &Origins,
-        may_forward: bool,
-        client_is_local: bool,
-    ) -> Result<Self, Denied> {
+    /// Reads a request that is not CONNECT.
+    pub(crate) fn of<B>(request: &Request<B>, config: &Config, origins: &Origins, conn: &Conn) -> Result<Self, Denied> {
         let uri = request.uri();
         let host_field = sound(request.headers(), request.version())?;
         let Some(path) = uri.path_and_query().cloned() else { return Err(Denied::BadTarget) };
         let (authority, absolute) = match (uri.scheme_str(), uri.authority()) {
             (Some("http"), Some(authority)) => (authority.as_str().as_bytes(), true),
             (Some(_), Some(_)) => return Err(Denied::Scheme),
-            (None, None) if path.as_str().starts_with('/') => match host_field {
-                Some(host) => (host.as_bytes(), false),
-                None => return Err(Denied::BadHost),
+            (None, None) if path.as_str().starts_with('/') => match (host_field, &origins.every) {
+                (Some(host), _) => (host.as_bytes(), false),
+                // HTTP/1.0 need not say it.
+                (None, Some(every)) => (every.authority.as_str().as_bytes(), false),
+                (None, None) => return Err(Denied::BadHost),
             },
             _ => return Err(Denied::BadTarget),
         };
@@ -109,26 +109,31 @@ impl Target {
         key::host(&mut key, authority).map_err(|_| Denied::BadHost)?;
         // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2): for every host, where it does not
         // forward and one origin takes them all.
-        let (side, upstream) = if absolute && config.forward.enabled && !origins.names(&key) {
-            if !may_forward {
-                return Err(Denied::ForwardClient);
+        let own = origins.of(&key).filter(|_| !absolute || !config.forward.enabled || origins.names(&key));
+        let fields = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let scheme = front::scheme(conn, authority, fields);
+        let (side, upstream) = match own {
+            Some(own) if scheme == Scheme::Https => (Side::Encrypted, own.clone()),
+            Some(own) => (Side::Reverse, own.clone()),
+            None if !absolute => return Err(Denied::NoOrigin),
+            None if !config.forward.enabled => return Err(Denied::ForwardOff),
+            None if !conn.may_forward => return Err(Denied::ForwardClient),
+            None => {
+                let authority = uri.authority().cloned().ok_or(Denied::BadTarget)?;
+                let (side, trust) = match conn.client.is_loopback() {
+                    true => (Side::Forward, Trust::LocalClient),
+                    false => (Side::Remote, Trust::RemoteClient),
+                };
+                (side, Upstream { authority, trust })
             }
-            let authority = uri.authority().cloned().ok_or(Denied::BadTarget)?;
-            if client_is_local {
-                (Side::Forward, Upstream { authority, trust: Trust::LocalClient })
-            } else {
-                (Side::Remote, Upstream { authority, trust: Trust::RemoteClient })
-            }
-        } else {
-            let none = if absolute { Denied::ForwardOff } else { Denied::NoOrigin };
-            (Side::Reverse, origins.of(&key).ok_or(none)?.clone())
         };
         if key.len() + path.as_str().len() + 16 > key::MAX {
             return Err(Denied::UrlTooLong);
         }
         let host_field = HeaderValue::from_bytes(authority).map_err(|_| Denied::BadHost)?;
         let host = key::url(&mut key, side, authority, path.as_str().as_bytes()).map_err(|_| Denied::BadTarget)?;
-        Ok(Self { side, key, host, upstream: Arc::new(upstream), path, host_field })
+        let is_disputed = side.is_for_origin() && scheme == Scheme::Disputed;
+        Ok(Self { side, key, host, upstream: Arc::new(upstream), path, host_field, is_disputed })
     }
 
     /// The URL to ask the origin for.
@@ -148,7 +153,7 @@ impl Target {
             None => false,
             Some(scheme) if scheme.eq_ignore_ascii_case(b"http") => false,
             // In front of a server somebody else may have taken the encryption off.
-            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") && self.side == Side::Reverse => true,
+            Some(scheme) if scheme.eq_ignore_ascii_case(b"https") && self.side.is_for_origin() => true,
             Some(_) => return None,
         };
         let authority = match named.authority {
@@ -186,7 +191,17 @@ pub(crate) fn sound(headers: &HeaderMap, version: Version) -> Result<Option<&Hea
     if coded && !is_chunked(headers) {
         return Err(Denied::TransferCoding);
     }
+    let mut expected = headers.get_all(header::EXPECT).iter();
+    if !expected.all(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        return Err(Denied::Expectation);
+    }
     Ok(host)
+}
+
+/// Content of a CONNECT means nothing (RFC 9110 9.3.6), and could be taken for the tunnel's.
+pub(crate) fn bodiless(headers: &HeaderMap) -> Result<(), Denied> {
+    let has_length = headers.get_all(header::CONTENT_LENGTH).iter().any(|len| len != "0");
+    if has_length || headers.contains_key(header::TRANSFER_ENCODING) { Err(Denied::ConnectBody) } else { Ok(()) }
 }
 
 /// Whether the one transfer coding is `chunked`; hyper undoes that one and no other.

@@ -25,6 +25,10 @@
 //! the thread that serves it.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod client;
 mod connection;
 mod error;

@@ -3,6 +3,10 @@
 //! `kill -9` leaves.
 #![forbid(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod elevator;
 mod fault;
 mod faulty;

@@ -32,7 +32,7 @@ pub(crate) fn crates(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn package_name(manifest: &str) -> &str {
+pub(crate) fn package_name(manifest: &str) -> &str {
     manifest
         .lines()
         .find_map(|line| line.strip_prefix("name = \""))
@@ -58,7 +58,7 @@ fn closure(allowed: &[&'static str]) -> BTreeSet<&'static str> {
 }
 
 /// Line, section and name of each dependency on a crate of ours, however it is written.
-fn our_dependencies(manifest: &str) -> Vec<(usize, &str, &str)> {
+pub(crate) fn our_dependencies(manifest: &str) -> Vec<(usize, &str, &str)> {
     let mut found = Vec::new();
     let mut section = "";
     for (number, line) in manifest.lines().enumerate() {

@@ -8,6 +8,7 @@
 mod arrows;
 mod circles;
 mod docs;
+mod manifests;
 mod reach;
 mod rust;
 mod source;
@@ -45,7 +46,7 @@ impl fmt::Display for Finding {
 
 /// Everything the rules say about a tree, in the order of its paths.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let rules: [fn(&Tree) -> Vec<Finding>; 15] = [
+    let rules: [fn(&Tree) -> Vec<Finding>; 18] = [
         text::width,
         text::whitespace,
         text::machine_paths,
@@ -59,7 +60,10 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         arrows::crates,
         arrows::modules,
         circles::rule,
+        manifests::publishable,
         docs::links,
+        docs::guide,
+        docs::lengths,
         docs::commands,
     ];
     let mut findings: Vec<_> = rules.iter().flat_map(|rule| rule(tree)).collect();

@@ -10,14 +10,15 @@ pub const FILE_LINES: usize = 600;
 /// Which of our crates a crate may name in its `[dependencies]`: arrows point to the ground floor only.
 /// In `[dev-dependencies]` it may also name whatever those use in turn, and [`FOR_TESTS`].
 pub const CRATES: &[(&str, &[&str])] = &[
-    ("picaflor-device", &[]),
+    ("picaflor-locks", &[]),
+    ("picaflor-device", &["picaflor-locks"]),
     ("picaflor-format", &[]),
     // Models of devices and faults: for the lab, the torture and tests, never for a library of the product.
     ("picaflor-sim", &["picaflor-device"]),
     // Hashes know the kinds of frames.
-    ("picaflor-common", &["picaflor-format"]),
-    ("picaflor-table", &["picaflor-common", "picaflor-device", "picaflor-format"]),
-    ("picaflor", &["picaflor-common", "picaflor-device", "picaflor-format", "picaflor-table"]),
+    ("picaflor-common", &["picaflor-format", "picaflor-locks"]),
+    ("picaflor-table", &["picaflor-common", "picaflor-device", "picaflor-format", "picaflor-locks"]),
+    ("picaflor", &["picaflor-common", "picaflor-device", "picaflor-format", "picaflor-locks", "picaflor-table"]),
     ("picaflor-capi", &["picaflor"]),
     ("picaflor-shared", &["picaflor"]),
     // Its records are persistent bytes, hence the format.
@@ -60,6 +61,8 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             &["api", "background", "cache", "in_place", "log", "read", "recovery", "tabled", "volume", "write"],
             // The verbs of a store.
             &["ops", "store"],
+            // What must hold of all of them under any schedule.
+            &["models"],
         ],
     ),
     (
@@ -96,7 +99,7 @@ pub const CIRCLES: &[(&str, &[usize])] = &[
     ("crates/table", &[9, 6, 2]),
     ("crates/engine", &[50, 2]),
     ("crates/graph", &[8]),
-    ("crates/proxy", &[18, 3]),
+    ("crates/proxy", &[18]),
     ("crates/capi", &[]),
     ("crates/shared", &[2]),
     ("crates/cli", &[2, 2]),
@@ -115,6 +118,8 @@ pub const FOREIGN_METHODS: &str = "\
 pub const UNSAFE: &[&str] = &[
     // Aligned buffers, io_uring submissions and the descriptors behind them.
     "crates/device/src/",
+    // A raw lock is an unsafe trait: whoever implements it promises that it excludes.
+    "crates/locks/src/raw.rs",
     // Pointers come in and go out: the C interface is made of them.
     "crates/capi/src/",
 ];
@@ -135,3 +140,16 @@ pub const WORDS: &[(&str, &str, &str)] = &[
 /// What a newcomer is told to type: the README names it, and this file must exist for it to work.
 pub const COMMANDS: &[(&str, &str)] =
     &[("cargo run --release -- serve", "crates/cli/Cargo.toml"), ("scripts/test", "scripts/test")];
+
+/// The page that names the engine's files and functions, and where those are.
+pub const GUIDE: &str = "docs/ARCHITECTURE.md";
+/// See [`GUIDE`].
+pub const GUIDED: &str = "crates/engine/src/";
+
+/// Pages that are read before anything else: how long they may be, and in what that is counted.
+pub const SHORT: &[(&str, usize, &str)] = &[
+    (GUIDE, 3000, "words"),
+    ("docs/PERFORMANCE.md", 2000, "words"),
+    ("README.md", 900, "words"),
+    ("CHANGELOG.md", 30, "lines"),
+];

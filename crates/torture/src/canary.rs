@@ -19,6 +19,8 @@ pub enum Sabotage {
     None,
     /// Some deletes are acknowledged and not done.
     ForgetDelete,
+    /// Some deletes drop another key too.
+    DeleteAnother,
     /// Some puts that replace are acknowledged and not done.
     ForgetReplacing,
     /// The devices acknowledge syncs and do not do them.
@@ -45,8 +47,9 @@ pub enum Sabotage {
 
 impl Sabotage {
     /// All that a harness must notice.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::ForgetDelete,
+        Self::DeleteAnother,
         Self::ForgetReplacing,
         Self::SyncLies,
         Self::FlipByte,
@@ -76,6 +79,8 @@ impl Sabotage {
         let plan = |mode| Plan::new(seed, mode).with_preset(preset).extended();
         match self {
             Self::OverrunJournal => Plan { trouble: Trouble::Failing, ..plan(Some(Mode::Store)) },
+            // A cache may let go of whatever it likes.
+            Self::DeleteAnother => Plan { trouble: Trouble::Crashes, ..plan(Some(Mode::Store)) },
             _ => Plan { trouble: Trouble::Crashes, ..plan(None) },
         }
     }

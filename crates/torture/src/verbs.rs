@@ -384,6 +384,9 @@ impl Run<'_> {
             self.oracle.happened(key, None, true);
             return Ok(());
         }
+        if self.sabotage == Sabotage::DeleteAnother && self.tally.operations.is_multiple_of(4) {
+            let _ = store.delete(&self.plan.keys[(key + 1) % self.plan.keys.len()]);
+        }
         let result = store.delete(&self.plan.keys[key]);
         self.note_departures();
         match result {

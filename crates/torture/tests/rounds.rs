@@ -41,7 +41,7 @@ fn no_preset_breaks_a_promise_when_its_process_is_killed() {
 fn every_break_is_noticed() {
     let (done, said) = rounds(&["--canary"]);
     assert_eq!(done.status.code(), Some(1), "{said}");
-    assert!(said.matches(": noticed").count() == 6 && !said.contains("NOT noticed"), "{said}");
+    assert!(said.matches(": noticed").count() == 8 && !said.contains("NOT noticed"), "{said}");
 }
 
 #[test]

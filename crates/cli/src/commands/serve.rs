@@ -10,7 +10,7 @@ use clap::Args;
 use picaflor::Durability;
 use picaflor_proxy::{
     Config, Low, Server,
-    config::{Deletes, LogFormat, LowOrigin, Size},
+    config::{Deletes, IpNet, LogFormat, LowOrigin, Size},
 };
 use tokio::{
     runtime::Runtime,
@@ -27,8 +27,11 @@ Examples:
       curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # a miss
       curl -x http://127.0.0.1:3128 -D- -o /dev/null http://example.com/   # a hit: see Cache-Status
 
-  In front of a web server:
+  In front of a web server, forwarding for nobody unless --forward is given, too:
       picaflor serve --origin http://127.0.0.1:8080 --listen 0.0.0.0:80
+
+  Behind a TLS terminator on this machine, which speaks the PROXY protocol:
+      picaflor serve --origin http://10.0.0.1:80 --trust 127.0.0.1/32 --proxy-protocol
 
   In front of two, by host:
       picaflor serve --origin www.example=http://10.0.0.1:80 --origin img.example=http://10.0.0.2:80
@@ -106,6 +109,12 @@ pub(crate) struct Serve {
     /// Forward for nobody [default where there are origins]
     #[arg(long)]
     no_forward: bool,
+    /// Network whose X-Forwarded-… and Forwarded are kept, such as that of a TLS terminator, repeatable [default: none]
+    #[arg(long, value_name = "NETWORK")]
+    trust: Vec<IpNet>,
+    /// Connections from these begin with a header of the PROXY protocol, version 1 or 2
+    #[arg(long)]
+    proxy_protocol: bool,
     /// Access log: off, stdout or a file [default: off]
     #[arg(long, value_name = "WHERE")]
     log: Option<String>,
@@ -162,6 +171,8 @@ impl Serve {
         flags.admin.listen = self.admin;
         flags.admin.token = self.token;
         flags.forward.enabled = (self.forward || self.no_forward).then_some(self.forward);
+        flags.front.trusted = (!self.trust.is_empty()).then_some(self.trust);
+        flags.front.proxy_protocol = self.proxy_protocol.then_some(true);
         flags.log.to = self.log;
         flags.log.format = self.log_format;
         let low = file.under(flags);
@@ -214,6 +225,13 @@ fn print_ready(config: &Config, server: &Server) {
     if config.forward.enabled {
         let clients: Vec<_> = config.forward.clients.iter().map(ToString::to_string).collect();
         say!("forward  for {}; CONNECT to {:?}", clients.join(", "), config.forward.connect_ports);
+    } else {
+        say!("forward  for nobody");
+    }
+    if !config.front.trusted.is_empty() {
+        let trusted: Vec<_> = config.front.trusted.iter().map(ToString::to_string).collect();
+        let spoken = if config.front.proxy_protocol { ", by the PROXY protocol" } else { "" };
+        say!("front    {} is believed{spoken}", trusted.join(", "));
     }
     for origin in &config.origin {
         say!("origin   {} <- {}", origin.url, origin.host.as_deref().unwrap_or("every host"));

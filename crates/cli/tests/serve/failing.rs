@@ -43,6 +43,7 @@ fn what_is_invalid_is_not_served_though_the_store_cannot_delete_it() {
     }
     let kept: Vec<bool> = ["/posted", "/purged", "/kept"].iter().map(|path| is_hit(&get(path).0)).collect();
     assert_eq!(kept, [true; 3], "what it has is served");
+    assert!(!get("/never-stored").0.contains("; stored"));
     assert!(serve.ask("POST", "/posted", "Content-Length: 0\r\n").0.starts_with("HTTP/1.1 200"));
     for _ in 0..2 {
         let answer = get("/posted");

@@ -45,6 +45,8 @@ pub(crate) struct Reclaimer {
     looked: AtomicU32,
     /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
     pub(crate) in_vain: AtomicU64,
+    /// Bytes that objects of a store take above which it packs tightly, because no room could be made otherwise.
+    pub(crate) tight: AtomicU64,
 }
 
 impl Default for Reclaimer {
@@ -55,6 +57,7 @@ impl Default for Reclaimer {
             turn: Mutex::default(),
             looked: AtomicU32::new(0),
             in_vain: AtomicU64::new(u64::MAX),
+            tight: AtomicU64::new(u64::MAX),
         }
     }
 }
@@ -409,7 +412,7 @@ impl Volume {
         }
         let mut _no_new_leases = None;
         if let Some(key) = chunk {
-            _no_new_leases = self.shared.leases.keep(key, object.len, self.lease_max());
+            _no_new_leases = self.shared.leases.keep(key, self.lease_max());
             if _no_new_leases.is_none() {
                 return self.reinsert(header, frame, row, word);
             }

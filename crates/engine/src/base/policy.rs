@@ -12,7 +12,7 @@ pub enum Mode {
     #[default]
     Cache,
     /// Nothing leaves by itself: a put that does not fit is [`crate::Error::Full`]. That comes above 90% of the
-    /// capacity (`docs/ARCHITECTURE.md`, "How full a store gets").
+    /// capacity (`docs/CAPACITY.md`).
     Store,
 }
 

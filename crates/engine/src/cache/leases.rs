@@ -8,17 +8,20 @@
 //! is refused, and the caller looks again. What is kept for the sake of leases alone is at most an eighth of its
 //! device; beyond that chunks leave, and a handle's next read says so. Leases are of one opening: after a crash the
 //! chunks of an object that was dropped are nobody's, and reclaim takes them.
+//!
+//! Locks: evicting → a key's lock → the state. A new lease waits for evictions; dropping an object and giving a lease
+//! back, which callers do who hold a key's lock that an eviction waits for, do not.
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
 };
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
-use picaflor_common::KeyHash;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use picaflor_common::{
+    KeyHash,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 use picaflor_format::frame::{ChunkKey, Manifest};
 
 /// Part of a device that chunks may take which nothing but leases keeps.
@@ -30,7 +33,9 @@ type Id = (u128, u64);
 /// The leases of a store.
 #[derive(Default)]
 pub(crate) struct Leases {
-    state: RwLock<State>,
+    state: Mutex<State>,
+    /// Read by evictions that rely on there being no lease, written by who takes one.
+    evicting: RwLock<()>,
     /// Whether [`State::over`] has any.
     is_over: AtomicBool,
 }
@@ -48,10 +53,10 @@ struct State {
 #[derive(Default)]
 struct Held {
     handles: u64,
-    /// Bytes kept for it.
-    kept: u64,
-    /// Numbers of the chunks that were kept one by one: each counts once, however often it is moved.
-    chunks: HashSet<u32>,
+    /// Bytes of the object.
+    total: u64,
+    /// Whether nothing but handles keeps it: its bytes are counted, all of them and once.
+    is_kept: bool,
     left: Option<Left>,
 }
 
@@ -71,97 +76,117 @@ pub(crate) struct Lease {
 }
 
 impl Leases {
-    /// A lease on a large object; none if its chunks are being dropped.
+    /// A lease on a large object; none if its chunks are being dropped. What its last handle left is its again.
     pub(crate) fn take(self: &Arc<Self>, parent: KeyHash, manifest: Manifest) -> Option<Lease> {
         let id = (parent.0, manifest.id);
-        let mut state = self.state.write();
+        let _no_eviction = self.evicting.write();
+        let mut state = self.state.lock();
         if state.dropping.contains(&id) {
             return None;
         }
-        state.held.entry(id).or_default().handles += 1;
+        let State { held, kept, over, .. } = &mut *state;
+        let held = held.entry(id).or_default();
+        (held.handles, held.total) = (held.handles + 1, manifest.total);
+        if let Some(at) = over.iter().position(|left| left.id() == id) {
+            (held.left, held.is_kept) = (Some(over.swap_remove(at)), true);
+            *kept += manifest.total;
+            self.is_over.store(!over.is_empty(), Relaxed);
+        }
         Some(Lease { leases: Arc::clone(self), id })
     }
 
     /// Drops the chunks of a large object with `drop`, or leaves them to its last handle.
     pub(crate) fn drop_or_leave(&self, left: Left, most: u64, drop: impl FnOnce()) {
-        let id = (left.parent.0, left.manifest.id);
+        let id = left.id();
         {
-            let mut state = self.state.write();
-            let State { held, kept, dropping, .. } = &mut *state;
-            if let Some(held) = held.get_mut(&id)
-                && *kept + left.manifest.total <= most
-            {
-                if held.left.replace(left).is_none() {
-                    *kept += left.manifest.total;
-                    held.kept += left.manifest.total;
-                }
+            let mut state = self.state.lock();
+            if let Some(held) = state.keep(id, most) {
+                held.left = Some(left);
                 return;
             }
-            dropping.insert(id);
+            state.dropping.insert(id);
         }
         drop();
-        self.state.write().dropping.remove(&id);
+        self.state.lock().dropping.remove(&id);
     }
 
-    /// Whether a chunk is to stay though it was to be evicted; its bytes count as kept from then on. If it may go, as
+    /// Whether a chunk is to stay though it was to be evicted; its object counts as kept from then on. If it may go, as
     /// long as what is returned is held nobody takes a lease that relies on it.
-    pub(crate) fn keep(&self, chunk_key: &[u8], bytes: u64, most: u64) -> Option<NoNewLeases<'_>> {
-        let mut state = self.state.write();
-        let State { held, kept, .. } = &mut *state;
-        if let Ok(ChunkKey { parent, id, number }) = ChunkKey::decode(chunk_key)
-            && let Some(held) = held.get_mut(&(parent, id))
-        {
-            // The bytes of what was dropped count already.
-            let more = if held.left.is_some() || held.chunks.contains(&number) { 0 } else { bytes };
-            if *kept + more <= most {
-                *kept += more;
-                held.kept += more;
-                held.chunks.insert(number);
-                return None;
-            }
-        }
-        Some(NoNewLeases { _state: RwLockWriteGuard::downgrade(state) })
+    pub(crate) fn keep(&self, chunk_key: &[u8], most: u64) -> Option<NoNewLeases<'_>> {
+        let evicting = self.evicting.read();
+        let id = ChunkKey::decode(chunk_key).ok().map(|key| (key.parent, key.id));
+        let keeps = id.is_some_and(|id| self.state.lock().keep(id, most).is_some());
+        (!keeps).then_some(NoNewLeases { _evicting: evicting })
     }
 
     /// Whether there is a handle on the object of this chunk.
     pub(crate) fn is_leased(&self, key: &ChunkKey) -> bool {
-        self.state.read().held.contains_key(&(key.parent, key.id))
+        self.state.lock().held.contains_key(&(key.parent, key.id))
     }
 
     /// If there are no leases: as long as this is held there will be none.
     pub(crate) fn none(&self) -> Option<NoNewLeases<'_>> {
-        let state = self.state.read();
-        state.held.is_empty().then(|| NoNewLeases { _state: state })
+        let evicting = self.evicting.read();
+        let none = self.state.lock().held.is_empty();
+        none.then_some(NoNewLeases { _evicting: evicting })
     }
 
-    /// What of this volume was left to handles that are gone.
-    pub(crate) fn take_over(&self, home: usize) -> Vec<Left> {
+    /// Drops with `drop` what of this volume was left to handles that are gone. Returns whether there was anything.
+    pub(crate) fn drop_over(&self, home: usize, drop: impl Fn(&Left)) -> bool {
         if !self.is_over.load(Relaxed) {
-            return Vec::new();
+            return false;
         }
-        let mut state = self.state.write();
-        let over = state.over.extract_if(.., |left| left.home == home).collect();
-        self.is_over.store(!state.over.is_empty(), Relaxed);
-        over
+        let gone: Vec<Left> = {
+            let mut state = self.state.lock();
+            let State { dropping, over, .. } = &mut *state;
+            let gone = over.extract_if(.., |left| left.home == home).collect::<Vec<_>>();
+            dropping.extend(gone.iter().map(Left::id));
+            self.is_over.store(!over.is_empty(), Relaxed);
+            gone
+        };
+        for left in &gone {
+            drop(left);
+            self.state.lock().dropping.remove(&left.id());
+        }
+        !gone.is_empty()
+    }
+}
+
+impl Left {
+    fn id(&self) -> Id {
+        (self.parent.0, self.manifest.id)
+    }
+}
+
+impl State {
+    /// Keeps an object for its handles, if it has any and its bytes are within the bound.
+    fn keep(&mut self, id: Id, most: u64) -> Option<&mut Held> {
+        let held = self.held.get_mut(&id)?;
+        if !held.is_kept && self.kept + held.total <= most {
+            held.is_kept = true;
+            self.kept += held.total;
+        }
+        held.is_kept.then_some(held)
     }
 }
 
 /// Nobody takes a lease as long as this is held.
 pub(crate) struct NoNewLeases<'a> {
-    _state: RwLockReadGuard<'a, State>,
+    _evicting: RwLockReadGuard<'a, ()>,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut state = self.leases.state.write();
+        let mut state = self.leases.state.lock();
         let State { held, kept, over, .. } = &mut *state;
         let Some(entry) = held.get_mut(&self.id) else { return };
         entry.handles -= 1;
         if entry.handles == 0 {
-            *kept -= entry.kept;
-            let left = entry.left;
+            if entry.is_kept {
+                *kept -= entry.total;
+            }
+            over.extend(entry.left);
             held.remove(&self.id);
-            over.extend(left);
             self.leases.is_over.store(!over.is_empty(), Relaxed);
         }
     }
@@ -195,14 +220,31 @@ mod tests {
         assert!(!drops(&leases, 1, 1500));
         assert!(drops(&leases, 2, 1500), "more than may be kept");
         drop(one);
-        assert!(leases.take_over(1).is_empty());
+        assert!(!is_over(&leases, 1));
         drop(same);
-        assert!(leases.take_over(0).is_empty());
-        assert_eq!(leases.take_over(1).len(), 1);
+        assert!(!is_over(&leases, 0) && is_over(&leases, 1) && !is_over(&leases, 1));
         assert!(!drops(&leases, 2, 1500), "there is room again");
         drop(two);
-        assert_eq!(leases.take_over(1).len(), 1);
-        assert_eq!(leases.state.read().kept, 0);
+        assert!(is_over(&leases, 1));
+        assert_eq!(leases.state.lock().kept, 0);
+    }
+
+    fn is_over(leases: &Leases, home: usize) -> bool {
+        leases.drop_over(home, |_| {})
+    }
+
+    /// A get that found the manifest before it was replaced may take its lease when the last of the others has gone.
+    #[test]
+    fn what_the_last_handle_left_is_the_next_ones() {
+        let leases = Arc::new(Leases::default());
+        let lease = leases.take(PARENT, manifest(1));
+        assert!(!drops(&leases, 1, 1500));
+        drop(lease);
+        let late = leases.take(PARENT, manifest(1));
+        assert!(late.is_some() && !is_over(&leases, 1), "its chunks stay");
+        drop(late);
+        assert!(leases.drop_over(1, |_| assert!(leases.take(PARENT, manifest(1)).is_none())));
+        assert!(leases.state.lock().kept == 0 && leases.take(PARENT, manifest(1)).is_some());
     }
 
     #[test]
@@ -213,17 +255,33 @@ mod tests {
         assert!(leases.take(PARENT, manifest(1)).is_some());
     }
 
+    /// An eviction may wait for a key's lock that whoever drops an object or gives a lease back holds.
+    #[test]
+    fn neither_dropping_nor_giving_back_waits_for_an_eviction() {
+        let leases = Arc::new(Leases::default());
+        let lease = leases.take(PARENT, manifest(1));
+        let other = ChunkKey { parent: PARENT.0, id: 2, number: 0 }.encode();
+        let _evicting = leases.keep(&other, 1500).expect("it is not leased");
+        assert!(drops(&leases, 2, 1500) && !drops(&leases, 1, 1500));
+        drop(lease);
+        assert!(is_over(&leases, 1));
+    }
+
     #[test]
     fn eviction_keeps_what_is_leased_within_the_bound() {
         let leases = Arc::new(Leases::default());
-        let key = |id, number| ChunkKey { parent: PARENT.0, id, number }.encode();
-        let keeps = |id, number| leases.keep(&key(id, number), 100, 150).is_none();
-        assert!(!keeps(1, 0) && leases.none().is_some());
+        let key = |id| ChunkKey { parent: PARENT.0, id, number: 0 }.encode();
+        let keeps = |id| leases.keep(&key(id), 1500).is_none();
+        assert!(!keeps(1) && leases.none().is_some());
         let lease = leases.take(PARENT, manifest(1));
+        let other = leases.take(PARENT, manifest(2));
         assert!(leases.none().is_none());
-        assert!(!keeps(2, 0) && keeps(1, 0) && !keeps(1, 1), "a second chunk is too much");
-        assert!(keeps(1, 0), "a chunk that is moved again counts once");
+        assert!(keeps(1) && !keeps(2));
+        // The same chunk again, or a drop after that: it takes no more room.
+        assert!(keeps(1) && keeps(1) && !drops(&leases, 1, 1500));
         drop(lease);
-        assert!(leases.none().is_some() && leases.state.read().kept == 0);
+        assert!(keeps(2));
+        drop(other);
+        assert!(leases.none().is_some() && leases.state.lock().kept == 0);
     }
 }

@@ -322,13 +322,12 @@ impl Memory {
         moved.into_iter().for_each(|resident| queues.hold(resident, temper));
     }
 
-    /// Forgets an object that was replaced, deleted or found damaged.
-    pub(crate) fn remove(&self, hash: u64) {
-        let old = self.shard(hash).write().remove(&hash);
-        if let Some(old) = old {
-            self.gone_by_itself(&old);
-            self.sweep();
-        }
+    /// Forgets an object that was replaced, deleted or found damaged. Returns what was here of it.
+    pub(crate) fn remove(&self, hash: u64) -> Option<Arc<Frame>> {
+        let old = self.shard(hash).write().remove(&hash)?;
+        self.gone_by_itself(&old);
+        self.sweep();
+        Some(old)
     }
 
     fn gone_by_itself(&self, old: &Frame) {

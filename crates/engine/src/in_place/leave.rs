@@ -104,7 +104,7 @@ impl Volume {
         if self.shared.leases.none().is_none()
             && let Ok((header, frame)) = self.read_placed(&place)
             && header.kind == Kind::Chunk
-            && self.shared.leases.keep(header.key(&frame), header.payload_len() as u64, self.lease_max()).is_none()
+            && self.shared.leases.keep(header.key(&frame), self.lease_max()).is_none()
         {
             in_place.extents.touch(place.slot);
             return 0;

@@ -17,7 +17,7 @@ use std::sync::{
 };
 
 use parking_lot::RwLock;
-use segment::Segment;
+use segment::{Segment, Slot};
 pub(crate) use word::{GRAINS_MAX, Location, SLOTS_MAX, Word};
 
 pub(crate) struct Index {
@@ -93,7 +93,7 @@ impl Index {
     pub(crate) fn touch(&self, hash: u64) -> Candidates {
         let (segment, place) = self.spot(hash);
         let segment = segment.read();
-        let touch = |slot: &AtomicU64| {
+        let touch = |slot: &Slot| {
             let word = Word(slot.load(Relaxed));
             if word.uses() < 3 {
                 // Two gets at once may count as one; losing a count is harmless, losing a put is not:

@@ -8,9 +8,12 @@
 //!
 //! Invariants: `count` is the number of words that are not empty; at least [`BUCKETS_MIN`] buckets.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-use picaflor_device::{Words, prefetch};
+#[cfg(shuttle)]
+use parking_lot::standard::Words;
+use picaflor_common::sync::atomic::{AtomicU64, Ordering::Relaxed};
+#[cfg(not(shuttle))]
+use picaflor_device::Words;
+use picaflor_device::prefetch;
 
 use super::word::{BUCKETS_MIN, PLACE_BITS, Word};
 
@@ -27,6 +30,9 @@ type Bucket = [AtomicU64; SLOTS];
 
 /// Bytes of the smallest segment that is not empty.
 pub(super) const BYTES_MIN: usize = BUCKETS_MIN * size_of::<Bucket>();
+
+/// Where a word is.
+pub(super) type Slot = AtomicU64;
 
 #[derive(Default)]
 pub(super) struct Segment {
@@ -76,7 +82,7 @@ impl Segment {
     }
 
     /// The buckets in which an entry for `place` may lie: its own, and where it is displaced to.
-    fn buckets(&self, place: u32) -> [&[AtomicU64]; 2] {
+    fn buckets(&self, place: u32) -> [&[Slot]; 2] {
         if self.words.is_empty() {
             return [&[], &[]];
         }
@@ -93,7 +99,7 @@ impl Segment {
     }
 
     /// The slots whose entries may be for `place`.
-    pub(super) fn matching(&self, place: u32) -> impl Iterator<Item = &AtomicU64> {
+    pub(super) fn matching(&self, place: u32) -> impl Iterator<Item = &Slot> {
         let [home, next] = self.buckets(place);
         let fits = move |slot: &&AtomicU64, displaced| Word(slot.load(Relaxed)).matches(place, displaced);
         let own = home.iter().filter(move |slot| fits(slot, false));
@@ -135,7 +141,7 @@ impl Segment {
         Err((place, word))
     }
 
-    fn free_slot(&self, bucket: usize) -> Option<&AtomicU64> {
+    fn free_slot(&self, bucket: usize) -> Option<&Slot> {
         self.bucket(bucket).iter().find(|slot| slot.load(Relaxed) == 0)
     }
 

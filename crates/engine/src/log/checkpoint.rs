@@ -76,6 +76,17 @@ impl Running {
     }
 }
 
+/// Why a checkpoint is not taken though nothing is wrong with the device.
+#[derive(Debug, thiserror::Error)]
+#[error("no clean cluster for a checkpoint")]
+struct NoCluster;
+
+impl NoCluster {
+    fn is(error: &Error) -> bool {
+        matches!(error, Error::Io { source, .. } if source.get_ref().is_some_and(|why| why.is::<Self>()))
+    }
+}
+
 /// Segments copied in one slice.
 const SLICE: u32 = 64;
 
@@ -142,7 +153,7 @@ impl Volume {
     /// Of a checkpoint that is to relieve the journal.
     fn refused_for_want_of_room(&self, error: Error) -> Error {
         match error {
-            Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => self.refused_journal(),
+            error if NoCluster::is(&error) => self.refused_journal(),
             error => error,
         }
     }
@@ -198,7 +209,12 @@ impl Volume {
         }
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
         self.wait_commit(self.commits.next())?;
-        let next_page = self.journal.lock().next_page();
+        let next_page = {
+            // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
+            // key nothing but the record says which is newer.
+            let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
+            self.journal.lock().next_page()
+        };
         let next_seq = self.next_seq.load(Relaxed);
         // Whoever was granted a cluster before that page, or given a lower number, has it noted in its buffer once its
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
@@ -254,9 +270,10 @@ impl Volume {
         }
     }
 
-    /// A device that failed a checkpoint's write or sync is not trusted with another; want of room is no failure.
+    /// A device that failed a checkpoint's write or sync, be it for want of blocks of its own, is not trusted with
+    /// another; want of clusters is no failure.
     fn stop_if_broken(&self, error: &Error) {
-        if matches!(error, Error::Io { source, .. } if source.kind() != std::io::ErrorKind::StorageFull) {
+        if matches!(error, Error::Io { .. }) && !NoCluster::is(error) {
             self.stop(error.clone());
         }
     }
@@ -376,8 +393,7 @@ impl Volume {
     }
 
     fn no_cluster(&self) -> Error {
-        let why = io::Error::new(io::ErrorKind::StorageFull, "no clean cluster for a checkpoint");
-        Error::io(self.place.clone(), why)
+        Error::io(self.place.clone(), io::Error::new(io::ErrorKind::StorageFull, NoCluster))
     }
 
     /// Writes the other superblock, changed, and syncs.

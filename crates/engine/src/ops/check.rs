@@ -1,13 +1,13 @@
 //! The offline audit: is every byte that the index promises there, and does every one verify?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use picaflor_format::{
     BLOCK,
-    frame::{GRAIN, Header, Kind},
+    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
 };
 
-use crate::{Error, Receipt, in_place::place::InPlace, index::Location, store::Store, volume::Volume};
+use crate::{Error, Receipt, in_place::place::InPlace, index::Location, space::Place, store::Store, volume::Volume};
 
 /// What an audit found.
 #[derive(Debug, Clone, Default)]
@@ -26,8 +26,10 @@ pub struct CheckReport {
     pub refused: Vec<String>,
     /// Entries that lead to no frame of any sealed cluster.
     pub lost: u64,
-    /// Entries of tables that lead to nothing while what the last crash left there is not mended: the crash left them,
-    /// or damage took what they led to. Nothing on the device tells which.
+    /// Entries that lead to nothing because a crash left them, or because damage took what they led to: nothing on the
+    /// device tells which. Of tables, as long as what the last crash left there is not mended; of rows in place, where
+    /// not even a header is left and no object asks for it as a piece of its own; of a cluster that a cache may have
+    /// begun to write again before the crash.
     pub unsettled: u64,
     /// Entries that lead to no frame either, but to a place that was written again before a crash: what they led to had
     /// left, and they leave too.
@@ -87,8 +89,7 @@ impl CheckReport {
         }
         self.refused.iter().for_each(|what| find(Severity::Unknown, what.clone()));
         if self.unsettled > 0 {
-            let what =
-                "entries that the last crash left without an object, or damage, in a store that is not mended yet";
+            let what = "entries that a crash left without an object, or damage";
             find(Severity::Unknown, format!("{what}: {}", self.unsettled));
         }
         for cluster in &self.bare_clusters {
@@ -137,15 +138,16 @@ impl Store {
         for volume in self.volumes() {
             let promised = volume.promised();
             report.entries += volume.index.objects();
-            let placed = Seen::begin(&report);
+            let (placed, mut slots) = (Seen::begin(&report), Slots::default());
             for part in 0..volume.parts() {
                 match &volume.in_place {
-                    Some(in_place) => volume.check_slice(in_place, part, &mut report),
+                    Some(in_place) => volume.check_slice(in_place, part, &mut slots, &mut report),
                     None => volume.check_cluster(part, &promised, &mut report),
                 }
                 report.clusters += 1;
                 progress(report.clusters, total);
             }
+            volume.check_unknown(&slots, &mut report);
             placed.end(volume, Part::InPlace, &promised, &mut report);
             volume.check_memory(&promised, &mut report);
         }
@@ -164,7 +166,7 @@ impl Store {
 }
 
 impl Volume {
-    fn check_slice(&self, in_place: &InPlace, slice: u32, report: &mut CheckReport) {
+    fn check_slice(&self, in_place: &InPlace, slice: u32, slots: &mut Slots, report: &mut CheckReport) {
         for place in in_place.extents.slice(slice) {
             if self.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
                 continue;
@@ -175,13 +177,56 @@ impl Volume {
                     report.intact_bytes += header.frame_len() as u64;
                     let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(&frame));
                     report.orphans += u64::from(orphan);
+                    slots.heads.extend(header.manifest(&frame).map(|manifest| (place.hash, manifest)));
                 }
-                Err(why @ Error::Io { .. }) => report.note(&why),
-                _ if self.is_written_over(in_place, place) => report.outdated += 1,
-                Ok(_) => report.damaged.push(format!("{}: another object at slot {}", self.place, place.slot)),
+                // It was written to these slots, so they were free: of the pieces of an object that is gone no record
+                // tells.
+                Ok(_) => report.outdated += 1,
+                Err(Error::Damaged { .. }) if self.has_checkpoints() && in_place.files.is_none() => {
+                    self.check_torn(place, slots, report);
+                }
                 Err(why) => report.note(&why),
             }
         }
+    }
+
+    /// What of a row in place does not verify: where its header is left, that says whether it was a piece.
+    fn check_torn(&self, place: Place, slots: &mut Slots, report: &mut CheckReport) {
+        let bytes = match self.read_unverified(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS) {
+            Ok(bytes) => bytes,
+            Err(why) => return report.note(&why),
+        };
+        let header = Header::decode(&bytes).ok().filter(|header| {
+            header.meta_start() <= bytes.len() && self.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash
+        });
+        match header {
+            Some(header) if header.kind == Kind::Chunk && self.is_orphan(header.key(&bytes)) => report.outdated += 1,
+            Some(_) => report.damaged.push(self.object_in(place)),
+            None => slots.unknown.push(place),
+        }
+    }
+
+    /// Rows in place of which nothing is left: they are missed if they are pieces of what is there.
+    fn check_unknown(&self, slots: &Slots, report: &mut CheckReport) {
+        if slots.unknown.is_empty() {
+            return;
+        }
+        let pieces = slots.heads.iter().flat_map(|(parent, manifest)| {
+            let key = |number| ChunkKey { parent: *parent, id: manifest.id, number }.encode();
+            (0..manifest.chunks()).map(move |number| self.hasher.chunk(&key(number)).0)
+        });
+        let pieces: HashSet<u128> = pieces.collect();
+        for place in &slots.unknown {
+            if pieces.contains(&place.hash) {
+                report.damaged.push(self.object_in(*place));
+            } else {
+                report.unsettled += 1;
+            }
+        }
+    }
+
+    fn object_in(&self, place: Place) -> String {
+        format!("{}: the object in slots {} to {}", self.place, place.slot, place.slot + place.slots - 1)
     }
 
     /// What the index promises.
@@ -259,13 +304,25 @@ impl Volume {
         }
         let lost = report.lost;
         let whole = seen.end(self, Part::Cluster(cluster), promised, report);
+        let missing = report.lost - lost;
         if untold {
-            report.outdated += std::mem::replace(&mut report.lost, lost) - lost;
+            (report.lost, report.outdated) = (lost, report.outdated + missing);
+        } else if missing > 0 && self.may_be_written_over(cluster) {
+            (report.lost, report.unsettled) = (lost, report.unsettled + missing);
         } else if bare {
             let clusters = if whole { &mut report.bare_clusters } else { &mut report.unreadable_clusters };
             clusters.push(cluster);
         }
     }
+}
+
+/// What an audit saw of rows in place.
+#[derive(Default)]
+struct Slots {
+    /// Large objects, by the hash of their key.
+    heads: Vec<(u128, Manifest)>,
+    /// Rows of which nothing is left.
+    unknown: Vec<Place>,
 }
 
 /// Entries of the index by where they lead.
@@ -299,7 +356,7 @@ impl Seen {
     }
 
     fn others(report: &CheckReport) -> u64 {
-        (report.damaged.len() + report.refused.len()) as u64 + report.outdated
+        (report.damaged.len() + report.refused.len()) as u64 + report.outdated + report.unsettled
     }
 
     /// What was promised and not seen since is lost. Returns whether all of it is intact.

@@ -159,7 +159,7 @@ impl Store {
                 found = self.delete_from(volume, hash, key)?;
             }
             // In a cache it may be in memory though its entry went to another key of its place.
-            shared.memory.remove(hash.short());
+            found |= shared.memory.remove(hash.short()).is_some_and(|frame| frame.key() == key);
         }
         add(&shared.counters.deletes, 1);
         Ok(found)
@@ -254,9 +254,7 @@ impl Volume {
 
     /// Drops what was left to handles that are gone. Returns whether there was anything.
     pub(crate) fn drop_released(&self) -> bool {
-        let over = self.shared.leases.take_over(self.number);
-        over.iter().for_each(|left| self.drop_chunks_now(left.parent, left.manifest));
-        !over.is_empty()
+        self.shared.leases.drop_over(self.number, |left| self.drop_chunks_now(left.parent, left.manifest))
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
@@ -380,6 +378,20 @@ impl Volume {
         if let Some(read) = self.read_file(grain) {
             return self.verified_file(grain, read);
         }
+        let frame = self.read_unverified(grain, grains)?;
+        let header = Header::verify(&frame).map_err(|why| Error::Damaged {
+            place: format!("{}: object at {}", self.place, grain * GRAIN as u64),
+            why: why.to_string(),
+            mend: "its entry is dropped when it is asked for".into(),
+        })?;
+        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+    }
+
+    /// The bytes at a grain, and more behind them, whatever they are.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the device.
+    pub(crate) fn read_unverified(&self, grain: u64, grains: u32) -> Result<Bytes> {
         let offset = grain * GRAIN as u64;
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
@@ -392,13 +404,7 @@ impl Volume {
             .read(start, &mut buf)
             .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
         pending.inspect(|pending| pending.lay_over(start, &mut buf));
-        let frame = &buf[(offset - start) as usize..];
-        let header = Header::verify(frame).map_err(|why| Error::Damaged {
-            place: format!("{}: object at {offset}", self.place),
-            why: why.to_string(),
-            mend: "its entry is dropped when it is asked for".into(),
-        })?;
-        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+        Ok(buf.into_bytes().slice((offset - start) as usize..))
     }
 }
 

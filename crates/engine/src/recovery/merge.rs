@@ -354,18 +354,20 @@ impl Entered {
         is_it: impl Fn(u128) -> bool,
     ) -> Result<Known> {
         let Location::OnDisk { grain } = word.location() else { return Ok(Known::Other) };
+        let is_of = |hash: u64| volume.index.find(hash, word.location()).is_some_and(|entry| entry.same(word));
         match volume.read_frame(grain, word.grains()) {
             Ok((header, frame)) if word.is_of_grains((header.frame_len() / GRAIN) as u32) => {
                 let found = volume.hasher.frame(header.kind, header.key(&frame)).0;
-                let is_entry_of =
-                    |word: Word| volume.index.find(found as u64, word.location()).is_some_and(|entry| entry.same(word));
-                if found as u64 != hash && !is_entry_of(word) {
+                if found as u64 != hash && !is_of(found as u64) {
                     self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
                 }
                 Ok(if is_it(found) { Known::Own(header) } else { Known::Other })
             }
-            Err(Error::Damaged { .. }) if let Some(generation) = since.generation_at(volume, grain, hash)? => {
-                Ok(Known::Rotten(generation))
+            Err(Error::Damaged { .. })
+                if let Some((found, generation)) = since.rotten_at(volume, grain)?
+                    && (found == hash || is_of(found)) =>
+            {
+                Ok(if found == hash { Known::Rotten(generation) } else { Known::Other })
             }
             Ok(_) | Err(Error::Damaged { .. }) => {
                 self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());

@@ -6,15 +6,14 @@
 //! opening, and every later one since. So a cluster that was not, and whose use is later than that checkpoint, was
 //! granted before the crash: what the checkpoint had there had been seen to.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering::Relaxed};
+use std::collections::BTreeSet;
 
-use picaflor_format::{BLOCK, cluster::Row, frame::Header, zone::SLOT};
+use picaflor_format::cluster::Row;
 
 use crate::{
-    in_place::place::{InPlace, longest_ever},
+    Mode,
     index::{Location, Word},
-    read::rows::{Use, read_twice},
-    space::Place,
+    read::rows::Use,
     volume::Volume,
 };
 
@@ -41,6 +40,13 @@ impl Volume {
         found.seq() > self.known.checkpoint && !self.space.is_told_since(cluster, self.known.page)
     }
 
+    /// Whether a cache may have begun to write this cluster again, of which neither the log nor its front tells: the
+    /// crash may have kept any block of a write, and not the first.
+    pub(crate) fn may_be_written_over(&self, cluster: u32) -> bool {
+        let is_told = || self.space.is_told_since(cluster, self.known.page);
+        self.known.crashed && self.shared.options.mode == Mode::Cache && !is_told()
+    }
+
     /// Drops the entries that lead into a cluster of which nothing tells, but for those of the frames that are there.
     pub(crate) fn drop_outdated(&self, cluster: u32, rows: &[Row]) {
         let there: BTreeSet<u64> =
@@ -59,35 +65,5 @@ impl Volume {
             }
             _ => word,
         });
-    }
-
-    /// Whether frames of which no record tells lie over slots of the table. Slots are free when it is durably told that
-    /// their object is gone; only of the pieces of a large one no record tells.
-    pub(crate) fn is_written_over(&self, in_place: &InPlace, place: Place) -> bool {
-        if in_place.files.is_some() {
-            return false;
-        }
-        let zone = self.map.in_place().1;
-        let longest = (longest_ever(zone.len) / SLOT) as u32;
-        let first = place.slot.saturating_sub(longest).max((zone.start / SLOT) as u32);
-        let start = u64::from(first) * SLOT / BLOCK as u64 * BLOCK as u64;
-        let end = (u64::from(place.slot + place.slots + longest) * SLOT).next_multiple_of(BLOCK as u64);
-        let mut buf = self.shared.pool.take((end.min(self.map.clusters.end()) - start) as usize);
-        if read_twice(&*self.device, start, &mut buf).is_err() {
-            return false;
-        }
-        let told = self.shared.generation.load(Relaxed);
-        (first..place.slot + place.slots).any(|slot| {
-            let bytes = &buf[(u64::from(slot) * SLOT - start) as usize..];
-            let Some(header) = Header::decode(bytes).ok().filter(|header| header.mark == self.hasher.mark(slot.into()))
-            else {
-                return false;
-            };
-            let end = slot + header.frame_len().div_ceil(SLOT as usize) as u32;
-            // A torn one may also be what is left of one that was there before, or what lies there by right.
-            let is_other = slot > place.slot || slot == place.slot && end > place.slot + place.slots;
-            let is_later = is_other || header.generation > told || Header::verify(bytes).is_ok();
-            end > place.slot && is_later && (slot == place.slot || in_place.extents.len_at(slot).is_none())
-        })
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use picaflor_common::HashKeyed;
-use picaflor_format::BLOCK;
+use picaflor_format::{BLOCK, frame::Header};
 
 use crate::{Mode, Result, read::rows::Use, volume::Volume};
 
@@ -52,13 +52,22 @@ impl Since {
         Ok((seq > self.checkpoint) == (volume.hasher.mark(seq) == mark))
     }
 
-    /// The generation of the frame of this hash to which an entry of the checkpoint leads, and which is not intact, by
-    /// the table of its cluster; none where the cluster was written since.
-    pub(super) fn generation_at(&self, volume: &Volume, grain: u64, hash: u64) -> Result<Option<u64>> {
+    /// Hash and generation of the frame to which an entry of the checkpoint leads, and which is not intact: by the
+    /// table of its cluster, or, where that was never sealed, by the frame's own header. None where the cluster was
+    /// written since.
+    pub(super) fn rotten_at(&self, volume: &Volume, grain: u64) -> Result<Option<(u64, u64)>> {
         Ok(match self.last_use(volume, grain)? {
             Some((cluster, Use::Sealed(last, rows))) if last.seq <= self.checkpoint => {
                 let row = rows.iter().find(|row| volume.grain(cluster, row.offset) == grain);
-                row.filter(|row| row.hash == hash).map(|row| row.generation)
+                row.map(|row| (row.hash, row.generation))
+            }
+            Some((_, Use::Unsealed(seq))) if seq <= self.checkpoint => {
+                let bytes = volume.read_unverified(grain, 1)?;
+                let of_this_use =
+                    |header: &Header| header.mark == volume.hasher.mark(seq) && header.meta_start() <= bytes.len();
+                let header = Header::decode(&bytes).ok().filter(of_this_use);
+                let hash = |header: &Header| volume.hasher.frame(header.kind, header.key(&bytes)).short();
+                header.map(|header| (hash(&header), header.generation))
             }
             _ => None,
         })

@@ -61,9 +61,7 @@ impl Tabled {
 
     /// Drops what was left to handles that are gone. Returns whether there was anything.
     pub(super) fn drop_released(&self) -> bool {
-        let over = self.shared.leases.take_over(0);
-        over.iter().for_each(|left| self.drop_chunks_now(left.parent, left.manifest));
-        !over.is_empty()
+        self.shared.leases.drop_over(0, |left| self.drop_chunks_now(left.parent, left.manifest))
     }
 
     fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {

@@ -1,9 +1,9 @@
 //! How a store gets full: as tightly as it can, and then it says what would help.
 //!
-//! From [`TIGHT`] percent of the clusters on, objects go to whichever open buffer they fill best, no cluster stays in
-//! memory whole, for such a one cannot be emptied, and an object of a length of which many leave much of their clusters
-//! empty is cut into pieces that fill theirs: when it is put, and when its cluster is emptied. Below that each object
-//! that fits in a cluster is one frame, for one read.
+//! From [`TIGHT`] percent of the clusters on, or where no room can be made otherwise, objects go to whichever open
+//! buffer they fill best, no cluster stays in memory whole, for such a one cannot be emptied, and an object of a length
+//! of which many leave much of their clusters empty is cut into pieces that fill theirs: when it is put, and when its
+//! cluster is emptied. Below that each object that fits in a cluster is one frame, for one read.
 //!
 //! Steps of making room: a commit, if clusters wait for it → the emptiest cluster is emptied, if that gains a 64th of
 //! it → checkpoints, if those that would gain more are too young. Each step is counted, and where none gains anything
@@ -33,6 +33,9 @@ use crate::{
 const KEPT: u32 = SPARE + 6;
 /// From which part of the others on, in percent, a store packs tightly.
 const TIGHT: u64 = 70;
+/// Part by which objects become less before a store that packed tightly below that stops it: more than what is known
+/// of the length of objects that were not weighed.
+const LOOSER: u64 = 4;
 /// A length is cut of which many would leave more than this part of their clusters empty.
 const WASTE: usize = 32;
 /// A piece that fills clusters is no smaller than this part of one.
@@ -94,7 +97,7 @@ impl Volume {
     /// Whether the store is so full that it saves clusters rather than reads.
     pub(crate) fn packs_tightly(&self) -> bool {
         let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
-        self.keeps_all_in_clusters() && self.space.live_about() > most
+        self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.reclaimer.tight.load(Relaxed))
     }
 
     /// Bytes of body of the pieces that an object is to be cut into, if it is.
@@ -163,9 +166,7 @@ impl Volume {
     pub(crate) fn make_space_in_store(self: &Arc<Self>) -> Result<bool> {
         let _turn = self.reclaimer.turn.lock();
         self.drop_released();
-        if !self.shared.memory.holds_clusters() && self.packs_tightly() {
-            self.shared.let_go(self.shared.memory.release_clusters(self.number, 0));
-        }
+        self.drop_residents_if_tight();
         if self.has_room_for_puts() {
             return Ok(true);
         }
@@ -173,9 +174,23 @@ impl Volume {
         if self.space.leaving() == 0 && self.space.fill().live.saturating_add(self.space.least_gain()) > was_in_vain {
             return Ok(false);
         }
-        let has_room = self.empty_for_puts()?;
+        let mut has_room = self.empty_for_puts()?;
+        if !has_room && !self.packs_tightly() {
+            // Objects just longer than half a cluster fill all clusters by half.
+            self.reclaimer.tight.store(0, Relaxed);
+            self.drop_residents_if_tight();
+            has_room = self.empty_for_puts()?;
+            let live = self.space.fill().live;
+            self.reclaimer.tight.store(live - live / LOOSER, Relaxed);
+        }
         self.reclaimer.in_vain.store(if has_room { u64::MAX } else { self.space.fill().live }, Relaxed);
         Ok(has_room)
+    }
+
+    fn drop_residents_if_tight(&self) {
+        if !self.shared.memory.holds_clusters() && self.packs_tightly() {
+            self.shared.let_go(self.shared.memory.release_clusters(self.number, 0));
+        }
     }
 
     fn has_room_for_puts(&self) -> bool {

@@ -43,7 +43,7 @@ fn key(i: usize) -> Vec<u8> {
     format!("key {i:08}").into_bytes()
 }
 
-/// Bytes that an object takes, as `docs/ARCHITECTURE.md` says: "How full a store gets".
+/// Bytes that an object takes, as `docs/CAPACITY.md` says.
 fn takes(key: &[u8], len: usize) -> u64 {
     (64 + key.len() + len).next_multiple_of(64) as u64 + 64
 }
@@ -227,6 +227,12 @@ fn objects_that_leave_a_fifth_of_their_cluster_empty_fill_a_store() {
 }
 
 #[test]
+fn objects_just_longer_than_half_a_cluster_fill_a_store() {
+    holds(Mix::All(8500), 16 * KIB, |_| ());
+    holds(Mix::All(34 << 10), 64 * KIB, |_| ());
+}
+
+#[test]
 fn objects_larger_than_a_cluster_fill_a_store() {
     holds(Mix::All(64 << 10), 64 * KIB, |_| ());
     holds(Mix::All(100 << 10), 64 * KIB, |_| ());
@@ -348,6 +354,15 @@ fn what_was_cut_anew_survives_a_crash() {
         }
     }
     assert!(cut > 10, "{cut} of 40 crashes found objects that were cut");
+}
+
+/// The canary of these tests: a store that gives a quarter less room than it says is noticed.
+#[test]
+#[should_panic(expected = "full")]
+fn a_store_that_is_full_too_early_is_noticed() {
+    let mut filled = Filled::new(Mix::All(3000), 64 * KIB, 128, |_| ());
+    filled.capacity += filled.capacity / 3;
+    filled.fill(90);
 }
 
 /// What three checkpoints, reclaim and four open buffers need is a large part of a small store; the rest is filled.

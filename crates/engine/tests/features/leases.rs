@@ -113,6 +113,26 @@ fn a_handle_keeps_a_large_object_that_is_evicted() {
     }
 }
 
+/// Its pieces are evicted again and again, and moved each time; they take no more room for that.
+#[test]
+fn a_handle_outlasts_many_rounds_over_the_device() {
+    for preset in ["picaflor", "hummingbird", "damelo", "stream"] {
+        for replaces in [true, false] {
+            let store = Store::open(options(preset, Mode::Cache, &tempdir().unwrap())).unwrap();
+            store.put(b"page", &body(7, LEN), &plain()).unwrap();
+            let handle = store.get(b"page").unwrap().unwrap();
+            if replaces {
+                store.put(b"page", &body(8, LEN), &plain()).unwrap();
+            }
+            for i in 0..4000 {
+                store.put(&key(i), &body(i % 8, 60_000), &plain()).unwrap();
+                store.step().unwrap();
+            }
+            assert!(is_whole(&handle), "{preset}, replaces: {replaces}");
+        }
+    }
+}
+
 #[test]
 fn a_large_object_that_expires_while_it_is_read_is_read_to_its_end() {
     for mode in [Mode::Store, Mode::Cache] {

@@ -142,3 +142,29 @@ fn what_no_checkpoint_relieves_is_refused_by_name_until_one_does() {
     kept.iter().for_each(|i| assert_eq!(read(&store, &key(*i)).unwrap(), body(*i, 50_000)));
     assert_eq!(store.keys().count(), kept.len());
 }
+
+/// A file with holes on a full disk: the device fails a checkpoint's write, and all later ones might fail as well.
+#[test]
+fn a_device_without_blocks_for_a_checkpoint_fails_by_name_and_opens_again() {
+    let device = faulty(1, 16 * MIB);
+    let store = Store::open(on(&device).mode(Mode::Store)).unwrap();
+    (0..400).for_each(|i| store.put(&key(i), &body(i, 500), &plain()).unwrap());
+    store.flush().unwrap();
+    device[0].add(Rule::since(Fault::NoSpace, 1).within(MIB..16 * MIB));
+    let refused = (0..400).find_map(|i| {
+        let done = store.delete(&key(i)).and_then(|_| store.flush_deletes());
+        done.and_then(|()| store.step().map(drop)).err()
+    });
+    assert!(refused.is_some_and(|error| error.to_string().contains("no space")));
+    assert_eq!(store.failures().len(), 1);
+    device[0].crash().unwrap();
+    std::mem::forget(store);
+    device[0].clear_rules();
+    device[0].revive().unwrap();
+    let store = Store::open(on(&device).mode(Mode::Store)).unwrap();
+    for i in 0..2000 {
+        store.put(&key(i), &body(i, 500), &plain()).unwrap();
+        store.flush().unwrap();
+    }
+    assert_log_fits(&store);
+}

@@ -104,6 +104,10 @@ fn files_are_their_owners_alone_or_as_they_are_asked_for() {
     store("picaflor", &file, None);
     store("simple", &files, None);
     assert_eq!((all(&file), all(&files)), (vec![0o600], vec![0o600, 0o700]));
+    // The canary: what others may read is noticed.
+    let open = std::fs::File::create(folder.path().join("open")).unwrap();
+    open.set_permissions(std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert_ne!(all(&folder.path().join("open")), [0o600]);
     // What is there keeps its own.
     store("picaflor", &file, Some(0o700));
     assert_eq!(all(&file), [0o600]);

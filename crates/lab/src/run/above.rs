@@ -1,9 +1,9 @@
 //! Long objects as files of their own beside a store's one large file: BUDDY as Markatos et al. had it (§3.4), whose
 //! THRESHOLD says how long an object may be that shares a file with others.
 //!
-//! The engine has no such layout (docs/ARCHITECTURE.md): a store lies on a device or in a folder. So the lab keeps the
-//! long ones itself, on the file system that the store's file is on, and gives the store as much room as the short ones
-//! need.
+//! The engine has no such layout (docs/literature/markatos.md): a store lies on a device or in a folder. So the lab
+//! keeps the long ones itself, on the file system that the store's file is on, and gives the store as much room as the
+//! short ones need.
 
 use std::{collections::HashMap, io};
 

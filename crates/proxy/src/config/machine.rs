@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use super::{ConfigError, Size, StoreConfig};
+use super::{Size, StoreConfig, file::ConfigError};
 
 /// Cores this process may use.
 pub(super) fn cores() -> usize {

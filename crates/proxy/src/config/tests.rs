@@ -57,6 +57,7 @@ fn a_value_that_cannot_be_is_named_with_file_line_and_key() {
         ("[store]\npath = \"a\"\ndurability = \"soon\"\n", 3, "store.durability"),
         ("[store]\npath = \"a\"\ndelete_durability = \"none\"\n", 3, "store.delete_durability"),
         ("[admin]\ntoken = \"short\"\n", 2, "admin.token"),
+        ("[front]\nproxy_protocol = true\n", 2, "front.proxy_protocol"),
         (origins, 6, "origin.url"),
         ("[store]\n# small\ncapacity = \"100KiB\"\n", 3, "store.capacity"),
         ("[store]\npath = \"/tmp/none\"\ncapacity = \"900TiB\"\n", 3, "store.capacity"),
@@ -80,6 +81,10 @@ fn the_defaults_are_safe() {
     assert!(config.forward.clients.iter().all(|net| net.addr().is_loopback()));
     assert_eq!(config.forward.connect_ports, [443]);
     assert_eq!(config.log.to, "off");
+    let origin = "[[origin]]\nurl = \"http://127.0.0.1:9\"\n";
+    for (text, enabled) in [("", true), (origin, false), (&format!("[forward]\nenabled = true\n{origin}"), true)] {
+        assert_eq!(parse(text).unwrap().forward.enabled, enabled, "{text}");
+    }
 }
 
 #[test]

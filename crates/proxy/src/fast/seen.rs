@@ -64,6 +64,22 @@ pub(crate) fn judge<'h, 'b>(bytes: &'b [u8], fields: &'h mut [MaybeUninit<Header
     }
 }
 
+/// Makes `HTTP/1.1` of a higher minor version in the first line, as which it is to be understood (RFC 9110 2.5); says
+/// whether there was one.
+pub(crate) fn lower_version(bytes: &mut [u8]) -> bool {
+    let is_end = |b: &u8| matches!(b, b'\r' | b'\n');
+    let start = bytes.iter().position(|b| !is_end(b)).unwrap_or(bytes.len());
+    let line = &mut bytes[start..];
+    let end = line.iter().position(is_end).unwrap_or(line.len());
+    match line[..end].last_chunk_mut() {
+        Some([b' ', b'H', b'T', b'T', b'P', b'/', b'1', b'.', minor @ b'2'..=b'9']) => {
+            *minor = b'1';
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Whether hyper takes this target; it would refuse others without a word.
 pub(crate) fn hyper_takes(target: &str) -> bool {
     target.parse::<http::Uri>().is_ok()
@@ -90,6 +106,7 @@ impl<'a> Seen<'a> {
     fn of(fields: &[Header<'a>], version: u8) -> Result<Self, NotPlain> {
         let mut seen = Self { host: None, content_length: 0, plain: true };
         let (mut lengths, mut codings, mut known, mut special) = (0, 0, true, version == 0);
+        let mut expected = true;
         for field in fields {
             let is = |name: &str| field.name.eq_ignore_ascii_case(name);
             match field.name.len() {
@@ -98,7 +115,10 @@ impl<'a> Seen<'a> {
                     seen.host = Some(field.value);
                 }
                 5 if is("range") => seen.plain = false,
-                6 if is("expect") => special = true,
+                6 if is("expect") => {
+                    special = true;
+                    expected &= field.value.eq_ignore_ascii_case(b"100-continue");
+                }
                 6 if is("pragma") => seen.plain = false,
                 7 if is("upgrade") => special = true,
                 8 if is("if-match") || is("if-range") => seen.plain = false,
@@ -124,6 +144,9 @@ impl<'a> Seen<'a> {
         }
         if !known {
             return Err(NotPlain::Refused(Denied::TransferCoding));
+        }
+        if !expected {
+            return Err(NotPlain::Refused(Denied::Expectation));
         }
         if codings > 0 || special { Err(NotPlain::Framing) } else { Ok(seen) }
     }

@@ -21,7 +21,7 @@ use hyper::{body::Incoming, rt::ReadBufCursor, server::conn::http1, service::ser
 use super::resolved;
 use crate::{
     config::Config,
-    conn::Conn,
+    conn::{Client, Conn},
     fast::{
         plain_key,
         seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge},
@@ -41,16 +41,20 @@ struct Side {
 static SIDES: LazyLock<Vec<Side>> = LazyLock::new(|| {
     const NAMED: &str = "[[origin]]\nhost = \"a\"\nurl = \"http://127.0.0.1:9\"\n";
     const EVERY: &str = "[[origin]]\nurl = \"http://127.0.0.1:9\"\n";
+    const FORWARD: &str = "[forward]\nenabled = true\n";
+    const FRONT: &str = "[front]\ntrusted = [\"192.0.2.0/24\"]\n";
     let side = |text: &str, client: IpAddr, may_forward| {
         let config = resolved(text).expect("a configuration");
-        Side { origins: Origins::new(&config.origin), config, conn: Conn::new(client, may_forward, 0) }
+        let client = Client { may_forward, ..Client::peer(client, &config) };
+        Side { origins: Origins::new(&config.origin), config, conn: Conn::new(&client, 0) }
     };
     let (local, remote) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([192, 0, 2, 1]));
     vec![
-        side(NAMED, local, true),
-        side(NAMED, remote, true),
+        side(&format!("{NAMED}{FORWARD}"), local, true),
+        side(&format!("{NAMED}{FORWARD}"), remote, true),
         side(EVERY, remote, false),
-        side(&format!("{EVERY}[forward]\nenabled = false\n"), local, true),
+        side(EVERY, local, true),
+        side(&format!("{EVERY}{FRONT}"), remote, false),
     ]
 });
 
@@ -145,8 +149,7 @@ fn slow(made: &Parts, side: &Side) -> Result<Option<Target>, Denied> {
     *request.uri_mut() = made.uri.clone();
     *request.version_mut() = made.version;
     *request.headers_mut() = made.headers.clone();
-    let local = side.conn.client.is_loopback();
-    Target::of(&request, &side.config, &side.origins, side.conn.may_forward, local).map(Some)
+    Target::of(&request, &side.config, &side.origins, &side.conn).map(Some)
 }
 
 /// A request's head, and what comes behind it.
@@ -203,11 +206,15 @@ pub(super) fn head(bytes: &[u8]) {
 fn plain(parts: &Parts, target: &str, host: &[u8], fields: &[Header<'_>]) {
     let mut key = Vec::new();
     for side in SIDES.iter() {
-        if plain_key(&mut key, target, host, &side.conn, &side.origins, side.config.forward.enabled).is_none() {
+        let forward = side.config.forward.enabled;
+        if plain_key(&mut key, target, host, fields, (&side.conn, &side.origins, forward)).is_none() {
             continue;
         }
         match slow(parts, side) {
-            Ok(Some(found)) => assert_eq!(found.key, key, "{target}"),
+            Ok(Some(found)) => {
+                assert_eq!(found.key, key, "{target}");
+                assert!(!found.is_disputed, "{parts:?}");
+            }
             other => {
                 panic!("{target} is {} to the fast path, {other:?} to the slow one", String::from_utf8_lossy(&key))
             }

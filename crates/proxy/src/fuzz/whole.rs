@@ -64,7 +64,7 @@ static PROXY: LazyLock<(Server, SocketAddr)> = LazyLock::new(|| {
     });
     let folder = std::env::temp_dir().join(format!("picaflor-fuzz-proxy-{}", process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the store");
-    let text = format!("workers = 1\n[forward]\nenabled = false\n[[origin]]\nurl = \"http://{address}\"\n");
+    let text = format!("workers = 1\n[[origin]]\nurl = \"http://{address}\"\n");
     let mut low = Low::parse("fuzz.toml", &text).expect("a configuration");
     low.listen = Some(vec![([127, 0, 0, 1], 0).into()]);
     low.admin.listen = Some(([127, 0, 0, 1], 0).into());

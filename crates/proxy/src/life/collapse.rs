@@ -13,7 +13,7 @@ use crate::{
     lookup::{self, Found, Hit},
     reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
-    rules::{Failure, Reuse, validate, vary},
+    rules::{self, Failure, Reuse, validate, vary},
     server::unix_millis,
 };
 
@@ -21,14 +21,13 @@ impl Ask {
     /// A GET that the store cannot answer as it is.
     pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let proxy = &self.worker.proxy;
-        let private = proxy.is_recently_private(&key);
-        let authorized = self.headers.contains_key(header::AUTHORIZATION);
-        if (private || authorized) && self.is_particular() && stale.is_none() {
-            return self.pass_empty(if private { Bypass::RecentlyPrivate } else { Bypass::Authorization }).await;
+        let authorized = self.headers.contains_key(header::AUTHORIZATION).then_some(Bypass::Authorization);
+        let unshared = proxy.recently_unshared(&key).or(authorized);
+        if let Some(why) = unshared.filter(|_| self.is_particular() && stale.is_none()) {
+            return self.pass_empty(why).await;
         }
-        let alone = private || authorized || self.asked.directives.no_cache;
-        if !alone {
-            match proxy.fills.enter(&self.target.key, &key) {
+        if unshared.is_none() {
+            match proxy.fills.enter(&self.target.key, &key, self.asked.is_for_new()) {
                 Role::First(fill) => {
                     // Between our look into the store and this, another fetch may have ended.
                     if let Some(hit) = self.look_again(stale.as_ref()).await {
@@ -94,7 +93,7 @@ impl Ask {
     /// `stale-while-revalidate`: unless somebody is at it already. What it brings is for everybody, so it is not asked
     /// for in this client's name.
     pub(crate) fn revalidate_behind(&self, hit: &Hit) {
-        if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key) {
+        if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key, false) {
             let mut job = self.job(&fill, Some(hit.clone()));
             job.request.remove(header::AUTHORIZATION);
             drop(fetch::spawn(job));
@@ -107,7 +106,9 @@ impl Ask {
         let response = fetch::spawn(self.job(&fill, stale.clone()));
         match fill.verdict().await {
             Verdict::Streaming(head) => {
-                let status = format!("picaflor; fwd={fwd}; fwd-status={}; stored", head.status.as_u16());
+                // One without a length may yet turn out too large.
+                let stored = if head.len.is_some() && fill.is_kept() { "; stored" } else { "" };
+                let status = format!("picaflor; fwd={fwd}; fwd-status={}{stored}", head.status.as_u16());
                 self.arriving(&head, reader, false, &status, Outcome::Miss)
             }
             Verdict::Confirmed(hit, fields, _) => self.revalidated(&hit, &fields, fwd),
@@ -117,7 +118,7 @@ impl Ask {
                 let why = match why {
                     NotStored::TooLarge if self.headers.contains_key(header::RANGE) => Bypass::RangeTooLarge,
                     NotStored::Authorization => Bypass::Authorization,
-                    _ => Bypass::RecentlyPrivate,
+                    why => Bypass::like(why),
                 };
                 self.pass_empty(why).await
             }
@@ -135,7 +136,8 @@ impl Ask {
     async fn waiter(&self, fill: &Arc<Fill>, reader: Reader, stale: Option<&Hit>, fwd: &'static str) -> Option<Answer> {
         match fill.verdict().await {
             Verdict::Streaming(head) => {
-                let fits = vary::values(&head.names, &self.headers) == head.values;
+                let fits = vary::values(&head.names, &self.headers) == head.values
+                    && !(head.is_error && rules::is_personal(&self.headers));
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}; collapsed", head.status.as_u16());
                 fits.then(|| self.arriving(&head, reader, true, &status, Outcome::Collapsed))
             }

@@ -9,11 +9,11 @@ use hyper::body::Incoming;
 use super::Ask;
 use crate::{
     body::{Kind, Passed},
-    keep,
+    keep, key,
     lookup::Hit,
     origin::{self, Payload},
-    reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
-    respond::{Answer, CACHE_STATUS, failed},
+    reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome},
+    respond::{Answer, CACHE_STATUS, denied, failed},
     rules::{
         self, Failure,
         admit::{self, Exchange},
@@ -26,7 +26,12 @@ impl Ask {
     /// With the client's body.
     pub(crate) async fn pass(self, body: Incoming, why: Bypass) -> Answer {
         self.worker.counters.bypasses.one(why);
-        let payload = Payload::Client { body, pieces: Arc::default() };
+        let room = self.worker.proxy.config.limits.upload_max.map_or(u64::MAX, |max| max.0);
+        if http_body::Body::size_hint(&body).lower() > room {
+            self.worker.counters.denials.one(Denied::UploadTooLong);
+            return denied(Denied::UploadTooLong);
+        }
+        let payload = Payload::Client { body, pieces: Arc::default(), room };
         let request = match origin::request(&self.target, &self.method, self.outgoing(), payload) {
             Ok(request) => request,
             Err(failure) => return failed(failure.into()),
@@ -128,7 +133,7 @@ impl Ask {
             response: &fields,
             sent,
             received,
-            for_origin: self.target.side == crate::key::Side::Reverse,
+            for_origin: self.target.side.is_for_origin(),
         };
         match admit::admit(&exchange, &proxy.config.cache) {
             Ok(policy) => {
@@ -150,7 +155,7 @@ impl Ask {
         let trailer = parts.headers.get(header::TRAILER).cloned();
         self.clean(&mut parts);
         // hyper passes on the trailers that are named here, behind chunks and to who asked for them.
-        if let Some(trailer) = trailer.filter(|_| origin::takes_trailers(&self.headers)) {
+        if let Some(trailer) = trailer.filter(|_| self.takes_trailers) {
             parts.headers.insert(header::TRAILER, trailer);
         }
         let mut status = format!("picaflor; fwd={fwd}; fwd-status={}", parts.status.as_u16());
@@ -172,6 +177,8 @@ impl Ask {
         for name in [header::LOCATION, header::CONTENT_LOCATION] {
             keys.extend(answered.get_all(name).iter().filter_map(|value| self.target.sibling(value)));
         }
+        let others: Vec<_> = keys.iter().filter_map(|key| key::by_the_other_scheme(key)).collect();
+        keys.extend(others);
         keys.sort_unstable();
         keys.dedup();
         // Where the store cannot delete it, it is not served any more: the request has succeeded all the same.

@@ -97,6 +97,16 @@ fn lifetime(exchange: &Exchange<'_>, directives: &ResponseDirectives, config: &C
     matches!(exchange.status.as_u16(), 404 | 405 | 410 | 414 | 501).then(|| config.negative.millis())
 }
 
+/// Whether a response says itself for how long it is fresh, and that it is.
+pub(crate) fn has_lifetime(response: &HeaderMap, for_origin: bool, received: u64) -> bool {
+    let directives = ResponseDirectives::parse(response, for_origin);
+    let expires = || date(response, header::EXPIRES).is_some_and(|expires| expires > received);
+    match directives.s_maxage.or(directives.max_age) {
+        Some(explicit) => explicit > 0,
+        None => !directives.targeted && expires(),
+    }
+}
+
 /// Corrected initial age (4.2.3).
 fn initial_age(exchange: &Exchange<'_>) -> u64 {
     let apparent =
@@ -118,9 +128,22 @@ pub(crate) fn date(headers: &HeaderMap, name: http::HeaderName) -> Option<u64> {
 }
 
 fn parse_date(value: &http::HeaderValue) -> Option<u64> {
-    let time = httpdate::parse_http_date(value.to_str().ok()?).ok()?;
+    let text = value.to_str().ok()?;
+    let time =
+        httpdate::parse_http_date(text).or_else(|_| httpdate::parse_http_date(&as_written_strictly(text))).ok()?;
     let since = time.duration_since(std::time::UNIX_EPOCH).ok()?;
     u64::try_from(since.as_millis()).ok()
+}
+
+/// A cache takes a date in letters of any case (RFC 9111 4.2); and a minute may have a leap second (RFC 9110 5.6.7).
+fn as_written_strictly(date: &str) -> String {
+    let mut is_inside = false;
+    let capitalized = date.chars().map(|letter| {
+        let due = if is_inside { letter.to_ascii_lowercase() } else { letter.to_ascii_uppercase() };
+        is_inside = letter.is_ascii_alphabetic();
+        due
+    });
+    capitalized.collect::<String>().replace("Gmt", "GMT").replace(":60 ", ":59 ")
 }
 
 /// Statuses that may be given a heuristic lifetime (RFC 9110 15.1); 206 is not stored.

@@ -1,6 +1,8 @@
 //! Reading `Cache-Control` (RFC 9111 5.2) and `CDN-Cache-Control` (RFC 9213). Several lines are one list; names are
 //! case-insensitive; an argument may be a token or a quoted string; of two lifetimes the shorter counts; a lifetime
 //! that is no number counts as zero; one that is too large counts as 2^31 seconds (1.2.2).
+//!
+//! What forbids fails closed: in a line that is not well formed it counts wherever it may be meant ([`forbids`]).
 
 use http::{HeaderMap, HeaderName, header};
 
@@ -69,6 +71,51 @@ fn walk(headers: &HeaderMap, name: &HeaderName, mut each: impl FnMut(&str, Optio
     }
 }
 
+/// Whether the field has one of these directives, read as loosely as may be: between any bytes that no name has, with
+/// or without an argument; only within a quoted string that ends, and as an argument, it is none.
+fn forbids(headers: &HeaderMap, field: &HeaderName, names: &[&str]) -> bool {
+    headers.get_all(field).iter().any(|line| {
+        let text = without_quoted(line.as_bytes());
+        let is_of_name = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~=".contains(&b);
+        let mut words = text.split(|b| !is_of_name(*b)).map(|word| word.split(|b| *b == b'=').next().unwrap_or(word));
+        words.any(|word| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes())))
+    })
+}
+
+/// The bytes outside quoted strings; a quote that does not end opens none.
+fn without_quoted(line: &[u8]) -> Vec<u8> {
+    let (mut kept, mut rest) = (Vec::with_capacity(line.len()), line);
+    while let Some((&first, after)) = rest.split_first() {
+        let end = if first == b'"' { end_of_quoted(after) } else { None };
+        match end {
+            Some(end) => {
+                // Something was there: `private="x"no-store` is no one word.
+                kept.push(b'"');
+                rest = &after[end..];
+            }
+            None => {
+                kept.push(first);
+                rest = after;
+            }
+        }
+    }
+    kept
+}
+
+/// Where the quoted string ends whose first quote was before `text`.
+fn end_of_quoted(text: &[u8]) -> Option<usize> {
+    let mut escaped = false;
+    for (n, &byte) in text.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return Some(n + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Splits at commas outside quoted strings.
 pub(crate) fn split_list(line: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
@@ -104,6 +151,7 @@ impl RequestDirectives {
             "stale-if-error" => shorter(&mut found.stale_if_error, argument),
             _ => {}
         });
+        found.no_store |= forbids(headers, &header::CACHE_CONTROL, &["no-store"]);
         found
     }
 }
@@ -116,7 +164,19 @@ impl ResponseDirectives {
         }
         let mut found = Self::default();
         walk(headers, &header::CACHE_CONTROL, |name, argument| found.note(name, argument));
+        found.note_forbidden(headers, &header::CACHE_CONTROL);
+        if targeted {
+            // It is not valid, or there would be no need of the other one.
+            found.note_forbidden(headers, &CDN_CACHE_CONTROL);
+        }
         found
+    }
+
+    fn note_forbidden(&mut self, headers: &HeaderMap, field: &HeaderName) {
+        self.no_store |= forbids(headers, field, &["no-store"]);
+        self.private |= forbids(headers, field, &["private"]);
+        self.no_cache |= forbids(headers, field, &["no-cache"]);
+        self.must_revalidate |= forbids(headers, field, &["must-revalidate", "proxy-revalidate"]);
     }
 
     fn note(&mut self, name: &str, argument: Option<&str>) {

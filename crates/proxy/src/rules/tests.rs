@@ -36,12 +36,15 @@ fn config() -> CacheConfig {
 }
 
 fn stored(status: u16, request: &[&str], response: &[&str]) -> Result<Policy, NotStored> {
-    let (request, response) = (head(request), head(response));
+    admitted(status, &head(request), &head(response))
+}
+
+fn admitted(status: u16, request: &HeaderMap, response: &HeaderMap) -> Result<Policy, NotStored> {
     let exchange = Exchange {
         method: &Method::GET,
-        request: &request,
+        request,
         status: StatusCode::from_u16(status).unwrap(),
-        response: &response,
+        response,
         sent: NOW,
         received: NOW,
         for_origin: true,
@@ -82,6 +85,35 @@ fn what_is_not_stored_and_why() {
 }
 
 #[test]
+fn what_forbids_counts_in_a_line_that_is_not_well_formed() {
+    let rows: &[(&[u8], NotStored)] = &[
+        (b"max-age=60; no-store", NotStored::NoStore),
+        (b"max-age=60 no-store", NotStored::NoStore),
+        (b"no-store;max-age=60", NotStored::NoStore),
+        (b"max-age=60, ext=\"a, no-store", NotStored::NoStore),
+        (b"max-age=60, ext=\"a\\\", no-store", NotStored::NoStore),
+        (b"max-age=60, no-store\xff", NotStored::NoStore),
+        (b"max-age=60, \xa0no-store", NotStored::NoStore),
+        (b"max-age=60, private=\"set-cookie", NotStored::Private),
+        (b"public; private, max-age=60", NotStored::Private),
+        (b"max-age=60, \"private", NotStored::Private),
+        (b"max-age=60\tPRIVATE", NotStored::Private),
+    ];
+    for (line, why) in rows {
+        let mut response = HeaderMap::new();
+        response.append("etag", HeaderValue::from_static("\"a\""));
+        response.append("cache-control", HeaderValue::from_bytes(line).unwrap());
+        assert_eq!(admitted(200, &HeaderMap::new(), &response), Err(*why), "{}", line.escape_ascii());
+    }
+    let invalid = ["cdn-cache-control: max-age=60, no-store, &&&&", "cache-control: max-age=60"];
+    assert_eq!(stored(200, &[], &invalid), Err(NotStored::NoStore), "of a field that counts for nothing, too");
+    for fine in ["x-private, no-storeroom, max-age=60", "a=\"no-store, private\", max-age=60", "a=private, max-age=60"]
+    {
+        assert_eq!(lifetime(200, &[&format!("cache-control: {fine}")]), Some(60), "{fine}");
+    }
+}
+
+#[test]
 fn what_is_stored_although() {
     let rows: &[(u16, &[&str], &[&str])] = &[
         (200, &["authorization: x"], &["cache-control: public, max-age=60"]),
@@ -118,6 +150,13 @@ fn how_long_it_is_fresh() {
         (200, &[&format!("date: {DATE}"), &format!("expires: {MINUTE_ON}")], Some(60)),
         (200, &[&format!("date: {HOUR_AGO}"), &format!("expires: {MINUTE_ON}")], Some(3660)),
         (200, &["expires: 0", "etag: \"a\""], Some(0)),
+        (200, &[&format!("date: {DATE}"), "expires: tue, 14 nov 2023 22:14:20 gmt"], Some(60)),
+        (200, &[&format!("date: {DATE}"), "expires: TUE, 14 NOV 2023 22:14:20 GMT"], Some(60)),
+        (200, &[&format!("date: {DATE}"), "expires: tuesday, 14-nov-23 22:14:20 GMT"], Some(60)),
+        (200, &[&format!("date: {DATE}"), "expires: TUE NOV 14 22:14:20 2023"], Some(60)),
+        (200, &[&format!("date: {DATE}"), "expires: Tue, 14 Nov 2023 22:13:60 GMT"], Some(39)),
+        (200, &[&format!("date: {DATE}"), "expires: Tue, 14 Nov 2023 22:14:20 CET", "etag: \"a\""], Some(0)),
+        (200, &[&format!("date: {DATE}"), "expires: Tue, 14 Nov 2023 22:60:20 GMT", "etag: \"a\""], Some(0)),
         (200, &[&format!("date: {DATE}"), &format!("last-modified: {DAY_AGO}")], Some(8640)),
         (404, &[], Some(10)),
         (404, &["cache-control: max-age=60"], Some(60)),
@@ -291,6 +330,7 @@ fn vary_names_and_values() {
     assert_eq!(vary::names(&ours, true), Some(vec!["a".into()]));
     assert_eq!(vary::names(&ours, false).map(|names| names.len()), Some(3), "a forward client's own");
     assert_eq!(vary::names(&head(&["vary: x-forwarded-for"]), true), None);
+    assert_eq!(vary::names(&head(&["vary: Forwarded"]), true), None);
     let value = |lines: &[&str]| vary::values(&["accept-encoding".into()], &head(lines));
     assert_eq!(value(&["accept-encoding: gzip,  BR"]), value(&["accept-encoding: gzip", "accept-encoding: br"]));
     assert_ne!(value(&["accept-encoding: gzip"]), value(&[]));

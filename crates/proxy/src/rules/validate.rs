@@ -6,8 +6,37 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use super::{admit::date, directives::split_list};
 
 /// Fields that clients use to ask conditionally, and that we replace with our own.
-pub(crate) const CONDITIONS: [HeaderName; 5] =
-    [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::IF_RANGE, header::RANGE, header::IF_UNMODIFIED_SINCE];
+pub(crate) const CONDITIONS: [HeaderName; 6] = [
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_RANGE,
+    header::RANGE,
+    header::IF_MATCH,
+    header::IF_UNMODIFIED_SINCE,
+];
+
+/// Whether a request has a precondition, which a cache does not judge (RFC 9111 4.3.2) unless it acts for the origin.
+pub(crate) fn has_precondition(request: &HeaderMap) -> bool {
+    request.contains_key(header::IF_MATCH) || request.contains_key(header::IF_UNMODIFIED_SINCE)
+}
+
+/// Whether a precondition does not hold, so that 412 is the answer (RFC 9110 13.2.2): `If-Match`, by strong comparison,
+/// decides where it is there, `If-Unmodified-Since` otherwise.
+pub(crate) fn precondition_failed(request: &HeaderMap, status: StatusCode, stored: &HeaderMap) -> bool {
+    if status != StatusCode::OK {
+        return false;
+    }
+    if request.contains_key(header::IF_MATCH) {
+        let own = stored.get(header::ETAG).map(HeaderValue::as_bytes).filter(|etag| etag.starts_with(b"\""));
+        return !request.get_all(header::IF_MATCH).iter().any(|line| {
+            line.to_str().is_ok_and(|line| split_list(line).any(|tag| tag == "*" || own == Some(tag.as_bytes())))
+        });
+    }
+    match (date(request, header::IF_UNMODIFIED_SINCE), date(stored, header::LAST_MODIFIED)) {
+        (Some(since), Some(modified)) => modified > since,
+        _ => false,
+    }
+}
 
 /// Adds the conditions that make the origin confirm the stored response; false when it has no validator.
 pub(crate) fn validators(stored: &HeaderMap, request: &mut HeaderMap) -> bool {

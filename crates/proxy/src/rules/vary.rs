@@ -18,7 +18,7 @@ pub(crate) fn names(response: &HeaderMap, for_origin: bool) -> Option<Vec<String
             match name.to_ascii_lowercase() {
                 name if name == "host" => {}
                 name if for_origin && matches!(name.as_str(), "x-forwarded-host" | "x-forwarded-proto") => {}
-                name if for_origin && name == "x-forwarded-for" => return None,
+                name if for_origin && matches!(name.as_str(), "x-forwarded-for" | "forwarded") => return None,
                 name => names.push(name),
             }
         }

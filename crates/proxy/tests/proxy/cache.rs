@@ -38,12 +38,72 @@ fn what_must_not_be_stored_is_not_and_says_why() {
 }
 
 #[test]
+fn only_what_is_private_is_called_so() {
+    let origin = Origin::start(|request, stream| {
+        ok(stream, &format!("cache-control: {}", request.path().trim_start_matches('/')), b"x")
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for (said, why) in [("private", "recently-private"), ("no-store", "recently-not-stored")] {
+        for round in 0..2 {
+            let reply = proxy.get_with(&format!("/{said}"), &["if-none-match: \"v\""]);
+            assert!(reply.cache().ends_with(&format!("detail={why}")), "{round}: {reply:?}");
+        }
+    }
+}
+
+#[test]
 fn a_request_that_says_no_store_leaves_nothing() {
     let origin = Origin::constant("cache-control: max-age=60", "x");
     let proxy = Proxy::before(&origin.url(), "");
     assert!(proxy.get_with("/", &["cache-control: no-store"]).cache().ends_with("detail=request-no-store"));
     assert!(!proxy.get("/").is_hit());
     assert!(proxy.get("/").is_hit());
+}
+
+#[test]
+fn an_error_without_a_lifetime_replaces_nothing_fresh() {
+    for (vary, is_replaced) in [("", false), ("vary: x-bad\n", false), ("", true)] {
+        let origin = Origin::start(move |request, stream| match request.field("x-bad") {
+            "" => ok(stream, &format!("cache-control: max-age=60\n{vary}"), b"fine"),
+            status => answer(stream, status, if is_replaced { "cache-control: max-age=60" } else { "" }, b"bad"),
+        });
+        let proxy = Proxy::before(&origin.url(), "");
+        for (n, status) in ["404 x", "405 x", "414 x", "501 x", "400 x", "403 x"].iter().enumerate() {
+            let path = format!("/{n}");
+            proxy.get(&path);
+            let reply = proxy.get_with(&path, &["cache-control: no-cache", &format!("x-bad: {status}")]);
+            assert_eq!(reply.text(), "bad", "{status}");
+            let now = proxy.get(&path);
+            assert!(now.is_hit() && (now.text() == "bad") == is_replaced, "{status}, {vary}: {now:?}");
+        }
+        let stays = proxy.stats()["proxy"]["not_stored"]["fresh-stays"].as_u64();
+        assert_eq!(stays, Some(if is_replaced { 0 } else { 6 }));
+    }
+}
+
+#[test]
+fn preconditions_are_judged_by_what_the_origin_has_and_rules_of_the_operator_win() {
+    let origin = Origin::constant("cache-control: max-age=60\netag: \"v\"", "body");
+    let last = "Mon, 01 Jan 2024 00:00:00 GMT";
+    let proxy = Proxy::before(&origin.url(), "");
+    let ignoring = Proxy::before(&origin.url(), "[cache]\nclient_directives = \"ignore\"\n");
+    ignoring.get("/");
+    for (field, status) in [
+        ("if-match: \"v\"".to_owned(), 200),
+        ("if-match: \"u\", \"v\"".to_owned(), 200),
+        ("if-match: W/\"v\"".to_owned(), 412),
+        ("if-match: \"u\"".to_owned(), 412),
+        (format!("if-unmodified-since: {last}"), 200),
+        ("cache-control: no-cache".to_owned(), 200),
+        ("cache-control: max-age=0, no-store".to_owned(), 200),
+    ] {
+        let before = origin.count();
+        assert_eq!(proxy.get_with("/", &[&field]).status(), status, "{field}");
+        assert_eq!(origin.count(), before + 1, "{field}");
+        let reply = ignoring.get_with("/", &[&field]);
+        assert_eq!((reply.status(), reply.is_hit()), (status, true), "{field}: {reply:?}");
+        assert_eq!(origin.count(), before + 1, "{field}");
+    }
 }
 
 #[test]
@@ -344,10 +404,9 @@ fn a_clients_conditions_are_answered_here() {
     }
     assert_eq!(origin.count(), 1, "the first one brought the whole");
     assert_eq!(proxy.get_with("/", &["if-none-match: \"w\""]).text(), "good");
-    assert_eq!(
-        proxy.get_with("/", &["if-match: \"v\""]).cache(),
-        "picaflor; fwd=bypass; fwd-status=200; detail=precondition"
-    );
+    let forward = Proxy::start("");
+    let reply = forward.client().send("GET", &format!("{}/", origin.url()), &["if-match: \"v\""], b"");
+    assert_eq!(reply.cache(), "picaflor; fwd=bypass; fwd-status=200; detail=precondition", "where we are no origin");
 }
 
 #[test]

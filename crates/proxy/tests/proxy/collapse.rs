@@ -227,6 +227,99 @@ fn revalidation_is_done_once_for_all() {
     assert_eq!(origin.count(), 1 + 1 + 1, "stored, confirmed, and one to see that all wait");
 }
 
+#[test]
+fn what_clients_want_to_be_asked_is_asked_once() {
+    let fields =
+        ["cache-control: no-cache", "cache-control: max-age=0", "pragma: no-cache", "if-match: \"v\"", "if-match: *"];
+    for (field, is_stored) in fields.iter().flat_map(|field| [(field, false), (field, true)]) {
+        let door = Door::default();
+        let closed = door.clone();
+        let origin = Origin::start(move |request, stream| {
+            // Those that are held say who they are.
+            if !request.field("x-client").is_empty() {
+                closed.pass();
+            }
+            if request.field("if-none-match").is_empty() {
+                return ok(stream, "cache-control: max-age=3600\netag: \"v\"", b"body");
+            }
+            stream.write_all(b"HTTP/1.1 304 Not Modified\r\netag: \"v\"\r\n\r\n").is_ok()
+        });
+        let proxy = Proxy::before(&origin.url(), "workers = 1\n");
+        if is_stored {
+            proxy.get("/");
+        }
+        let before = origin.count();
+        for client in &mut proxy.held_at(&door, (0..30).map(|n| format!("x-client: {n}\r\n{field}"))) {
+            let reply = client.read("GET").unwrap();
+            assert_eq!((reply.status(), reply.text().as_str()), (200, "body"), "{field}: {reply:?}");
+        }
+        assert_eq!(origin.count() - before, 1 + 1, "{field}, {is_stored}: and one to see that all wait");
+    }
+}
+
+#[test]
+fn what_is_to_be_new_joins_no_fetch_whose_head_has_come() {
+    let (origin, send) = by_hand(TEN);
+    let proxy = Proxy::before(&origin.url(), "");
+    send.send(b"12345".to_vec()).unwrap();
+    let mut first = proxy.client();
+    first.write("GET", "/", &[], b"");
+    first.read_head().unwrap();
+    let mut new = proxy.client();
+    new.write("GET", "/", &["cache-control: no-cache"], b"");
+    eventually("it is asked for again", || origin.count() == 2);
+    send.send(b"67890".to_vec()).unwrap();
+    assert_eq!(first.read_bytes(10).unwrap(), b"1234567890");
+    drop(send);
+    assert!(new.read("GET").is_none(), "its own fetch, which broke off");
+}
+
+#[test]
+fn an_error_answers_all_who_wait_and_those_of_the_next_moment() {
+    let door = Door::default();
+    let closed = door.clone();
+    let origin = Origin::start(move |request, stream| {
+        if !request.field("x-client").is_empty() {
+            closed.pass();
+        }
+        answer(stream, "503 Service Unavailable", "", b"busy")
+    });
+    let mut proxy =
+        Proxy::before(&origin.url(), "workers = 1\n[cache]\nerror_hold = \"1h\"\n[limits]\ndrain = \"5m\"\n");
+    for client in &mut proxy.held_at(&door, (0..30).map(|n| format!("x-client: {n}"))) {
+        let reply = client.read("GET").unwrap();
+        assert_eq!((reply.status(), reply.text().as_str()), (503, "busy"), "{reply:?}");
+    }
+    assert_eq!(origin.count(), 1 + 1, "and one to see that all wait");
+    let mut client = proxy.client();
+    assert_eq!(client.get("/").cache(), "picaflor; fwd=uri-miss; fwd-status=503; collapsed");
+    assert_eq!(client.send("GET", "/", &["cookie: a=b"], b"").text(), "busy");
+    assert_eq!(origin.count(), 1 + 1 + 1, "what may be for one client is not for others");
+    // A stop that waited for the moment to be over would take minutes.
+    drop(client);
+    proxy.stop().unwrap();
+}
+
+#[test]
+fn stored_is_said_only_of_what_the_store_takes() {
+    let origin = Origin::start(|request, stream| {
+        // 64 KiB as they are sent, more as they would be stored.
+        let many = (100..500).map(|n| format!("x-{n}:{}\r\n", "y".repeat(155))).collect();
+        let fields: String = if request.path() == "/many" { many } else { String::new() };
+        let body = match request.path() {
+            "/chunked" => "transfer-encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+            _ => "content-length: 1\r\n\r\nx",
+        };
+        let head = "HTTP/1.1 200 OK\r\ncache-control: max-age=60";
+        stream.write_all(format!("{head}\r\n{fields}{body}").as_bytes()).is_ok()
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    for (path, stored, is_stored) in [("/", "; stored", true), ("/many", "", false), ("/chunked", "", true)] {
+        assert_eq!(proxy.get(path).cache(), format!("picaflor; fwd=uri-miss; fwd-status=200{stored}"));
+        assert_eq!(proxy.get(path).is_hit(), is_stored, "{path}");
+    }
+}
+
 /// 24 MiB, more than a window and the buffers of two sockets hold.
 fn large_body() -> Vec<u8> {
     (0..24u32 << 20).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
@@ -277,6 +370,36 @@ fn who_was_left_behind_by_what_is_purged_gets_the_rest_from_the_origin() {
     assert_eq!(proxy.purge("http://test.example/").status(), 200);
     assert!(slow.read("GET").unwrap().body == *body);
     assert_eq!((origin.count(), &proxy.stats()["proxy"]["bodies_mended"]), (2, &1.into()));
+}
+
+#[test]
+fn late_comers_get_what_has_come_and_follow_and_a_slow_client_holds_nobody_up() {
+    let (origin, send) = by_hand("HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 6291456\r\n\r\n");
+    let body = &large_body()[..6 << 20];
+    // An eighth of the store's memory holds it.
+    let proxy = Proxy::before(&origin.url(), "[cache]\ncollapse_patience = \"1h\"\n[store]\nmemory = \"128MiB\"\n");
+    let mut slow = proxy.client();
+    slow.write("GET", "/", &[], b"");
+    eventually("it is asked for", || origin.count() == 1);
+    let mut early = proxy.client();
+    early.write("GET", "/", &[], b"");
+    let mut clients = vec![early];
+    for (n, part) in body.chunks(2 << 20).enumerate() {
+        send.send(part.to_vec()).unwrap();
+        for client in &mut clients {
+            if n == 0 {
+                client.read_head().unwrap();
+            }
+            assert!(client.read_bytes(part.len()).unwrap() == part);
+        }
+        let mut late = proxy.client();
+        late.write("GET", "/", &[], b"");
+        assert_eq!(late.read_head().unwrap().field("content-length"), "6291456");
+        assert!(late.read_bytes((n + 1) * part.len()).unwrap() == body[..(n + 1) * part.len()]);
+        clients.push(late);
+    }
+    assert!(slow.read("GET").unwrap().body == body);
+    assert_eq!(origin.count(), 1);
 }
 
 #[test]

@@ -1,6 +1,13 @@
 //! One connection, many requests: what the fast path answers and what hyper answers must stay in order, byte by byte.
 
-use std::{io::Write, time::Instant};
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Instant,
+};
 
 use crate::kit::{Client, Door, Origin, Proxy, eventually, more_than_sockets_hold, ok, sleep};
 
@@ -168,6 +175,71 @@ fn a_client_that_takes_nothing_is_let_go() {
 }
 
 #[test]
+fn an_older_version_needs_no_host_and_a_newer_one_is_1_1() {
+    let origin = Origin::start(|request, stream| ok(stream, "", request.field("host").as_bytes()));
+    let ask = |proxy: &Proxy, head: &str| {
+        let mut client = proxy.client();
+        client.stream.write_all(head.as_bytes()).unwrap();
+        let reply = client.read("GET").unwrap();
+        (reply.status(), reply.text())
+    };
+    let proxy = Proxy::before(&origin.url(), "");
+    assert_eq!(ask(&proxy, "GET / HTTP/1.0\r\n\r\n"), (200, origin.address.to_string()));
+    assert_eq!(ask(&proxy, "\r\nGET / HTTP/1.2\r\nHost: a\r\n\r\n"), (200, "a".into()));
+    assert_eq!(ask(&proxy, "GET / HTTP/1.2\r\n\r\n").0, 400);
+    let named = Proxy::start(&format!("[[origin]]\nhost = \"a\"\nurl = \"{}\"\n", origin.url()));
+    assert_eq!(ask(&named, "GET / HTTP/1.0\r\n\r\n").0, 400);
+}
+
+#[test]
+fn clients_that_say_nothing_keep_none_out() {
+    let origin = echo();
+    let limits = "workers = 1\n[limits]\nconnections = 3\nidle_timeout = \"10m\"\nheader_timeout = \"10m\"\n";
+    let proxy = Proxy::before(&origin.url(), limits);
+    let mut silent: Vec<_> = (0..6).map(|_| proxy.client()).collect();
+    silent[3].stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    let mut client = proxy.client();
+    assert_eq!(client.get("/stored").status(), 200);
+    assert!(silent[0].read_bytes(1).is_err(), "it has waited longest");
+    silent.extend((0..6).map(|_| proxy.client()));
+    assert_eq!(proxy.client().get("/stored").status(), 200);
+}
+
+#[test]
+fn the_limit_is_of_all_workers_together() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "workers = 4\n[limits]\nconnections = 8\nidle_timeout = \"10m\"\n");
+    // The system gives them to workers by chance, seldom two to each.
+    let mut clients: Vec<_> = (0..8).map(|_| proxy.client()).collect();
+    for client in &mut clients {
+        assert_eq!(client.get("/stored").status(), 200);
+    }
+    for client in &mut clients {
+        client.write("GET", "/stored", &[], b"");
+        assert_eq!(client.read("GET").map(|reply| reply.status()), Some(200), "it still is there");
+    }
+    assert_eq!(proxy.stats()["proxy"]["connections_timed_out"], 0);
+}
+
+#[test]
+fn a_client_has_a_limit_of_its_own() {
+    let origin = echo();
+    let proxy = Proxy::before(&origin.url(), "[limits]\nconnections_per_client = 2\n");
+    let mut clients = [proxy.client(), proxy.client()];
+    for client in &mut clients {
+        assert_eq!(client.get("/stored").status(), 200);
+    }
+    assert!(proxy.client().read_bytes(1).is_err(), "one too many");
+    assert_eq!(proxy.stats()["proxy"]["denied"]["client-connections"], 1);
+    drop(clients);
+    eventually("there is room again", || {
+        let mut client = proxy.client();
+        client.write("GET", "/stored", &[], b"");
+        client.read("GET").is_some_and(|reply| reply.status() == 200)
+    });
+}
+
+#[test]
 fn a_stop_lets_requests_finish_and_closes_what_is_idle() {
     let origin = Origin::start(|_, stream| {
         sleep(700);
@@ -184,6 +256,44 @@ fn a_stop_lets_requests_finish_and_closes_what_is_idle() {
     assert_eq!(reader.join().unwrap().as_deref(), Some("finished"));
     assert!(idle.read_bytes(1).is_err());
     assert!(std::net::TcpStream::connect(proxy.address).is_err());
+}
+
+#[test]
+fn a_stop_under_load_loses_no_request() {
+    let origin = Origin::start(|request, stream| match request.path() {
+        "/stored" => ok(stream, "cache-control: max-age=60", b"stored"),
+        "/slow" => {
+            // Its head has gone to the client, without a word of the stop, long before the end.
+            let begun = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nsl").is_ok();
+            sleep(400);
+            begun && stream.write_all(b"ow").is_ok()
+        }
+        _ => ok(stream, "cache-control: no-store", b"passed"),
+    });
+    let mut proxy = Proxy::before(&origin.url(), "");
+    proxy.get("/stored");
+    let answered = Arc::<AtomicUsize>::default();
+    let clients: Vec<_> = (0..64)
+        .map(|n| {
+            let (mut client, answered) = (proxy.client(), answered.clone());
+            // Each goes on until it is told that it was the last; what it is not told, it asks in vain.
+            std::thread::spawn(move || {
+                for path in ["/stored", "/passed", "/stored", "/slow"].iter().cycle().skip(n) {
+                    client.write("GET", path, &[], b"");
+                    let Some(reply) = client.read("GET") else { return Err(*path) };
+                    answered.fetch_add(1, SeqCst);
+                    if reply.field("connection") == "close" {
+                        return Ok(());
+                    }
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    eventually("all are busy", || answered.load(SeqCst) > 64 * 8);
+    proxy.stop().unwrap();
+    let lost: Vec<_> = clients.into_iter().filter_map(|client| client.join().unwrap().err()).collect();
+    assert!(lost.is_empty(), "{} of 64: {lost:?}", lost.len());
 }
 
 #[test]
@@ -291,6 +401,68 @@ fn a_slow_upload_outlives_the_wait_for_an_answer() {
     let proxy = Proxy::before(&silent.url(), "[limits]\nresponse_timeout = \"300ms\"\n");
     let reply = proxy.get("/");
     assert_eq!((reply.status(), reply.cache()), (504, "picaflor; detail=response-timeout"));
+}
+
+#[test]
+fn an_origin_that_does_not_answer_is_left_alone_for_a_while() {
+    let door = Door::default();
+    let closed = door.clone();
+    let origin = Origin::start(move |_, _| {
+        closed.pass();
+        false
+    });
+    let proxy = Proxy::before(&origin.url(), "[limits]\nresponse_timeout = \"300ms\"\norigin_pause = \"1h\"\n");
+    // An upload that stops is not the origin's silence.
+    for _ in 0..2 {
+        let mut stuck = proxy.client();
+        stuck.stream.write_all(b"POST /up HTTP/1.1\r\nHost: test.example\r\nContent-Length: 9\r\n\r\n").unwrap();
+        assert_eq!(stuck.read("POST").unwrap().cache(), "picaflor; detail=response-timeout");
+    }
+    for (n, reason) in ["response-timeout", "response-timeout", "paused", "paused"].iter().enumerate() {
+        let reply = proxy.get(&format!("/{n}"));
+        assert_eq!((reply.status(), reply.cache()), (504, format!("picaflor; detail={reason}").as_str()));
+    }
+    assert_eq!(origin.count(), 2);
+    door.open();
+}
+
+#[test]
+fn interim_answers_without_end_are_no_answer() {
+    let is_over = Arc::<AtomicUsize>::default();
+    let over = is_over.clone();
+    let origin = Origin::start(move |_, stream| {
+        while stream.write_all(&b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100)).is_ok() {}
+        over.store(1, SeqCst);
+        false
+    });
+    let proxy = Proxy::before(&origin.url(), "workers = 1\n[limits]\nresponse_timeout = \"1s\"\n");
+    let mut other = proxy.client();
+    let mut client = proxy.client();
+    client.write("GET", "/", &[], b"");
+    eventually("it is asked for", || origin.count() == 1);
+    assert_eq!(other.send("TRACE", "/", &[], b"").status(), 405, "others are served meanwhile");
+    assert_eq!(client.read("GET").unwrap().cache(), "picaflor; detail=response-timeout");
+    eventually("the origin is hung up on", || is_over.load(SeqCst) == 1);
+}
+
+#[test]
+fn an_upload_has_its_limit() {
+    let origin = Origin::start(|request, stream| {
+        let is_chunked = !request.field("transfer-encoding").is_empty();
+        // What is too long only in its chunks is found out while they come.
+        is_chunked || ok(stream, "cache-control: no-store", &request.body)
+    });
+    let proxy = Proxy::before(&origin.url(), "[limits]\nupload_max = 10\n");
+    assert_eq!(proxy.client().send("POST", "/", &[], b"0123456789").text(), "0123456789");
+    for body in
+        ["Content-Length: 11\r\n\r\n01234567890", "Transfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n0\r\n\r\n"]
+    {
+        let mut client = proxy.client();
+        client.stream.write_all(format!("POST / HTTP/1.1\r\nHost: test.example\r\n{body}").as_bytes()).unwrap();
+        let reply = client.read("POST").unwrap();
+        assert_eq!((reply.status(), reply.cache()), (413, "picaflor; detail=upload-too-long"), "{body}");
+    }
+    assert_eq!(proxy.stats()["proxy"]["denied"]["upload-too-long"], 2);
 }
 
 #[test]

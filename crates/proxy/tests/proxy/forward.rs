@@ -49,15 +49,19 @@ fn hosts_have_their_origins() {
 #[test]
 fn a_client_outside_the_list_goes_nowhere_else() {
     let origin = Origin::constant("cache-control: max-age=60", "x");
-    let proxy = Proxy::before(&origin.url(), "[forward]\nclients = [\"10.0.0.0/8\"]\n");
     let url = format!("{}/", origin.url());
-    refused(&proxy.client().send("GET", &url, &[], b""), 403, "forward-client");
     let authority = origin.address.to_string();
-    refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, "forward-client");
-    assert_eq!(proxy.get("/").status(), 200, "the reverse side is open");
-    assert_eq!(origin.count(), 1);
-    let off = Proxy::start("[forward]\nenabled = false\n");
-    refused(&off.client().send("GET", &url, &[], b""), 403, "forward-off");
+    let named = format!("[[origin]]\nhost = \"test.example\"\nurl = \"{}\"\n", origin.url());
+    for (forward, reason) in [("clients = [\"10.0.0.0/8\"]\n", "forward-client"), ("enabled = false\n", "forward-off")]
+    {
+        let proxy = Proxy::start(&format!("[forward]\n{forward}{named}"));
+        refused(&proxy.client().send("GET", &url, &[], b""), 403, reason);
+        refused(&proxy.client().send("CONNECT", &authority, &[], b""), 403, reason);
+        assert_eq!(proxy.get("/").status(), 200, "the reverse side is open");
+    }
+    assert_eq!(origin.count(), 2);
+    let every = Proxy::before(&origin.url(), "[forward]\nclients = [\"10.0.0.0/8\"]\n");
+    refused(&every.client().send("GET", &url, &[], b""), 403, "forward-client");
 }
 
 #[test]
@@ -67,7 +71,11 @@ fn in_front_of_an_origin_nothing_is_forwarded_unless_asked_for() {
     // What a TLS terminator on this machine passes on comes from loopback, whoever sent it.
     let proxy = Proxy::before(&origin.url(), "");
     let url = format!("{}/", other.url());
-    assert_eq!(proxy.client().send("GET", &url, &[], b"").text(), "the origin's", "its path, as RFC 9112 3.2.2 has it");
+    for is_hit in [false, true] {
+        let reply = proxy.client().send("GET", &url, &[], b"");
+        assert_eq!((reply.text().as_str(), reply.is_hit()), ("the origin's", is_hit), "as RFC 9112 3.2.2 has it");
+        proxy.settle();
+    }
     refused(&proxy.client().send("CONNECT", &other.address.to_string(), &[], b""), 403, "forward-off");
     assert_eq!(other.count(), 0);
     let named = format!("[[origin]]\nhost = \"test.example\"\nurl = \"{}\"\n", origin.url());
@@ -158,6 +166,9 @@ fn malformed_requests_are_refused() {
         ("GET /<x> HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/9.1\r\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        ("GET / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n", 417),
+        ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\nContent-Length: 1\r\n\r\nx", 400),
+        ("CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         ("TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         ("PURGE / HTTP/1.1\r\nHost: a\r\n\r\n", 405),
         ("\x16\x03\x01 tls\r\n\r\n", 400),

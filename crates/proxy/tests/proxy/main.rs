@@ -6,6 +6,7 @@ mod cache;
 mod collapse;
 mod connection;
 mod forward;
+mod front;
 mod half;
 mod kit;
 mod nginx;

@@ -107,7 +107,7 @@ fn every_size_comes_back_as_it_is_first_missed_then_hit() {
     for (len, body) in sizes.iter().zip(&bodies) {
         nginx.file(&format!("f{len}"), body);
     }
-    let proxy = Proxy::before(&format!("http://{}", nginx.address), "");
+    let proxy = Proxy::before(&format!("http://{}", nginx.address), "[forward]\nenabled = true\n");
     let out = proxy.folder.path().join("out");
     let via = format!("http://{}", proxy.address);
     for round in 0..3 {
@@ -124,6 +124,30 @@ fn every_size_comes_back_as_it_is_first_missed_then_hit() {
             proxy.settle();
         }
         nginx.was_asked("/f4096", 2);
+    }
+}
+
+#[test]
+fn nginx_in_front_is_believed_where_it_is_trusted_and_opens_no_way_elsewhere() {
+    let near = crate::kit::Origin::constant("cache-control: max-age=60", "of this machine");
+    let origin = crate::kit::Origin::start(|request, stream| {
+        let told = ["x-forwarded-for", "x-forwarded-proto"].map(|name| request.field(name)).join(" ");
+        crate::kit::ok(stream, "cache-control: no-store", told.as_bytes())
+    });
+    for (trusted, told) in
+        [("", "127.0.0.1 http"), ("[front]\ntrusted = [\"127.0.0.1/32\"]\n", "127.0.0.9, 127.0.0.1 https")]
+    {
+        let proxy = Proxy::before(&origin.url(), trusted);
+        let front = Nginx::start(&format!(
+            "location / {{ proxy_pass http://{}; proxy_set_header Host $host; proxy_set_header X-Forwarded-Proto https;
+             proxy_set_header X-Forwarded-For $remote_addr; }}",
+            proxy.address
+        ));
+        let out = proxy.folder.path().join("out");
+        let at = format!("http://{}", front.address);
+        assert_eq!(curl(&out, &["--interface", "127.0.0.9", &at]).1, told.as_bytes());
+        curl(&out, &["-x", &at, &near.url()]);
+        assert_eq!(near.count(), 0);
     }
 }
 

@@ -92,9 +92,31 @@ fn what_the_proxy_adds_does_not_tell_clients_apart() {
     for _ in 0..2 {
         let reply = proxy.get_with("/x-forwarded-for", &["x-forwarded-for: 10.0.0.1"]);
         assert!(reply.cache().ends_with("detail=vary-star"), "an address chooses for one client: {reply:?}");
-        assert_eq!(reply.text(), "10.0.0.1, 127.0.0.1");
+        assert_eq!(reply.text(), "127.0.0.1");
     }
     assert!(!proxy.get_with("/x-forwarded-for", &["x-forwarded-for: 10.0.0.1, 127.0.0.1"]).is_hit());
+}
+
+#[test]
+fn what_a_client_keeps_from_the_origin_selects_nothing() {
+    let origin = Origin::start(|request, stream| {
+        let body = [request.field("origin"), request.field("x-kept")].concat();
+        ok(stream, "cache-control: max-age=60\nvary: origin", body.as_bytes())
+    });
+    let proxy = Proxy::before(&origin.url(), "");
+    let asked = "origin: https://a.example";
+    assert_eq!(proxy.get_with("/", &["connection: origin", asked]).text(), "", "it is not passed on");
+    assert_eq!(proxy.get_with("/", &[asked]).text(), "https://a.example");
+    assert!(proxy.get("/").is_hit(), "what had no such field");
+    for _ in 0..2 {
+        let reply = proxy.get_with("/", &["connection: origin", asked]);
+        assert!(reply.is_hit() && reply.text().is_empty(), "{reply:?}");
+        assert!(proxy.get_with("/", &[asked]).is_hit());
+    }
+    let mut client = proxy.client();
+    let head = b"GET /odd HTTP/1.1\r\nHost: a\r\nConnection: \xff, x-kept\r\nX-Kept: kept\r\n\r\n";
+    client.stream.write_all(head).unwrap();
+    assert_eq!(client.read("GET").unwrap().text(), "", "whatever stands beside its name");
 }
 
 /// An address of this machine other than loopback, if it has one; nothing is sent.

@@ -41,7 +41,6 @@ What seeds draw, unless it is said:
   --work MILLIS        longest time that a child works (default 600)
   --grace MILLIS       how far beyond its bound something may be volatile and only be counted (default 250): a process
                        that gets no processor keeps no time
-  --known              go also where something is known to be broken; without it rounds say what they keep away from
 
 Other rounds:
   --proxy PATH         through this program's `serve`: stored, replaced, purged, invalidated by POST, killed, restarted

@@ -1,6 +1,10 @@
 //! Children broken on purpose. Rounds that do not notice them prove nothing.
 
-use std::{io, ops::Range, path::Path};
+use std::{
+    fs, io,
+    ops::Range,
+    path::{Path, PathBuf},
+};
 
 use super::{proxied::run_proxied, series::run_series, setup::Setup, tally::Fault, wish::Wish};
 use picaflor::{Durability, Mode};
@@ -21,23 +25,29 @@ pub enum Break {
     OldAnswers,
     /// A block of some answers is of the version before.
     TornAnswers,
+    /// Some answers end before their end.
+    ShortAnswers,
+    /// What a life wrote is gone after its kill: the device lied about its syncs.
+    RolledBack,
     /// What is read-only answers with an older version.
     OldReadOnly,
 }
 
 impl Break {
     /// All that rounds must notice.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::ForgottenPuts,
         Self::ForgottenDeletes,
         Self::EarlyAcks,
         Self::OldAnswers,
         Self::TornAnswers,
+        Self::ShortAnswers,
+        Self::RolledBack,
         Self::OldReadOnly,
     ];
 
-    /// Those that clients of a proxy can do.
-    pub const PROXIED: [Self; 2] = [Self::ForgottenDeletes, Self::TornAnswers];
+    /// Those that clients of a proxy, or its device, can do.
+    pub const PROXIED: [Self; 4] = [Self::ForgottenDeletes, Self::TornAnswers, Self::ShortAnswers, Self::RolledBack];
 
     /// As it is said on the command line.
     #[must_use]
@@ -49,8 +59,38 @@ impl Break {
             Self::EarlyAcks => "early-acks",
             Self::OldAnswers => "old-answers",
             Self::TornAnswers => "torn-answers",
+            Self::ShortAnswers => "short-answers",
+            Self::RolledBack => "rolled-back",
             Self::OldReadOnly => "old-read-only",
         }
+    }
+}
+
+/// What the files of a store were before a life, for a device that goes back to it.
+pub(super) struct Before(Vec<PathBuf>);
+
+impl Before {
+    const ENDING: &str = "before";
+
+    /// Copies them, if that is what is to be broken. A file that is not there yet was never lied about.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn take(sabotage: Break, files: Vec<PathBuf>) -> io::Result<Self> {
+        let rolls_back = sabotage == Break::RolledBack;
+        let files: Vec<_> = files.into_iter().filter(|file| rolls_back && file.is_file()).collect();
+        for file in &files {
+            fs::copy(file, file.with_extension(Self::ENDING))?;
+        }
+        Ok(Self(files))
+    }
+
+    /// The life was killed.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn roll_back(self) -> io::Result<()> {
+        self.0.iter().try_for_each(|file| fs::rename(file.with_extension(Self::ENDING), file))
     }
 }
 
@@ -67,7 +107,7 @@ pub fn notice_break(
 ) -> io::Result<Option<Fault>> {
     for seed in seeds {
         // Where everything acknowledged is durable, it is the acknowledgement that lies.
-        let durability = (sabotage == Break::EarlyAcks).then_some(Durability::EveryPut);
+        let durability = matches!(sabotage, Break::EarlyAcks | Break::RolledBack).then_some(Durability::EveryPut);
         let wish = Wish {
             sabotage,
             preset: wish.preset.or(Some("picaflor")),

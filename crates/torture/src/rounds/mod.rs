@@ -5,8 +5,7 @@
 //! every key and works on; and judges all that the children saw. What they did is in logs of fixed records, written
 //! by one `pwrite` each: the page cache is memory that parent and child share, and it outlives the child.
 //!
-//! What the store is held to is in `history.rs`; what of it is durable when a child dies, in `durable.rs`; what is
-//! known to be broken, and therefore left out unless it is asked for, in `known.rs`.
+//! What the store is held to is in `history.rs`; what of it is durable when a child dies, in `durable.rs`.
 
 mod aim;
 mod body;
@@ -15,7 +14,6 @@ mod child;
 mod door;
 mod durable;
 mod history;
-mod known;
 mod log;
 mod proxied;
 mod series;

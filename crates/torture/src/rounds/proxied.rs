@@ -22,7 +22,7 @@ use picaflor::Durability;
 
 use super::{
     body,
-    canary::Break,
+    canary::{Before, Break},
     durable::NEVER,
     log::now,
     tally::{Fault, Rounds},
@@ -250,6 +250,9 @@ impl Part<'_> {
         if let (Break::TornAnswers, Some(byte)) = (self.scene.sabotage, answer.body.get_mut(body::SHORTEST + 9)) {
             *byte ^= 1;
         }
+        if self.scene.sabotage == Break::ShortAnswers {
+            answer.body.truncate(answer.body.len() / 2);
+        }
         let current = self.scene.versions[key as usize].load(SeqCst);
         if answer.status() != 200 {
             return Err(format!("key {key} was answered with {}", answer.first));
@@ -398,6 +401,7 @@ impl Proxied<'_> {
 
     /// One life of the proxy, from its start to its kill.
     fn life(&mut self, life: u32, dice: &mut Dice) -> io::Result<()> {
+        let before = Before::take(self.wish.sabotage, vec![self.folder.join("store")])?;
         let mut proxy = serve(self.picaflor, self.folder, self.origin.address, self.preset, self.durability)?;
         if life <= self.wish.kills && dice.percent(15) {
             std::thread::sleep(Duration::from_micros(dice.scaled(100, 60_000)));
@@ -416,6 +420,7 @@ impl Proxied<'_> {
         let aims_at_purge = dice.percent(60);
         let time = Duration::from_millis(dice.scaled(50, 700));
         let (how, at) = self.clients(&mut proxy, (aims_at_purge, time), life, dice)?;
+        before.roll_back()?;
         *self.tally.kills.entry(how.into()).or_default() += 1;
         for known in self.known.iter_mut().flatten() {
             known.killed(at, self.wish.grace);

@@ -12,6 +12,7 @@ use std::{
 use super::{
     aim::{Aim, Life, wait_for},
     body,
+    canary::Before,
     durable::{Deeds, NEVER},
     history::History,
     log::{self, How, Record, What, Whereabouts, now},
@@ -56,12 +57,11 @@ pub fn run_series(setup: &Setup, wish: &Wish) -> io::Result<Rounds> {
         is_made: false,
     };
     series.tally.stores = 1;
-    series.tally.avoided = setup.avoided.iter().map(|why| (*why, 1)).collect();
     for round in 0..=wish.kills {
         let last = round == wish.kills;
         series.number += 1;
         let life = Life::new(setup, series.number);
-        if setup.audits && round > 0 && (life.audit || last) {
+        if round > 0 && (life.audit || last) {
             series.audit()?;
             series.number += 1;
         }
@@ -133,6 +133,7 @@ impl Series<'_> {
     fn live(&mut self, life: &Life) -> io::Result<()> {
         let file = Whereabouts::open(self.folder)?;
         Whereabouts::reset(&file)?;
+        let before = Before::take(self.wish.sabotage, self.setup.paths(self.folder))?;
         let mut child = self.spawn(false)?;
         let began = Instant::now();
         let mut ended = Ok(None);
@@ -149,6 +150,7 @@ impl Series<'_> {
         let killed = now();
         child.kill()?;
         let status = child.wait()?;
+        before.roll_back()?;
         let Some(met) = met else {
             self.fault("which hung", format!("it was not done after {LONGEST:?}; it said: {}", self.said()));
             return Ok(());

@@ -9,7 +9,7 @@ use std::{
 
 use picaflor::{Durability, Mode, Options, Place};
 
-use super::{known, wish::Wish};
+use super::wish::Wish;
 use crate::dice::Dice;
 
 /// Rows that keep a file for each object.
@@ -45,10 +45,6 @@ pub struct Setup {
     pub(super) deletes: u64,
     /// Longest time that a child works.
     pub(super) work: Duration,
-    /// Whether what a child left is opened read-only and audited, now and then.
-    pub(super) audits: bool,
-    /// What is known to be broken, and was kept away from.
-    pub(super) avoided: Vec<&'static str>,
 }
 
 impl Setup {
@@ -84,7 +80,7 @@ impl Setup {
         let (threads, tasks) = (dice.pick(&[1, 2, 3, 4, 4, 12]), dice.pick(&[0, 0, 2, 5]));
         let (threads, tasks) = (wish.threads.unwrap_or(threads), wish.tasks.unwrap_or(tasks));
         let keys = dice.scaled(20, 300) as u32;
-        let mut setup = Self {
+        Self {
             seed,
             preset,
             mode,
@@ -103,13 +99,7 @@ impl Setup {
             longest: if dice.percent(70) { u64::from(cluster) * 3 } else { 8 << 10 },
             deletes: dice.pick(&[16, 16, 60]),
             work: wish.work,
-            audits: true,
-            avoided: Vec::new(),
-        };
-        if !wish.known {
-            known::avoid(&mut setup);
         }
-        setup
     }
 
     /// Threads and tasks that write.

@@ -72,8 +72,6 @@ pub struct Rounds {
     pub torn: u64,
     /// Excuse: damage that an opening noted.
     pub damage: u64,
-    /// Stores that were moved away from what is known to be broken, by what that is.
-    pub avoided: BTreeMap<&'static str, u64>,
     /// What was wrong.
     pub faults: Vec<Fault>,
 }
@@ -98,9 +96,6 @@ impl Rounds {
     pub fn join(&mut self, other: Self) {
         for (name, count) in other.kills {
             *self.kills.entry(name).or_default() += count;
-        }
-        for (why, count) in other.avoided {
-            *self.avoided.entry(why).or_default() += count;
         }
         self.faults.extend(other.faults);
         let pairs = [
@@ -160,10 +155,6 @@ impl fmt::Display for Rounds {
             self.torn,
             self.damage,
             self.unmade
-        )?;
-        for (why, count) in &self.avoided {
-            write!(f, "\nknown, and kept away from by {count} stores: {why}")?;
-        }
-        Ok(())
+        )
     }
 }

@@ -29,8 +29,6 @@ pub struct Wish {
     pub work: Duration,
     /// How much longer than its bound something may stay volatile: a process that gets no processor keeps no time.
     pub grace: Duration,
-    /// Includes what is known to be broken.
-    pub known: bool,
     /// What is broken on purpose.
     pub sabotage: Break,
     /// Where files are kept.
@@ -50,7 +48,6 @@ impl Default for Wish {
             kills: 6,
             work: Duration::from_millis(600),
             grace: Duration::from_millis(250),
-            known: false,
             sabotage: Break::None,
             folder: std::env::temp_dir(),
         }
@@ -86,10 +83,6 @@ impl Wish {
     /// What is wrong with its value.
     pub fn take(&mut self, name: &str, args: &mut impl Iterator<Item = String>) -> Result<bool, String> {
         match name {
-            "--known" => {
-                self.known = true;
-                return Ok(true);
-            }
             "--preset" | "--mode" | "--places" | "--durability" | "--delete-count" | "--threads" | "--tasks"
             | "--kills" | "--work" | "--grace" | "--folder" | "--break" => {}
             _ => return Ok(false),
@@ -156,8 +149,7 @@ impl Wish {
             ("--break", sabotage),
         ];
         let given = given.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-        let known = self.known.then(|| "--known".to_owned());
-        given.flatten().chain(known).collect()
+        given.flatten().collect()
     }
 }
 
@@ -169,7 +161,7 @@ mod tests {
     #[test]
     fn a_wish_is_handed_on_as_it_is() {
         let said = "--preset squid --mode store --places 1 --durability 20,5 --delete-count 1 --threads 3 --tasks 0 \
-                    --kills 4 --work 90 --grace 9 --break old-answers --known";
+                    --kills 4 --work 90 --grace 9 --break old-answers";
         let mut wish = Wish::default();
         let mut args = said.split_whitespace().map(str::to_owned);
         while let Some(name) = args.next() {

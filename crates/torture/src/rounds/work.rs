@@ -231,7 +231,7 @@ impl Worker {
         let older = self.before.get(&key).map_or(0, |before| before.0);
         let breaks = match self.sabotage {
             Break::OldAnswers | Break::OldReadOnly => older != 0,
-            Break::TornAnswers => came.len() > 2 * body::SHORTEST,
+            Break::TornAnswers | Break::ShortAnswers => came.len() > 2 * body::SHORTEST,
             _ => false,
         };
         if !breaks || !self.dice.percent(20) {
@@ -239,6 +239,7 @@ impl Worker {
         }
         let other = body::body(key, older, came.len());
         match self.sabotage {
+            Break::ShortAnswers => came.truncate(body::SHORTEST * 2),
             Break::TornAnswers => came[body::SHORTEST..].copy_from_slice(&other[body::SHORTEST..]),
             _ => came = other,
         }

@@ -159,11 +159,11 @@ Examples:
       picaflor lab reproduce damelo --out results
       picaflor lab reproduce damelo --only D-12            # the proxy test, on this machine's time
       picaflor lab reproduce hummingbird --only H-9        # the other proxy test, in virtual time
-      picaflor lab reproduce markatos --markdown docs/LITERATURE.md
+      picaflor lab reproduce markatos --markdown docs/literature/markatos.md
 
-docs/LITERATURE.md says what became of each claim. Runs are in virtual time, but for D-12: that starts an origin, clients
-and the proxy, on loopback addresses of this machine, and lays their stores in the folder for temporary files (TMPDIR).
-How long it takes is `seconds` under `[proxy]` in the paper's file.";
+docs/literature/ has a page for each paper, with what became of each claim. Runs are in virtual time, but for D-12: that
+starts an origin, clients and the proxy, on loopback addresses of this machine, and lays their stores in the folder for
+temporary files (TMPDIR). How long it takes is `seconds` under `[proxy]` in the paper's file.";
 
 /// Prints each number of a paper beside ours
 #[derive(Args)]

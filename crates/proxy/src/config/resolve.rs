@@ -1,0 +1,182 @@
+//! Defaults, the machine's sizes, and refusal of what cannot work, table by table.
+
+use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
+
+use super::{
+    AdminConfig, CacheConfig, Config, Deletes, ForwardConfig, FrontConfig, LimitsConfig, LogConfig, Low, LowCache,
+    LowFront, LowLimits, LowOrigin, LowStore, Size, Span, StoreConfig, durability, file::ConfigError, machine, units,
+};
+
+impl Low {
+    /// Defaults, the machine's sizes, and refusal of what cannot work.
+    pub fn resolve(self) -> Result<Config, ConfigError> {
+        let bad = |key: &str, why: String| Err(ConfigError::value(key, why));
+        let listen = self.listen.unwrap_or_else(|| vec![SocketAddr::from(([127, 0, 0, 1], 3128))]);
+        if listen.is_empty() {
+            return bad("listen", "at least one address is needed".into());
+        }
+        let workers = self.workers.unwrap_or_else(machine::cores);
+        if !(1..=1024).contains(&workers) {
+            return bad("workers", format!("{workers} is outside 1..=1024"));
+        }
+        let store = store(self.store)?;
+        let token_file = self.admin.token_file.unwrap_or_else(|| {
+            let mut path = store.path.clone().into_os_string();
+            path.push(".token");
+            path.into()
+        });
+        if self.admin.token.as_ref().is_some_and(|token| token.len() < 16) {
+            return bad("admin.token", "shorter than 16 characters can be guessed".into());
+        }
+        let admin = AdminConfig {
+            listen: self.admin.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 3129))),
+            token: self.admin.token,
+            token_file,
+        };
+        if admin.listen.port() != 0 && listen.contains(&admin.listen) {
+            return bad("admin.listen", format!("{} is also in listen", admin.listen));
+        }
+        let origin = origins(self.origin)?;
+        let forward = ForwardConfig {
+            enabled: self.forward.enabled.unwrap_or(origin.is_empty() || self.forward.clients.is_some()),
+            clients: self.forward.clients.unwrap_or_else(units::loopback),
+            connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
+        };
+        let front = front(self.front)?;
+        let cache = cache(self.cache, store.capacity)?;
+        let log =
+            LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
+        let limits = limits(self.limits)?;
+        Ok(Config { listen, workers, store, admin, forward, front, cache, limits, log, origin })
+    }
+}
+
+fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {
+    let front =
+        FrontConfig { trusted: low.trusted.unwrap_or_default(), proxy_protocol: low.proxy_protocol.unwrap_or(false) };
+    if front.proxy_protocol && front.trusted.is_empty() {
+        let why = "the networks that may speak it are listed in front.trusted, and none is".into();
+        return Err(ConfigError::value("front.proxy_protocol", why));
+    }
+    Ok(front)
+}
+
+fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {
+    let path = low.path.unwrap_or_else(|| PathBuf::from("picaflor.store"));
+    let made = machine::made(&path);
+    let capacity = match (low.capacity, made.as_ref().map(|made| Size(made.capacity))) {
+        // It stays as it was made. One with more than was asked for is for the engine to refuse.
+        (asked, Some(made)) if asked.is_none_or(|asked| asked.0 > made.0) => made,
+        (Some(asked), _) => asked,
+        (None, _) => machine::store_capacity(&path)?,
+    };
+    let memory = low.memory.unwrap_or_else(machine::store_memory);
+    let bound = low.durability.unwrap_or_else(|| "1s".into());
+    let Some(puts) = durability(&bound) else {
+        return Err(ConfigError::value(
+            "store.durability",
+            format!("`{bound}` is not `none`, `every-put` or a time such as `1s`"),
+        ));
+    };
+    let delete_bound = low.delete_durability.unwrap_or_else(|| Deletes::like(puts).to_string());
+    if Deletes::read(&delete_bound).is_none() {
+        return Err(ConfigError::value(
+            "store.delete_durability",
+            format!("`{delete_bound}` is not `every-delete` or a time such as `1s`"),
+        ));
+    }
+    let preset = low.preset.unwrap_or_else(|| made.as_ref().map_or("picaflor", |made| made.preset).into());
+    let file_mode = low.file_mode.unwrap_or_else(|| "600".into());
+    let (durability, delete_durability) = (bound, delete_bound);
+    let store = StoreConfig { path, capacity, memory, durability, delete_durability, preset, file_mode };
+    let checked = store.options().and_then(|options| options.check(made.as_slice()));
+    checked.map_err(|why| match why {
+        picaflor::Error::Option { name: name @ ("capacity" | "memory" | "preset" | "file_mode"), why } => {
+            ConfigError::value(&format!("store.{name}"), why)
+        }
+        picaflor::Error::Option { why, .. } => ConfigError::value("store.path", why),
+        why => ConfigError::value("store", why.to_string()),
+    })?;
+    if made.is_none() {
+        machine::room_for(&store)?;
+    }
+    Ok(store)
+}
+
+fn cache(low: LowCache, capacity: Size) -> Result<CacheConfig, ConfigError> {
+    let heuristic_fraction = low.heuristic_fraction.unwrap_or(0.1);
+    if !(0.0..=1.0).contains(&heuristic_fraction) {
+        return Err(ConfigError::value("cache.heuristic_fraction", format!("{heuristic_fraction} is outside 0..=1")));
+    }
+    let collapse_window = low.collapse_window.unwrap_or(Size(1 << 20));
+    if collapse_window.0 < 64 << 10 {
+        return Err(ConfigError::value("cache.collapse_window", "less than 64 KiB".into()));
+    }
+    Ok(CacheConfig {
+        enabled: low.enabled.unwrap_or(true),
+        max_object: low.max_object.unwrap_or(Size(capacity.0 / 16)),
+        heuristic_fraction,
+        heuristic_max: low.heuristic_max.unwrap_or(Span::secs(86_400)),
+        negative: low.negative.unwrap_or(Span::secs(10)),
+        disconnected_stale: low.disconnected_stale.unwrap_or(Span::secs(3600)),
+        range_whole_max: low.range_whole_max.unwrap_or(Size(32 << 20)),
+        store_set_cookie: low.store_set_cookie.unwrap_or(false),
+        max_variants: low.max_variants.unwrap_or(32).clamp(1, 256),
+        collapse_window,
+        client_directives: low.client_directives.unwrap_or_default(),
+        error_hold: low.error_hold.unwrap_or(Span::secs(1)),
+        collapse_patience: low.collapse_patience.unwrap_or(Span::secs(5)),
+        abandoned_max: low.abandoned_max.unwrap_or(Size(64 << 20)),
+    })
+}
+
+fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
+    let limits = LimitsConfig {
+        connections: low.connections.unwrap_or(20_000),
+        connections_per_client: low.connections_per_client,
+        header_timeout: low.header_timeout.unwrap_or(Span::secs(10)),
+        idle_timeout: low.idle_timeout.unwrap_or(Span::secs(60)),
+        send_timeout: low.send_timeout.unwrap_or(Span::secs(60)),
+        connect_timeout: low.connect_timeout.unwrap_or(Span::secs(5)),
+        response_timeout: low.response_timeout.unwrap_or(Span::secs(60)),
+        origin_pause: low.origin_pause.unwrap_or(Span::secs(5)),
+        upload_max: low.upload_max,
+        body_timeout: low.body_timeout.unwrap_or(Span::secs(60)),
+        tunnel_timeout: low.tunnel_timeout.unwrap_or(Span::secs(600)),
+        origin_idle_timeout: low.origin_idle_timeout.unwrap_or(Span::secs(30)),
+        origin_idle: low.origin_idle.unwrap_or(64),
+        drain: low.drain.unwrap_or(Span::secs(20)),
+    };
+    if limits.connections == 0 {
+        return Err(ConfigError::value("limits.connections", "0 would serve nobody".into()));
+    }
+    Ok(limits)
+}
+
+fn origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
+    let mut seen = HashSet::new();
+    let mut origins = Vec::new();
+    for origin in low {
+        let url: http::Uri =
+            origin.url.parse().map_err(|e| ConfigError::value("origin.url", format!("`{}`: {e}", origin.url)))?;
+        let plain = url.path() == "/" || url.path().is_empty();
+        if url.scheme_str() != Some("http") || url.host().is_none_or(str::is_empty) || !plain || url.query().is_some() {
+            return Err(ConfigError::value("origin.url", format!("`{}` is not http://HOST:PORT", origin.url)));
+        }
+        let mut host = None;
+        if let Some(name) = &origin.host {
+            let mut normal = Vec::new();
+            if crate::key::host(&mut normal, name.as_bytes()).is_err() {
+                return Err(ConfigError::value("origin.host", format!("`{name}` is not a host name")));
+            }
+            host = Some(String::from_utf8_lossy(&normal).into_owned());
+        }
+        if !seen.insert(host.clone()) {
+            let whom = host.unwrap_or_else(|| "every host".into());
+            return Err(ConfigError::value("origin", format!("two origins for {whom}")));
+        }
+        origins.push(LowOrigin { host, url: origin.url.trim_end_matches('/').to_owned() });
+    }
+    origins.sort_by_key(|origin| origin.host.is_none());
+    Ok(origins)
+}
