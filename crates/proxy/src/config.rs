@@ -102,7 +102,7 @@ low! {
         /// Most variants (`Vary`) kept of one URL; default 32.
         max_variants: usize,
         /// Bytes of a body that late comers can join, and that a slow reader may be behind, once all fetches together
-        /// hold an eighth of `store.memory` (at least 16 MiB); until then it is the whole body. Default 1 MiB.
+        /// hold an eighth of `store.memory`; until then it is the whole body. Default 1 MiB.
         collapse_window: Size,
         /// What becomes of the `no-cache`, `no-store`, `max-age`, `min-fresh`, `If-Match` and `If-Unmodified-Since` of
         /// requests to an origin; default `obey`.

@@ -18,7 +18,25 @@ use crate::conn::{Conn, Phase};
 #[derive(Default)]
 pub(crate) struct Open {
     next: u64,
+    /// Most at once since memory was last given back.
+    most: usize,
     pub(crate) by_number: HashMap<u64, (Arc<Conn>, Option<AbortHandle>)>,
+}
+
+/// So many closed connections leave memory that is worth giving back to the system.
+const MANY_CLOSED: usize = 512;
+
+impl Open {
+    /// Whether most of many connections have gone: once for each time that they have.
+    pub(crate) fn have_many_gone(&mut self) -> bool {
+        let now = self.by_number.len();
+        let gone = now * 2 <= self.most && self.most - now >= MANY_CLOSED;
+        if gone {
+            self.most = now;
+            self.by_number.shrink_to_fit();
+        }
+        gone
+    }
 }
 
 /// Those of all.
@@ -62,6 +80,7 @@ impl Connections {
         open.next += 1;
         let number = open.next;
         open.by_number.insert(number, (conn.clone(), None));
+        open.most = open.most.max(open.by_number.len());
         Some(number)
     }
 

@@ -3,11 +3,13 @@
 //! hyper reads and writes through a [`FastIo`]. When hyper is between two requests and the next head is complete in
 //! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store is answered right
 //! here, with one write of stored head, three fields, and the body; from memory at once, from the device after one
-//! read. hyper never sees it, and is not even polled. Everything else is handed to hyper, one request at a time, byte
-//! by byte as it came.
+//! read. hyper never sees it, and is not even there: a connection has a hyper of its own, with buffers, only for the
+//! request that needs one (`listen`). Everything else is handed to hyper, one request at a time, byte by byte as it
+//! came.
 //!
 //! Invariants:
-//! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper.
+//! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper. A connection that
+//!   waits for its next request has no buffer: each worker keeps one for the next connection that reads.
 //! * hyper may take `granted` bytes: one whole request, so that it never holds the beginning of the next.
 //! * `Turn::Hyper` ends when its response body is gone, hyper has flushed, and hyper took all that was granted.
 //! * Nothing of hyper's is written while `out` is not empty, and nothing of ours while it is hyper's turn.
@@ -22,8 +24,9 @@ mod refuse;
 pub(crate) mod seen;
 
 use std::{
+    cell::Cell,
     io::{self, IoSlice},
-    mem::MaybeUninit,
+    mem::{self, MaybeUninit},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -54,6 +57,11 @@ use crate::{
 };
 
 const BUFFER: usize = 8 << 10;
+
+thread_local! {
+    /// What the next connection of this worker reads into, and the key that it asks the store for.
+    static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
@@ -112,33 +120,28 @@ pub(crate) struct FastIo {
     out: Out,
     key: Vec<u8>,
     reading: Option<Reading>,
-    /// Requests answered here, to see whether a wake brought any.
-    answered: u64,
-    /// What hyper has yet to be told.
-    failed: Option<io::Error>,
+    /// hyper has asked for the next head: it is between two requests, and holds nothing that is still needed.
+    hyper_idle: bool,
 }
 
 impl FastIo {
-    /// `read` has come of it already; it fits into the buffer.
-    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>, read: &[u8]) -> Self {
-        let mut buffer = vec![0; BUFFER.max(read.len())];
-        buffer[..read.len()].copy_from_slice(read);
+    /// `read` has come of it already.
+    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>, read: Vec<u8>) -> Self {
         Self {
             io,
             worker,
             conn,
-            buffer,
             start: 0,
             end: read.len(),
+            buffer: read,
             granted: 0,
             turn: Turn::Ours,
             eof: false,
             refused: false,
             out: Out::default(),
-            key: Vec::with_capacity(256),
+            key: Vec::new(),
             reading: None,
-            answered: 0,
-            failed: None,
+            hyper_idle: false,
         }
     }
 
@@ -155,8 +158,9 @@ impl FastIo {
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-            if self.buffer.len() > BUFFER {
-                self.buffer = vec![0; BUFFER];
+            if self.buffer.len() != BUFFER {
+                (self.buffer, self.key) = SPARE.take();
+                self.buffer.resize(BUFFER, 0);
             }
         } else if self.end == self.buffer.len() {
             if self.start > 0 {
@@ -164,19 +168,23 @@ impl FastIo {
                 self.end -= self.start;
                 self.start = 0;
             } else {
-                self.buffer.resize(self.buffer.len() * 2, 0);
+                self.buffer.resize((self.buffer.len() * 2).max(BUFFER), 0);
             }
         }
         let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
-        ready!(Pin::new(&mut self.io).poll_read(cx, &mut room))?;
+        let polled = Pin::new(&mut self.io).poll_read(cx, &mut room);
         let n = room.filled().len();
+        if polled.is_pending() && self.end == 0 {
+            SPARE.set((mem::take(&mut self.buffer), mem::take(&mut self.key)));
+        }
+        ready!(polled)?;
         self.end += n;
         Poll::Ready(Ok(n))
     }
 
     /// Looks at the head in the buffer.
     fn step(&mut self) -> Step {
-        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut buffer = mem::take(&mut self.buffer);
         let mut step = self.look(&buffer[self.start..self.end]);
         if step == Step::Refused(Denied::Malformed) && lower_version(&mut buffer[self.start..self.end]) {
             step = self.look(&buffer[self.start..self.end]);
@@ -270,7 +278,7 @@ impl FastIo {
         });
         match hit {
             Some(hit) => {
-                let buffer = std::mem::take(&mut self.buffer);
+                let buffer = mem::take(&mut self.buffer);
                 self.answer(&hit, head_only, Outcome::HitDevice, &buffer[self.start..self.start + len]);
                 self.buffer = buffer;
                 self.start += len;
@@ -313,7 +321,7 @@ impl FastIo {
 
     fn hand_over(&mut self, granted: u64, turn: Turn) {
         self.granted = granted;
-        self.turn = turn;
+        (self.turn, self.hyper_idle) = (turn, false);
         self.conn.begin_response();
         self.conn.enter(Phase::Busy, self.tick());
     }
@@ -330,7 +338,7 @@ impl FastIo {
 
 impl FastIo {
     /// Answers what is answered here, until there is something for hyper: bytes, or the end.
-    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             if !self.out.is_empty() {
                 ready!(self.poll_out(cx))?;
@@ -361,19 +369,14 @@ impl FastIo {
         }
     }
 
-    /// Whether this wake was for what is answered here: then hyper, which waits for its turn, need not be polled.
-    pub(crate) fn poll_alone(&mut self, cx: &mut Context<'_>) -> bool {
-        if self.turn != Turn::Ours || self.failed.is_some() {
-            return false;
-        }
-        let before = self.answered;
-        match self.poll_own(cx) {
-            Poll::Pending => self.answered != before,
-            Poll::Ready(result) => {
-                self.failed = result.err();
-                false
-            }
-        }
+    /// Whether there is a request for hyper, or the rest of one.
+    pub(crate) fn is_hypers(&self) -> bool {
+        self.turn != Turn::Ours
+    }
+
+    /// Whether hyper has nothing to do before the next request is handed to it.
+    pub(crate) fn is_hyper_idle(&self) -> bool {
+        self.hyper_idle
     }
 }
 
@@ -387,8 +390,10 @@ impl hyper::rt::Read for Hypers {
         mut to: hyper::rt::ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
         let io = &mut *self.0.lock();
-        if let Some(error) = io.failed.take() {
-            return Poll::Ready(Err(error));
+        if io.turn == Turn::Ours {
+            // It is dropped now: no wake is due to it.
+            io.hyper_idle = true;
+            return Poll::Pending;
         }
         ready!(io.poll_own(cx))?;
         let n = (io.end - io.start).min(to.remaining()).min(usize::try_from(io.granted).unwrap_or(usize::MAX));

@@ -4,16 +4,16 @@
 //! leaves can end it. Everyone, the first request included, waits for the [`Verdict`] on the response head and then
 //! reads the body through a [`Reader`] from its first byte, at its own pace.
 //!
-//! Memory is bounded. A body is kept whole as long as all fetches together hold no more than their [`Budget`], and it
-//! can be whole within that; then the newest `collapse_window` bytes are. As long as byte 0 is among what is kept a new
-//! reader may join. When a piece must go that a reader still needs, the fetch waits for that reader, at most
-//! `collapse_patience`; then, if the body is also being written to the store, it goes on without the reader, which
-//! continues from the store when the fetch is complete, and from the origin what the store has not. Without a store to
-//! fall back on it waits for as long as the reader's connection lives.
+//! Memory is bounded, and counts in the store's. A body is kept whole as long as all fetches together hold no more than
+//! their [`Budget`], and it can be whole within that; then the newest `collapse_window` bytes are. As long as byte 0 is
+//! among what is kept a new reader may join. When a piece must go that a reader still needs, the fetch waits for that
+//! reader, at most `collapse_patience`; then, if the body is also being written to the store, it goes on without the
+//! reader, which continues from the store when the fetch is complete, and from the origin what the store has not.
+//! Without a store to fall back on it waits for as long as the reader's connection lives.
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
-use picaflor::Store;
+use picaflor::{Reserved, Store};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
@@ -98,6 +98,8 @@ struct State {
     kept: Kept,
     places: Vec<Option<Place>>,
     filler: Option<Waker>,
+    /// What is kept, in the store's account of memory.
+    reserved: Reserved,
     /// It may be kept whole: its length is not known to be more than all fetches may hold.
     may_be_whole: bool,
 }
@@ -132,7 +134,7 @@ pub(crate) struct Budget {
 }
 
 impl Fill {
-    fn new(key: Vec<u8>, window: u64, budget: Arc<Budget>) -> Arc<Self> {
+    fn new(key: Vec<u8>, window: u64, budget: Arc<Budget>, reserved: Reserved) -> Arc<Self> {
         let state = State {
             chunks: VecDeque::new(),
             base: 0,
@@ -141,6 +143,7 @@ impl Fill {
             kept: Kept::Writing,
             places: Vec::new(),
             filler: None,
+            reserved,
             may_be_whole: true,
         };
         let verdict = watch::Sender::new(Verdict::Waiting);
@@ -211,6 +214,7 @@ impl Fill {
             state.end += bytes.len() as u64;
             self.budget.used.fetch_add(bytes.len() as u64, Relaxed);
             state.chunks.push_back((at, bytes));
+            state.reserve();
             state.wake_readers();
         }
         let mut dropped = 0;
@@ -257,6 +261,7 @@ impl Fill {
         if let Some((_, bytes)) = state.chunks.pop_front() {
             state.base += bytes.len() as u64;
             self.budget.used.fetch_sub(bytes.len() as u64, Relaxed);
+            state.reserve();
         }
     }
 
@@ -342,6 +347,11 @@ impl Drop for Fill {
 }
 
 impl State {
+    /// Counts what is kept.
+    fn reserve(&mut self) {
+        self.reserved.set(self.end - self.base);
+    }
+
     fn wake_readers(&mut self) {
         for place in self.places.iter_mut().flatten() {
             if let Some(waker) = place.waker.take() {
@@ -516,6 +526,7 @@ pub(crate) struct Fills {
     shards: [Mutex<HashMap<Vec<u8>, Arc<Fill>>>; 16],
     budget: Arc<Budget>,
     window: u64,
+    store: Store,
 }
 
 /// What a miss finds.
@@ -527,10 +538,10 @@ pub(crate) enum Role {
 }
 
 impl Fills {
-    /// Each keeps `window` bytes as long as all keep no more than `max`.
-    pub(crate) fn new(window: u64, max: u64) -> Self {
+    /// Each keeps `window` bytes as long as all keep no more than `max`, in the memory of `store`.
+    pub(crate) fn new(window: u64, max: u64, store: Store) -> Self {
         let budget = Arc::new(Budget { max, used: AtomicU64::new(0) });
-        Self { shards: std::array::from_fn(|_| Mutex::default()), budget, window }
+        Self { shards: std::array::from_fn(|_| Mutex::default()), budget, window, store }
     }
 
     fn shard(&self, url_key: &[u8]) -> &Mutex<HashMap<Vec<u8>, Arc<Fill>>> {
@@ -551,7 +562,7 @@ impl Fills {
 
     /// A fetch that nobody can join.
     pub(crate) fn alone(&self, key: &[u8]) -> Arc<Fill> {
-        Fill::new(key.to_vec(), self.window, self.budget.clone())
+        Fill::new(key.to_vec(), self.window, self.budget.clone(), self.store.reserve())
     }
 
     /// Ends joining of this fetch.

@@ -9,12 +9,13 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, OwnedFd},
+    pin::Pin,
     sync::Arc,
-    task::{Poll, ready},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
-use hyper::{body::Incoming, server::conn::http1, service::Service};
+use hyper::{body::Incoming, rt::Write, server::conn::http1, service::Service};
 use parking_lot::Mutex;
 use picaflor::ThreadRing;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -28,7 +29,7 @@ use crate::{
     body::Body,
     conn::{Client, Conn, Phase},
     connections::Open,
-    fast::FastIo,
+    fast::{FastIo, Hypers},
     front::{self, Beginning, Told},
     life,
     reason::{Denied, Outcome},
@@ -245,6 +246,7 @@ impl Drop for Left {
     }
 }
 
+#[derive(Clone)]
 struct Serve {
     worker: Arc<Worker>,
     conn: Arc<Conn>,
@@ -254,7 +256,7 @@ struct Serve {
 impl Service<http::Request<Incoming>> for Serve {
     type Response = http::Response<Body>;
     type Error = std::convert::Infallible;
-    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), request);
@@ -302,6 +304,59 @@ async fn read_header(stream: &mut TcpStream) -> Option<(Vec<u8>, Option<Told>)> 
     }
 }
 
+/// A connection: the fast path, and hyper for what that does not answer.
+struct Served {
+    io: Arc<Mutex<FastIo>>,
+    service: Serve,
+    /// There, with its buffers, from a request that needs it to the end of the answer.
+    hyper: Option<Pin<Box<http1::UpgradeableConnection<Hypers, Serve>>>>,
+}
+
+impl Served {
+    /// Answers until the connection is over.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            if let Some(hyper) = &mut self.hyper {
+                if hyper.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(());
+                }
+                if !self.io.lock().is_hyper_idle() {
+                    return Poll::Pending;
+                }
+                self.hyper = None;
+            }
+            if ready!(self.io.lock().poll_own(context)).is_err() {
+                return Poll::Ready(());
+            }
+            if !self.io.lock().is_hypers() {
+                return self.poll_close(context);
+            }
+            let hyper = http1::Builder::new()
+                .header_read_timeout(None)
+                .max_buf_size(64 << 10)
+                // A client that says that it will ask no more is still to be answered.
+                .half_close(true)
+                .serve_connection(FastIo::for_hyper(&self.io), self.service.clone())
+                .with_upgrades();
+            self.hyper = Some(Box::pin(hyper));
+        }
+    }
+
+    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut FastIo::for_hyper(&self.io)).poll_shutdown(context).map(drop)
+    }
+
+    /// Ends it with what is being answered.
+    async fn end(mut self) {
+        if let Some(mut hyper) = self.hyper.take() {
+            hyper.as_mut().graceful_shutdown();
+            let _ = hyper.await;
+        } else {
+            poll_fn(|context| self.poll_close(context)).await;
+        }
+    }
+}
+
 async fn serve(
     worker: Arc<Worker>,
     conn: Arc<Conn>,
@@ -310,17 +365,9 @@ async fn serve(
     left: Arc<Left>,
     mut stopped: watch::Receiver<Stop>,
 ) {
-    let (io, busy) = (FastIo::new(stream, worker.clone(), conn.clone(), &read), conn.clone());
-    let io = Arc::new(Mutex::new(io));
-    drop(read);
-    let connection = http1::Builder::new()
-        .header_read_timeout(None)
-        .max_buf_size(64 << 10)
-        // A client that says that it will ask no more is still to be answered.
-        .half_close(true)
-        .serve_connection(FastIo::for_hyper(&io), Serve { worker, conn, left })
-        .with_upgrades();
-    let mut connection = std::pin::pin!(connection);
+    let busy = conn.clone();
+    let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone(), read)));
+    let mut served = Served { io, service: Serve { worker, conn, left }, hyper: None };
     let told = stopped.clone();
     let mut stop = std::pin::pin!(async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
@@ -329,15 +376,15 @@ async fn serve(
     });
     let mut waits = false;
     let is_over = poll_fn(|context| {
-        // Once both below wait, nothing but the socket wakes us, until we are told to stop.
-        if waits && !told.has_changed().unwrap_or(true) && io.lock().poll_alone(context) {
+        if served.poll(context).is_ready() {
+            return Poll::Ready(true);
+        }
+        // Once both wait, nothing but the socket wakes us, until we are told to stop.
+        if waits && !told.has_changed().unwrap_or(true) {
             return Poll::Pending;
         }
         waits = true;
-        match connection.as_mut().poll(context) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending => stop.as_mut().poll(context).map(|()| false),
-        }
+        stop.as_mut().poll(context).map(|()| false)
     });
     if is_over.await {
         return;
@@ -352,12 +399,11 @@ async fn serve(
             tokio::time::sleep(LAST_REQUESTS).await;
         };
         tokio::select! {
-            _ = connection.as_mut() => return,
+            () = poll_fn(|context| served.poll(context)) => return,
             () = told => {}
         }
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    served.end().await;
 }
 
 /// How often it is looked whether a connection is answered, once we stop.
@@ -397,6 +443,10 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
         for abort in ended {
             worker.counters.timed_out.add(1);
             abort.abort();
+        }
+        if connections.lock().have_many_gone() {
+            // Not here: it takes as long as some requests do.
+            tokio::task::spawn_blocking(picaflor::device::give_back_freed);
         }
     }
 }

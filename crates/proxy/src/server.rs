@@ -253,8 +253,8 @@ impl Server {
             origins: Origins::new(&config.origin),
             connections: Connections::new(config.workers, config.limits.connections_per_client),
             silent: Arc::new(Silent::new(config.limits.origin_pause.0)),
-            // Beside the store's memory: an eighth of it.
-            fills: Fills::new(config.cache.collapse_window.0, (config.store.memory.0 / 8).max(16 << 20)),
+            // Of the store's memory an eighth.
+            fills: Fills::new(config.cache.collapse_window.0, config.store.memory.0 / 8, store.clone()),
             epochs: Epochs::new(),
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),

@@ -46,7 +46,6 @@ impl Out {
 impl FastIo {
     /// Sends what the socket takes at once, and keeps the rest.
     pub(super) fn answer(&mut self, hit: &FastHit, head_only: bool, outcome: Outcome, request: &[u8]) {
-        self.answered += 1;
         let body = if head_only { &[][..] } else { hit.body() };
         WHOLE.with_borrow_mut(|whole| {
             whole.clear();

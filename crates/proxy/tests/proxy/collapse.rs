@@ -403,6 +403,23 @@ fn late_comers_get_what_has_come_and_follow_and_a_slow_client_holds_nobody_up() 
 }
 
 #[test]
+fn what_a_fetch_holds_counts_in_the_memory_of_the_store() {
+    // Not stored: nothing else of it is in that memory.
+    let (origin, send) = by_hand("HTTP/1.1 500 Broken\r\ncontent-length: 6291456\r\n\r\n");
+    let proxy = Proxy::before(&origin.url(), "[store]\nmemory = \"64MiB\"\n");
+    let used = || proxy.stats()["store"]["memory_used"].as_u64().unwrap();
+    let before = used();
+    let mut slow = proxy.client();
+    slow.write("GET", "/", &[], b"");
+    let body = &large_body()[..6 << 20];
+    send.send(body[..4 << 20].to_vec()).unwrap();
+    eventually("what has come counts", || used() >= before + (4 << 20));
+    send.send(body[4 << 20..].to_vec()).unwrap();
+    assert!(slow.read("GET").unwrap().body == body);
+    eventually("it is let go", || used() < before + (4 << 20));
+}
+
+#[test]
 fn a_late_comer_past_the_window_fetches_for_itself() {
     let (body, door) = (large_body(), Door::default());
     let (sent, closed, asked) = (body.clone(), door.clone(), AtomicUsize::new(0));
