@@ -1,13 +1,17 @@
 //! A file system small enough to be believed, on a device that crashes: for presets that keep a file for each object.
 //!
 //! Everything done is a record in a log on the device: written, removed. A record carries the checksum of the one
-//! before it, so after a crash the log ends at the first that is not whole: what was done survives in its order, as
-//! with a journaling file system. The contents of a file carry no checksum: those that no sync followed may be torn.
+//! before it and the number of its life, so after a crash the log ends at the first that is not whole, also when that
+//! is written again as it was: what was done survives in its order, as with a journaling file system. The contents of
+//! a file carry no checksum: those that no sync followed may be torn.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use parking_lot::Mutex;
@@ -17,12 +21,18 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::plug::Plug;
 
 const SECTOR: usize = 512;
+/// First byte of a record's name.
+const NAME: usize = 40;
 const WRITE: u64 = 1;
 const REMOVE: u64 = 2;
+
+/// Numbers of lives: no two of this process have the same.
+static LIVES: AtomicU64 = AtomicU64::new(1);
 
 /// Files by their names, on one life's connection to a device.
 pub(crate) struct LogFolder {
     device: Arc<Plug>,
+    life: u64,
     state: Mutex<Option<State>>,
 }
 
@@ -37,7 +47,7 @@ struct State {
 
 impl LogFolder {
     pub(crate) fn new(device: Arc<Plug>) -> Self {
-        Self { device, state: Mutex::new(None) }
+        Self { device, life: LIVES.fetch_add(1, Relaxed), state: Mutex::new(None) }
     }
 
     /// The state, read from the log when first asked for.
@@ -62,7 +72,7 @@ impl LogFolder {
 
     fn log(&self, kind: u64, name: &str, bytes: &[u8]) -> io::Result<()> {
         self.with(|state| {
-            let sector = encode(kind, name, bytes.len(), state.chain);
+            let sector = encode((kind, self.life), name, bytes.len(), state.chain);
             let mut all = sector.to_vec();
             all.extend_from_slice(bytes);
             all.resize(all.len().next_multiple_of(SECTOR), 0);
@@ -85,23 +95,23 @@ impl State {
     }
 }
 
-/// Kind, bytes that follow, bytes of name, checksum over the rest and the record before; then the name.
-fn encode(kind: u64, name: &str, len: usize, chain: u64) -> [u8; SECTOR] {
+/// Kind, bytes that follow, bytes of name, life, checksum over the rest and the record before; then the name.
+fn encode((kind, life): (u64, u64), name: &str, len: usize, chain: u64) -> [u8; SECTOR] {
     let mut sector = [0; SECTOR];
-    for (at, field) in [kind, len as u64, name.len() as u64].into_iter().enumerate() {
+    for (at, field) in [kind, len as u64, name.len() as u64, life].into_iter().enumerate() {
         sector[at * 8..][..8].copy_from_slice(&field.to_le_bytes());
     }
-    sector[32..32 + name.len()].copy_from_slice(name.as_bytes());
+    sector[NAME..NAME + name.len()].copy_from_slice(name.as_bytes());
     let sum = xxh3_64_with_seed(&sector, chain);
-    sector[24..32].copy_from_slice(&sum.to_le_bytes());
+    sector[32..NAME].copy_from_slice(&sum.to_le_bytes());
     sector
 }
 
 fn decode(sector: &[u8; SECTOR], chain: u64) -> Option<(u64, usize, String)> {
     let field = |at: usize| sector[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
-    let (kind, len, name) = (field(0), field(8) as usize, field(16) as usize);
-    let name = String::from_utf8(sector.get(32..32 + name.min(SECTOR))?.to_vec()).ok()?;
-    let whole = (kind == WRITE || kind == REMOVE) && encode(kind, &name, len, chain) == *sector;
+    let (kind, len, name, life) = (field(0), field(8) as usize, field(16) as usize, field(24));
+    let name = String::from_utf8(sector.get(NAME..NAME + name.min(SECTOR))?.to_vec()).ok()?;
+    let whole = (kind == WRITE || kind == REMOVE) && encode((kind, life), &name, len, chain) == *sector;
     whole.then_some((kind, len, name))
 }
 

@@ -134,8 +134,8 @@ impl Run<'_> {
         if must && self.plan.is_honest() {
             return self.missing(key, error.to_string());
         }
-        // A large object may have lost a piece with the crash or the eviction that took the rest; and any that was cut, if
-        // it was past its expiry before the clock was set back.
+        // A large object may have lost a piece with the crash or the eviction that took the rest; and any that was cut,
+        // if it was past its expiry before the clock was set back.
         let large = self.oracle.is_longer(key, self.plan.piece()) || self.oracle.has_outlived(key);
         let piece_is_gone = matches!(error, Error::Damaged { .. }) && large;
         let excuse = match (self.plan.is_honest(), piece_is_gone) {

@@ -7,7 +7,10 @@ use picaflor_format::{
     frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
 };
 
-use crate::{Error, Receipt, in_place::place::InPlace, index::Location, space::Place, store::Store, volume::Volume};
+use crate::{
+    Error, Receipt, in_place::place::InPlace, index::Location, read::rows::Use, space::Place, store::Store,
+    volume::Volume,
+};
 
 /// What an audit found.
 #[derive(Debug, Clone, Default)]
@@ -296,7 +299,8 @@ impl Volume {
             Ok(read) => read,
             Err(error) => return report.note(&error),
         };
-        let untold = self.is_untold(cluster, &found);
+        // A table that is there names all that was put in this use: what else leads there is of an earlier one.
+        let tells_all = matches!(found, Use::Sealed(..)) || self.is_untold(cluster, &found);
         let rows = self.rows_of(found, &bytes);
         let (bare, seen) = (rows.is_empty(), Seen::begin(report));
         let mut live = self.entries_of(cluster, rows);
@@ -308,7 +312,7 @@ impl Volume {
         let lost = report.lost;
         let whole = seen.end(self, Part::Cluster(cluster), promised, report);
         let missing = report.lost - lost;
-        if untold {
+        if tells_all {
             (report.lost, report.outdated) = (lost, report.outdated + missing);
         } else if missing > 0 && self.may_be_written_over(cluster) {
             (report.lost, report.unsettled) = (lost, report.unsettled + missing);
