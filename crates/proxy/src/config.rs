@@ -75,7 +75,7 @@ low! {
     }
     /// `[front]`.
     LowFront {
-        /// Networks of load balancers, TLS terminators and proxies in front, whose `X-Forwarded-…` and `Forwarded` are
+        /// Networks of load balancers, TLS terminators and proxies in front, whose `X-Forwarded-*` and `Forwarded` are
         /// kept; default none.
         trusted: Vec<IpNet>,
         /// Connections from these begin with a header of the PROXY protocol, version 1 or 2; default false.

@@ -109,7 +109,7 @@ pub(crate) struct Serve {
     /// Forward for nobody [default where there are origins]
     #[arg(long)]
     no_forward: bool,
-    /// Network whose X-Forwarded-… and Forwarded are kept, such as that of a TLS terminator, repeatable [default: none]
+    /// Network whose X-Forwarded-* and Forwarded are kept, such as that of a TLS terminator, repeatable [default: none]
     #[arg(long, value_name = "NETWORK")]
     trust: Vec<IpNet>,
     /// Connections from these begin with a header of the PROXY protocol, version 1 or 2
