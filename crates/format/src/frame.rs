@@ -130,6 +130,13 @@ impl Header {
         Ok(header)
     }
 
+    /// The header of a frame of which nothing else is known to be intact, if its key is within `bytes`: then
+    /// [`Header::key`] may be asked.
+    #[must_use]
+    pub fn of_damaged(bytes: &[u8]) -> Option<Self> {
+        Self::decode(bytes).ok().filter(|header| header.meta_start() <= bytes.len())
+    }
+
     /// Decodes the frame at the start of `bytes` and verifies all of it.
     ///
     /// # Errors

@@ -112,7 +112,7 @@ impl Connections {
             });
             still.min_by_key(|(is_asking, since, _)| (*is_asking, *since)).map(|(.., abort)| abort.clone())
         };
-        let others = self.workers.iter().filter(|other| !Arc::ptr_eq(other, worker));
-        stillest(worker).or_else(|| others.map(|other| stillest(other)).find_map(|found| found))
+        let mut others = self.workers.iter().filter(|other| !Arc::ptr_eq(other, worker));
+        stillest(worker).or_else(|| others.find_map(|other| stillest(other)))
     }
 }

@@ -465,6 +465,11 @@ impl Volume {
         self.streams_open.load(Relaxed) == 0 && !has_owner()
     }
 
+    /// Whether a frame is a chunk whose large object is gone.
+    pub(crate) fn is_left_over(&self, header: &Header, frame: &[u8]) -> bool {
+        header.kind == Kind::Chunk && self.is_orphan(header.key(frame))
+    }
+
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
         let cut =
             (header.kind == Kind::Whole).then(|| self.cut_to_pack(header.payload_len(), header.body_len as usize));

@@ -173,7 +173,7 @@ impl Volume {
             let gone = match self.read_placed(&place) {
                 Ok((header, frame)) => {
                     let is_own = self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
-                    !is_own || header.kind == Kind::Chunk && self.is_orphan(header.key(&frame))
+                    !is_own || self.is_left_over(&header, &frame)
                 }
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
@@ -198,7 +198,7 @@ impl Volume {
             let Some(word) = self.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             let why = match Header::verify(frame) {
-                Ok(header) if header.kind == Kind::Chunk && self.is_orphan(header.key(frame)) => Departure::Evicted,
+                Ok(header) if self.is_left_over(&header, frame) => Departure::Evicted,
                 Ok(_) => continue,
                 Err(_) => Departure::Damaged,
             };
@@ -208,9 +208,7 @@ impl Volume {
             }
             if why == Departure::Damaged {
                 add(&self.shared.counters.damaged, 1);
-                if let Ok(header) = Header::decode(frame)
-                    && header.meta_start() <= frame.len()
-                {
+                if let Some(header) = Header::of_damaged(frame) {
                     self.drop_for_good(&header, frame, row.hash);
                 }
             }

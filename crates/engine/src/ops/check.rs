@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use picaflor_format::{
     BLOCK,
-    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
+    frame::{ChunkKey, GRAIN, Header, Manifest},
 };
 
 use crate::{
@@ -178,8 +178,7 @@ impl Volume {
                 Ok((header, frame)) if self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
                     report.intact += 1;
                     report.intact_bytes += header.frame_len() as u64;
-                    let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(&frame));
-                    report.orphans += u64::from(orphan);
+                    report.orphans += u64::from(self.is_left_over(&header, &frame));
                     slots.heads.extend(header.manifest(&frame).map(|manifest| (place.hash, manifest)));
                 }
                 // It was written to these slots, so they were free: of the pieces of an object that is gone no record
@@ -199,11 +198,10 @@ impl Volume {
             Ok(bytes) => bytes,
             Err(why) => return report.note(&why),
         };
-        let header = Header::decode(&bytes).ok().filter(|header| {
-            header.meta_start() <= bytes.len() && self.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash
-        });
+        let is_its = |header: &Header| self.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
+        let header = Header::of_damaged(&bytes).filter(is_its);
         match header {
-            Some(header) if header.kind == Kind::Chunk && self.is_orphan(header.key(&bytes)) => report.outdated += 1,
+            Some(header) if self.is_left_over(&header, &bytes) => report.outdated += 1,
             Some(_) => report.damaged.push(self.object_in(place)),
             None => slots.unknown.push(place),
         }
@@ -272,13 +270,12 @@ impl Volume {
             Ok(header) => {
                 report.intact += 1;
                 report.intact_bytes += header.frame_len() as u64;
-                let orphan = header.kind == Kind::Chunk && self.is_orphan(header.key(frame));
-                report.orphans += u64::from(orphan);
+                report.orphans += u64::from(self.is_left_over(&header, frame));
             }
             Err(why) => {
-                let header = Header::decode(frame).ok().filter(|header| header.meta_start() <= frame.len());
+                let header = Header::of_damaged(frame);
                 // What is left of a piece whose object is gone: its cluster may have been begun anew before a crash.
-                if header.is_some_and(|header| header.kind == Kind::Chunk && self.is_orphan(header.key(frame))) {
+                if header.is_some_and(|header| self.is_left_over(&header, frame)) {
                     report.outdated += 1;
                     return;
                 }
