@@ -84,11 +84,11 @@ impl Drop for Words {
     fn drop(&mut self) {
         let layout = Self::layout(self.len);
         if self.mapped {
-            // SAFETY: the mapping is its own, of this length, and nobody refers to it any more.
+            // SAFETY: the mapping is its own, of this length, and nothing refers to it any more.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), layout.size()) };
             MAPPINGS.fetch_sub(1, Relaxed);
         } else if self.len > 0 {
-            // SAFETY: it came from the allocator with this layout, and nobody refers to it any more.
+            // SAFETY: it came from the allocator with this layout, and nothing refers to it any more.
             unsafe { alloc::dealloc(self.start.as_ptr().cast(), layout) };
         }
     }

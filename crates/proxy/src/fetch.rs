@@ -257,8 +257,8 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
     Ok(keeper)
 }
 
-/// Whether an error, which is not stored, is still the answer to all who wait for it: an origin that fails is not to be
-/// asked by each of them. What credentials or cookies were sent with, or brought, may be for one client.
+/// Whether an error, which is not stored, is still the answer to all requests that wait for it: an origin that fails is
+/// not to be asked by each of them. What credentials or cookies were sent with, or brought, may be for one client.
 fn is_for_all_who_wait(client: &HeaderMap, response: &Response<Incoming>) -> bool {
     rules::is_server_error(response.status())
         && !rules::is_personal(client)

@@ -50,7 +50,7 @@ pub(crate) struct FillHead {
     /// `Vary` and the values of the request that was sent.
     pub(crate) names: Vec<String>,
     pub(crate) values: Vec<Vec<u8>>,
-    /// It is not stored, and for those only who wait.
+    /// It is not stored, and only for the requests that wait for it.
     pub(crate) is_error: bool,
 }
 

@@ -116,7 +116,7 @@ pub(crate) fn url(
     Ok(start..end)
 }
 
-/// The key of the same URL by the other scheme, where there is one: who changes one changes both.
+/// The key of the same URL by the other scheme, where there is one: a change of one is a change of both.
 pub(crate) fn by_the_other_scheme(key: &[u8]) -> Option<Vec<u8>> {
     let other = |from: &[u8], to: &[u8]| key.strip_prefix(from).map(|rest| [to, rest].concat());
     other(REVERSE, ENCRYPTED).or_else(|| other(ENCRYPTED, REVERSE))

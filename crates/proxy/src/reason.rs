@@ -102,9 +102,9 @@ reasons! {
         Method => "method",
         /// A range of an object too large to fetch whole.
         RangeTooLarge => "range-too-large",
-        /// A recent response of this URL was for one client, so nobody waits for one.
+        /// A recent response of this URL was for one client, so no request waits for one.
         RecentlyPrivate => "recently-private",
-        /// A recent response of this URL could not be stored for another reason, so nobody waits for one.
+        /// A recent response of this URL could not be stored for another reason, so no request waits for one.
         RecentlyNotStored => "recently-not-stored",
         /// The fetch in progress is past the window that late comers can join.
         CollapseLate => "collapse-late",

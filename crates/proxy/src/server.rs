@@ -216,8 +216,8 @@ pub(crate) enum Stop {
     All,
 }
 
-/// How long those who were let in last have for their first request, and those who were not told of the stop for one
-/// more.
+/// How long connections that were let in last have for their first request, and those that were not told of the stop
+/// for one more.
 pub(crate) const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A running proxy.

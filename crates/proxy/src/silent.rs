@@ -38,7 +38,7 @@ impl Silent {
         Self { pause, origins: Mutex::default() }
     }
 
-    /// Whether an origin may be asked at `now`. If it is silent, and its pause is over, whoever asks tries it, and the
+    /// Whether an origin may be asked at `now`. If it is silent, and its pause is over, this request tries it, and the
     /// others wait for another pause.
     pub(crate) fn may_ask(&self, origin: &Authority, now: Instant) -> bool {
         let mut origins = self.origins.lock();

@@ -118,7 +118,7 @@ pub const FOREIGN_METHODS: &str = "\
 pub const UNSAFE: &[&str] = &[
     // Aligned buffers, io_uring submissions and the descriptors behind them.
     "crates/device/src/",
-    // A raw lock is an unsafe trait: whoever implements it promises that it excludes.
+    // A raw lock is an unsafe trait: its implementation promises that it excludes.
     "crates/locks/src/raw.rs",
     // Pointers come in and go out: the C interface is made of them.
     "crates/capi/src/",

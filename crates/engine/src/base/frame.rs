@@ -16,7 +16,7 @@ use bytes::Bytes;
 use picaflor_device::BufPool;
 use picaflor_format::frame::Header;
 
-/// Where objects came from that nobody had asked for yet.
+/// Where objects came from that were not asked for yet.
 pub(crate) trait Bringer: Send + Sync {
     /// One that came with a cluster of this class was asked for.
     fn was_used(&self, hash: u64, class: u16);
@@ -58,14 +58,14 @@ impl Frame {
         Self { held: u32::try_from(BufPool::taken(len)).unwrap_or(u32::MAX), ..self }
     }
 
-    /// Remembers which read brought it before anybody asked.
+    /// Remembers which read brought it before it was asked for.
     pub(crate) fn brought_by(self, brought: &Arc<Brought>) -> Self {
         // A new frame has none.
         let _ = self.brought.set(Arc::clone(brought));
         self
     }
 
-    /// It was asked for; the first time, its read learns of it. Where reads bring objects, nobody needs numbers.
+    /// It was asked for; the first time, its read learns of it. Where reads bring objects, numbers are not used.
     pub(crate) fn credit(&self) {
         if let Some(brought) = self.brought.get()
             && self.number.swap(1, Relaxed) == 0

@@ -8,7 +8,7 @@ use std::time::Duration;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Mode {
-    /// The oldest objects that nobody used make room: a put is never refused for space.
+    /// The oldest objects that were not used make room: a put is never refused for space.
     #[default]
     Cache,
     /// Nothing leaves by itself: a put that does not fit is [`crate::Error::Full`]. That comes above 90% of the
@@ -49,12 +49,12 @@ pub enum Reopening {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PackOrder {
-    /// Who was asked for least recently: the tail of the LRU list.
+    /// What was asked for least recently: the tail of the LRU list.
     #[default]
     LruTail,
-    /// Who was asked for last: the head of the list, so that what is hot lies together.
+    /// What was asked for last: the head of the list, so that what is hot lies together.
     LruHead,
-    /// Who is worth least: Greedy-Dual-Size with equal costs (Cao and Irani 1997), so large ones before small ones.
+    /// What is worth least: Greedy-Dual-Size with equal costs (Cao and Irani 1997), so large ones before small ones.
     GreedyDualSize,
 }
 
@@ -67,14 +67,14 @@ pub(crate) enum Eviction {
     Lru,
     /// The cluster of which nothing was asked for for longest, with everything in it.
     LruCluster,
-    /// Nobody leaves: the emptiest cluster is compacted, everything in it is put again.
+    /// Nothing leaves: the emptiest cluster is compacted, everything in it is put again.
     Never,
     /// The same; and clusters that are half empty are compacted in the background before there is need, so that
-    /// nobody waits for it (Dámelo §6).
+    /// no put waits for it (Dámelo §6).
     NeverAhead,
 }
 
-/// When a cluster leaves a cache with all that is in it though nobody needs its place (Shriver et al. 2001, §3.5: the
+/// When a cluster leaves a cache with all that is in it though its place is not needed (Shriver et al. 2001, §3.5: the
 /// delete cluster policy). Looked at in the background, once a second at most. A cluster that is in memory stays
 /// until it has left that, and one that a recovery would scan until it would not. Ages begin anew when the store is
 /// opened.
@@ -138,14 +138,14 @@ impl Retention {
 pub(crate) enum Placement {
     /// Groups, hints and origin server together.
     Together,
-    /// Nobody's.
+    /// No object's.
     None,
     /// Objects of one origin server, while they wait in a buffer.
     PerServer,
-    /// Objects of one group, and nobody else: a cluster holds one group (Dámelo §1, §4).
+    /// Objects of one group, and no others: a cluster holds one group (Dámelo §1, §4).
     Groups,
-    /// Those that hints name, while they wait to be packed: an object that is packed takes along whom it was hinted to
-    /// lie beside it (`packing.rs`).
+    /// Those that hints name, while they wait to be packed: an object that is packed takes along those that
+    /// hints name beside it (`packing.rs`).
     Packing,
     /// Objects that are put as one batch: each to where it fits best, all written in the order of their places.
     Batch,

@@ -10,7 +10,7 @@
 //! chunks of an object that was dropped are nobody's, and reclaim takes them.
 //!
 //! Locks: evicting → a key's lock → the state. A new lease waits for evictions; dropping an object and giving a lease
-//! back, which callers do who hold a key's lock that an eviction waits for, do not.
+//! back, which may be done under a key's lock that an eviction waits for, do not.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,7 +34,7 @@ type Id = (u128, u64);
 #[derive(Default)]
 pub(crate) struct Leases {
     state: Mutex<State>,
-    /// Read by evictions that rely on there being no lease, written by who takes one.
+    /// Read by evictions that rely on there being no lease, written by the taker of one.
     evicting: RwLock<()>,
     /// Whether [`State::over`] has any.
     is_over: AtomicBool,
@@ -255,7 +255,7 @@ mod tests {
         assert!(leases.take(PARENT, manifest(1)).is_some());
     }
 
-    /// An eviction may wait for a key's lock that whoever drops an object or gives a lease back holds.
+    /// An eviction may wait for a key's lock under which an object is dropped or a lease given back.
     #[test]
     fn neither_dropping_nor_giving_back_waits_for_an_eviction() {
         let leases = Arc::new(Leases::default());

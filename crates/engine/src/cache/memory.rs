@@ -341,7 +341,7 @@ impl Memory {
         let _ = self.gone.fetch_update(Relaxed, Relaxed, |gone| gone.checked_sub(1));
     }
 
-    /// Sweeps the queues if a fifth of what is in them left by itself, and nobody is at them.
+    /// Sweeps the queues if a fifth of what is in them left by itself, and they are not in use.
     fn sweep(&self) {
         if self.gone.load(Relaxed) < self.sweep_at.load(Relaxed) {
             return;

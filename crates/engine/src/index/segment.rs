@@ -162,7 +162,7 @@ impl Segment {
         let old = std::mem::take(self);
         loop {
             if size * size_of::<Bucket>() >= Words::MAPPED_MIN {
-                // What is left of the last page would be memory that nobody counts.
+                // What is left of the last page would be memory that is not counted.
                 size = size.next_multiple_of(BUCKETS_PER_PAGE);
             }
             *self = Self { words: Words::zeroed(size * SLOTS), count: 0 };

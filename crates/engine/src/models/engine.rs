@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{Daemons, Durability, Error, Mode, Options, PutOptions, Refusal, Store};
 
-/// Keys of each writer: only it puts and deletes them. One more is everybody's.
+/// Keys of each writer: only it puts and deletes them. One more is shared by all.
 const KEYS: usize = 3;
 const WRITERS: usize = 2;
 const ALL: usize = KEYS * WRITERS + 1;

@@ -1,5 +1,5 @@
 //! Commits in place, where nothing but files says what is there: a delete that returned with `delete_count = 1` is
-//! durable, whoever else deletes beside it.
+//! durable, whatever else is deleted beside it.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 

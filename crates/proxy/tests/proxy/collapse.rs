@@ -235,7 +235,7 @@ fn what_clients_want_to_be_asked_is_asked_once() {
         let door = Door::default();
         let closed = door.clone();
         let origin = Origin::start(move |request, stream| {
-            // Those that are held say who they are.
+            // Requests that are held say which they are.
             if !request.field("x-client").is_empty() {
                 closed.pass();
             }

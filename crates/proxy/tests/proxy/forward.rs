@@ -68,7 +68,7 @@ fn a_client_outside_the_list_goes_nowhere_else() {
 fn in_front_of_an_origin_nothing_is_forwarded_unless_asked_for() {
     let origin = Origin::constant("cache-control: max-age=60", "the origin's");
     let other = Origin::constant("cache-control: max-age=60", "another's");
-    // What a TLS terminator on this machine passes on comes from loopback, whoever sent it.
+    // What a TLS terminator on this machine passes on comes from loopback, wherever it was sent.
     let proxy = Proxy::before(&origin.url(), "");
     let url = format!("{}/", other.url());
     for is_hit in [false, true] {
