@@ -2,3 +2,4 @@
 
 pub(crate) mod checkpoint;
 pub(crate) mod journal;
+pub(crate) mod known;

@@ -17,17 +17,6 @@ use crate::{
     volume::Volume,
 };
 
-/// What the opening knew.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Known {
-    /// The sequence number of the older checkpoint's directory.
-    pub(crate) checkpoint: u64,
-    /// The journal page with which the log went on; 0: everything counts as told.
-    pub(crate) page: u64,
-    /// A crash came before: entries may lead to what left.
-    pub(crate) crashed: bool,
-}
-
 impl Volume {
     /// Whether an entry may still lead to what left before a crash: until the scrubber has gone over everything, and as
     /// long as the store is only read.
