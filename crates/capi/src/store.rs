@@ -173,7 +173,7 @@ pub unsafe extern "C" fn picaflor_hate(store: *const CStore, group: u32) -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn picaflor_neither(store: *const CStore, group: u32) -> c_int {
     // SAFETY: a live handle.
-    unsafe { on_group(store, group, |group| group.set(picaflor::Temper::Neither)) }
+    unsafe { on_group(store, group, |group| group.set(picaflor::Priority::Neither)) }
 }
 
 /// How long a group's writes may be volatile, in milliseconds; 0 turns syncs for their sake off.

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use crate::chunks::{self, Chunks};
+use crate::page_alloc::{self, PageAlloc};
 
 /// Alignment of every [`AlignedBuf`], in bytes. No common device asks direct I/O for more.
 pub const ALIGN: usize = 4096;
@@ -177,12 +177,12 @@ impl BufPool {
         let idle = (0..classes).map(|_| Mutex::new(Vec::new())).collect();
         let copies = (0..COPIES).map(|_| Mutex::new(Vec::new())).collect();
         let max_idle_bytes = max_idle_bytes / 2;
-        let chunks = Mutex::new(Chunks::new(max_idle_bytes));
+        let pages = Mutex::new(PageAlloc::new(max_idle_bytes));
         Self {
             inner: Arc::new(PoolInner {
                 idle,
                 copies,
-                chunks,
+                pages,
                 idle_bytes: AtomicUsize::new(0),
                 turn: AtomicUsize::new(0),
                 max_idle_bytes,
@@ -242,7 +242,7 @@ impl BufPool {
     /// Bytes kept for the next takers.
     #[must_use]
     pub fn idle_bytes(&self) -> usize {
-        self.inner.idle_bytes.load(Ordering::Relaxed) + self.inner.chunks.lock().spare_bytes()
+        self.inner.idle_bytes.load(Ordering::Relaxed) + self.inner.pages.lock().spare_bytes()
     }
 }
 
@@ -265,7 +265,7 @@ struct PoolInner {
     /// took a sixteenth of the processor that a get takes.
     copies: Idle<Box<[u8]>>,
     /// Where the memory of buffers comes from; every buffer keeps this alive.
-    chunks: Mutex<Chunks>,
+    pages: Mutex<PageAlloc>,
     /// Sum of the capacities in `idle` and `copies`, plus what is about to be added.
     idle_bytes: AtomicUsize,
     /// Which length is to lose one next.
@@ -277,7 +277,7 @@ impl PoolInner {
     fn get(&self, class: usize) -> Memory {
         let capacity = class_len(class);
         let Some(memory) = self.idle[class].lock().pop() else {
-            return Memory { ptr: self.chunks.lock().take(capacity), capacity };
+            return Memory { ptr: self.pages.lock().take(capacity), capacity };
         };
         self.idle_bytes.fetch_sub(capacity, Ordering::Relaxed);
         memory
@@ -315,10 +315,10 @@ impl PoolInner {
         false
     }
 
-    /// Gives memory back to the chunks: how much it was.
+    /// Gives memory back to the page allocator: how much it was.
     fn free(&self, memory: Memory) -> usize {
         // SAFETY: it came from these chunks as it is, and no buffer refers to it.
-        unsafe { chunks::put_back(&self.chunks, memory.ptr, memory.capacity) };
+        unsafe { page_alloc::put_back(&self.pages, memory.ptr, memory.capacity) };
         memory.capacity
     }
 }

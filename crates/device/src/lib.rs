@@ -15,7 +15,6 @@ extern crate picaflor_locks as parking_lot;
 
 mod ahead;
 mod buf;
-mod chunks;
 mod clock;
 mod counted;
 mod file;
@@ -24,6 +23,7 @@ mod folder;
 mod inline;
 mod memory;
 mod open;
+mod page_alloc;
 mod pool;
 mod section;
 mod thread_ring;

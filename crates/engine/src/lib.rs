@@ -50,16 +50,16 @@ pub use base::options::{
 };
 
 pub use base::error::{Error, Miss, Refusal, Result};
-pub use base::group::Temper;
+pub use base::group::Priority;
 pub use base::policy::{ClusterAge, Mode, PackOrder, Reopening};
 pub use base::spread::Spread;
 pub use base::stats::{Counts, Stats, VolumeStats};
+pub use ops::batch::Put;
 pub use ops::check::{CheckReport, Finding, Severity};
 pub use ops::chunks::Chunks;
 pub use ops::fetch::Fetched;
 pub use ops::get::TryGet;
-pub use ops::keys::{Entry, Keys};
-pub use ops::many::Put;
+pub use ops::list::{Entry, Keys};
 pub use ops::stream::PutStream;
 pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;

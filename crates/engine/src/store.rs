@@ -14,11 +14,11 @@ use picaflor_common::{Hasher, KeyHash};
 use picaflor_format::journal::Record;
 
 use crate::{
-    Error, Mode, Object, Options, Result, Stats, Temper,
+    Error, Mode, Object, Options, Priority, Result, Stats,
     background::daemons::Threads,
+    ops::blocking::BlockingPool,
     ops::get::Query,
-    ops::hands::Hands,
-    recovery::{self, Late, Receipt},
+    recovery::{self, Deferred, Receipt},
     tabled::Tabled,
     volume::{Shared, Volume},
     write::append::payload_max,
@@ -36,9 +36,9 @@ pub(crate) struct Inner {
     /// Where the layout keeps its own index: then there are no volumes.
     tabled: Option<Arc<Tabled>>,
     hasher: Hasher,
-    late: Arc<Late>,
+    deferred: Arc<Deferred>,
     threads: Threads,
-    pub(crate) hands: Arc<Hands>,
+    pub(crate) blocking: Arc<BlockingPool>,
     pub(crate) fetches: crate::ops::fetch::Fetches,
 }
 
@@ -56,25 +56,25 @@ impl Store {
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
         if opened.volumes.iter().any(|volume| volume.recovers_in_steps()) {
-            opened.late.end();
+            opened.deferred.end();
             for volume in &opened.volumes {
                 while volume.scrubber.is_warming() {
                     volume.scrub_step();
                 }
             }
         }
-        let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.late)?;
+        let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.deferred)?;
         let inner = Inner {
             shared: opened.shared,
             volumes: opened.volumes,
             tabled: opened.tabled,
             hasher: opened.hasher,
-            late: opened.late,
+            deferred: opened.deferred,
             threads,
-            hands: Arc::default(),
+            blocking: Arc::default(),
             fetches: crate::ops::fetch::Fetches::default(),
         };
-        opened.made.keep();
+        opened.created.keep();
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -87,18 +87,18 @@ impl Store {
     }
 
     /// The volumes, when the opening is over.
+    pub(crate) fn recovered_volumes(&self) -> &[Arc<Volume>] {
+        self.inner.deferred.end();
+        &self.inner.volumes
+    }
+
+    /// The volumes, for who only looks for a key and has asked [`Deferred`] for it.
     pub(crate) fn volumes(&self) -> &[Arc<Volume>] {
-        self.inner.late.end();
         &self.inner.volumes
     }
 
-    /// The volumes, for who only looks for a key and has asked [`Late`] for it.
-    pub(crate) fn volumes_early(&self) -> &[Arc<Volume>] {
-        &self.inner.volumes
-    }
-
-    pub(crate) fn late(&self) -> &Late {
-        &self.inner.late
+    pub(crate) fn deferred(&self) -> &Deferred {
+        &self.inner.deferred
     }
 
     /// The tables, if these are where objects are; then there are no volumes.
@@ -119,7 +119,7 @@ impl Store {
     }
 
     pub(crate) fn payload_max(&self) -> usize {
-        let pieces = self.volumes().iter().filter_map(|volume| volume.in_place.as_ref());
+        let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.in_place.as_ref());
         let pieces = pieces.map(|in_place| in_place.payload_max);
         let one_by_one = pieces.chain(self.tabled().map(|tabled| tabled.payload_max)).min();
         one_by_one.unwrap_or_else(|| payload_max(self.shared().options.cluster as usize))
@@ -127,14 +127,14 @@ impl Store {
 
     /// Longest body that a put may have: a quarter of the smallest volume.
     pub fn object_max(&self) -> u64 {
-        let each = self.volumes().iter().map(|volume| volume.map.clusters.len / 4);
+        let each = self.recovered_volumes().iter().map(|volume| volume.map.clusters.len / 4);
         each.chain(self.tabled().map(|tabled| tabled.object_max())).min().unwrap_or(0)
     }
 
     /// What opening found, kept and dropped, and why. Waits until that is known: a cache gives gets their answers
     /// before.
     pub fn receipt(&self) -> &Receipt {
-        self.late().receipt()
+        self.deferred().receipt()
     }
 
     /// Whether a get would find the key now. May read the device to tell this key from another one.
@@ -197,7 +197,7 @@ impl Store {
         let homes = [self.home_number(hashes[0], a), self.home_number(hashes[1], b)];
         let [a, b] = hashes.map(|hash| hash.short());
         // Of two objects on different devices each remembers whose set it is of.
-        for volume in self.volumes().iter().filter(|volume| homes.contains(&volume.number)) {
+        for volume in self.recovered_volumes().iter().filter(|volume| homes.contains(&volume.number)) {
             volume.placer.note_named(true);
             volume.hint(a, b);
         }
@@ -226,7 +226,7 @@ impl Store {
         // One that failed keeps nothing on the others from being durable.
         let mut result = Ok(());
         for volume in self.working() {
-            volume.promise_waiting();
+            volume.promise_staged();
             result = result.and(volume.commit_now());
         }
         result.and(self.losses_are_noted())
@@ -234,7 +234,7 @@ impl Store {
 
     /// The volumes but for those that a cache has given up.
     fn working(&self) -> impl Iterator<Item = &Arc<Volume>> {
-        self.volumes().iter().filter(|volume| !self.is_lost(volume))
+        self.recovered_volumes().iter().filter(|volume| !self.is_lost(volume))
     }
 
     /// As [`Store::flush`] for tasks.
@@ -243,12 +243,12 @@ impl Store {
     /// As [`Store::flush`].
     pub async fn flush_async(&self) -> Result<()> {
         if self.tabled().is_some() {
-            return self.aside(Self::flush).await;
+            return self.spawn_blocking(Self::flush).await;
         }
         if !self.shared().options.read_only {
             let mut result = Ok(());
             for volume in self.working() {
-                volume.promise_waiting();
+                volume.promise_staged();
                 let number = volume.commits.next();
                 result = result.and(Arc::clone(volume).commit_async(number).await);
             }
@@ -266,12 +266,13 @@ impl Store {
         self.inner.close()
     }
 
-    /// As [`Store::close`], for any executor: a hand does it. Begun by the call, whatever becomes of the future.
+    /// As [`Store::close`], for any executor, in the blocking pool. Begun by the call, whatever becomes of the
+    /// future.
     ///
     /// # Errors
     /// As [`Store::close`].
     pub fn close_async(self) -> impl Future<Output = Result<()>> + Send + 'static {
-        self.aside(|store| store.inner.close())
+        self.spawn_blocking(|store| store.inner.close())
     }
 
     /// Runs one step of every daemon on this thread; for stores opened with
@@ -294,7 +295,7 @@ impl Store {
         let deadline = std::time::Instant::now() + time;
         while std::time::Instant::now() < deadline {
             let is_settled = self.tabled().is_none_or(|tabled| tabled.is_settled());
-            if is_settled && self.volumes().iter().all(|volume| volume.scrubber.is_done()) {
+            if is_settled && self.recovered_volumes().iter().all(|volume| volume.scrubber.is_done()) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(5));
@@ -305,7 +306,7 @@ impl Store {
     /// Why volumes take no more writes, of those that do not: a device that failed, or a daemon that ended. Asking
     /// costs nothing.
     pub fn failures(&self) -> Vec<Error> {
-        let volumes = self.volumes_early().iter().filter_map(|volume| volume.commits.failure());
+        let volumes = self.volumes().iter().filter_map(|volume| volume.commits.failure());
         volumes.chain(self.tabled().and_then(|tabled| tabled.failure())).collect()
     }
 
@@ -313,21 +314,21 @@ impl Store {
     pub fn stats(&self) -> Stats {
         let shared = self.shared();
         let (misses, refusals) = shared.counters.by_name();
-        let mut volumes: Vec<_> = self.volumes().iter().map(|volume| volume.stats()).collect();
+        let mut volumes: Vec<_> = self.recovered_volumes().iter().map(|volume| volume.stats()).collect();
         let mut counts = shared.counters.counts();
         if let Some(tabled) = self.tabled() {
             volumes.push(tabled.stats());
             tabled.count(&mut counts);
         }
         let index_bytes = shared.index_bytes.load(Relaxed);
-        let objects: u64 = self.volumes().iter().map(|volume| volume.index.objects()).sum();
-        let capacity: u64 = self.volumes().iter().map(|volume| volume.superblock.lock().capacity).sum();
+        let objects: u64 = self.recovered_volumes().iter().map(|volume| volume.index.objects()).sum();
+        let capacity: u64 = self.recovered_volumes().iter().map(|volume| volume.superblock.lock().capacity).sum();
         Stats {
             objects: objects + self.tabled().map_or(0, |tabled| tabled.objects()),
             counting: self.tabled().is_some_and(|tabled| tabled.is_counting()),
             index_bytes,
             memory_objects: shared.memory.len() as u64
-                + self.volumes().iter().map(|volume| volume.count_waiting()).sum::<u64>(),
+                + self.recovered_volumes().iter().map(|volume| volume.count_staged()).sum::<u64>(),
             memory_used: index_bytes
                 + shared.buffer_bytes.load(Relaxed)
                 + shared.memory.held()
@@ -354,7 +355,7 @@ impl Reserved {
         let shared = self.store.shared();
         if bytes > self.bytes {
             let more = bytes - self.bytes;
-            shared.take(more, || shared.buffer_bytes.fetch_add(more, Relaxed));
+            shared.reserve_memory(more, || shared.buffer_bytes.fetch_add(more, Relaxed));
         } else {
             shared.buffer_bytes.fetch_sub(self.bytes - bytes, Relaxed);
         }
@@ -378,7 +379,7 @@ impl Inner {
         if self.shared.options.read_only {
             return Ok(());
         }
-        self.late.end();
+        self.deferred.end();
         let mut result = self.tabled.as_ref().map_or(Ok(()), |tabled| tabled.close());
         for volume in &self.volumes {
             result = result.and(volume.close());
@@ -398,7 +399,7 @@ impl Drop for Inner {
 }
 
 /// Settings of one group. A change is noted in memory and made durable by the daemons; where objects are entries of
-/// tables (`pmflf-ts` and its kin) it is written at once, on the caller's thread.
+/// tables (`pmflf-ts` and the others of the kind) it is written at once, on the caller's thread.
 pub struct Group {
     store: Store,
     id: u32,
@@ -408,22 +409,22 @@ impl Group {
     /// Keeps the group's objects in memory longest, and reinserts them before others. Settings are durable
     /// when deletes would be: see [`Options::delete_time`].
     pub fn love(&self) {
-        self.set(Temper::Loved);
+        self.set(Priority::Loved);
     }
 
     /// Lets the group's objects leave memory first, and does not reinsert them.
     pub fn hate(&self) {
-        self.set(Temper::Hated);
+        self.set(Priority::Hated);
     }
 
     /// Treats the group's objects as any, loved or hated ones, those that are in memory already too: a change goes over
     /// all of these.
-    pub fn set(&self, temper: Temper) {
+    pub fn set(&self, priority: Priority) {
         let shared = self.store.shared();
-        let before = shared.groups.temper(self.id);
-        self.record(shared.groups.set_temper(self.id, temper));
-        if self.id != 0 && temper != before {
-            shared.memory.set_temper(self.id, temper);
+        let before = shared.groups.priority(self.id);
+        self.record(shared.groups.set_priority(self.id, priority));
+        if self.id != 0 && priority != before {
+            shared.memory.set_priority(self.id, priority);
         }
     }
 
@@ -442,7 +443,7 @@ impl Group {
     /// # Errors
     /// [`Error::Option`] where there can be no such pages, and with group 0, which is none.
     pub fn set_page(&self, bytes: u32) -> Result<()> {
-        let volumes = self.store.volumes();
+        let volumes = self.store.recovered_volumes();
         let Some(first) = volumes.first().filter(|_| self.id != 0) else {
             let why = "only groups of a preset with clusters have pages, and group 0 is none".into();
             return Err(Error::Option { name: "page", why });
@@ -456,13 +457,13 @@ impl Group {
     /// Bytes of the pages that the group's clusters are divided into: what a get of one of its objects reads. None
     /// where groups have no clusters of their own.
     pub fn page(&self) -> Option<u32> {
-        let volumes = self.store.volumes();
+        let volumes = self.store.recovered_volumes();
         volumes.first().filter(|volume| volume.has_pages()).map(|volume| volume.page_of_group(self.id))
     }
 
     /// How memory treats the group.
-    pub fn temper(&self) -> Temper {
-        self.store.shared().groups.temper(self.id)
+    pub fn priority(&self) -> Priority {
+        self.store.shared().groups.priority(self.id)
     }
 
     /// The group's own interval, as [`Group::set_checkpoint_interval`] was given it; `None` is the store's bound.
@@ -476,7 +477,7 @@ impl Group {
             // restart.
             let _ = tabled.record_group(&group);
         }
-        for volume in self.store.volumes() {
+        for volume in self.store.recovered_volumes() {
             volume.record(Record::Group(group));
             volume.due_within(self.store.shared().options.delete_time);
             if volume.journal.lock().is_long() {
@@ -489,6 +490,6 @@ impl Group {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store").field("volumes", &self.volumes().len()).finish_non_exhaustive()
+        f.debug_struct("Store").field("volumes", &self.recovered_volumes().len()).finish_non_exhaustive()
     }
 }

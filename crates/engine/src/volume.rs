@@ -31,17 +31,17 @@ use crate::{
     background::reclaim::Reclaimer,
     background::scrub::Scrubber,
     base::frame::Frame,
-    base::group::{Groups, Temper},
+    base::group::{Groups, Priority},
     base::policy::Eviction,
     base::preset::Preset,
     base::stats::{Counters, VolumeStats, add},
     cache::buffers::Buffers,
+    cache::cluster_contents::{ClusterContents, Content},
     cache::leases::Leases,
-    cache::listed::{Listed, Lying},
     cache::memory::{Memory, Resident},
     cache::pages::Divisions,
     in_place::place::InPlace,
-    index::{Index, Location, Word},
+    index::{Index, IndexEntry, Location},
     log::checkpoint::Checkpointer,
     log::journal::Journal,
     log::known::Known,
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     pub(crate) index_max: u64,
     /// Bytes of buffers that are open or in flight.
     pub(crate) buffer_bytes: AtomicU64,
-    /// Bytes that somebody is about to take; see [`Shared::take`].
+    /// Bytes that are about to be taken; see [`Shared::reserve_memory`].
     pub(crate) claimed: AtomicU64,
     /// Memory that everything but index, buffers and tier may take: idle buffers, hints, reads in flight.
     pub(crate) overhead: u64,
@@ -95,7 +95,7 @@ impl Shared {
 
     /// Brings the memory tier back under its budget.
     pub(crate) fn shrink_memory(&self) {
-        self.let_go(self.memory.shrink(self.tier_budget()));
+        self.release(self.memory.shrink(self.tier_budget()));
     }
 
     /// Gives back to the system what objects that left memory were in, where that is much: an allocator keeps it, and
@@ -115,7 +115,7 @@ impl Shared {
 
     /// Takes memory: room for these bytes is made first, so that the cap holds at every moment. `take` adds
     /// them to their account.
-    pub(crate) fn take<T>(&self, bytes: u64, take: impl FnOnce() -> T) -> T {
+    pub(crate) fn reserve_memory<T>(&self, bytes: u64, take: impl FnOnce() -> T) -> T {
         self.claimed.fetch_add(bytes, Relaxed);
         self.shrink_memory();
         let taken = take();
@@ -124,25 +124,25 @@ impl Shared {
     }
 
     /// Lets an object stay in memory, if `current` says that it is the one to be found.
-    pub(crate) fn keep(&self, frame: &Arc<Frame>, current: impl FnOnce() -> bool) {
+    pub(crate) fn cache_object(&self, frame: &Arc<Frame>, current: impl FnOnce() -> bool) {
         let charge = frame.charge();
-        let temper = self.groups.temper(frame.header.group);
+        let priority = self.groups.priority(frame.header.group);
         // Where memory holds clusters, only who is loved outlives its own.
-        let alone = !self.memory.holds_clusters() || temper == Temper::Loved && self.memory.holds_loved();
+        let alone = !self.memory.holds_clusters() || priority == Priority::Loved && self.memory.holds_loved();
         // What is larger than a tenth of the tier would push out more than it is worth.
         if alone && charge <= self.tier_budget() / 10 {
-            self.take(charge, || self.memory.insert(frame, temper, current));
+            self.reserve_memory(charge, || self.memory.insert(frame, priority, current));
         }
     }
 
     /// Lets a cluster stay in memory, as its group wants.
-    pub(crate) fn retain(&self, resident: Resident) {
-        let temper = self.groups.temper(resident.group);
-        self.memory.retain(resident, temper);
+    pub(crate) fn cache_cluster(&self, resident: Resident) {
+        let priority = self.groups.priority(resident.group);
+        self.memory.retain(resident, priority);
     }
 
     /// Retires clusters that are to leave memory. Loved objects in them stay behind, one by one.
-    pub(crate) fn let_go(&self, mut clusters: Vec<Resident>) {
+    pub(crate) fn release(&self, mut clusters: Vec<Resident>) {
         while let Some(Resident { volume, slot, .. }) = clusters.pop() {
             let volumes = self.volumes.get().map_or(&[][..], |volumes| volumes);
             let Some(volume) = volumes.get(volume).and_then(Weak::upgrade) else { continue };
@@ -150,7 +150,7 @@ impl Shared {
                 self.claimed.fetch_add(frame.charge(), Relaxed);
                 clusters.extend(self.memory.shrink(self.tier_budget()));
                 let current = || volume.entry_in_slot(slot, &row).is_some();
-                self.memory.insert(&frame, Temper::Loved, current);
+                self.memory.insert(&frame, Priority::Loved, current);
                 self.claimed.fetch_sub(frame.charge(), Relaxed);
             }
             volume.retire(slot);
@@ -227,7 +227,7 @@ pub(crate) struct Volume {
     pub(crate) reader: Reader,
     pub(crate) reclaimer: Reclaimer,
     /// What lies in clusters that left memory, where nothing else is asked of who leaves the device.
-    pub(crate) listed: Option<Listed>,
+    pub(crate) listed: Option<ClusterContents>,
     pub(crate) scrubber: Scrubber,
     /// What its opening knew of.
     pub(crate) known: Known,
@@ -272,24 +272,24 @@ impl Volume {
     }
 
     /// Takes an entry out of the accounts of its cluster.
-    pub(crate) fn forget_live(&self, word: Word) {
-        let grain = match word.location() {
+    pub(crate) fn forget_live(&self, entry: IndexEntry) {
+        let grain = match entry.location() {
             Location::OnDisk { grain } => grain,
-            Location::Buffered { slot, .. } => return self.let_go_of_waiter(slot),
+            Location::Buffered { slot, .. } => return self.unstage(slot),
         };
         if let Some(in_place) = &self.in_place {
             in_place.extents.release(InPlace::slot_of(grain));
             self.remove_if_careless(in_place);
         } else if let Some(cluster) = self.cluster_of(grain) {
-            self.space.sub_live(cluster, word.grains());
+            self.space.sub_live(cluster, entry.grains());
         }
     }
 
     /// Removes an entry from the index and the accounts. The caller has made sure that it is the key's.
-    pub(crate) fn drop_entry(&self, hash: u64, word: Word) -> bool {
-        let removed = self.index.remove(hash, word);
-        if let Some(word) = removed {
-            self.forget_live(word);
+    pub(crate) fn drop_entry(&self, hash: u64, entry: IndexEntry) -> bool {
+        let removed = self.index.remove(hash, entry);
+        if let Some(entry) = removed {
+            self.forget_live(entry);
             self.placer.drop_copies(hash);
             self.placer.drop_hints(hash);
             self.shared.memory.remove(hash);
@@ -298,7 +298,7 @@ impl Volume {
     }
 
     /// A key has a new entry, in place of `old` if that is given: what it replaced leaves the accounts and memory.
-    pub(crate) fn replaced(&self, hash: u64, old: Option<Word>) {
+    pub(crate) fn replaced(&self, hash: u64, old: Option<IndexEntry>) {
         if let Some(old) = old {
             self.forget_live(old);
         }
@@ -310,7 +310,7 @@ impl Volume {
     }
 
     /// The entry that a row of this slot has in the index, if it still has one.
-    pub(crate) fn entry_in_slot(&self, slot: u32, row: &Row) -> Option<Word> {
+    pub(crate) fn entry_in_slot(&self, slot: u32, row: &Row) -> Option<IndexEntry> {
         self.index.find(row.hash, Location::Buffered { slot, offset: row.offset / GRAIN as u32 })
     }
 
@@ -326,7 +326,7 @@ impl Volume {
         let most = self.shared.tier_budget() / 10;
         let loved = |row: Row| {
             self.entry_in_slot(slot, &row)?;
-            let is_loved = |header: &Header, _: &[u8]| self.shared.groups.temper(header.group) == Temper::Loved;
+            let is_loved = |header: &Header, _: &[u8]| self.shared.groups.priority(header.group) == Priority::Loved;
             let frame = self.buffers.read(slot, row.offset as usize, row.hash, is_loved)?;
             let new = frame.charge() <= most && self.shared.memory.peek(row.hash).is_none();
             new.then(|| (row, Arc::new(frame)))
@@ -349,15 +349,15 @@ impl Volume {
         let lists = self.listed.as_ref().filter(|_| !self.shared.index_is_above(6));
         let (mut list, mut bytes, mut grains) = (Vec::new(), 0, 0);
         for row in &rows {
-            let Some(word) = self.entry_in_slot(slot, row) else { continue };
+            let Some(entry) = self.entry_in_slot(slot, row) else { continue };
             bytes += row.taken();
-            grains += u64::from(word.grains());
-            list.extend(lists.map(|_| Lying { hash: row.hash, offset: row.offset }));
+            grains += u64::from(entry.grains());
+            list.extend(lists.map(|_| Content { hash: row.hash, offset: row.offset }));
             let home = Location::OnDisk { grain: self.grain(cluster, row.offset) };
             // Accounted before it can be seen: whoever replaces it subtracts.
-            self.space.add_live(cluster, word.grains());
-            if self.index.change(row.hash, word, |word| word.at(home)).is_none() {
-                self.space.sub_live(cluster, word.grains());
+            self.space.add_live(cluster, entry.grains());
+            if self.index.change(row.hash, entry, |entry| entry.at(home)).is_none() {
+                self.space.sub_live(cluster, entry.grains());
             }
         }
         self.space.weigh(cluster, bytes, grains);

@@ -14,7 +14,7 @@ use std::{
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use picaflor::{
-    Daemons, Durability, Expiry, Mode, Options, PutOptions, Store, Temper,
+    Daemons, Durability, Expiry, Mode, Options, Priority, PutOptions, Store,
     device::{AlignedBuf, Clock, Device, MemoryDevice},
 };
 use picaflor_sim::kill;
@@ -122,7 +122,7 @@ fn opens(version: &str, preset: &str) {
     assert!(listed.lines().count() > 40, "the list is not empty");
     let store = Store::open(options(preset, device)).unwrap();
     assert_eq!(list(&store), listed);
-    assert_eq!(store.group(3).temper(), Temper::Loved);
+    assert_eq!(store.group(3).priority(), Priority::Loved);
     let pages = [3, 4, 5].map(|group| store.group(group).page().unwrap_or(0) >> 10);
     assert_eq!(pages, if preset == "damelo" { [16, 64, 32] } else { [0; 3] });
     assert_eq!(store.group(4).checkpoint_interval(), Some(Some(Duration::from_secs(9))));

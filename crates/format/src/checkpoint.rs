@@ -175,7 +175,7 @@ impl Directory {
         for group in &self.groups {
             put(&mut out, at, group.id.to_le_bytes());
             put(&mut out, at + 4, group.interval.to_le_bytes());
-            out[at + 8] = group.temper;
+            out[at + 8] = group.priority;
             out[at + 9] = group.page;
             at += 12;
         }
@@ -203,7 +203,7 @@ impl Directory {
             parts: part_rows.chunks_exact(12).map(|r| (u32_at(r, 0), u64_at(r, 4))).collect(),
             groups: group_rows
                 .chunks_exact(12)
-                .map(|r| Group { id: u32_at(r, 0), interval: u32_at(r, 4), temper: r[8], page: r[9] })
+                .map(|r| Group { id: u32_at(r, 0), interval: u32_at(r, 4), priority: r[8], page: r[9] })
                 .collect(),
         })
     }

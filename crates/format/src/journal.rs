@@ -63,7 +63,7 @@ pub struct Group {
     /// Its number.
     pub id: u32,
     /// 0 neither, 1 loved, 2 hated.
-    pub temper: u8,
+    pub priority: u8,
     /// Longest time its puts may stay volatile, in milliseconds; 0 is the store's own bound, `u32::MAX` never
     /// synced for its sake.
     pub interval: u32,
@@ -107,7 +107,7 @@ impl Record {
             Self::Group(group) => {
                 out[0] = if group.page == 0 { TAG_GROUP } else { TAG_GROUP_OF_PAGES };
                 put(out, 1, group.id.to_le_bytes());
-                out[5] = group.temper;
+                out[5] = group.priority;
                 put(out, 6, group.interval.to_le_bytes());
                 if group.page != 0 {
                     out[10] = group.page;
@@ -149,7 +149,7 @@ impl Record {
             }),
             tag => Self::Group(Group {
                 id: u32_at(bytes, 1),
-                temper: bytes[5],
+                priority: bytes[5],
                 interval: u32_at(bytes, 6),
                 page: if tag == TAG_GROUP_OF_PAGES { bytes[10] } else { 0 },
             }),

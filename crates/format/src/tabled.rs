@@ -5,7 +5,7 @@
 //! objects  key                   -> frame, whole or manifest
 //! chunks   chunk key             -> frame, chunk
 //! large    id of a manifest 8    -> key of the large object
-//! groups   number 4              -> temper 1 | interval 4
+//! groups   number 4              -> priority 1 | interval 4
 //! ```
 //!
 //! A value needs no checksum of its own: the block around its entry has one.
@@ -43,7 +43,7 @@ pub fn large_id(key: &[u8]) -> Result<u64, Corrupt> {
 #[must_use]
 pub fn encode_group(group: &Group) -> ([u8; 4], [u8; 5]) {
     let mut value = [0; 5];
-    value[0] = group.temper;
+    value[0] = group.priority;
     put(&mut value, 1, group.interval.to_le_bytes());
     (group.id.to_le_bytes(), value)
 }
@@ -51,15 +51,15 @@ pub fn encode_group(group: &Group) -> ([u8; 4], [u8; 5]) {
 /// Reads them back.
 ///
 /// # Errors
-/// [`Corrupt`] for other lengths, or a temper that there is not.
+/// [`Corrupt`] for other lengths, or a priority that there is not.
 pub fn decode_group(key: &[u8], value: &[u8]) -> Result<Group, Corrupt> {
     if key.len() != 4 || value.len() != 5 {
         return Err(Corrupt::Short);
     }
     if value[0] > 2 {
-        return Err(Corrupt::Field("temper"));
+        return Err(Corrupt::Field("priority"));
     }
-    Ok(Group { id: u32_at(key, 0), temper: value[0], interval: u32_at(value, 1), page: 0 })
+    Ok(Group { id: u32_at(key, 0), priority: value[0], interval: u32_at(value, 1), page: 0 })
 }
 
 #[cfg(test)]
@@ -68,11 +68,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let group = Group { id: 9, temper: 2, interval: 70_000, page: 0 };
+        let group = Group { id: 9, priority: 2, interval: 70_000, page: 0 };
         let (key, value) = encode_group(&group);
         assert_eq!(decode_group(&key, &value), Ok(group));
         assert_eq!(large_id(&large_key(1 << 50)), Ok(1 << 50));
-        assert_eq!(decode_group(&key, &[3, 0, 0, 0, 0]), Err(Corrupt::Field("temper")));
+        assert_eq!(decode_group(&key, &[3, 0, 0, 0, 0]), Err(Corrupt::Field("priority")));
         assert!(decode_group(&key, &[]).is_err() && decode_group(&[], &value).is_err() && large_id(&[1]).is_err());
     }
 }

@@ -151,7 +151,7 @@ fn journal_page() {
     let records = [
         Record::Delete { hash: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff, generation: 7 },
         Record::Reserve { cluster: 21, seq: 0x0505 },
-        Record::Group(Group { id: 4, temper: 2, interval: 250, page: 0 }),
+        Record::Group(Group { id: 4, priority: 2, interval: 250, page: 0 }),
     ];
     let mut bytes = vec![0xaa; BLOCK];
     assert_eq!(journal::encode_page(&mut bytes, 300, 2, 0x99, &records), 3);
@@ -251,7 +251,7 @@ fn clusters_that_are_divided() {
     assert_eq!(cluster::decode_table(&bytes), Ok(Table::Rows(last, vec![row])));
     check("cluster-divided", &bytes);
 
-    let group = Group { id: 4, temper: 2, interval: 250, page: 15 };
+    let group = Group { id: 4, priority: 2, interval: 250, page: 15 };
     let records = [Record::Group(group), Record::Group(Group { page: 0, ..group })];
     let mut bytes = vec![0xaa; BLOCK];
     assert_eq!(journal::encode_page(&mut bytes, 303, 0, 0x99, &records), 2);

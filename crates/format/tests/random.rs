@@ -21,8 +21,8 @@ proptest! {
             0 => Record::Delete { hash, generation: number },
             1 => Record::Reserve { cluster: hash as u32, seq: number },
             _ => {
-                let (id, temper, interval) = (hash as u32, number as u8, (number >> 8) as u32);
-                Record::Group(journal::Group { id, temper, interval, page: (number >> 40) as u8 })
+                let (id, priority, interval) = (hash as u32, number as u8, (number >> 8) as u32);
+                Record::Group(journal::Group { id, priority, interval, page: (number >> 40) as u8 })
             }
         };
         let records: Vec<Record> = kinds.into_iter().map(record).collect();

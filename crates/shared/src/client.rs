@@ -13,7 +13,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use picaflor::{PutOptions, Temper};
+use picaflor::{Priority, PutOptions};
 
 use crate::{
     connection::{Connection, unexpected},
@@ -216,7 +216,7 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn love(&self, group: u32) -> Result<()> {
-        self.set_temper(group, Temper::Loved)
+        self.set_priority(group, Priority::Loved)
     }
 
     /// Lets a group's objects leave memory first.
@@ -224,15 +224,15 @@ impl Client {
     /// # Errors
     /// As [`Client::get`].
     pub fn hate(&self, group: u32) -> Result<()> {
-        self.set_temper(group, Temper::Hated)
+        self.set_priority(group, Priority::Hated)
     }
 
     /// How memory treats a group.
     ///
     /// # Errors
     /// As [`Client::get`].
-    pub fn set_temper(&self, group: u32, temper: Temper) -> Result<()> {
-        self.ask_done(&Frame::Temper(group, temper))
+    pub fn set_priority(&self, group: u32, priority: Priority) -> Result<()> {
+        self.ask_done(&Frame::Priority(group, priority))
     }
 
     /// How long a group's puts may stay volatile; `None` turns syncs for their sake off.

@@ -127,15 +127,15 @@ impl Session<'_> {
                 store.collocate(a, b);
                 Ok(Frame::Done)
             }
-            Frame::Temper(group, temper) if group != 0 => {
-                store.group(group).set(temper);
+            Frame::Priority(group, priority) if group != 0 => {
+                store.group(group).set(priority);
                 Ok(Frame::Done)
             }
             Frame::Interval(group, millis) if group != 0 => {
                 store.group(group).set_checkpoint_interval(millis.map(Duration::from_millis));
                 Ok(Frame::Done)
             }
-            Frame::Temper(..) | Frame::Interval(..) => return Err(bad("group 0 is no group")),
+            Frame::Priority(..) | Frame::Interval(..) => return Err(bad("group 0 is no group")),
             _ => return Err(bad("a frame that is no request, or out of its order")),
         };
         match answered {

@@ -11,7 +11,7 @@
 //! Delete    key                                                  Answer(was it there)
 //! Contains  key                                                  Answer(is it there)
 //! Collocate a, b                                                 Done
-//! Temper    group u32, temper u8                                 Done
+//! Priority    group u32, priority u8                                 Done
 //! Interval  group u32, milliseconds u64 (all ones: off)          Done
 //! Flush, Ping                                                    Done
 //! Keys                                                           Entry..., End
@@ -22,7 +22,7 @@
 
 use std::io::{self, Read};
 
-use picaflor::{Expiry, Temper};
+use picaflor::{Expiry, Priority};
 
 use crate::error::Kind;
 
@@ -104,7 +104,7 @@ pub(crate) enum Frame<'a> {
     Delete(&'a [u8]),
     Contains(&'a [u8]),
     Collocate(&'a [u8], &'a [u8]),
-    Temper(u32, Temper),
+    Priority(u32, Priority),
     Interval(u32, Option<u64>),
     Flush,
     Ping,
@@ -151,7 +151,7 @@ impl Frame<'_> {
             Self::Delete(key) => out.kind(6).bytes(key),
             Self::Contains(key) => out.kind(7).bytes(key),
             Self::Collocate(a, b) => out.kind(8).bytes(a).bytes(b),
-            Self::Temper(group, temper) => out.kind(9).u32(*group).u8(*temper as u8),
+            Self::Priority(group, priority) => out.kind(9).u32(*group).u8(*priority as u8),
             Self::Interval(group, millis) => out.kind(10).u32(*group).u64(millis.unwrap_or(u64::MAX)),
             Self::Flush => out.kind(11),
             Self::Ping => out.kind(12),
@@ -187,7 +187,7 @@ impl<'a> Frame<'a> {
             6 => Self::Delete(fields.bytes()?),
             7 => Self::Contains(fields.bytes()?),
             8 => Self::Collocate(fields.bytes()?, fields.bytes()?),
-            9 => Self::Temper(fields.u32()?, fields.temper()?),
+            9 => Self::Priority(fields.u32()?, fields.priority()?),
             10 => Self::Interval(fields.u32()?, Some(fields.u64()?).filter(|millis| *millis != u64::MAX)),
             11 => Self::Flush,
             12 => Self::Ping,
@@ -321,10 +321,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn temper(&mut self) -> Result<Temper, Bad> {
-        let tempers = [Temper::Neither, Temper::Loved, Temper::Hated];
+    fn priority(&mut self) -> Result<Priority, Bad> {
+        let priorities = [Priority::Neither, Priority::Loved, Priority::Hated];
         let number = self.u8()?;
-        tempers.into_iter().find(|temper| *temper as u8 == number).ok_or(Bad::Value)
+        priorities.into_iter().find(|priority| *priority as u8 == number).ok_or(Bad::Value)
     }
 }
 
@@ -386,9 +386,9 @@ mod tests {
             Frame::Delete(b"a"),
             Frame::Contains(b"b"),
             Frame::Collocate(b"a", b"b"),
-            Frame::Temper(3, Temper::Loved),
-            Frame::Temper(3, Temper::Hated),
-            Frame::Temper(3, Temper::Neither),
+            Frame::Priority(3, Priority::Loved),
+            Frame::Priority(3, Priority::Hated),
+            Frame::Priority(3, Priority::Neither),
             Frame::Interval(1, None),
             Frame::Interval(1, Some(1000)),
             Frame::Answer(true),

@@ -100,9 +100,9 @@ fn every_verb_does_what_it_does_in_the_process() {
     assert!(client.contains(b"page").unwrap() && !client.contains(b"pages").unwrap());
     client.collocate(b"page", b"empty").unwrap();
     client.love(3).unwrap();
-    assert_eq!(place.store.group(3).temper(), picaflor::Temper::Loved);
+    assert_eq!(place.store.group(3).priority(), picaflor::Priority::Loved);
     client.hate(3).unwrap();
-    assert_eq!(place.store.group(3).temper(), picaflor::Temper::Hated);
+    assert_eq!(place.store.group(3).priority(), picaflor::Priority::Hated);
     client.set_checkpoint_interval(3, Some(Duration::from_millis(200))).unwrap();
     assert_eq!(place.store.group(3).checkpoint_interval(), Some(Some(Duration::from_millis(200))));
     client.set_checkpoint_interval(3, None).unwrap();

@@ -4,7 +4,7 @@ use std::{cell::Cell, time::Duration};
 
 use bytes::Bytes;
 use picaflor::{
-    Durability, Error, Expiry, Fetched, Put, PutOptions, PutStream, Refusal, Reopening, Result, Temper, TryGet,
+    Durability, Error, Expiry, Fetched, Priority, Put, PutOptions, PutStream, Refusal, Reopening, Result, TryGet,
 };
 
 use crate::{
@@ -83,7 +83,7 @@ impl Run<'_> {
                 }
                 Ok(())
             }
-            Op::Temper { group, temper } => self.temper(group, temper),
+            Op::Priority { group, priority } => self.priority(group, priority),
             Op::Interval { group, millis } => self.interval(group, millis),
             Op::Page { group, bytes } => self.page(group, bytes),
             Op::Flush => self.flush(),
@@ -422,10 +422,10 @@ impl Run<'_> {
         }
     }
 
-    fn temper(&mut self, group: u32, temper: u8) -> Outcome {
-        let temper = [Temper::Neither, Temper::Loved, Temper::Hated][usize::from(temper) % 3];
+    fn priority(&mut self, group: u32, priority: u8) -> Outcome {
+        let priority = [Priority::Neither, Priority::Loved, Priority::Hated][usize::from(priority) % 3];
         if let Some(store) = &self.store {
-            store.group(group).set(temper);
+            store.group(group).set(priority);
         }
         Ok(())
     }

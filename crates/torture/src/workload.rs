@@ -75,8 +75,8 @@ pub enum Op {
     Sweep,
     /// Ask for two keys to lie together.
     Collocate(usize, usize),
-    /// Set a group: temper (0 neither, 1 loved, 2 hated), or interval in milliseconds (0 is never).
-    Temper { group: u32, temper: u8 },
+    /// Set a group: priority (0 neither, 1 loved, 2 hated), or interval in milliseconds (0 is never).
+    Priority { group: u32, priority: u8 },
     /// Set how long a group's puts may be volatile, in milliseconds; 0 turns its syncs off.
     Interval { group: u32, millis: u64 },
     /// Divide the clusters of a group into pages of so many bytes.
@@ -255,7 +255,7 @@ fn one(plan: &Plan, id: u64, kind: Kind, favourites: u64, dice: &mut Dice) -> Op
             page(plan, dice.between(1, GROUPS) as u32, dice).unwrap_or(Op::Flush)
         }
         Kind::Group if dice.percent(50) => {
-            Op::Temper { group: dice.between(1, GROUPS) as u32, temper: dice.below(3) as u8 }
+            Op::Priority { group: dice.between(1, GROUPS) as u32, priority: dice.below(3) as u8 }
         }
         Kind::Group => {
             let millis = if dice.percent(30) { 0 } else { dice.scaled(1, 3000) };

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use crate::{
     Daemons, Error, Result,
     base::stats::add,
-    recovery::Late,
+    recovery::Deferred,
     tabled::Tabled,
     volume::{Shared, Volume},
     write::flush::Woken,
@@ -50,11 +50,11 @@ impl Threads {
         shared: &Shared,
         volumes: &[Arc<Volume>],
         tabled: Option<&Arc<Tabled>>,
-        late: &Arc<Late>,
+        deferred: &Arc<Deferred>,
     ) -> Result<Self> {
         let threads = Self { volumes: volumes.to_vec(), tabled: tabled.cloned(), handles: Mutex::default() };
         let mut handles = Vec::new();
-        let begun = Self::spawn(shared, volumes, tabled, late, &mut handles);
+        let begun = Self::spawn(shared, volumes, tabled, deferred, &mut handles);
         *threads.handles.lock() = Some(handles);
         if let Err(error) = begun {
             threads.stop();
@@ -67,7 +67,7 @@ impl Threads {
         shared: &Shared,
         volumes: &[Arc<Volume>],
         tabled: Option<&Arc<Tabled>>,
-        late: &Arc<Late>,
+        deferred: &Arc<Deferred>,
         handles: &mut Vec<JoinHandle<()>>,
     ) -> io::Result<()> {
         if shared.options.daemons == Daemons::Threads {
@@ -76,11 +76,11 @@ impl Threads {
             let daemons = if shared.options.read_only { &all[..1] } else { &all };
             for volume in volumes {
                 for (name, run) in daemons {
-                    let (volume, late, name, run) = (Arc::clone(volume), Arc::clone(late), *name, *run);
+                    let (volume, deferred, name, run) = (Arc::clone(volume), Arc::clone(deferred), *name, *run);
                     let thread = std::thread::Builder::new().name(format!("picaflor-{name}"));
                     handles.push(thread.spawn(move || {
                         let whole = || {
-                            late.end();
+                            deferred.end();
                             run(&volume);
                         };
                         watch(&volume.shared, whole, |why| {
@@ -190,7 +190,7 @@ fn flusher(volume: &Arc<Volume>) {
 fn reclaimer(volume: &Arc<Volume>) {
     let mut next = 0;
     while running(volume) && !volume.writer.is_stopped() {
-        // The keeper would be late: a checkpoint takes seconds.
+        // The keeper would be deferred: a checkpoint takes seconds.
         volume.shared.give_back_freed(&mut next);
         // It also packs what waits, ahead of the put that would have to.
         let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-use crate::{base::group::Temper, base::policy::Eviction, space::Victim};
+use crate::{base::group::Priority, base::policy::Eviction, space::Victim};
 
 /// Bytes that may be reinserted per byte put, in percent.
 const REINSERT_SHARE: i64 = 20;
@@ -19,7 +19,7 @@ pub(crate) struct Occupant {
     pub(crate) len: u64,
     /// Asked for since it was placed, or hot in memory.
     pub(crate) used: bool,
-    pub(crate) temper: Temper,
+    pub(crate) priority: Priority,
     pub(crate) expired: bool,
 }
 
@@ -66,10 +66,10 @@ impl Eviction {
             _ if object.expired => false,
             Self::Never | Self::NeverAhead => true,
             Self::Lru | Self::LruCluster => false,
-            Self::RingReinsert => match object.temper {
-                Temper::Hated => false,
-                Temper::Neither => object.used && budget.spend(object.len),
-                Temper::Loved => budget.spend(object.len) || object.used,
+            Self::RingReinsert => match object.priority {
+                Priority::Hated => false,
+                Priority::Neither => object.used && budget.spend(object.len),
+                Priority::Loved => budget.spend(object.len) || object.used,
             },
         }
     }
@@ -79,28 +79,28 @@ impl Eviction {
 mod tests {
     use super::*;
 
-    fn occupant(used: bool, temper: Temper) -> Occupant {
-        Occupant { len: 1000, used, temper, expired: false }
+    fn occupant(used: bool, priority: Priority) -> Occupant {
+        Occupant { len: 1000, used, priority, expired: false }
     }
 
     #[test]
     fn the_budget_bounds_reinsertion() {
         let budget = Budget::default();
         budget.earn(10_000);
-        let go = |used| Eviction::RingReinsert.deserves(&occupant(used, Temper::Neither), &budget);
+        let go = |used| Eviction::RingReinsert.deserves(&occupant(used, Priority::Neither), &budget);
         assert!(!go(false));
         assert!(go(true) && go(true));
         assert!(!go(true), "two thousand bytes were earned");
-        assert!(Eviction::Never.deserves(&occupant(false, Temper::Neither), &budget));
+        assert!(Eviction::Never.deserves(&occupant(false, Priority::Neither), &budget));
     }
 
     #[test]
     fn expired_and_hated_leave() {
         let budget = Budget::default();
         budget.earn(1 << 20);
-        let expired = Occupant { expired: true, ..occupant(true, Temper::Loved) };
+        let expired = Occupant { expired: true, ..occupant(true, Priority::Loved) };
         assert!(!Eviction::Never.deserves(&expired, &budget));
-        assert!(!Eviction::RingReinsert.deserves(&occupant(true, Temper::Hated), &budget));
-        assert!(Eviction::RingReinsert.deserves(&occupant(false, Temper::Loved), &budget));
+        assert!(!Eviction::RingReinsert.deserves(&occupant(true, Priority::Hated), &budget));
+        assert!(Eviction::RingReinsert.deserves(&occupant(false, Priority::Loved), &budget));
     }
 }

@@ -28,8 +28,8 @@ use crate::{
     base::policy::Eviction,
     base::stats::add,
     cache::buffers::Draft,
-    cache::listed::Lying,
-    index::{Location, Word},
+    cache::cluster_contents::Content,
+    index::{IndexEntry, Location},
     space::{SPARE, State, Victim},
     volume::Volume,
     write::append::{Blocked, PATIENCE, Purpose},
@@ -111,7 +111,7 @@ impl Volume {
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
         if let Some(in_place) = &self.in_place {
-            return self.leave_step(in_place);
+            return self.evict_step(in_place);
         }
         let shared = &self.shared;
         let index_high = shared.index_is_above(7) && self.is_loaded();
@@ -250,11 +250,11 @@ impl Volume {
             left.extend(self.shared.memory.release_these(|other| {
                 other.volume == self.number && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
             }));
-            return self.shared.let_go(left);
+            return self.shared.release(left);
         }
         let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
         let left = self.shared.memory.release_clusters(self.number, budget);
-        self.shared.let_go(left);
+        self.shared.release(left);
     }
 
     /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
@@ -325,7 +325,7 @@ impl Volume {
             && let Some(listed) = self.listed_in(victim)
         {
             let why = if aged { Departure::Expired } else { Departure::Evicted };
-            listed.into_iter().for_each(|(hash, word)| self.evict_unseen(hash, word, why));
+            listed.into_iter().for_each(|(hash, entry)| self.evict_unseen(hash, entry, why));
             return Ok(Emptied::Moved(0));
         }
         // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
@@ -341,7 +341,7 @@ impl Volume {
         let mut live = self.entries_of(victim, rows);
         if keeps_all && !self.space.is_weighed(victim) {
             let bytes = live.iter().map(|(row, _)| row.taken()).sum();
-            self.space.weigh(victim, bytes, live.iter().map(|(_, word)| u64::from(word.grains())).sum());
+            self.space.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
             if self.space.live_bytes(victim) + self.space.least_gain() > self.space.room() {
                 return Ok(Emptied::Dense);
             }
@@ -352,7 +352,7 @@ impl Volume {
             || no_leases.is_none()
             || self.shared.options.eviction_listener.is_some()
             || eviction.may_reinsert()
-                && (self.shared.groups.any_loved() || live.iter().any(|(row, word)| self.is_used(row, *word)));
+                && (self.shared.groups.any_loved() || live.iter().any(|(row, entry)| self.is_used(row, *entry)));
         // Else none comes until all is gone.
         let _no_leases = no_leases.filter(|_| !needed && bytes.is_none());
         let bytes = match bytes {
@@ -366,28 +366,28 @@ impl Volume {
             self.add_unlisted(victim, bytes, &mut live);
         }
         let mut survivors = 0;
-        for (row, word) in &live {
+        for (row, entry) in &live {
             let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
             // What cannot be read stays, and the cluster with it.
-            let again = keeps_all.then(|| self.look_again(victim, row, *word, frame)).transpose();
+            let again = keeps_all.then(|| self.look_again(victim, row, *entry, frame)).transpose();
             let Ok(again) = again else { continue };
             let again = again.flatten();
             let frame = again.as_deref().unwrap_or(frame);
             match Header::verify(frame) {
                 Ok(header) if header.generation == row.generation => {
-                    let survives = self.reinsert_or_evict((&header, frame), (row, *word), eviction, aged)?;
+                    let survives = self.reinsert_or_evict((&header, frame), (row, *entry), eviction, aged)?;
                     survivors += usize::from(survives);
                 }
-                _ if bytes.is_some() => self.evict(row, *word, None, Departure::Damaged),
-                _ if aged => self.evict(row, *word, None, Departure::Expired),
-                _ => self.evict(row, *word, None, Departure::Evicted),
+                _ if bytes.is_some() => self.evict(row, *entry, None, Departure::Damaged),
+                _ if aged => self.evict(row, *entry, None, Departure::Expired),
+                _ => self.evict(row, *entry, None, Departure::Evicted),
             }
         }
         Ok(Emptied::Moved(survivors))
     }
 
-    fn is_used(&self, row: &Row, word: Word) -> bool {
-        word.uses() > 0 || self.shared.memory.is_hot(row.hash)
+    fn is_used(&self, row: &Row, entry: IndexEntry) -> bool {
+        entry.uses() > 0 || self.shared.memory.is_hot(row.hash)
     }
 
     /// Puts an object of a victim again if it deserves that, or somebody reads it; else it leaves. Returns whether it
@@ -395,52 +395,52 @@ impl Volume {
     fn reinsert_or_evict(
         self: &Arc<Self>,
         (header, frame): (&Header, &[u8]),
-        (row, word): (&Row, Word),
+        (row, entry): (&Row, IndexEntry),
         eviction: Eviction,
         aged: bool,
     ) -> Result<bool> {
-        let used = self.is_used(row, word);
+        let used = self.is_used(row, entry);
         // What was asked for of late is in memory, though its cluster was not read for it.
         let aged = aged && !(used && self.shared.options.cluster_age.is_by_use());
         let expired = aged || header.expires != 0 && header.expires <= self.shared.clock.now_millis();
-        let temper = self.shared.groups.temper(header.group);
-        let object = Occupant { len: header.payload_len() as u64, used, temper, expired };
+        let priority = self.shared.groups.priority(header.group);
+        let object = Occupant { len: header.payload_len() as u64, used, priority, expired };
         let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
         let is_orphan = chunk.is_some_and(|key| self.is_orphan(key));
         if !is_orphan && eviction.deserves(&object, &self.shared.budget) {
-            return self.reinsert(header, frame, row, word);
+            return self.reinsert(header, frame, row, entry);
         }
         let mut _no_new_leases = None;
         if let Some(key) = chunk {
             _no_new_leases = self.shared.leases.keep(key, self.lease_max());
             if _no_new_leases.is_none() {
-                return self.reinsert(header, frame, row, word);
+                return self.reinsert(header, frame, row, entry);
             }
         }
         let why = if expired { Departure::Expired } else { Departure::Evicted };
-        self.evict(row, word, Some((header.key(frame), header.kind)), why);
+        self.evict(row, entry, Some((header.key(frame), header.kind)), why);
         Ok(false)
     }
 
     /// The entries that lead into a cluster, if memory knows all of them.
-    fn listed_in(&self, victim: u32) -> Option<Vec<(u64, Word)>> {
+    fn listed_in(&self, victim: u32) -> Option<Vec<(u64, IndexEntry)>> {
         let list = self.listed.as_ref()?.take(victim)?;
-        let entry = |lying: &Lying| {
-            let location = Location::OnDisk { grain: self.grain(victim, lying.offset) };
-            Some((lying.hash, self.index.find(lying.hash, location)?))
+        let entry = |content: &Content| {
+            let location = Location::OnDisk { grain: self.grain(victim, content.offset) };
+            Some((content.hash, self.index.find(content.hash, location)?))
         };
         let entries: Vec<_> = list.iter().filter_map(entry).collect();
-        let grains: u32 = entries.iter().map(|(_, word)| word.grains()).sum();
+        let grains: u32 = entries.iter().map(|(_, entry)| entry.grains()).sum();
         (grains >= self.space.live(victim)).then_some(entries)
     }
 
     /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
     /// damaged indeed, or was not.
-    fn look_again(&self, victim: u32, row: &Row, word: Word, frame: &[u8]) -> Result<Option<Vec<u8>>> {
+    fn look_again(&self, victim: u32, row: &Row, entry: IndexEntry, frame: &[u8]) -> Result<Option<Vec<u8>>> {
         if Header::verify(frame).is_ok() {
             return Ok(None);
         }
-        match self.read_frame(self.grain(victim, row.offset), word.grains()) {
+        match self.read_frame(self.grain(victim, row.offset), entry.grains()) {
             Ok((_, again)) => Ok(Some(again)),
             Err(Error::Damaged { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -457,11 +457,12 @@ impl Volume {
         let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
         // What cannot be read now, or is gone, may be an owner.
         let is_owner =
-            |word: Word| self.look_at(key.parent as u64, word, owns).map_or(true, |owns| owns.unwrap_or(true));
+            |entry: IndexEntry| self.look_at(key.parent as u64, entry, owns).map_or(true, |owns| owns.unwrap_or(true));
         // So may what moved while it was looked at: by then others may lie where it was.
-        let moved = |word: Word| self.index.find(key.parent as u64, word.location()).is_none_or(|now| !now.same(word));
+        let moved =
+            |entry: IndexEntry| self.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry));
         let has_owner =
-            || self.index.candidates(key.parent as u64).into_iter().any(|word| is_owner(word) || moved(word));
+            || self.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry));
         self.streams_open.load(Relaxed) == 0 && !has_owner()
     }
 
@@ -470,11 +471,11 @@ impl Volume {
         header.kind == Kind::Chunk && self.is_orphan(header.key(frame))
     }
 
-    fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, word: Word) -> Result<bool> {
+    fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, entry: IndexEntry) -> Result<bool> {
         let cut =
             (header.kind == Kind::Whole).then(|| self.cut_to_pack(header.payload_len(), header.body_len as usize));
         if let Some(piece) = cut.flatten() {
-            return self.reinsert_cut((header, frame), (row.hash, word), piece);
+            return self.reinsert_cut((header, frame), (row.hash, entry), piece);
         }
         let class = self.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
@@ -489,21 +490,21 @@ impl Volume {
         loop {
             let blocked = {
                 let _stripe = self.shared.lock_key(row.hash);
-                if self.index.find(row.hash, word.location()).is_none() {
+                if self.index.find(row.hash, entry.location()).is_none() {
                     return Ok(false);
                 }
                 let beside = self.placer.partners(row.hash).first().copied();
-                match self.append(&draft, class, beside, Some(word), Purpose::Survivor)? {
+                match self.append(&draft, class, beside, Some(entry), Purpose::Survivor)? {
                     Ok(()) => break,
                     Err(blocked) => blocked,
                 }
             };
             match blocked {
-                Blocked::Moved | Blocked::Waiting => {}
+                Blocked::Moved | Blocked::Staging => {}
                 Blocked::Buffers => self.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => {
-                    self.evict_for_want_of_room(row, word, &draft)?;
+                    self.evict_for_want_of_room(row, entry, &draft)?;
                     return Ok(false);
                 }
             }
@@ -514,17 +515,17 @@ impl Volume {
     }
 
     /// Not even the spare clusters are left for a survivor.
-    fn evict_for_want_of_room(&self, row: &Row, word: Word, draft: &Draft<'_>) -> Result<()> {
+    fn evict_for_want_of_room(&self, row: &Row, entry: IndexEntry, draft: &Draft<'_>) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
             return Err(self.full(draft.header.payload_len() as u64));
         }
-        self.evict(row, word, Some((draft.key, draft.header.kind)), Departure::Evicted);
+        self.evict(row, entry, Some((draft.key, draft.header.kind)), Departure::Evicted);
         Ok(())
     }
 
-    fn evict(&self, row: &Row, word: Word, key: Option<(&[u8], Kind)>, why: Departure) {
+    fn evict(&self, row: &Row, entry: IndexEntry, key: Option<(&[u8], Kind)>, why: Departure) {
         let _stripe = self.shared.lock_key(row.hash);
-        if !self.drop_entry(row.hash, word) {
+        if !self.drop_entry(row.hash, entry) {
             return;
         }
         if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
@@ -540,9 +541,9 @@ impl Volume {
     }
 
     /// An object leaves whose key nobody asks for.
-    fn evict_unseen(&self, hash: u64, word: Word, why: Departure) {
+    fn evict_unseen(&self, hash: u64, entry: IndexEntry, why: Departure) {
         let _stripe = self.shared.lock_key(hash);
-        if self.drop_entry(hash, word) {
+        if self.drop_entry(hash, entry) {
             self.count_departure(why);
         }
     }

@@ -18,11 +18,11 @@ use picaflor_format::{
 use crate::{
     Departure, Error, Mode,
     base::frame::Frame,
-    base::group::Temper,
+    base::group::Priority,
     base::policy::Reopening,
     base::stats::add,
     in_place::place::InPlace,
-    index::{Location, Word},
+    index::{IndexEntry, Location},
     space::State,
     volume::Volume,
 };
@@ -34,7 +34,7 @@ pub(crate) struct Scrubber {
 }
 
 struct Progress {
-    hot: Vec<Word>,
+    hot: Vec<IndexEntry>,
     next: u32,
     done: bool,
 }
@@ -46,14 +46,14 @@ impl Scrubber {
     /// A scrubber that first reads these hot places; with `verify`, it then goes over all clusters.
     pub(crate) fn new(mut hot: Vec<u64>, verify: bool) -> Self {
         // In address order: the disk's arm goes over them once.
-        hot.sort_unstable_by_key(|word| {
-            std::cmp::Reverse(match Word(*word).location() {
+        hot.sort_unstable_by_key(|entry| {
+            std::cmp::Reverse(match IndexEntry(*entry).location() {
                 Location::OnDisk { grain } => grain,
                 Location::Buffered { .. } => 0,
             })
         });
         let next = if verify { 0 } else { u32::MAX };
-        let hot: Vec<Word> = hot.into_iter().map(Word).collect();
+        let hot: Vec<IndexEntry> = hot.into_iter().map(IndexEntry).collect();
         let done = hot.is_empty() && !verify;
         Self { state: Mutex::new(Progress { hot, next, done }), verifying: AtomicBool::new(verify) }
     }
@@ -80,7 +80,7 @@ impl Volume {
         }
         for _ in 0..WARM {
             match state.hot.pop() {
-                Some(word) => self.warm(word),
+                Some(entry) => self.warm(entry),
                 None => break,
             }
         }
@@ -112,22 +112,22 @@ impl Volume {
     }
 
     /// Reads one object into the memory tier, if the index still knows it there and the tier has room.
-    fn warm(self: &Arc<Self>, word: Word) {
+    fn warm(self: &Arc<Self>, entry: IndexEntry) {
         let shared = &self.shared;
-        let Location::OnDisk { grain } = word.location() else { return };
+        let Location::OnDisk { grain } = entry.location() else { return };
         if self.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
             return;
         }
         if self.reader.is_by_cluster() {
-            return self.warm_around(grain, word.grains());
+            return self.warm_around(grain, entry.grains());
         }
-        let Ok((header, frame)) = self.read_frame(grain, word.grains()) else { return };
+        let Ok((header, frame)) = self.read_frame(grain, entry.grains()) else { return };
         let hash = self.hasher.frame(header.kind, header.key(&frame)).short();
         let current = || self.index.find(hash, Location::OnDisk { grain }).is_some();
         let len = picaflor_format::frame::HEADER + header.payload_len();
         let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
-        frame.set_uses(u8::from(shared.groups.temper(header.group) != Temper::Hated));
-        shared.keep(&frame, current);
+        frame.set_uses(u8::from(shared.groups.priority(header.group) != Priority::Hated));
+        shared.cache_object(&frame, current);
     }
 
     /// Makes the cluster around an object resident, or its page.
@@ -142,9 +142,9 @@ impl Volume {
         let Some(bytes) = is_away.then(|| self.read_at(cluster, read.offset, read.len).ok()).flatten() else { return };
         let bytes = bytes.into_bytes();
         if read.page.is_none() {
-            self.adopt(grain, &bytes);
+            self.admit_cluster(grain, &bytes);
         } else if let Ok(header) = Header::verify(&bytes[offset - read.offset..]) {
-            self.adopt_page(cluster, read, &bytes, header.mark);
+            self.admit_page(cluster, read, &bytes, header.mark);
         }
     }
 
@@ -169,7 +169,7 @@ impl Volume {
         for place in in_place.extents.slice(slice) {
             let hash = place.hash as u64;
             let _stripe = self.shared.lock_key(hash);
-            let Some(word) = self.index.find(hash, InPlace::location(place.slot)) else { continue };
+            let Some(entry) = self.index.find(hash, InPlace::location(place.slot)) else { continue };
             let gone = match self.read_placed(&place) {
                 Ok((header, frame)) => {
                     let is_own = self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
@@ -177,7 +177,7 @@ impl Volume {
                 }
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
-            if gone && self.drop_entry(hash, word) && !self.shared.options.read_only {
+            if gone && self.drop_entry(hash, entry) && !self.shared.options.read_only {
                 self.forget(KeyHash(place.hash), self.shared.next_generation());
             }
         }
@@ -195,7 +195,7 @@ impl Volume {
         }
         for row in rows {
             let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
-            let Some(word) = self.index.find(row.hash, location) else { continue };
+            let Some(entry) = self.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             let why = match Header::verify(frame) {
                 Ok(header) if self.is_left_over(&header, frame) => Departure::Evicted,
@@ -203,7 +203,7 @@ impl Volume {
                 Err(_) => Departure::Damaged,
             };
             // The cluster may have been reclaimed since it was read.
-            if !self.space.state(cluster).is_read() || !self.drop_entry(row.hash, word) {
+            if !self.space.state(cluster).is_read() || !self.drop_entry(row.hash, entry) {
                 continue;
             }
             if why == Departure::Damaged {

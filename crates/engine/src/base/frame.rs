@@ -17,14 +17,14 @@ use picaflor_device::BufPool;
 use picaflor_format::frame::Header;
 
 /// Where objects came from that were not asked for yet.
-pub(crate) trait Bringer: Send + Sync {
+pub(crate) trait ReadaheadStats: Send + Sync {
     /// One that came with a cluster of this class was asked for.
     fn was_used(&self, hash: u64, class: u16);
 }
 
 /// One read that brought others beside the object it was for.
 pub(crate) struct Brought {
-    pub(crate) by: Weak<dyn Bringer>,
+    pub(crate) by: Weak<dyn ReadaheadStats>,
     /// Of the cluster.
     pub(crate) class: u16,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Frame {
     bytes: Bytes,
     /// Bytes of memory that `bytes` keep from being freed.
     held: u32,
-    /// What the application made of the metadata; see [`Object::decoded`].
+    /// What the application made of the metadata; see [`Object::decoded`](crate::Object::decoded).
     pub(crate) decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// Hits since the memory tier took it in or last looked, up to 3.
     uses: AtomicU8,

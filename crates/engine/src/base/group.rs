@@ -8,7 +8,7 @@ use picaflor_format::journal;
 /// How memory treats a group (Dámelo §3): loved objects leave last, least recently used first; hated
 /// ones leave first, most recently used first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Temper {
+pub enum Priority {
     /// As any object.
     #[default]
     Neither,
@@ -33,14 +33,14 @@ pub(crate) fn page_bytes(log2: u8) -> Option<u32> {
 }
 
 impl Groups {
-    pub(crate) fn temper(&self, group: u32) -> Temper {
+    pub(crate) fn priority(&self, group: u32) -> Priority {
         if group == 0 {
-            return Temper::Neither;
+            return Priority::Neither;
         }
-        match self.settings.read().get(&group).map(|set| set.temper) {
-            Some(1) => Temper::Loved,
-            Some(2) => Temper::Hated,
-            _ => Temper::Neither,
+        match self.settings.read().get(&group).map(|set| set.priority) {
+            Some(1) => Priority::Loved,
+            Some(2) => Priority::Hated,
+            _ => Priority::Neither,
         }
     }
 
@@ -62,11 +62,11 @@ impl Groups {
     }
 
     pub(crate) fn any_loved(&self) -> bool {
-        self.settings.read().values().any(|set| set.temper == Temper::Loved as u8)
+        self.settings.read().values().any(|set| set.priority == Priority::Loved as u8)
     }
 
-    pub(crate) fn set_temper(&self, id: u32, temper: Temper) -> journal::Group {
-        self.change(id, |set| set.temper = temper as u8)
+    pub(crate) fn set_priority(&self, id: u32, priority: Priority) -> journal::Group {
+        self.change(id, |set| set.priority = priority as u8)
     }
 
     /// `None` turns the group's syncs off.
@@ -86,7 +86,7 @@ impl Groups {
 
     fn change(&self, id: u32, change: impl FnOnce(&mut journal::Group)) -> journal::Group {
         let mut settings = self.settings.write();
-        let set = settings.entry(id).or_insert(journal::Group { id, temper: 0, interval: STORE_BOUND, page: 0 });
+        let set = settings.entry(id).or_insert(journal::Group { id, priority: 0, interval: STORE_BOUND, page: 0 });
         change(set);
         *set
     }

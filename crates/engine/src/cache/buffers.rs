@@ -25,7 +25,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    base::frame::Frame, base::policy::PackOrder, index::SLOTS_MAX, write::placement::Class, write::waiting::Waiting,
+    base::frame::Frame, base::policy::PackOrder, index::SLOTS_MAX, write::placement::Class, write::staging::Staging,
 };
 
 /// The parts of a frame that is not yet framed.
@@ -307,14 +307,14 @@ pub(crate) struct Buffers {
     /// Whether what is read from a cluster that will not change shares its bytes.
     shares: bool,
     /// Objects that wait to be packed; their numbers go on where those of buffers end.
-    waiting: Option<Waiting>,
+    staging: Option<Staging>,
 }
 
 impl Buffers {
     pub(crate) fn new(slots: usize, shares: bool, packs: Option<PackOrder>) -> Self {
         Self {
             shares,
-            waiting: packs.map(|order| Waiting::new(slots as u32, SLOTS_MAX - slots, order)),
+            staging: packs.map(|order| Staging::new(slots as u32, SLOTS_MAX - slots, order)),
             slots: (0..slots).map(|_| RwLock::new(Slot::Free)).collect(),
             homes: (0..slots).map(|_| AtomicU32::new(NO_HOME)).collect(),
             free: Mutex::new((0..slots as u32).rev().collect()),
@@ -342,15 +342,15 @@ impl Buffers {
             Some(Slot::Filled(filled)) => of(&filled.rows),
             Some(Slot::Free) => Vec::new(),
             None => {
-                let waiter = self.waiting.as_ref().and_then(|waiting| waiting.get(slot));
-                waiter.iter().map(|waiter| (waiter.frame.hash, 0)).collect()
+                let staged = self.staging.as_ref().and_then(|staging| staging.get(slot));
+                staged.iter().map(|staged| (staged.frame.hash, 0)).collect()
             }
         }
     }
 
     /// Objects that wait to be packed, where any do.
-    pub(crate) fn waiting(&self) -> Option<&Waiting> {
-        self.waiting.as_ref()
+    pub(crate) fn staging(&self) -> Option<&Staging> {
+        self.staging.as_ref()
     }
 
     /// Clusters that are granted but not yet wholly on the device.
@@ -421,8 +421,8 @@ impl Buffers {
     /// An object of this buffer was asked for; the number of that, where LRU wants it.
     pub(crate) fn count_served(&self, slot: u32, number: Option<u64>) {
         let Some(buffer) = self.slots.get(slot as usize) else {
-            let waiting = self.waiting.as_ref().zip(number);
-            return waiting.map_or((), |(waiting, number)| waiting.touch(slot, number));
+            let staging = self.staging.as_ref().zip(number);
+            return staging.map_or((), |(staging, number)| staging.touch(slot, number));
         };
         if let Slot::Filled(filled) = &*buffer.read() {
             filled.served.fetch_add(1, Relaxed);
@@ -440,7 +440,7 @@ impl Buffers {
         accept: impl FnOnce(&frame::Header, &[u8]) -> bool,
     ) -> Option<Frame> {
         let Some(buffer) = self.slots.get(slot as usize) else {
-            let frame = self.waiting.as_ref()?.get(slot)?.frame;
+            let frame = self.staging.as_ref()?.get(slot)?.frame;
             let accepted = frame.hash == hash && accept(&frame.header, frame.key());
             return accepted.then(|| Frame::new(hash, frame.header, frame.shared_bytes()));
         };

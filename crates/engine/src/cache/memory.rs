@@ -6,7 +6,7 @@
 //! LRU for the presets whose papers have it: objects in the order in which they were asked for. A hit notes its
 //! number, and who is to leave is moved to where that number belongs before anybody leaves: so a hit takes no lock.
 //! [`Retention::LruClusters`] is the same over whole clusters: an object that was asked for is a hit of its cluster,
-//! and is not held by itself. [`Retention::Frames`] adds the tempers of groups to it.
+//! and is not held by itself. [`Retention::Frames`] adds the priorities of groups to it.
 //!
 //! *Loved* groups have a queue of their own that is emptied last, in LRU order; *hated* ones leave first,
 //! the newest of them first (MRU: Dámelo §3).
@@ -27,7 +27,7 @@ use parking_lot::{Mutex, RwLock};
 use picaflor_common::{HashKeyed, S3Fifo, Standing, Step};
 use smallvec::SmallVec;
 
-use crate::{base::frame::Frame, base::group::Temper, base::policy::Retention};
+use crate::{base::frame::Frame, base::group::Priority, base::policy::Retention};
 
 const SHARDS: usize = 64;
 
@@ -78,10 +78,10 @@ impl Queues {
         self.fifo.queued() + self.loved.len() + self.hated.len() + self.order.len()
     }
 
-    /// Takes a cluster in where its temper puts it.
-    fn hold(&mut self, resident: Resident, temper: Temper) {
-        match temper {
-            Temper::Hated if resident.group != 0 => self.hated_clusters.push(resident),
+    /// Takes a cluster in where its priority puts it.
+    fn hold(&mut self, resident: Resident, priority: Priority) {
+        match priority {
+            Priority::Hated if resident.group != 0 => self.hated_clusters.push(resident),
             _ => drop(self.order.insert(resident.number.load(Relaxed), Unit::Cluster(Box::new(resident)))),
         }
     }
@@ -266,7 +266,7 @@ impl Memory {
     }
 
     /// Takes an object in if `current` still says so once nobody else can change its entry.
-    pub(crate) fn insert(&self, frame: &Arc<Frame>, temper: Temper, current: impl FnOnce() -> bool) {
+    pub(crate) fn insert(&self, frame: &Arc<Frame>, priority: Priority, current: impl FnOnce() -> bool) {
         {
             let mut shard = self.shard(frame.hash).write();
             if !current() {
@@ -280,25 +280,25 @@ impl Memory {
         }
         self.sweep();
         let mut queues = self.queues.lock();
-        self.enqueue(&mut queues, frame, temper);
+        self.enqueue(&mut queues, frame, priority);
     }
 
-    fn enqueue(&self, queues: &mut Queues, frame: &Arc<Frame>, temper: Temper) {
+    fn enqueue(&self, queues: &mut Queues, frame: &Arc<Frame>, priority: Priority) {
         let weak = Arc::downgrade(frame);
-        match temper {
-            Temper::Loved => queues.loved.push_back(weak),
-            Temper::Hated => queues.hated.push(weak),
-            Temper::Neither if self.retention.is_lru() => {
+        match priority {
+            Priority::Loved => queues.loved.push_back(weak),
+            Priority::Hated => queues.hated.push(weak),
+            Priority::Neither if self.retention.is_lru() => {
                 let number = self.next_number();
                 frame.set_number(number);
                 queues.order.insert(number, Unit::Object(weak));
             }
-            Temper::Neither => queues.fifo.insert(frame.hash, Unit::Object(weak), frame.charge()),
+            Priority::Neither => queues.fifo.insert(frame.hash, Unit::Object(weak), frame.charge()),
         }
     }
 
-    /// Takes a cluster in; its bytes stay in its buffer. `temper` is that of its group.
-    pub(crate) fn retain(&self, resident: Resident, temper: Temper) {
+    /// Takes a cluster in; its bytes stay in its buffer. `priority` is that of its group.
+    pub(crate) fn retain(&self, resident: Resident, priority: Priority) {
         let bytes = resident.bytes;
         self.cluster_bytes.fetch_add(bytes, Relaxed);
         let mut queues = self.queues.lock();
@@ -307,19 +307,19 @@ impl Memory {
             if resident.number.load(Relaxed) == 0 {
                 resident.number.store(self.next_number(), Relaxed);
             }
-            queues.hold(resident, temper);
+            queues.hold(resident, priority);
         } else {
             queues.fifo.insert_small(Unit::Cluster(Box::new(resident)), bytes);
         }
     }
 
-    /// A group has another temper: its clusters and objects change places. Goes over all that is held.
-    pub(crate) fn set_temper(&self, group: u32, temper: Temper) {
+    /// A group has another priority: its clusters and objects change places. Goes over all that is held.
+    pub(crate) fn set_priority(&self, group: u32, priority: Priority) {
         let mut queues = self.queues.lock();
         let objects = queues.take_objects(|frame| frame.header.group == group);
-        objects.iter().for_each(|frame| self.enqueue(&mut queues, frame, temper));
+        objects.iter().for_each(|frame| self.enqueue(&mut queues, frame, priority));
         let moved = queues.take_clusters(|resident| resident.group == group);
-        moved.into_iter().for_each(|resident| queues.hold(resident, temper));
+        moved.into_iter().for_each(|resident| queues.hold(resident, priority));
     }
 
     /// Forgets an object that was replaced, deleted or found damaged. Returns what was here of it.

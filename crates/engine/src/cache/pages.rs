@@ -167,7 +167,7 @@ impl Volume {
 
     /// Makes a page resident that was read for an object with this mark, if nobody did or reclaimed its cluster
     /// meanwhile. Returns whether it is.
-    pub(crate) fn adopt_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
+    pub(crate) fn admit_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
         let Some((page, len)) = read.page.filter(|_| bytes.len() == read.len) else { return false };
         if !self.make_room_for_a_resident(bytes.len()) || !self.space.claim_page(cluster, page) {
             return false;

@@ -52,7 +52,7 @@ const CLEAN: &str = "clean";
 /// Files of a store that has no objects yet.
 pub(crate) const EMPTY: [&str; 3] = [SUPERBLOCKS[0], SUPERBLOCKS[1], CLEAN];
 /// Files by number, with their lengths in bytes.
-pub(crate) type Listed = Vec<(u32, Name, u64)>;
+pub(crate) type ClusterContents = Vec<(u32, Name, u64)>;
 
 /// A number as a hash, each its own: how much room a map takes after removals depends on the hashes of its keys, and
 /// what a store says of its memory is to be the same in each run.
@@ -201,7 +201,7 @@ impl Files {
     ///
     /// # Errors
     /// Those of the folder.
-    pub(crate) fn list(&self) -> io::Result<(Listed, bool)> {
+    pub(crate) fn list(&self) -> io::Result<(ClusterContents, bool)> {
         let (mut found, mut clean) = (Vec::new(), false);
         self.folder.list(&mut |path, len| {
             clean |= path == CLEAN;

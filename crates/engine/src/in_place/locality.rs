@@ -20,7 +20,7 @@ use crate::{
     base::stats::add,
     cache::buffers::{Draft, Open, Slot},
     in_place::place::InPlace,
-    index::{Entered, Location, Word},
+    index::{Entered, IndexEntry, Location},
     volume::Volume,
     write::append::{Blocked, Lane},
     write::placement::Class,
@@ -54,7 +54,7 @@ impl Volume {
         in_place: &InPlace,
         draft: &Draft<'_>,
         class: Class,
-        old: Option<Word>,
+        old: Option<IndexEntry>,
     ) -> Result<Result<(), Blocked>> {
         let len = draft.header.frame_len();
         // Its head must find a slot even if all else is in pieces.
@@ -85,7 +85,7 @@ impl Volume {
         let kept = (class != Class::Bypass).then(|| self.buffers.read(slot, offset, draft.hash, |_, _| true)).flatten();
         drop(lane);
         if let Some(frame) = kept {
-            self.shared.keep(&Arc::new(frame), || self.index.find(draft.hash, location).is_some());
+            self.shared.cache_object(&Arc::new(frame), || self.index.find(draft.hash, location).is_some());
         }
         Ok(Ok(()))
     }
@@ -105,7 +105,7 @@ impl Volume {
             }
             self.empty_lane(in_place, lane)?;
         }
-        self.shared.take(BUFFER, || self.shared.buffer_bytes.fetch_add(BUFFER, Relaxed));
+        self.shared.reserve_memory(BUFFER, || self.shared.buffer_bytes.fetch_add(BUFFER, Relaxed));
         let since = self.journal.lock().next_page();
         let seq = self.next_seq.fetch_add(1, Relaxed);
         let open = Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.hasher.mark(seq)), server, since);
@@ -147,21 +147,21 @@ impl Volume {
 
     /// Places one object of a buffer, if it is still its key's.
     fn settle_down(self: &Arc<Self>, in_place: &InPlace, slot: u32, row: &Row) -> Result<()> {
-        let Some(word) = self.entry_in_slot(slot, row) else { return Ok(()) };
+        let Some(entry) = self.entry_in_slot(slot, row) else { return Ok(()) };
         let Some(frame) = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else { return Ok(()) };
         let body = frame.body();
         let draft =
             Draft { hash: row.hash, header: frame.header, key: frame.key(), metadata: frame.metadata(), body: &body };
-        match self.place_in_turn(in_place, &draft, Some(word), needs(row.len as usize))? {
-            Ok(_) | Err(Blocked::Moved | Blocked::Buffers | Blocked::Waiting) => Ok(()),
-            Err(Blocked::Space) if self.settle_in_pieces(in_place, &draft, word, needs(row.len as usize))? => Ok(()),
-            Err(Blocked::Space) => self.give_up(&draft, word),
+        match self.place_in_turn(in_place, &draft, Some(entry), needs(row.len as usize))? {
+            Ok(_) | Err(Blocked::Moved | Blocked::Buffers | Blocked::Staging) => Ok(()),
+            Err(Blocked::Space) if self.settle_in_pieces(in_place, &draft, entry, needs(row.len as usize))? => Ok(()),
+            Err(Blocked::Space) => self.give_up(&draft, entry),
         }
     }
 
     /// No free run is long enough any more: the slots that were promised are scattered. False if even its head, with
     /// a long key or much metadata, finds no place.
-    fn settle_in_pieces(&self, in_place: &InPlace, draft: &Draft<'_>, word: Word, own: u64) -> Result<bool> {
+    fn settle_in_pieces(&self, in_place: &InPlace, draft: &Draft<'_>, entry: IndexEntry, own: u64) -> Result<bool> {
         let pieces = |slots: u32| draft.header.payload_len().div_ceil(piece(slots)) as u64 + 1;
         let Some(len) = in_place.extents.cut_for(pieces).map(piece) else { return Ok(false) };
         let parent = self.hasher.key(draft.key).0;
@@ -179,12 +179,12 @@ impl Volume {
         let header = header_of(draft, Kind::Manifest, draft.header.generation, draft.key, draft.metadata, &body);
         self.shared.memory.remove(draft.hash);
         // Replaced or deleted meanwhile, its pieces are nobody's: the scrubber, or LRU, takes them.
-        let placed = self.place_in_turn(in_place, &Draft { header, body: &body, ..*draft }, Some(word), own)?;
+        let placed = self.place_in_turn(in_place, &Draft { header, body: &body, ..*draft }, Some(entry), own)?;
         Ok(!matches!(placed, Err(Blocked::Space)))
     }
 
     /// A cache loses what finds no place. In a store nothing is gathered that might not.
-    fn give_up(&self, draft: &Draft<'_>, word: Word) -> Result<()> {
+    fn give_up(&self, draft: &Draft<'_>, entry: IndexEntry) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
             return Err(Error::Damaged {
                 place: self.place.clone(),
@@ -192,7 +192,7 @@ impl Volume {
                 mend: "this is a defect in picaflor: please report it".into(),
             });
         }
-        if self.drop_entry(draft.hash, word) {
+        if self.drop_entry(draft.hash, entry) {
             // Its own generation: what is put from now on has a larger one.
             let generation = draft.header.generation;
             self.forget(self.hasher.key(draft.key), generation);

@@ -30,7 +30,7 @@ use crate::{
     in_place::files::Files,
     in_place::locality::piece,
     in_place::packet::{Packet, Pending},
-    index::{Entered, Location, Word},
+    index::{Entered, IndexEntry, Location},
     space::{Extents, Freed, Layout, Place},
     volume::Volume,
     write::append::Blocked,
@@ -136,13 +136,13 @@ impl Volume {
         in_place: &InPlace,
         draft: &Draft<'_>,
         class: Class,
-        old: Option<Word>,
+        old: Option<IndexEntry>,
     ) -> Result<Result<(), Blocked>> {
         // Twice: as it is written, and as it stays in memory.
         let bytes = 2 * (draft.header.frame_len() as u64).next_multiple_of(SLOT);
         let buffers = &self.shared.buffer_bytes;
         let turn = in_place.turn.lock();
-        self.shared.take(bytes, || buffers.fetch_add(bytes, Relaxed));
+        self.shared.reserve_memory(bytes, || buffers.fetch_add(bytes, Relaxed));
         let placed = self.place_in_turn(in_place, draft, old, 0);
         buffers.fetch_sub(bytes, Relaxed);
         drop(turn);
@@ -151,7 +151,7 @@ impl Volume {
             Err(blocked) => return Ok(Err(blocked)),
         };
         if class != Class::Bypass {
-            self.shared.keep(&frame, || self.index.find(draft.hash, location).is_some());
+            self.shared.cache_object(&frame, || self.index.find(draft.hash, location).is_some());
         }
         Ok(Ok(()))
     }
@@ -162,7 +162,7 @@ impl Volume {
         &self,
         in_place: &InPlace,
         draft: &Draft<'_>,
-        old: Option<Word>,
+        old: Option<IndexEntry>,
         own: u64,
     ) -> Result<Result<(Frame, Location), Blocked>> {
         // Whoever closes the store has had the turn: what it vouches for is all there is.
@@ -199,7 +199,7 @@ impl Volume {
     fn enter_row(&self, in_place: &InPlace, place: Place) {
         match in_place.extents.growth() {
             0 => in_place.extents.enter(place),
-            more => self.shared.take(more, || in_place.extents.enter(place)),
+            more => self.shared.reserve_memory(more, || in_place.extents.enter(place)),
         }
         if in_place.account(&self.shared.index_bytes) {
             self.shared.shrink_memory();
@@ -318,11 +318,11 @@ impl Volume {
     }
 
     /// First byte and end of the blocks around a frame in place.
-    pub(crate) fn blocks_of(&self, in_place: &InPlace, word: Word, grain: u64) -> (u64, u64) {
+    pub(crate) fn blocks_of(&self, in_place: &InPlace, entry: IndexEntry, grain: u64) -> (u64, u64) {
         let block = if in_place.files.is_some() { SLOT } else { self.device.block_size() as u64 };
         let offset = grain * GRAIN as u64;
         let slots = in_place.extents.len_at(InPlace::slot_of(grain));
-        let len = slots.map_or(u64::from(word.grains()) * GRAIN as u64, |slots| u64::from(slots) * SLOT);
+        let len = slots.map_or(u64::from(entry.grains()) * GRAIN as u64, |slots| u64::from(slots) * SLOT);
         let most = if in_place.files.is_some() { u64::MAX } else { in_place.end.next_multiple_of(block) };
         let end = (offset + len).next_multiple_of(block).min(most);
         (offset / block * block, end)

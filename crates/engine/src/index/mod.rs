@@ -8,17 +8,17 @@
 //! Invariants: an entry is changed only under its segment's write lock, but for its use bits, which a
 //! get raises under the read lock.
 
+mod entry;
 mod segment;
-mod word;
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+pub(crate) use entry::{GRAINS_MAX, IndexEntry, Location, SLOTS_MAX};
 use parking_lot::RwLock;
 use segment::{Segment, Slot};
-pub(crate) use word::{GRAINS_MAX, Location, SLOTS_MAX, Word};
 
 pub(crate) struct Index {
     segments: Box<[RwLock<Segment>]>,
@@ -42,7 +42,7 @@ pub(crate) enum Entered {
 }
 
 /// Entries that may be for one key; nearly always none or one.
-pub(crate) type Candidates = smallvec::SmallVec<[Word; 4]>;
+pub(crate) type Candidates = smallvec::SmallVec<[IndexEntry; 4]>;
 
 impl Index {
     /// log2 of the number of segments for a device of this size: one to two thousand objects of 8 KiB in each. A
@@ -69,24 +69,24 @@ impl Index {
     }
 
     fn spot(&self, hash: u64) -> (&RwLock<Segment>, u32) {
-        (&self.segments[self.segment_of(hash)], hash as u32 & ((1 << word::PLACE_BITS) - 1))
+        (&self.segments[self.segment_of(hash)], hash as u32 & ((1 << entry::PLACE_BITS) - 1))
     }
 
     /// Asks the processor for the entries of a key that will be wanted in a moment.
-    pub(crate) fn expect(&self, hash: u64) {
+    pub(crate) fn prefetch(&self, hash: u64) {
         let (segment, place) = self.spot(hash);
-        segment.read().expect(place);
+        segment.read().prefetch(place);
     }
 
     /// The bits of a hash by which entries are told apart: keys that have these in common have the same candidates.
     pub(crate) fn told_apart_by(&self) -> u64 {
-        !(u64::MAX >> self.bits) | ((1 << word::PLACE_BITS) - 1)
+        !(u64::MAX >> self.bits) | ((1 << entry::PLACE_BITS) - 1)
     }
 
     /// The entries that may be for this key, newest last.
     pub(crate) fn candidates(&self, hash: u64) -> Candidates {
         let (segment, place) = self.spot(hash);
-        segment.read().matching(place).map(|slot| Word(slot.load(Relaxed))).collect()
+        segment.read().matching(place).map(|slot| IndexEntry(slot.load(Relaxed))).collect()
     }
 
     /// As [`Index::candidates`], noting that they were asked for.
@@ -94,13 +94,13 @@ impl Index {
         let (segment, place) = self.spot(hash);
         let segment = segment.read();
         let touch = |slot: &Slot| {
-            let word = Word(slot.load(Relaxed));
-            if word.uses() < 3 {
+            let entry = IndexEntry(slot.load(Relaxed));
+            if entry.uses() < 3 {
                 // Two gets at once may count as one; losing a count is harmless, losing a put is not:
                 // puts hold the write lock, so the entry cannot change between load and store.
-                slot.store(word.with_uses(word.uses() + 1).0, Relaxed);
+                slot.store(entry.with_uses(entry.uses() + 1).0, Relaxed);
             }
-            word
+            entry
         };
         segment.matching(place).map(touch).collect()
     }
@@ -125,15 +125,15 @@ impl Index {
     pub(crate) fn add(&self, hash: u64, location: Location, grains: u32) -> Result<(), Candidates> {
         let (segment, place) = self.spot(hash);
         let mut segment = segment.write();
-        let known: Candidates = segment.matching(place).map(|slot| Word(slot.load(Relaxed))).collect();
+        let known: Candidates = segment.matching(place).map(|slot| IndexEntry(slot.load(Relaxed))).collect();
         if !known.is_empty() {
             return Err(known);
         }
-        self.insert(&mut segment, place, Word::new(place, location, grains));
+        self.insert(&mut segment, place, IndexEntry::new(place, location, grains));
         Ok(())
     }
 
-    fn insert(&self, segment: &mut Segment, place: u32, new: Word) {
+    fn insert(&self, segment: &mut Segment, place: u32, new: IndexEntry) {
         let before = segment.bytes();
         segment.insert(place, new);
         self.grew(segment.bytes() - before);
@@ -142,15 +142,15 @@ impl Index {
 
     /// Adds an entry, or puts it in place of `old` if that is given. If `old` is no longer there, nothing
     /// is changed: it may have moved, and then two entries would be of one key.
-    pub(crate) fn put(&self, hash: u64, location: Location, grains: u32, old: Option<Word>) -> Entered {
+    pub(crate) fn put(&self, hash: u64, location: Location, grains: u32, old: Option<IndexEntry>) -> Entered {
         let (segment, place) = self.spot(hash);
-        let new = Word::new(place, location, grains);
+        let new = IndexEntry::new(place, location, grains);
         let mut segment = segment.write();
         if let Some(old) = old {
-            let Some(slot) = segment.matching(place).find(|slot| Word(slot.load(Relaxed)).same(old)) else {
+            let Some(slot) = segment.matching(place).find(|slot| IndexEntry(slot.load(Relaxed)).same(old)) else {
                 return Entered::OldGone;
             };
-            let displaced = Word(slot.load(Relaxed)).is_displaced();
+            let displaced = IndexEntry(slot.load(Relaxed)).is_displaced();
             slot.store(new.displaced(displaced).0, Relaxed);
             return Entered::Replaced;
         }
@@ -160,11 +160,16 @@ impl Index {
 
     /// Changes `old` into what `change` makes of it, or removes it if that is empty. Returns the entry as
     /// it was, or `None` if `old` is no longer there.
-    pub(crate) fn change(&self, hash: u64, old: Word, change: impl FnOnce(Word) -> Word) -> Option<Word> {
+    pub(crate) fn change(
+        &self,
+        hash: u64,
+        old: IndexEntry,
+        change: impl FnOnce(IndexEntry) -> IndexEntry,
+    ) -> Option<IndexEntry> {
         let (segment, place) = self.spot(hash);
         let mut segment = segment.write();
-        let slot = segment.matching(place).find(|slot| Word(slot.load(Relaxed)).same(old))?;
-        let found = Word(slot.load(Relaxed));
+        let slot = segment.matching(place).find(|slot| IndexEntry(slot.load(Relaxed)).same(old))?;
+        let found = IndexEntry(slot.load(Relaxed));
         let new = change(found);
         slot.store(new.0, Relaxed);
         if new.is_empty() {
@@ -175,13 +180,13 @@ impl Index {
     }
 
     /// Removes `old` if it is still there.
-    pub(crate) fn remove(&self, hash: u64, old: Word) -> Option<Word> {
-        self.change(hash, old, |_| Word::EMPTY)
+    pub(crate) fn remove(&self, hash: u64, old: IndexEntry) -> Option<IndexEntry> {
+        self.change(hash, old, |_| IndexEntry::EMPTY)
     }
 
     /// The entry at this location, if the key still has it.
-    pub(crate) fn find(&self, hash: u64, location: Location) -> Option<Word> {
-        self.candidates(hash).into_iter().find(|word| word.location() == location)
+    pub(crate) fn find(&self, hash: u64, location: Location) -> Option<IndexEntry> {
+        self.candidates(hash).into_iter().find(|entry| entry.location() == location)
     }
 
     pub(crate) fn objects(&self) -> u64 {
@@ -199,7 +204,7 @@ impl Index {
     /// Whether more entries mean more memory. A segment that grows is nine tenths full, and no less than eight behind
     /// it: after a tenth has left, those that come find room.
     pub(crate) fn is_loaded(&self) -> bool {
-        self.objects() * size_of::<Word>() as u64 * 10 >= self.own_bytes.load(Relaxed) * 8
+        self.objects() * size_of::<IndexEntry>() as u64 * 10 >= self.own_bytes.load(Relaxed) * 8
     }
 
     /// Bytes of an image of all segments.
@@ -214,9 +219,9 @@ impl Index {
     /// A segment's image. `place_of` says where a buffered entry lies on the device; `None` leaves the
     /// entry out.
     pub(crate) fn image(&self, segment: u32, place_of: impl Fn(u32, u32) -> Option<u64>) -> Vec<u64> {
-        let image = |raw| match Word(raw).location() {
+        let image = |raw| match IndexEntry(raw).location() {
             Location::Buffered { slot, offset } if raw != 0 => match place_of(slot, offset) {
-                Some(grain) => Word(raw).at(Location::OnDisk { grain }).0,
+                Some(grain) => IndexEntry(raw).at(Location::OnDisk { grain }).0,
                 None => 0,
             },
             _ => raw,
@@ -239,7 +244,7 @@ impl Index {
     }
 
     /// Changes or removes every entry for which `change` says so, segment by segment.
-    pub(crate) fn update_all(&self, mut change: impl FnMut(Word) -> Word) {
+    pub(crate) fn update_all(&self, mut change: impl FnMut(IndexEntry) -> IndexEntry) {
         for segment in &self.segments {
             let mut segment = segment.write();
             let before = segment.count;
@@ -249,9 +254,9 @@ impl Index {
     }
 
     /// Looks at every entry, segment by segment.
-    pub(crate) fn for_each(&self, mut see: impl FnMut(Word)) {
+    pub(crate) fn for_each(&self, mut see: impl FnMut(IndexEntry)) {
         for segment in &self.segments {
-            segment.read().entries().for_each(|(_, word)| see(word));
+            segment.read().entries().for_each(|(_, entry)| see(entry));
         }
     }
 }
@@ -319,9 +324,9 @@ mod tests {
         for _ in 0..5 {
             index.touch(5);
         }
-        let word = index.candidates(5)[0];
-        assert_eq!(word.uses(), 3);
-        index.change(5, word, |word| word.at(Location::OnDisk { grain: 4 }));
+        let entry = index.candidates(5)[0];
+        assert_eq!(entry.uses(), 3);
+        index.change(5, entry, |entry| entry.at(Location::OnDisk { grain: 4 }));
         assert_eq!(index.candidates(5)[0].uses(), 3);
         assert_eq!(index.candidates(5)[0].location(), Location::OnDisk { grain: 4 });
     }

@@ -15,7 +15,7 @@ use picaflor_common::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use picaflor_device::Words;
 use picaflor_device::prefetch;
 
-use super::word::{BUCKETS_MIN, PLACE_BITS, Word};
+use super::entry::{BUCKETS_MIN, IndexEntry, PLACE_BITS};
 
 const SLOTS: usize = 8;
 /// Entries that make way for one insertion before the segment grows instead.
@@ -31,7 +31,7 @@ type Bucket = [AtomicU64; SLOTS];
 /// Bytes of the smallest segment that is not empty.
 pub(super) const BYTES_MIN: usize = BUCKETS_MIN * size_of::<Bucket>();
 
-/// Where a word is.
+/// Where a entry is.
 pub(super) type Slot = AtomicU64;
 
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Segment {
 
     /// How many buckets after its own an entry of this place lies if it is displaced: 1 to all but one.
     fn stride(&self, place: u32) -> usize {
-        let spread = Word::tag_of(place).wrapping_mul(0x9e37_79b1);
+        let spread = IndexEntry::tag_of(place).wrapping_mul(0x9e37_79b1);
         1 + ((u64::from(spread) * (self.size() as u64 - 1)) >> 32) as usize
     }
 
@@ -71,14 +71,14 @@ impl Segment {
     }
 
     /// The place of an entry that lies in this bucket.
-    fn place_of(&self, word: Word, bucket: usize) -> u32 {
+    fn place_of(&self, entry: IndexEntry, bucket: usize) -> u32 {
         let size = self.size();
-        let home = match word.is_displaced() {
+        let home = match entry.is_displaced() {
             false => bucket,
             // The stride needs the tag alone, which is the place's low bits.
-            true => (bucket + size - self.stride(word.tag())) % size,
+            true => (bucket + size - self.stride(entry.tag())) % size,
         };
-        word.place(home, size)
+        entry.place(home, size)
     }
 
     /// The buckets in which an entry for `place` may lie: its own, and where it is displaced to.
@@ -91,7 +91,7 @@ impl Segment {
     }
 
     /// Asks the processor for the two cache lines that [`Segment::matching`] looks at.
-    pub(super) fn expect(&self, place: u32) {
+    pub(super) fn prefetch(&self, place: u32) {
         if !self.words.is_empty() {
             prefetch(self.bucket(self.home(place)));
             prefetch(self.bucket(self.other(place)));
@@ -101,30 +101,30 @@ impl Segment {
     /// The slots whose entries may be for `place`.
     pub(super) fn matching(&self, place: u32) -> impl Iterator<Item = &Slot> {
         let [home, next] = self.buckets(place);
-        let fits = move |slot: &&AtomicU64, displaced| Word(slot.load(Relaxed)).matches(place, displaced);
+        let fits = move |slot: &&AtomicU64, displaced| IndexEntry(slot.load(Relaxed)).matches(place, displaced);
         let own = home.iter().filter(move |slot| fits(slot, false));
         own.chain(next.iter().filter(move |slot| fits(slot, true)))
     }
 
     /// Adds an entry.
-    pub(super) fn insert(&mut self, mut place: u32, mut word: Word) {
-        while let Err(homeless) = self.try_insert(place, word) {
-            (place, word) = homeless;
+    pub(super) fn insert(&mut self, mut place: u32, mut entry: IndexEntry) {
+        while let Err(homeless) = self.try_insert(place, entry) {
+            (place, entry) = homeless;
             self.grow();
         }
     }
 
     /// Adds an entry; gives back one that found no room, which need not be the same.
-    fn try_insert(&mut self, place: u32, word: Word) -> Result<(), (u32, Word)> {
-        let (mut place, mut word) = (place, word);
+    fn try_insert(&mut self, place: u32, entry: IndexEntry) -> Result<(), (u32, IndexEntry)> {
+        let (mut place, mut entry) = (place, entry);
         if self.words.is_empty() {
-            return Err((place, word));
+            return Err((place, entry));
         }
         let mut bucket = self.home(place);
         for step in 0..REACH {
             for (at, displaced) in [(self.home(place), false), (self.other(place), true)] {
                 if let Some(slot) = self.free_slot(at) {
-                    slot.store(word.displaced(displaced).0, Relaxed);
+                    slot.store(entry.displaced(displaced).0, Relaxed);
                     self.count += 1;
                     return Ok(());
                 }
@@ -132,13 +132,13 @@ impl Segment {
             // Whoever lies here has to move to its other bucket. A slot that is as good as random, and the same
             // each time: what is repeated from a seed stays repeatable.
             let slot = &self.bucket(bucket)[(place as usize + step) % SLOTS];
-            let evicted = Word(slot.load(Relaxed));
-            slot.store(word.displaced(bucket != self.home(place)).0, Relaxed);
+            let evicted = IndexEntry(slot.load(Relaxed));
+            slot.store(entry.displaced(bucket != self.home(place)).0, Relaxed);
             place = self.place_of(evicted, bucket);
             bucket = if evicted.is_displaced() { self.home(place) } else { self.other(place) };
-            word = evicted;
+            entry = evicted;
         }
-        Err((place, word))
+        Err((place, entry))
     }
 
     fn free_slot(&self, bucket: usize) -> Option<&Slot> {
@@ -166,7 +166,7 @@ impl Segment {
                 size = size.next_multiple_of(BUCKETS_PER_PAGE);
             }
             *self = Self { words: Words::zeroed(size * SLOTS), count: 0 };
-            if old.entries().all(|(place, word)| self.try_insert(place, word).is_ok()) {
+            if old.entries().all(|(place, entry)| self.try_insert(place, entry).is_ok()) {
                 return;
             }
             size += (size / 8).max(4);
@@ -174,18 +174,18 @@ impl Segment {
     }
 
     /// All entries with their places.
-    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, Word)> + '_ {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, IndexEntry)> + '_ {
         self.words.as_chunks::<SLOTS>().0.iter().enumerate().flat_map(move |(at, bucket)| {
             bucket.iter().filter_map(move |slot| {
-                let word = Word(slot.load(Relaxed));
-                (!word.is_empty()).then(|| (self.place_of(word, at), word))
+                let entry = IndexEntry(slot.load(Relaxed));
+                (!entry.is_empty()).then(|| (self.place_of(entry, at), entry))
             })
         })
     }
 
-    /// Every word in order, empty ones too: the image that a checkpoint keeps.
+    /// Every entry in order, empty ones too: the image that a checkpoint keeps.
     pub(super) fn image(&self) -> impl Iterator<Item = u64> + '_ {
-        self.words.iter().map(|word| word.load(Relaxed))
+        self.words.iter().map(|entry| entry.load(Relaxed))
     }
 
     /// The segment that an image describes, or `None` if no segment can have this image's length.
@@ -196,20 +196,20 @@ impl Segment {
         if !words.len().is_multiple_of(SLOTS) || words.len() / SLOTS < BUCKETS_MIN {
             return None;
         }
-        let count = words.iter().filter(|word| **word != 0).count();
+        let count = words.iter().filter(|entry| **entry != 0).count();
         let restored = Words::zeroed(words.len());
-        restored.iter().zip(words).for_each(|(slot, word)| slot.store(*word, Relaxed));
+        restored.iter().zip(words).for_each(|(slot, entry)| slot.store(*entry, Relaxed));
         Some(Self { words: restored, count })
     }
 
     /// Changes or removes every entry for which `change` says so.
-    pub(super) fn update_all(&mut self, mut change: impl FnMut(Word) -> Word) {
+    pub(super) fn update_all(&mut self, mut change: impl FnMut(IndexEntry) -> IndexEntry) {
         for slot in self.words.iter() {
-            let word = Word(slot.load(Relaxed));
-            if word.is_empty() {
+            let entry = IndexEntry(slot.load(Relaxed));
+            if entry.is_empty() {
                 continue;
             }
-            let new = change(word);
+            let new = change(entry);
             slot.store(new.0, Relaxed);
             self.count -= usize::from(new.is_empty());
         }

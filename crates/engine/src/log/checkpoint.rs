@@ -425,8 +425,8 @@ impl Volume {
             .iter()
             .filter(|frame| self.is_home_of(frame))
             .filter_map(|frame| {
-                let on_disk = |word: &crate::index::Word| matches!(word.location(), Location::OnDisk { .. });
-                self.index.candidates(frame.hash).into_iter().find(on_disk).map(|word| word.0)
+                let on_disk = |entry: &crate::index::IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
+                self.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
             })
             .chain(clusters)
             .take(picaflor_format::hot::CAPACITY)
@@ -452,8 +452,8 @@ impl Volume {
             _ => return None,
         };
         let at_home = |row: &Row| {
-            let word = self.entry_in_slot(slot, row)?;
-            Some(word.at(Location::OnDisk { grain: self.grain(home, row.offset) }).0)
+            let entry = self.entry_in_slot(slot, row)?;
+            Some(entry.at(Location::OnDisk { grain: self.grain(home, row.offset) }).0)
         };
         rows.iter().find_map(at_home)
     }
@@ -468,8 +468,8 @@ impl Volume {
         if let Some(failure) = self.commits.failure() {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
         }
-        if self.count_waiting() > 0 {
-            self.promise_waiting();
+        if self.count_staged() > 0 {
+            self.promise_staged();
             self.wait_commit_in_time(self.commits.next())?;
         }
         for lane in &self.lanes {

@@ -28,7 +28,7 @@ fn at(writer: u64, key: u64, version: u64) -> Location {
 fn is_seen(index: &Index, writer: u64, key: u64) -> bool {
     let own = grain(writer, key, 0) >> 8;
     let is_own = |location| matches!(location, Location::OnDisk { grain } if grain >> 8 == own);
-    index.touch(hash(writer, key)).iter().any(|word| is_own(word.location()))
+    index.touch(hash(writer, key)).iter().any(|entry| is_own(entry.location()))
 }
 
 fn write(index: &Index, writer: u64, fault: bool) {
@@ -51,7 +51,7 @@ fn write(index: &Index, writer: u64, fault: bool) {
                 index.remove(hash, old);
                 index.put(hash, new, 3, None);
             }
-            (Some(old), 1) => assert!(index.change(hash, old, |word| word.at(new)).is_some()),
+            (Some(old), 1) => assert!(index.change(hash, old, |entry| entry.at(new)).is_some()),
             (old, _) => {
                 let entered = index.put(hash, new, 3, old);
                 assert_eq!(entered, if old.is_some() { Entered::Replaced } else { Entered::Added });

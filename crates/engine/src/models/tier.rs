@@ -11,7 +11,7 @@ use picaflor_format::frame::{HEADER, Header, Kind};
 
 use super::{draw, finds, holds, shuttle::thread};
 use crate::{
-    base::{frame::Frame, group::Temper, policy::Retention},
+    base::{frame::Frame, group::Priority, policy::Retention},
     cache::memory::{GONE, Memory},
 };
 
@@ -49,15 +49,15 @@ fn frame(key: usize, version: u64) -> Arc<Frame> {
 }
 
 impl Store {
-    fn temper(&self) -> Temper {
-        [Temper::Neither, Temper::Loved, Temper::Hated][draw(0..3) as usize]
+    fn priority(&self) -> Priority {
+        [Priority::Neither, Priority::Loved, Priority::Hated][draw(0..3) as usize]
     }
 
     fn put(&self, key: usize) {
         let _stripe = self.stripes[key].lock();
         let version = self.next.fetch_add(1, SeqCst) + 1;
         *self.current[key].lock() = version;
-        self.memory.insert(&frame(key, version), self.temper(), || *self.current[key].lock() == version);
+        self.memory.insert(&frame(key, version), self.priority(), || *self.current[key].lock() == version);
         self.told[key].store(2 * version, SeqCst);
     }
 
@@ -82,7 +82,7 @@ impl Store {
         if version != 0 {
             thread::yield_now();
             let is_current = || fault || *self.current[key].lock() == version;
-            self.memory.insert(&frame(key, version), self.temper(), is_current);
+            self.memory.insert(&frame(key, version), self.priority(), is_current);
         }
     }
 }

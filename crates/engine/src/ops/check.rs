@@ -8,7 +8,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Error, Receipt, in_place::place::InPlace, index::Location, read::rows::Use, space::Place, store::Store,
+    Error, Receipt, in_place::place::InPlace, index::Location, read::cluster_reader::Use, space::Place, store::Store,
     volume::Volume,
 };
 
@@ -137,8 +137,8 @@ impl Store {
             let seen = report.intact + (report.damaged.len() + report.refused.len()) as u64;
             report.lost = report.entries.saturating_sub(seen);
         }
-        let total = self.volumes().iter().map(|volume| u64::from(volume.parts())).sum();
-        for volume in self.volumes() {
+        let total = self.recovered_volumes().iter().map(|volume| u64::from(volume.parts())).sum();
+        for volume in self.recovered_volumes() {
             let promised = volume.promised();
             report.entries += volume.index.objects();
             let (placed, mut slots) = (Seen::begin(&report), Slots::default());
@@ -164,7 +164,7 @@ impl Store {
         &self,
         progress: impl FnMut(u64, u64) + Send + 'static,
     ) -> impl Future<Output = CheckReport> + Send + 'static {
-        self.aside(move |store| store.check(progress))
+        self.spawn_blocking(move |store| store.check(progress))
     }
 }
 
@@ -233,8 +233,8 @@ impl Volume {
     /// What the index promises.
     fn promised(&self) -> Promised {
         let mut promised = Promised::default();
-        self.index.for_each(|word| {
-            let place = match word.location() {
+        self.index.for_each(|entry| {
+            let place = match entry.location() {
                 Location::Buffered { slot, .. } => Part::Buffer(slot),
                 Location::OnDisk { grain } if self.in_place.is_none() => {
                     self.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)

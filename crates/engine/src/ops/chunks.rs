@@ -76,7 +76,7 @@ impl Chunks {
             return Some(piece);
         }
         let manifest = Arc::clone(&rest.manifest_frame);
-        rest.store.aside(move |store| store.drop_incomplete(&manifest)).await;
+        rest.store.spawn_blocking(move |store| store.drop_incomplete(&manifest)).await;
         Some(Err(rest.missing()))
     }
 }
@@ -232,14 +232,14 @@ impl Store {
     pub(crate) async fn whole_object_async(&self, frame: Arc<Frame>) -> Result<Option<Object>> {
         let object = Object::from_frame(Arc::clone(&frame), self)?;
         let is_at_once = object.manifest().is_none()
-            || self.late().is_over()
+            || self.deferred().is_over()
                 && self.tabled().is_none()
                 && !self.is_short(&object)
                 && !self.may_be_misled(&object);
         if is_at_once && self.has_chunks(&object)? {
             return Ok(Some(object));
         }
-        self.aside(move |store| store.whole_object(frame)).await
+        self.spawn_blocking(move |store| store.whole_object(frame)).await
     }
 
     /// Whether the object's chunks are there, and stay as long as its handle does: the index knows every one of them,

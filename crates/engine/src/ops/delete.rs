@@ -16,7 +16,7 @@ use crate::{
     Error, Mode, Refusal, Result,
     base::stats::add,
     cache::leases::{KEPT, Left},
-    index::{Location, Word},
+    index::{IndexEntry, Location},
     ops::put::{Awaited, wait, wait_async},
     store::Store,
     tabled::{Former, Tabled},
@@ -24,8 +24,8 @@ use crate::{
 };
 
 /// A key's own entry.
-pub(crate) struct Own {
-    pub(crate) word: Word,
+pub(crate) struct CurrentEntry {
+    pub(crate) entry: IndexEntry,
     /// If the object is a large one and that is known.
     pub(crate) manifest: Option<Manifest>,
     /// Its version; 0 where that is not known.
@@ -50,9 +50,9 @@ impl Store {
 
     /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and no entry leads to the device,
     /// which would have to be read to tell the key from others, the object is gone before the future is returned; else
-    /// that is done aside. Begun by the call either way, whatever becomes of the future; what is left to it is to wait
-    /// until the deletes before are durable, where [`Options::delete_count`](crate::Options::delete_count) asks for
-    /// that.
+    /// that runs in the blocking pool. Begun by the call either way, whatever becomes of the future; what is left to it
+    /// is to wait until the deletes before are durable, where
+    /// [`Options::delete_count`](crate::Options::delete_count) asks for that.
     ///
     /// # Errors
     /// As [`Store::delete`].
@@ -60,7 +60,7 @@ impl Store {
         let begun = match self.delete_at_once(key) {
             Ok(None) => {
                 let key = Bytes::copy_from_slice(key);
-                Err(self.aside(move |store| store.delete(&key)))
+                Err(self.spawn_blocking(move |store| store.delete(&key)))
             }
             at_once => Ok(at_once
                 .and_then(|found| Ok((found.unwrap_or(false), self.settle_delete(self.hasher().key(key), key)?)))),
@@ -94,7 +94,7 @@ impl Store {
     /// As [`Store::flush_deletes`].
     pub async fn flush_deletes_async(&self) -> Result<()> {
         if self.tabled().is_some() {
-            return self.aside(Self::flush_deletes).await;
+            return self.spawn_blocking(Self::flush_deletes).await;
         }
         for awaited in self.commits_of_deletes() {
             wait_async(Some(awaited)).await?;
@@ -107,7 +107,7 @@ impl Store {
         if self.shared().options.read_only {
             return Vec::new();
         }
-        let volumes = self.volumes().iter().filter(|volume| !self.is_lost(volume));
+        let volumes = self.recovered_volumes().iter().filter(|volume| !self.is_lost(volume));
         volumes.map(|volume| (Arc::clone(volume), volume.commits.next())).collect()
     }
 
@@ -121,7 +121,7 @@ impl Store {
     /// Deletes it if that takes neither a wait nor a look at the device; else `None`, and nothing was done.
     fn delete_at_once(&self, key: &[u8]) -> Result<Option<bool>> {
         let hash = self.begin_delete(key)?;
-        if self.tabled().is_some() || !self.late().is_over() {
+        if self.tabled().is_some() || !self.deferred().is_over() {
             return Ok(None);
         }
         let Some(_stripe) = self.shared().try_lock_key(hash.short()) else { return Ok(None) };
@@ -135,7 +135,7 @@ impl Store {
 
     /// Whether nothing need be read to delete this key here.
     fn leaves_unread(volume: &Volume, hash: KeyHash) -> bool {
-        volume.index.candidates(hash.short()).iter().all(|word| match word.location() {
+        volume.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
             Location::OnDisk { .. } => false,
             Location::Buffered { slot, offset } => {
                 let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
@@ -175,7 +175,7 @@ impl Store {
         let mut found = false;
         while let Some(own) = volume.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
-            found |= volume.drop_entry(hash.short(), own.word) && own.generation != 0;
+            found |= volume.drop_entry(hash.short(), own.entry) && own.generation != 0;
             if let Some(manifest) = own.manifest {
                 volume.drop_chunks(hash, manifest);
             }
@@ -223,7 +223,7 @@ impl Store {
         let volume = self.home(hash, key);
         let own = volume.verified(hash, key, Kind::Whole)?;
         let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
-        let dropped = volume.drop_entry(hash.short(), own.word);
+        let dropped = volume.drop_entry(hash.short(), own.entry);
         if dropped {
             volume.forget(hash, generation);
             volume.due_within(self.shared().options.delete_time);
@@ -261,27 +261,27 @@ impl Volume {
     /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
     /// that recovery may have found there, for one of them may be an older version of this key. A store makes
     /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves.
-    pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
+    pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         match self.shared.options.mode {
             Mode::Cache if self.shared.options.eviction_listener.is_none() => {
                 let mut candidates = self.index.candidates(hash.short());
-                let word = candidates.pop();
+                let entry = candidates.pop();
                 for other in candidates {
                     self.drop_entry(hash.short(), other);
                 }
-                Ok(word.map(|word| Own { word, manifest: None, generation: 0 }))
+                Ok(entry.map(|entry| CurrentEntry { entry, manifest: None, generation: 0 }))
             }
             _ => self.verified(hash, key, kind),
         }
     }
 
     /// The entry whose frame has this key, found by reading frames.
-    pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<Own>> {
+    pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         let chunk = kind == Kind::Chunk;
         let mut candidates = self.index.candidates(hash.short());
         // Whoever's entry it is, it leads nowhere; this key's only if no other is.
         let mut unreadable = None;
-        while let Some(word) = candidates.pop() {
+        while let Some(entry) = candidates.pop() {
             let (mut manifest, mut generation) = (None, 0);
             let mut leads_nowhere = false;
             let accept = |header: &Header, frame: &[u8]| {
@@ -290,7 +290,7 @@ impl Volume {
                 manifest = header.manifest(frame).filter(|_| is_own);
                 is_own
             };
-            let is_own = match self.look_at(hash.short(), word, accept) {
+            let is_own = match self.look_at(hash.short(), entry, accept) {
                 Ok(is_own) => is_own.unwrap_or(false),
                 Err(error) if matches!(error, Error::Damaged { .. }) || self.shared.options.mode == Mode::Cache => {
                     leads_nowhere = true;
@@ -298,14 +298,14 @@ impl Volume {
                 }
                 Err(error) => return Err(error),
             };
-            if self.index.find(hash.short(), word.location()).is_none() {
+            if self.index.find(hash.short(), entry.location()).is_none() {
                 // It moved while it was looked at: a buffer was retired, or a cluster read in.
                 candidates = self.index.candidates(hash.short());
                 unreadable = None;
             } else if is_own {
-                return Ok(Some(Own { word, manifest, generation }));
+                return Ok(Some(CurrentEntry { entry, manifest, generation }));
             } else if leads_nowhere {
-                unreadable = Some(Own { word, manifest: None, generation: 0 });
+                unreadable = Some(CurrentEntry { entry, manifest: None, generation: 0 });
             }
         }
         Ok(unreadable)
@@ -324,7 +324,7 @@ impl Volume {
             let hash = self.hasher.chunk(&key);
             // Until it is gone: an entry may move between the look and the drop.
             while let Ok(Some(own)) = self.own(hash, &key, Kind::Chunk) {
-                self.drop_entry(hash.short(), own.word);
+                self.drop_entry(hash.short(), own.entry);
             }
         }
     }
@@ -350,14 +350,19 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::read_frame`].
-    pub(crate) fn look_at<R>(&self, hash: u64, word: Word, see: impl FnOnce(&Header, &[u8]) -> R) -> Result<Option<R>> {
-        match word.location() {
+    pub(crate) fn look_at<R>(
+        &self,
+        hash: u64,
+        entry: IndexEntry,
+        see: impl FnOnce(&Header, &[u8]) -> R,
+    ) -> Result<Option<R>> {
+        match entry.location() {
             Location::Buffered { slot, offset } => {
                 let frame = self.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
                 Ok(frame.map(|frame| see(&frame.header, frame.bytes())))
             }
             Location::OnDisk { grain } => {
-                self.read_frame(grain, word.grains()).map(|(header, frame)| Some(see(&header, &frame)))
+                self.read_frame(grain, entry.grains()).map(|(header, frame)| Some(see(&header, &frame)))
             }
         }
     }

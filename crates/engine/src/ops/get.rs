@@ -27,7 +27,7 @@ use crate::{
     Chunks, Departure, Error, Miss, Mode, Object, Result,
     base::frame::Frame,
     base::stats::add,
-    index::{Location, Word},
+    index::{IndexEntry, Location},
     read::reading::Outcome,
     store::Store,
     tabled::Tabled,
@@ -43,14 +43,14 @@ pub(crate) struct Query {
     /// Number of the volume where it lies.
     home: usize,
     /// Entries that turned out to be another key's.
-    passed: Vec<Word>,
+    passed: Vec<IndexEntry>,
     /// An entry was dropped because its bytes did not verify.
     dropped: bool,
     /// Why nothing was found so far.
     why: Miss,
     tries: u32,
     /// The entry whose bytes did not fit it: read once more before it is dropped.
-    doubted: Option<Word>,
+    doubted: Option<IndexEntry>,
 }
 
 /// Entries may move under a get's feet, by reclaim or a put; more often than this they do not.
@@ -154,7 +154,7 @@ impl Store {
             answer => return answer,
         }
         let hash = self.hasher().key(key);
-        let is_known = self.tabled().is_none() && self.late().is_over();
+        let is_known = self.tabled().is_none() && self.deferred().is_over();
         if is_known && self.home(hash, key).index.candidates(hash.short()).is_empty() {
             self.count_get(Some(Miss::Absent));
             TryGet::Absent(Miss::Absent)
@@ -174,7 +174,7 @@ impl Store {
             return TryGet::Absent(Miss::Expired);
         }
         let object = if frame.header.kind == Kind::Manifest {
-            let is_at_once = || self.late().is_over() && self.tabled().is_none();
+            let is_at_once = || self.deferred().is_over() && self.tabled().is_none();
             let has_chunks = |object: &Object| {
                 let told = is_at_once() && !self.is_short(object) && !self.may_be_misled(object);
                 told && self.has_chunks(object).unwrap_or(false)
@@ -238,7 +238,7 @@ impl Store {
 
     fn answer(&self, query: &Query, found: Result<Arc<Frame>, Miss>) -> Result<Option<Arc<Frame>>> {
         if query.dropped && found.is_err() {
-            self.bury(query);
+            self.log_loss(query);
         }
         let missed = match &found {
             // A chunk is a part of what was asked for, and that had not expired.
@@ -268,10 +268,10 @@ impl Store {
     pub(crate) fn seek(&self, query: &mut Query) -> Next {
         let hash = query.hash.short();
         let shared = self.shared();
-        self.late().merge_part_of(hash);
-        let volume = self.volumes_early().get(query.home);
+        self.deferred().merge_part_of(hash);
+        let volume = self.volumes().get(query.home);
         // On its way from memory while the tier is asked.
-        volume.iter().for_each(|volume| volume.index.expect(hash));
+        volume.iter().for_each(|volume| volume.index.prefetch(hash));
         if let Some(frame) = shared.memory.get(hash, &query.key)
             && query.accepts(&frame.header, frame.key())
         {
@@ -285,13 +285,13 @@ impl Store {
         let Some(volume) = volume.filter(|volume| !self.is_lost(volume)) else { return Next::Absent(query.why) };
         'again: while query.tries < TRIES {
             query.tries += 1;
-            for word in volume.index.touch(hash) {
-                if query.passed.iter().any(|passed| passed.same(word)) {
+            for entry in volume.index.touch(hash) {
+                if query.passed.iter().any(|passed| passed.same(entry)) {
                     continue;
                 }
-                match word.location() {
+                match entry.location() {
                     Location::OnDisk { grain } => {
-                        return Next::Read(Plan::new(volume, word, grain, self.late().is_over()));
+                        return Next::Read(Plan::new(volume, entry, grain, self.deferred().is_over()));
                     }
                     Location::Buffered { slot, offset } => {
                         let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
@@ -299,12 +299,12 @@ impl Store {
                         if let Some(frame) = found {
                             query.hit(&shared.counters.hits_buffer);
                             volume.note_served(slot);
-                            return Next::Found(self.keep(volume, word, frame));
+                            return Next::Found(self.keep(volume, entry, frame));
                         }
-                        if volume.index.find(hash, word.location()).is_none() {
+                        if volume.index.find(hash, entry.location()).is_none() {
                             continue 'again;
                         }
-                        query.passed.push(word);
+                        query.passed.push(entry);
                     }
                 }
             }
@@ -327,7 +327,7 @@ impl Store {
                 if self.mode() == Mode::Store {
                     return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
                 }
-                query.passed.push(plan.word);
+                query.passed.push(plan.entry);
                 query.why = Miss::ReadError;
                 return Ok(None);
             }
@@ -337,24 +337,24 @@ impl Store {
         let is_asked_for = |header: &Header| query.accepts(header, header.key(frame));
         // A block that was written astray may hold an older version of the same key at the same place.
         let is_entered =
-            |header: &Header| volume.in_place.is_some() || plan.word.is_of_grains((header.frame_len() / GRAIN) as u32);
+            |header: &Header| volume.in_place.is_some() || plan.entry.is_of_grains((header.frame_len() / GRAIN) as u32);
         let why = match Header::verify(frame) {
             Ok(header) if is_asked_for(&header) && is_entered(&header) => {
                 query.hit(&self.shared().counters.hits_device);
                 volume.note_use(plan.grain);
                 volume.learn_class(plan.grain, &header);
-                let adopted = match plan.page {
+                let admitted = match plan.page {
                     Some((cluster, read)) if read.page.is_some() => {
-                        volume.adopt_page(cluster, read, &bytes, header.mark)
+                        volume.admit_page(cluster, read, &bytes, header.mark)
                     }
-                    Some((_, read)) => volume.welcome(plan.grain, read.offset, &bytes, &header),
+                    Some((_, read)) => volume.admit_neighbours(plan.grain, read.offset, &bytes, &header),
                     None => false,
                 };
-                return Ok(Some(self.keep(volume, plan.word, plan.lift(&bytes, at, hash, header, adopted))));
+                return Ok(Some(self.keep(volume, plan.entry, plan.lift(&bytes, at, hash, header, admitted))));
             }
-            Ok(header) if !is_asked_for(&header) && volume.is_entry_of(plan.word, plan.grain, &header, frame) => {
+            Ok(header) if !is_asked_for(&header) && volume.is_entry_of(plan.entry, plan.grain, &header, frame) => {
                 // Two keys share one place in the index: this entry is the other one's.
-                query.passed.push(plan.word);
+                query.passed.push(plan.entry);
                 return Ok(None);
             }
             Ok(_) => Miss::KeyMismatch,
@@ -370,37 +370,37 @@ impl Store {
     /// twice, and then drop it.
     fn doubt(&self, query: &mut Query, plan: &Plan, why: Miss) {
         let (hash, volume) = (query.hash.short(), &plan.volume);
-        if !query.doubted.replace(plan.word).is_some_and(|word| word.same(plan.word)) {
+        if !query.doubted.replace(plan.entry).is_some_and(|entry| entry.same(plan.entry)) {
             return;
         }
-        if volume.index.find(hash, plan.word.location()).is_some() {
+        if volume.index.find(hash, plan.entry.location()).is_some() {
             query.why = why;
-            query.passed.push(plan.word);
-            let may_drop = !self.shared().options.read_only && self.late().is_over();
-            query.dropped |= may_drop && volume.drop_entry(hash, plan.word);
+            query.passed.push(plan.entry);
+            let may_drop = !self.shared().options.read_only && self.deferred().is_over();
+            query.dropped |= may_drop && volume.drop_entry(hash, plan.entry);
         }
     }
 
     /// Lets a found object stay in memory, if its group and the caller want that.
-    fn keep(&self, volume: &Volume, word: Word, frame: Frame) -> Arc<Frame> {
+    fn keep(&self, volume: &Volume, entry: IndexEntry, frame: Frame) -> Arc<Frame> {
         let frame = Arc::new(frame);
         let shared = self.shared();
         // A cluster read moves the entry into memory; anything else that moved it made it another version.
         let current = || {
             volume.index.candidates(frame.hash).iter().any(|now| {
-                now.same(word) || matches!(now.location(), Location::Buffered { .. }) && volume.holds(*now, &frame)
+                now.same(entry) || matches!(now.location(), Location::Buffered { .. }) && volume.holds(*now, &frame)
             })
         };
-        shared.keep(&frame, current);
+        shared.cache_object(&frame, current);
         frame
     }
 
     /// The only entry of a key led to bytes that do not verify. Recovery must not fall back on an older
     /// version whose entry a checkpoint still has.
-    fn bury(&self, query: &Query) {
+    fn log_loss(&self, query: &Query) {
         let hash = query.hash;
         let _stripe = self.lock_key(hash);
-        let volume = &self.volumes()[query.home];
+        let volume = &self.recovered_volumes()[query.home];
         if !volume.index.candidates(hash.short()).is_empty() {
             return;
         }
@@ -429,14 +429,14 @@ impl Volume {
     }
 
     /// Whether an index entry at this grain can belong to this frame.
-    fn is_entry_of(&self, word: Word, grain: u64, header: &Header, frame: &[u8]) -> bool {
+    fn is_entry_of(&self, entry: IndexEntry, grain: u64, header: &Header, frame: &[u8]) -> bool {
         let hash = self.hasher.frame(header.kind, header.key(frame)).short();
-        self.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(word))
+        self.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(entry))
     }
 
     /// Whether the buffer that an entry names holds this very version.
-    fn holds(&self, word: Word, frame: &Frame) -> bool {
-        let Location::Buffered { slot, offset } = word.location() else { return false };
+    fn holds(&self, entry: IndexEntry, frame: &Frame) -> bool {
+        let Location::Buffered { slot, offset } = entry.location() else { return false };
         let same = |header: &Header, key: &[u8]| header.generation == frame.header.generation && key == frame.key();
         self.buffers.read(slot, offset as usize * GRAIN, frame.hash, same).is_some()
     }

@@ -12,19 +12,19 @@ use picaflor_common::KeyHash;
 impl Store {
     /// The number of a key's home, whether the opening is over or not.
     pub(crate) fn home_number(&self, hash: KeyHash, key: &[u8]) -> usize {
-        self.shared().options.spread.home(self.hasher(), hash, key, self.volumes_early().len())
+        self.shared().options.spread.home(self.hasher(), hash, key, self.volumes().len())
     }
 
     /// A key's home; where objects are entries of tables there is none. Waits for the end of the opening.
     pub(crate) fn home(&self, hash: KeyHash, key: &[u8]) -> &Arc<Volume> {
-        &self.volumes()[self.home_number(hash, key)]
+        &self.recovered_volumes()[self.home_number(hash, key)]
     }
 
     /// Whether a device of a cache failed while others go on: its objects are misses, and what is put there is refused,
     /// until the next opening, which empties it. A device that is alone, and any of a store, is read as long as it can
     /// be.
     pub(crate) fn is_lost(&self, volume: &Volume) -> bool {
-        self.volumes_early().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
+        self.volumes().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
     }
 
     /// Whether a healthy device knows durably that this one failed.
@@ -38,7 +38,7 @@ impl Store {
     /// # Errors
     /// The failure of a device of which no other one says so.
     pub(crate) fn losses_are_noted(&self) -> Result<()> {
-        let mut lost = self.volumes().iter().filter(|volume| self.is_lost(volume));
+        let mut lost = self.recovered_volumes().iter().filter(|volume| self.is_lost(volume));
         lost.find(|volume| !self.is_loss_noted(volume)).and_then(|volume| volume.commits.failure()).map_or(Ok(()), Err)
     }
 
@@ -51,7 +51,7 @@ impl Store {
         if self.is_loss_noted(lost) {
             return Ok(());
         }
-        for healthy in self.volumes_early().iter().filter(|volume| volume.commits.failure().is_none()) {
+        for healthy in self.volumes().iter().filter(|volume| volume.commits.failure().is_none()) {
             healthy.note_losses()?;
         }
         match (self.is_loss_noted(lost), lost.commits.failure()) {

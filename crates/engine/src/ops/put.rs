@@ -15,9 +15,9 @@ use picaflor_format::frame::{KEY_MAX, Kind, META_MAX, Manifest};
 use crate::{
     Durability, Error, Expiry, PutOptions, Refusal, Result,
     base::stats::add,
-    ops::framing::{Framed, OwnParts, Parts},
-    ops::hands::Later,
-    ops::many::Put,
+    ops::batch::Put,
+    ops::blocking::BoxFuture,
+    ops::insert::{Inserted, OwnParts, Parts},
     store::Store,
     volume::Volume,
     write::placement::Class,
@@ -53,7 +53,7 @@ impl Store {
         let begun = self.begin_put(key, body, options);
         async move {
             match begun? {
-                Begun::Framed(awaited) => wait_async(awaited).await,
+                Begun::Inserted(awaited) => wait_async(awaited).await,
                 Begun::Later(put) => put.await,
             }
         }
@@ -61,25 +61,26 @@ impl Store {
 
     /// Frames it, if that is done without waiting.
     fn begin_put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Begun> {
-        if !self.late().is_over() && !options.no_wait {
+        if !self.deferred().is_over() && !options.no_wait {
             // It waits for the end of the opening.
             let (store, key, body, options) = (self.clone(), key.to_vec(), body.to_vec(), options.clone());
-            let put = async move { store.aside(move |store| store.put(&key, &body, &options)).await };
+            let put = async move { store.spawn_blocking(move |store| store.put(&key, &body, &options)).await };
             return Ok(Begun::Later(Box::pin(put)));
         }
         let expires = self.admit(key, Some(body.len() as u64), options)?;
         if options.no_wait {
-            return Ok(Begun::Framed(self.put_admitted(&Put { key, body, options }, expires)?));
+            return Ok(Begun::Inserted(self.put_admitted(&Put { key, body, options }, expires)?));
         }
         let mut payload_crc = None;
         if self.is_small(key, body, options) {
             let hash = self.hasher().key(key);
             let parts =
                 Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
-            let made = *payload_crc.insert(self.expect(hash, &parts));
-            if let Some(volume) = self.frame_at_once(hash, &parts, made)? {
+            self.prefetch_index(hash, &parts);
+            let made = *payload_crc.insert(parts.payload_crc());
+            if let Some(volume) = self.insert_at_once(hash, &parts, made)? {
                 add(&self.shared().counters.puts, 1);
-                return Ok(Begun::Framed(self.settle_put(volume, options.group)));
+                return Ok(Begun::Inserted(self.settle_put(volume, options.group)));
             }
         }
         let (key, body, options) = (Bytes::copy_from_slice(key), Bytes::copy_from_slice(body), options.clone());
@@ -101,10 +102,10 @@ impl Store {
 
     async fn frame_later(self, own: OwnParts, payload_crc: u32) -> Result<()> {
         let (hash, expires) = (self.hasher().key(&own.key), own.expires);
-        let volume = match self.frame_in_async(hash, own.clone(), payload_crc).await? {
-            Framed::In(volume) => Some(volume),
-            Framed::Durable => None,
-            Framed::Scattered(piece_max) => {
+        let volume = match self.insert_async(hash, own.clone(), payload_crc).await? {
+            Inserted::In(volume) => Some(volume),
+            Inserted::Durable => None,
+            Inserted::Scattered(piece_max) => {
                 let stream = self.admitted_stream(&own.key, Some(own.body.len() as u64), own.options, expires)?;
                 return stream.cut_async(own.body, piece_max).await;
             }
@@ -133,10 +134,10 @@ impl Store {
         }
         let hash = self.hasher().key(key);
         let parts = Parts { kind: Kind::Whole, key, metadata: &options.metadata, body, expires, volume: None, options };
-        let volume = match self.frame_in(hash, &parts)? {
-            Framed::In(volume) => Some(volume),
-            Framed::Durable => None,
-            Framed::Scattered(piece_max) => {
+        let volume = match self.insert(hash, &parts)? {
+            Inserted::In(volume) => Some(volume),
+            Inserted::Durable => None,
+            Inserted::Scattered(piece_max) => {
                 return self.put_cut(key, body, options, expires, piece_max).map(|()| None);
             }
         };
@@ -161,7 +162,7 @@ impl Store {
         if shared.options.read_only {
             return Err(self.refuse(Refusal::ReadOnly));
         }
-        if self.volumes().iter().any(|volume| volume.recovers_in_steps()) {
+        if self.recovered_volumes().iter().any(|volume| volume.recovers_in_steps()) {
             return Err(self.refuse(Refusal::Recovering));
         }
         let expires = self.expires(options, now);
@@ -174,10 +175,10 @@ impl Store {
         if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
             return Err(self.refuse(Refusal::NotAdmitted));
         }
-        if shared.index_is_above(8) && self.volumes().iter().any(|volume| volume.is_loaded()) {
+        if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
-        if self.volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {
+        if self.recovered_volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         Ok(expires)
@@ -207,24 +208,24 @@ impl Store {
         }
     }
 
-    /// The class of an object, and the server in its header. Kin stand for the server of who names none; where they
-    /// wait for each other, for that of all who are of no group: a page is asked for at once, a site is not. Chunks
-    /// fill clusters anyway.
-    pub(crate) fn company(
+    /// The class of an object, and the server in its header. The affinity stands for the server of an object
+    /// that names none; where objects wait for each other, for that of every object without a group: a page is asked
+    /// for at once, a site is not. Chunks fill clusters anyway.
+    pub(crate) fn affinity_of(
         volume: &Volume,
         class: Class,
         parts: &Parts<'_>,
         (hash, beside): (u64, Option<u64>),
     ) -> (Class, u32) {
         let server = parts.options.server;
-        let kin = match parts.kind {
+        let affinity = match parts.kind {
             Kind::Chunk => 0,
-            _ => volume.placer.kin(hash, beside),
+            _ => volume.placer.affinity_of(hash, beside),
         };
         match class {
             // The head of a large object does not wait, and goes to where the others are packed.
-            Class::Rest | Class::Server(_) if kin != 0 && volume.gathers().is_some() => (Class::Rest, kin),
-            Class::Rest if kin != 0 && server == 0 => (Class::Server(kin), kin),
+            Class::Rest | Class::Server(_) if affinity != 0 && volume.gathers().is_some() => (Class::Rest, affinity),
+            Class::Rest if affinity != 0 && server == 0 => (Class::Server(affinity), affinity),
             _ => (class, server),
         }
     }
@@ -266,8 +267,8 @@ pub(crate) type Awaited = Option<(Arc<Volume>, u64)>;
 
 /// What a put of a task came to at once.
 enum Begun {
-    Framed(Awaited),
-    Later(Later<()>),
+    Inserted(Awaited),
+    Later(BoxFuture<()>),
 }
 
 /// Waits for it in a task.

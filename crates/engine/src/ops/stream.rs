@@ -18,7 +18,7 @@ use picaflor_format::frame::{ChunkKey, Kind, Manifest};
 use crate::{
     Error, PutOptions, Refusal, Reserved, Result,
     base::stats::add,
-    ops::framing::{Framed, OwnParts},
+    ops::insert::{Inserted, OwnParts},
     ops::put::{self, Awaited},
     store::Store,
     volume::Volume,
@@ -60,12 +60,13 @@ enum Waits {
 }
 
 impl Waits {
-    async fn frame(self, store: &Store, hash: KeyHash, parts: OwnParts) -> Result<Framed> {
+    async fn frame(self, store: &Store, hash: KeyHash, parts: OwnParts) -> Result<Inserted> {
         match self {
-            Self::Thread => store.frame_in(hash, &parts.parts()),
+            Self::Thread => store.insert(hash, &parts.parts()),
             Self::Task => {
-                let payload_crc = store.expect(hash, &parts.parts());
-                store.frame_in_async(hash, parts, payload_crc).await
+                store.prefetch_index(hash, &parts.parts());
+                let payload_crc = parts.parts().payload_crc();
+                store.insert_async(hash, parts, payload_crc).await
             }
         }
     }
@@ -74,7 +75,7 @@ impl Waits {
     async fn act<R: Send + 'static>(self, store: &Store, act: impl FnOnce(&Store) -> R + Send + 'static) -> R {
         match self {
             Self::Thread => act(store),
-            Self::Task => store.aside(act).await,
+            Self::Task => store.spawn_blocking(act).await,
         }
     }
 }
@@ -259,9 +260,9 @@ impl PutStream {
             };
         }
         let volume = match framed? {
-            Framed::In(volume) => Some(volume),
-            Framed::Durable => None,
-            Framed::Scattered(piece_max) => return Box::pin(self.cut(body, piece_max, waits)).await,
+            Inserted::In(volume) => Some(volume),
+            Inserted::Durable => None,
+            Inserted::Scattered(piece_max) => return Box::pin(self.cut(body, piece_max, waits)).await,
         };
         add(&store.shared().counters.puts, 1);
         Ok(volume.and_then(|volume| store.settle_put(volume, self.options.group)))

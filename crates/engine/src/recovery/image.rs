@@ -9,8 +9,8 @@ use picaflor_format::{
     superblock::{CheckpointRef, Superblock},
 };
 
-use super::{ahead, receipt::VolumeReceipt};
-use crate::{Error, index::Word, volume::Volume};
+use super::{parallel_read, receipt::VolumeReceipt};
+use crate::{Error, index::IndexEntry, volume::Volume};
 
 /// Why what an opening needs is of no use.
 #[derive(Clone)]
@@ -102,7 +102,7 @@ pub(super) fn load_newest(
                 return Ok(Some(((reference, directory), rows)));
             }
             Err(why) => {
-                volume.index.update_all(|_| Word::EMPTY);
+                volume.index.update_all(|_| IndexEntry::EMPTY);
                 receipt.note(&format!("{name} checkpoint: "), &why);
                 refused = refused.or(Some(why).filter(|why| matches!(why, Unfit::Refused(_))));
             }
@@ -128,30 +128,35 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
         }
         Ok(pieces)
     };
-    ahead::in_order(&directory.parts, ahead::readers(&volume.shared.options), pieces, |(id, _), pieces| {
-        for piece in pieces? {
-            if piece.first as usize != image.len() {
-                let why = format!("cluster {id}: a piece of segment {} is missing", piece.segment);
-                return Err(Unfit::Damaged(why));
+    parallel_read::in_order(
+        &directory.parts,
+        parallel_read::readers(&volume.shared.options),
+        pieces,
+        |(id, _), pieces| {
+            for piece in pieces? {
+                if piece.first as usize != image.len() {
+                    let why = format!("cluster {id}: a piece of segment {} is missing", piece.segment);
+                    return Err(Unfit::Damaged(why));
+                }
+                image.extend_from_slice(&piece.words);
+                if image.len() != piece.total as usize {
+                    continue;
+                }
+                if volume.in_place.is_some() {
+                    let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
+                    rows.extend(image.as_chunks().0.iter().map(row));
+                } else if piece.segment == PAGES {
+                    volume.divisions.restore(&image);
+                } else {
+                    volume
+                        .index
+                        .restore(piece.segment, &image)
+                        .ok_or_else(|| format!("segment {} makes no sense", piece.segment))?;
+                }
+                image.clear();
             }
-            image.extend_from_slice(&piece.words);
-            if image.len() != piece.total as usize {
-                continue;
-            }
-            if volume.in_place.is_some() {
-                let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
-                rows.extend(image.as_chunks().0.iter().map(row));
-            } else if piece.segment == PAGES {
-                volume.divisions.restore(&image);
-            } else {
-                volume
-                    .index
-                    .restore(piece.segment, &image)
-                    .ok_or_else(|| format!("segment {} makes no sense", piece.segment))?;
-            }
-            image.clear();
-        }
-        Ok(())
-    })?;
+            Ok(())
+        },
+    )?;
     Ok((directory, rows))
 }

@@ -20,13 +20,13 @@ use picaflor_format::{
 };
 
 use super::{
-    ahead,
+    parallel_read,
     receipt::{Dropped, VolumeReceipt},
     since::Since,
 };
 use crate::{
     Error, Mode, Result,
-    index::{Candidates, Location, Word},
+    index::{Candidates, IndexEntry, Location},
     space::State,
     volume::Volume,
 };
@@ -200,8 +200,8 @@ fn each_part(
 ) -> Result<Entered> {
     let mut all = Entered::default();
     let act = |part: &Mutex<Part>| act(&mut part.lock());
-    let readers = ahead::readers(&volume.shared.options);
-    ahead::in_order(parts, readers, act, |_, entered| entered.map(|entered| all.join(&entered)))?;
+    let readers = parallel_read::readers(&volume.shared.options);
+    parallel_read::in_order(parts, readers, act, |_, entered| entered.map(|entered| all.join(&entered)))?;
     Ok(all)
 }
 
@@ -293,9 +293,9 @@ impl Entered {
                     self.dropped.replaced += 1;
                     return Ok(());
                 }
-                Resolved::Older(word) => {
+                Resolved::Older(entry) => {
                     self.dropped.replaced += 1;
-                    Some(word)
+                    Some(entry)
                 }
                 Resolved::Unread => {
                     self.pass_over(volume, sighting);
@@ -325,15 +325,15 @@ impl Entered {
     ) -> Result<Resolved> {
         let Sighting { hash, generation, .. } = *sighting;
         let mut resolved = Resolved::None;
-        for word in known {
-            match self.header_of(volume, hash, word, since, |found| found as u64 == hash)? {
+        for entry in known {
+            match self.header_of(volume, hash, entry, since, |found| found as u64 == hash)? {
                 Known::Rotten(newer) if newer > generation => return Ok(Resolved::Newer),
-                Known::Own(header) if header.generation > generation => {
-                    let Location::OnDisk { grain } = word.location() else { return Ok(Resolved::Newer) };
+                Known::CurrentEntry(header) if header.generation > generation => {
+                    let Location::OnDisk { grain } = entry.location() else { return Ok(Resolved::Newer) };
                     let is_untold = since.wrote_untold(volume, grain, header.mark)?;
-                    return Ok(if is_untold { Resolved::Older(word) } else { Resolved::Newer });
+                    return Ok(if is_untold { Resolved::Older(entry) } else { Resolved::Newer });
                 }
-                Known::Own(_) | Known::Rotten(_) => return Ok(Resolved::Older(word)),
+                Known::CurrentEntry(_) | Known::Rotten(_) => return Ok(Resolved::Older(entry)),
                 Known::Other => {}
                 Known::Unread => resolved = Resolved::Unread,
             }
@@ -349,32 +349,32 @@ impl Entered {
         &mut self,
         volume: &Arc<Volume>,
         hash: u64,
-        word: Word,
+        entry: IndexEntry,
         since: &Since,
         is_it: impl Fn(u128) -> bool,
     ) -> Result<Known> {
-        let Location::OnDisk { grain } = word.location() else { return Ok(Known::Other) };
-        let is_of = |hash: u64| volume.index.find(hash, word.location()).is_some_and(|entry| entry.same(word));
-        match volume.read_frame(grain, word.grains()) {
-            Ok((header, frame)) if word.is_of_grains((header.frame_len() / GRAIN) as u32) => {
+        let Location::OnDisk { grain } = entry.location() else { return Ok(Known::Other) };
+        let is_of = |hash: u64| volume.index.find(hash, entry.location()).is_some_and(|entry| entry.same(entry));
+        match volume.read_frame(grain, entry.grains()) {
+            Ok((header, frame)) if entry.is_of_grains((header.frame_len() / GRAIN) as u32) => {
                 let found = volume.hasher.frame(header.kind, header.key(&frame)).0;
                 if found as u64 != hash && !is_of(found as u64) {
-                    self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
+                    self.dropped.overwritten += u64::from(volume.index.remove(hash, entry).is_some());
                 }
-                Ok(if is_it(found) { Known::Own(header) } else { Known::Other })
+                Ok(if is_it(found) { Known::CurrentEntry(header) } else { Known::Other })
             }
             Err(Error::Damaged { .. })
-                if let Some((found, generation)) = since.rotten_at(volume, grain, word.grains())?
+                if let Some((found, generation)) = since.rotten_at(volume, grain, entry.grains())?
                     && (found == hash || is_of(found)) =>
             {
                 Ok(if found == hash { Known::Rotten(generation) } else { Known::Other })
             }
             Ok(_) | Err(Error::Damaged { .. }) => {
-                self.dropped.overwritten += u64::from(volume.index.remove(hash, word).is_some());
+                self.dropped.overwritten += u64::from(volume.index.remove(hash, entry).is_some());
                 Ok(Known::Other)
             }
             Err(Error::Io { .. }) if volume.shared.options.mode == Mode::Cache => {
-                self.dropped.unread += u64::from(volume.index.remove(hash, word).is_some());
+                self.dropped.unread += u64::from(volume.index.remove(hash, entry).is_some());
                 self.unread.push(hash);
                 volume.cluster_of(grain).into_iter().for_each(|cluster| stays_witness(volume, cluster));
                 Ok(Known::Unread)
@@ -385,11 +385,11 @@ impl Entered {
 
     /// Applies a delete to what the index has of the key.
     fn delete(&mut self, volume: &Arc<Volume>, (hash, generation): (u128, u64), since: &Since) -> Result<()> {
-        for word in volume.index.candidates(hash as u64) {
-            let known = self.header_of(volume, hash as u64, word, since, |found| found == hash)?;
-            if let Known::Own(Header { generation: found, .. }) | Known::Rotten(found) = known
+        for entry in volume.index.candidates(hash as u64) {
+            let known = self.header_of(volume, hash as u64, entry, since, |found| found == hash)?;
+            if let Known::CurrentEntry(Header { generation: found, .. }) | Known::Rotten(found) = known
                 && found <= generation
-                && volume.index.remove(hash as u64, word).is_some()
+                && volume.index.remove(hash as u64, entry).is_some()
             {
                 self.dropped.deleted += 1;
             }
@@ -418,7 +418,7 @@ fn stays_witness(volume: &Volume, cluster: u32) {
 /// What an entry that may be of a key leads to.
 enum Known {
     /// The key's frame.
-    Own(Header),
+    CurrentEntry(Header),
     /// What was the key's frame, of this generation; a get says that it is damaged.
     Rotten(u64),
     /// Another key's frame, or none.
@@ -431,7 +431,7 @@ enum Resolved {
     /// The checkpoint knows nothing of this key.
     None,
     /// It knows this older version, or the same one elsewhere, or leads to one that does not count.
-    Older(Word),
+    Older(IndexEntry),
     /// It knows a newer version.
     Newer,
     /// It may have known either.

@@ -2,24 +2,24 @@
 //!
 //! [`open`] judges the options and opens every volume; `volume.rs` does one of them, `scan.rs` reads the
 //! clusters that a checkpoint does not cover, `merge.rs` enters what they hold; a cache is open before that
-//! (`late.rs`). A store that comes back from a crash says what it kept and dropped in its [`Receipt`].
+//! (`deferred.rs`). A store that comes back from a crash says what it kept and dropped in its [`Receipt`].
 
-mod ahead;
+mod created_files;
+mod deferred;
 mod image;
-mod judge;
-mod late;
-mod made;
 mod merge;
 pub(crate) mod outdated;
+mod parallel_read;
 mod places;
 mod receipt;
 mod ring;
 mod scan;
 mod since;
 mod superblock;
+mod validate;
 mod volume;
 
-pub(crate) use late::Late;
+pub(crate) use deferred::Deferred;
 pub(crate) use superblock::{lost_superblocks, write_superblock};
 
 use std::{
@@ -30,14 +30,14 @@ use std::{
     },
 };
 
-use judge::{as_it_was_made, check, check_memory, too_small};
-pub(crate) use made::Made;
+pub(crate) use created_files::CreatedFiles;
 use parking_lot::Mutex;
 use picaflor_common::Hasher;
 use picaflor_device::{BufPool, Device, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder};
 use picaflor_format::{superblock::Superblock, zone::Map};
 use rand::Rng;
 pub use receipt::{Dropped, Receipt, VolumeReceipt};
+use validate::{as_it_was_made, check, check_memory, too_small};
 
 use crate::{
     Error, Inspection, Options, Place, Result, Spread,
@@ -48,7 +48,7 @@ use crate::{
     base::stats::Counters,
     cache::memory::Memory,
     in_place::files,
-    read::rows::read_twice,
+    read::cluster_reader::read_twice,
     space::Layout,
     tabled::Tabled,
     volume::{STRIPES, Shared, Volume},
@@ -61,8 +61,8 @@ pub(crate) struct Opened {
     /// Where the layout keeps its own index: then there are no volumes.
     pub(crate) tabled: Option<Arc<Tabled>>,
     pub(crate) hasher: Hasher,
-    pub(crate) late: Arc<Late>,
-    pub(crate) made: Made,
+    pub(crate) deferred: Arc<Deferred>,
+    pub(crate) created: CreatedFiles,
 }
 
 /// Capacity of a store whose place does not exist yet and whose options do not say.
@@ -87,10 +87,10 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     }
     check(&options)?;
     // Dropped last: whatever fails from here on leaves no new file behind.
-    let mut made = Made::default();
+    let mut created = CreatedFiles::default();
     let mut found = Vec::new();
     for place in &options.places {
-        let (name, device, folder) = open_place(place, &options, &mut made)?;
+        let (name, device, folder) = open_place(place, &options, &mut created)?;
         let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
         found.push(Found { place: name, device, folder, superblock, doubtful: both == Some(false) });
     }
@@ -108,8 +108,8 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     {
         let place = volume::to_place(found, &shared, &identity);
         let (tabled, receipt) = Tabled::open(place, method, &shared)?;
-        let late = Arc::new(Late::over(&shared, receipt, began));
-        return Ok(Opened { shared, volumes: Vec::new(), tabled: Some(Arc::new(tabled)), hasher, late, made });
+        let deferred = Arc::new(Deferred::over(&shared, receipt, began));
+        return Ok(Opened { shared, volumes: Vec::new(), tabled: Some(Arc::new(tabled)), hasher, deferred, created });
     }
     let unopened: Vec<_> = (found.into_iter().enumerate())
         .map(|(number, found)| volume::read(number, found, &shared, &identity))
@@ -122,8 +122,8 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         volumes.iter().try_for_each(|volume| volume.write_superblock(|block| block.lost = 0))?;
     }
     let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
-    let late = Arc::new(Late::new(&shared, begun, began));
-    Ok(Opened { shared, volumes, tabled: None, hasher, late, made })
+    let deferred = Arc::new(Deferred::new(&shared, begun, began));
+    Ok(Opened { shared, volumes, tabled: None, hasher, deferred, created })
 }
 
 /// What all volumes of a store agree on.
@@ -142,7 +142,7 @@ pub(crate) struct Identity {
 }
 
 /// Whether nothing was ever made durable here: no checkpoint, and no page of the journal.
-fn is_unborn(found: &Found) -> Result<bool> {
+fn is_never_committed(found: &Found) -> Result<bool> {
     let Some(block) = found.superblock else { return Ok(true) };
     let Some(map) = Map::new(block.capacity, block.cluster) else { return Ok(false) };
     if block.epoch != 1 || block.current.is_some() {
@@ -158,11 +158,11 @@ fn is_unborn(found: &Found) -> Result<bool> {
 /// Reads the identity off the superblocks there are, and puts the volumes in their order; or makes one.
 fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
     let count = found.len() as u32;
-    let mut unborn = found.iter().any(|found| found.superblock.is_none());
+    let mut never_committed = found.iter().any(|found| found.superblock.is_none());
     for found in &*found {
-        unborn = unborn && is_unborn(found)?;
+        never_committed = never_committed && is_never_committed(found)?;
     }
-    if unborn {
+    if never_committed {
         // A crash came while the store was being made.
         found.iter_mut().for_each(|found| found.superblock = None);
     }
@@ -217,7 +217,7 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
 
 type Opening = (String, Arc<dyn Device>, Option<Arc<dyn Folder>>);
 
-fn open_place(place: &Place, options: &Options, made: &mut Made) -> Result<Opening> {
+fn open_place(place: &Place, options: &Options, created: &mut CreatedFiles) -> Result<Opening> {
     let preset = options.preset.name;
     let wrong = |what: &str| Err(Error::Option { name: "places", why: format!("preset {preset} lies {what}") });
     match (place, options.preset.layout) {
@@ -227,7 +227,7 @@ fn open_place(place: &Place, options: &Options, made: &mut Made) -> Result<Openi
             let folder = RealFolder::open_with(path, options.file_mode);
             let folder = folder.map_err(|error| unopened(path, options, error))?;
             let folder = Arc::new(folder);
-            made.folder(&folder);
+            created.folder(&folder);
             open_folder(name, folder, options)
         }
         (Place::Device(_), Layout::Files(_)) => wrong("in a folder, not on a device"),
@@ -241,7 +241,7 @@ fn open_place(place: &Place, options: &Options, made: &mut Made) -> Result<Openi
             }
             let device = open_file(path, options).map_err(|error| unopened(path, options, error))?;
             let device = Arc::new(device);
-            made.file(&device);
+            created.file(&device);
             Ok((name, device, None))
         }
     }
@@ -271,7 +271,7 @@ fn unopened(path: &Path, options: &Options, error: std::io::Error) -> Error {
     let name = path.display().to_string();
     match inspect(path) {
         Ok(Inspection::Store(about)) if is_other(about.preset, options) => {
-            judge::other_preset(&name, about.preset, options)
+            validate::other_preset(&name, about.preset, options)
         }
         _ => Error::io(format!("opening {name}"), error),
     }

@@ -12,8 +12,8 @@ use picaflor_format::cluster::Row;
 
 use crate::{
     Mode,
-    index::{Location, Word},
-    read::rows::Use,
+    index::{IndexEntry, Location},
+    read::cluster_reader::Use,
     volume::Volume,
 };
 
@@ -46,12 +46,12 @@ impl Volume {
 
     /// Drops the entries that lead into a cluster, but for those that stay where they are.
     pub(crate) fn drop_leading_to(&self, cluster: u32, stays: impl Fn(u64) -> bool) {
-        self.index.update_all(|word| match word.location() {
+        self.index.update_all(|entry| match entry.location() {
             Location::OnDisk { grain } if self.cluster_of(grain) == Some(cluster) && !stays(grain) => {
-                self.forget_live(word);
-                Word::EMPTY
+                self.forget_live(entry);
+                IndexEntry::EMPTY
             }
-            _ => word,
+            _ => entry,
         });
     }
 }

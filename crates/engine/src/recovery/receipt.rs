@@ -27,7 +27,7 @@ pub struct Receipt {
 pub struct VolumeReceipt {
     /// Path or description of the device.
     pub place: String,
-    /// Made by this opening.
+    /// CreatedFiles by this opening.
     pub created: bool,
     /// The last run closed it: nothing had to be scanned.
     pub clean: bool,

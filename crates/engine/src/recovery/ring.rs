@@ -11,7 +11,7 @@ use picaflor_format::{
 };
 
 use super::image::Unfit;
-use crate::{Error, Result, read::rows::read_twice, volume::Volume};
+use crate::{Error, Result, read::cluster_reader::read_twice, volume::Volume};
 
 /// The intact pages of this store that are on the ring, by sequence number.
 pub(super) struct Ring {

@@ -28,15 +28,16 @@ use picaflor_format::{
 };
 
 use super::{
-    EPOCH_SHIFT, ahead,
+    EPOCH_SHIFT,
     image::Unfit,
     merge::{Deletes, Merge, Sighting},
+    parallel_read,
     receipt::VolumeReceipt,
 };
 use crate::{
     Error, Result,
-    index::{Location, Word},
-    read::rows::Use,
+    index::{IndexEntry, Location},
+    read::cluster_reader::Use,
     volume::Volume,
 };
 
@@ -63,14 +64,14 @@ pub(super) fn gather(
     receipt: &mut VolumeReceipt,
 ) -> Result<Merge, Unfit> {
     let named: Vec<Named> = clusters.iter().map(|(id, seq)| (*id, *seq)).collect();
-    let readers = ahead::readers(&volume.shared.options);
+    let readers = parallel_read::readers(&volume.shared.options);
     let look = Look::begin(volume, &named, readers)?;
     let passes = (look.frames * size_of::<Sighting>()).div_ceil(budget(volume)).max(1);
     let mut merge = Merge::new(volume, passes, deletes, clusters.keys().copied().collect(), checkpoint);
     receipt.deletes = deletes.len() as u64;
     for pass in 0..passes {
         merge.expect(pass, look.frames / passes);
-        ahead::in_order(
+        parallel_read::in_order(
             &named,
             readers,
             |cluster| look.inside(volume, cluster),
@@ -131,7 +132,7 @@ impl Look {
         let newest: Vec<Named> =
             newest.chunk_by(|a, b| epoch(a) == epoch(b)).flat_map(|run| run.iter().take(NEWEST)).copied().collect();
         let mut frames = 0;
-        ahead::in_order(
+        parallel_read::in_order(
             &newest,
             readers,
             |&(id, seq)| look.last_use(volume, id, seq),
@@ -220,13 +221,13 @@ pub(super) fn drop_overwritten<'a>(
     if !written.contains(&true) {
         return;
     }
-    volume.index.update_all(|word| {
-        let Location::OnDisk { grain } = word.location() else { return Word::EMPTY };
+    volume.index.update_all(|entry| {
+        let Location::OnDisk { grain } = entry.location() else { return IndexEntry::EMPTY };
         match volume.cluster_of(grain) {
-            Some(id) if !written[id as usize] => word,
+            Some(id) if !written[id as usize] => entry,
             _ => {
                 receipt.dropped.overwritten += 1;
-                Word::EMPTY
+                IndexEntry::EMPTY
             }
         }
     });

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use picaflor_common::HashKeyed;
 use picaflor_format::{BLOCK, frame::Header};
 
-use crate::{Mode, Result, read::rows::Use, volume::Volume};
+use crate::{Mode, Result, read::cluster_reader::Use, volume::Volume};
 
 pub(super) struct Since {
     /// Deletes, by the short hash, as rows have it.

@@ -25,12 +25,11 @@ use picaflor_format::{
 use super::{
     EPOCH_SHIFT, Found, Identity,
     image::{Unfit, load_directory, load_newest, own_clusters, previous_checkpoint},
-    judge,
     merge::{Deletes, Merge},
     places,
     receipt::VolumeReceipt,
     ring::Ring,
-    scan,
+    scan, validate,
 };
 use crate::{
     Commits, Error, Mode, Result,
@@ -38,16 +37,16 @@ use crate::{
     base::options::THRESHOLD,
     base::policy::Eviction,
     cache::buffers::Buffers,
-    cache::listed::Listed,
+    cache::cluster_contents::ClusterContents,
     cache::pages::{Divisions, PAGE_MIN},
     in_place::locality,
     in_place::place::InPlace,
-    index::{Index, Location, SLOTS_MAX, Word},
+    index::{Index, IndexEntry, Location, SLOTS_MAX},
     log::checkpoint::Checkpointer,
     log::journal::Journal,
     log::known::Known,
+    read::cluster_reader::read_twice,
     read::reading::Reader,
-    read::rows::read_twice,
     space::{Layout, Space, State},
     tabled,
     volume::{Shared, Volume},
@@ -146,7 +145,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
     let each = shared.options.capacity / u64::from(identity.count);
     let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
     let layout = shared.preset.on_device();
-    let capacity = judge::capacity_within(limit, shared.preset.layout);
+    let capacity = validate::capacity_within(limit, shared.preset.layout);
     Superblock {
         seq: 0,
         store: identity.store,
@@ -176,7 +175,7 @@ fn build(
     identity: &Identity,
     superblock: Superblock,
 ) -> Result<Volume> {
-    let map = judge::map(superblock.capacity, superblock.cluster)?;
+    let map = validate::map(superblock.capacity, superblock.cluster)?;
     let options = &shared.options;
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
@@ -191,7 +190,7 @@ fn build(
     let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
     let divides = shared.preset.has_pages();
     let ages = options.cluster_age.limit().is_some();
-    judge::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
+    validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
     // A page takes a slot as a cluster does.
     let least = if divides { u64::from(PAGE_MIN) } else { cluster };
     let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
@@ -224,7 +223,7 @@ fn build(
         reclaimer: crate::background::reclaim::Reclaimer::default(),
         // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
         listed: (notes_use && options.eviction_listener.is_none())
-            .then(|| Listed::new(Arc::clone(&shared.index_bytes))),
+            .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
         scrubber: Scrubber::new(Vec::new(), false),
         known: Known::default(),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
@@ -401,7 +400,7 @@ fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut Volume
         (Unfit::Refused(error), Mode::Cache) if is_gone(volume) => return Err(error),
         (why, Mode::Cache) => why,
     };
-    volume.index.update_all(|_| Word::EMPTY);
+    volume.index.update_all(|_| IndexEntry::EMPTY);
     receipt.dropped.cold_start = true;
     receipt.checkpoint = "none";
     receipt.note("", &why);
@@ -433,11 +432,11 @@ pub(super) fn account(volume: &Volume) {
     if volume.in_place.is_some() {
         return;
     }
-    volume.index.for_each(|word| {
-        if let Location::OnDisk { grain } = word.location()
+    volume.index.for_each(|entry| {
+        if let Location::OnDisk { grain } = entry.location()
             && let Some(cluster) = volume.cluster_of(grain)
         {
-            volume.space.add_live(cluster, word.grains());
+            volume.space.add_live(cluster, entry.grains());
         }
     });
     for id in 0..volume.space.count() {

@@ -42,7 +42,7 @@ impl Room {
             }
             *taken += bytes;
         }
-        shared.take(bytes, || shared.buffer_bytes.fetch_add(bytes, Relaxed));
+        shared.reserve_memory(bytes, || shared.buffer_bytes.fetch_add(bytes, Relaxed));
         Taken { room: self, shared, bytes }
     }
 }

@@ -72,7 +72,7 @@ impl Tabled {
         drop(room);
         let former = replaced.inspect_err(|error| self.note_failed(error))?.map(|former| Former::of(&former));
         if stays {
-            self.shared.keep(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
+            self.shared.cache_object(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
         }
         Ok(former)
     }
@@ -125,7 +125,7 @@ impl Tabled {
         outcome?;
         for ((draft, stays), (header, frame)) in part.iter().zip(frames) {
             if *stays {
-                self.shared.keep(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
+                self.shared.cache_object(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
             }
         }
         Ok(())
@@ -189,7 +189,7 @@ impl Tabled {
         if let Some(_stripe) = shared.try_lock_key(hash)
             && self.stamp(hash).load(Acquire) == stamp
         {
-            shared.keep(&frame, || true);
+            shared.cache_object(&frame, || true);
         }
         Ok(Some(frame))
     }

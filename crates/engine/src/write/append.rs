@@ -18,7 +18,7 @@ use crate::{
     base::policy::Placement,
     base::stats::add,
     cache::buffers::{Draft, Open, Slot},
-    index::{Entered, Location, Word},
+    index::{Entered, IndexEntry, Location},
     space::{SPARE, State},
     volume::Volume,
     write::placement::Class,
@@ -37,13 +37,13 @@ pub(crate) enum Blocked {
     /// The entry to be replaced is not where it was: look again.
     Moved,
     /// As many objects wait to be packed as may.
-    Waiting,
+    Staging,
 }
 
 impl From<Blocked> for Refusal {
     fn from(blocked: Blocked) -> Self {
         match blocked {
-            Blocked::Buffers | Blocked::Moved | Blocked::Waiting => Self::Busy,
+            Blocked::Buffers | Blocked::Moved | Blocked::Staging => Self::Busy,
             Blocked::Space => Self::NoCleanSpace,
         }
     }
@@ -74,7 +74,7 @@ impl Volume {
         draft: &Draft<'_>,
         class: Class,
         beside: Option<u64>,
-        old: Option<Word>,
+        old: Option<IndexEntry>,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
         if let Some(failure) = self.commits.failure() {
@@ -86,8 +86,8 @@ impl Volume {
                 _ => self.place(in_place, draft, class, old),
             };
         }
-        if let Some(waiting) = self.waits(draft, class, purpose) {
-            return Ok(self.let_wait(waiting, draft, class, old));
+        if let Some(staging) = self.waits(draft, class, purpose) {
+            return Ok(self.stage(staging, draft, class, old));
         }
         let beside = beside.filter(|_| !self.placer.keeps_apart() && !self.packs_tightly());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
@@ -110,7 +110,7 @@ impl Volume {
 
     /// Frames an object into this open buffer, which has room for it and whose lane the caller has locked, and enters
     /// it in the index in place of `old`.
-    pub(crate) fn enter_in(&self, slot: u32, draft: &Draft<'_>, old: Option<Word>) -> Result<(), Blocked> {
+    pub(crate) fn enter_in(&self, slot: u32, draft: &Draft<'_>, old: Option<IndexEntry>) -> Result<(), Blocked> {
         let offset = match &mut *self.buffers.slot(slot).write() {
             Slot::Open(open) => open.push(draft),
             _ => return Err(Blocked::Buffers),
@@ -141,7 +141,7 @@ impl Volume {
 
     /// The lane whose open buffer holds this object and has room for `len` bytes more.
     fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
-        let slot = self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+        let slot = self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
             Location::Buffered { slot, .. } => Some(slot).filter(|slot| *slot < self.buffers.count()),
             Location::OnDisk { .. } => None,
         })?;
@@ -151,8 +151,8 @@ impl Volume {
 
     /// The class of the cluster that holds this object, as clusters keep it.
     fn class_of(&self, hash: u64) -> Option<u16> {
-        self.index.candidates(hash).into_iter().find_map(|word| {
-            let cluster = match word.location() {
+        self.index.candidates(hash).into_iter().find_map(|entry| {
+            let cluster = match entry.location() {
                 Location::OnDisk { grain } => self.cluster_of(grain)?,
                 Location::Buffered { slot, .. } => match &*self.buffers.slot_if_any(slot)?.read() {
                     Slot::Open(open) => return Some(open.class.short()),
@@ -250,7 +250,7 @@ impl Volume {
         if !self.space.reserve(keep) {
             return Ok(Err(Blocked::Space));
         }
-        self.shared.take(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
+        self.shared.reserve_memory(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
         let seq = self.next_seq.fetch_add(1, Relaxed);
         let since = self.journal.lock().next_page();
         let mut open = Open::new(self.shared.pool.take(self.cluster_len()), (seq, self.hasher.mark(seq)), class, since);

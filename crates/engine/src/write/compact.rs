@@ -29,9 +29,9 @@ impl Volume {
             |row: &Row| self.entry_in_slot(slot, row).is_none() && self.shared.try_lock_key(row.hash).is_some();
         let freed = open.compact(is_dead, |row, to| {
             // Whoever looks at the old place meanwhile waits for the buffer, and then looks for the entry again.
-            if let Some(word) = self.entry_in_slot(slot, row) {
+            if let Some(entry) = self.entry_in_slot(slot, row) {
                 let place = Location::Buffered { slot, offset: to / GRAIN as u32 };
-                self.index.change(row.hash, word, |word| word.at(place));
+                self.index.change(row.hash, entry, |entry| entry.at(place));
             }
             moved += u64::from(row.len);
         });

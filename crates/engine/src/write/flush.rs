@@ -330,12 +330,12 @@ impl Volume {
         let give_back = || self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
         let resident = Resident { volume: self.number, slot, bytes: bytes + tables, group, number };
         if keep && self.has_room_for_residents(self.cluster_len()) {
-            self.shared.take(resident.bytes, || {
+            self.shared.reserve_memory(resident.bytes, || {
                 give_back();
-                self.shared.retain(resident);
+                self.shared.cache_cluster(resident);
             });
         } else {
-            self.shared.let_go(vec![resident]);
+            self.shared.release(vec![resident]);
             give_back();
         }
         self.writer.wake();

@@ -23,7 +23,7 @@ use crate::{
     Error, Mode, Result,
     base::stats::add,
     cache::buffers::Draft,
-    index::Word,
+    index::IndexEntry,
     space::{Fill, SPARE},
     volume::Volume,
     write::append::{Blocked, Purpose},
@@ -189,7 +189,7 @@ impl Volume {
 
     fn drop_residents_if_tight(&self) {
         if !self.shared.memory.holds_clusters() && self.packs_tightly() {
-            self.shared.let_go(self.shared.memory.release_clusters(self.number, 0));
+            self.shared.release(self.shared.memory.release_clusters(self.number, 0));
         }
     }
 
@@ -264,7 +264,7 @@ impl Volume {
     pub(crate) fn reinsert_cut(
         self: &Arc<Self>,
         (header, frame): (&Header, &[u8]),
-        (hash, word): (u64, Word),
+        (hash, entry): (u64, IndexEntry),
         piece: usize,
     ) -> Result<bool> {
         let (start, len) = (header.body_start(), header.body_len as usize);
@@ -287,7 +287,7 @@ impl Volume {
             let metadata = &frame[header.meta_start()..start];
             let draft = self.redraft(header, Kind::Manifest, (header.key(frame), metadata), &encoded);
             debug_assert_eq!(draft.hash, hash);
-            outcome = self.frame_survivor(&draft, class, Some(word));
+            outcome = self.frame_survivor(&draft, class, Some(entry));
         }
         if !matches!(outcome, Ok(true)) {
             self.drop_pieces(parent.0, manifest);
@@ -319,7 +319,7 @@ impl Volume {
         self: &Arc<Self>,
         draft: &Draft<'_>,
         class: crate::write::placement::Class,
-        old: Option<Word>,
+        old: Option<IndexEntry>,
     ) -> Result<bool> {
         loop {
             let blocked = {
@@ -335,7 +335,7 @@ impl Volume {
                 }
             };
             match blocked {
-                Blocked::Moved | Blocked::Waiting => {}
+                Blocked::Moved | Blocked::Staging => {}
                 Blocked::Buffers => self.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => return Err(self.full(draft.header.payload_len() as u64)),
@@ -351,11 +351,11 @@ impl Volume {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent, id: manifest.id, number }.encode();
             let hash = self.hasher.chunk(&key).short();
-            let is_it = |word: &Word| {
-                matches!(self.look_at(hash, *word, |header, frame| header.key(frame) == key), Ok(Some(true)))
+            let is_it = |entry: &IndexEntry| {
+                matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
             };
-            while let Some(word) = self.index.candidates(hash).into_iter().find(is_it) {
-                self.drop_entry(hash, word);
+            while let Some(entry) = self.index.candidates(hash).into_iter().find(is_it) {
+                self.drop_entry(hash, entry);
             }
         }
     }

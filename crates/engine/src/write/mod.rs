@@ -6,4 +6,4 @@ pub(crate) mod flush;
 pub(crate) mod full;
 pub(crate) mod packing;
 pub(crate) mod placement;
-pub(crate) mod waiting;
+pub(crate) mod staging;

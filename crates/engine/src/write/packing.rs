@@ -25,13 +25,13 @@ use crate::{
     base::policy::Placement,
     base::stats::add,
     cache::buffers::{Draft, Slot},
-    index::{Entered, Location, Word},
+    index::{Entered, IndexEntry, Location},
     space::SPARE,
     volume::Volume,
     write::append::{Blocked, Purpose},
     write::flush::FEWEST,
     write::placement::Class,
-    write::waiting::{Waiter, Waiting},
+    write::staging::{StagedObject, Staging},
 };
 
 /// Sets that are passed over, for they do not fit in what is left of a cluster, before it is sealed as it is.
@@ -48,16 +48,16 @@ struct Set {
     /// Hash of its page.
     head: u64,
     /// The object first; in the default its page, and the others as they came.
-    waiters: Vec<Waiter>,
+    objects: Vec<StagedObject>,
     /// Bytes of copies that will be laid beside them.
     copies: usize,
     /// What stands for the server of those who are of no group; 0 if nothing does.
-    kin: u32,
+    affinity: u32,
 }
 
 impl Set {
     fn bytes(&self) -> usize {
-        self.waiters.iter().map(|waiter| Volume::packed_len(&waiter.frame)).sum::<usize>() + self.copies
+        self.objects.iter().map(|staged| Volume::packed_len(&staged.frame)).sum::<usize>() + self.copies
     }
 }
 
@@ -68,27 +68,27 @@ impl Volume {
     }
 
     /// Where this object has to wait, if it has to.
-    pub(crate) fn waits(&self, draft: &Draft<'_>, class: Class, purpose: Purpose) -> Option<&Waiting> {
+    pub(crate) fn waits(&self, draft: &Draft<'_>, class: Class, purpose: Purpose) -> Option<&Staging> {
         let waits = draft.header.kind == Kind::Whole && class != Class::Bypass && purpose == Purpose::Put;
         self.gathers().filter(|_| waits)
     }
 
     /// Where objects wait, as long as that may pay. What is durable when its put returns has nobody to wait for.
-    pub(crate) fn gathers(&self) -> Option<&Waiting> {
+    pub(crate) fn gathers(&self) -> Option<&Staging> {
         let may = self.placer.packs() || self.shared.options.durability != Durability::EveryPut;
-        self.buffers.waiting().filter(|_| may && self.placer.gathers())
+        self.buffers.staging().filter(|_| may && self.placer.gathers())
     }
 
     /// Memory for what waits and for clusters, of this volume.
-    fn own_tier(&self, waiting: &Waiting) -> u64 {
-        (self.shared.tier_budget() + waiting.bytes()) / self.shared.options.places.len() as u64
+    fn own_tier(&self, staging: &Staging) -> u64 {
+        (self.shared.tier_budget() + staging.bytes()) / self.shared.options.places.len() as u64
     }
 
     /// Most bytes of objects that wait, whoever's turn it is: what was asked for, but no more than half of what index
     /// and buffers leave; else a share of that, or all but what reads of clusters need; and an eighth of the device.
-    fn waiting_max(&self, waiting: &Waiting) -> u64 {
+    fn staging_max(&self, staging: &Staging) -> u64 {
         let options = &self.shared.options;
-        let tier = self.own_tier(waiting);
+        let tier = self.own_tier(staging);
         let asked = match options.unpacked / options.places.len() as u64 {
             0 if !self.placer.packs() => tier / GATHERED,
             0 => tier.saturating_sub((FEWEST * self.cluster_len() as u64).max(tier / 8)).max(tier / 2),
@@ -101,12 +101,12 @@ impl Volume {
     /// that was asked for less recently (Shriver et al. 2001, §3.1: a file is packed as late as possible, when space is
     /// needed; §3.5: memory is given up by the LRU lists of files and of clusters). Not where what waits has memory of
     /// its own.
-    fn is_turn_of_waiting(&self, waiting: &Waiting, bytes: u64) -> bool {
+    fn is_turn_of_staging(&self, staging: &Staging, bytes: u64) -> bool {
         let shared = &self.shared;
         if shared.options.unpacked != 0 || !self.placer.packs() {
             return false;
         }
-        let Some(oldest) = waiting.oldest() else { return false };
+        let Some(oldest) = staging.oldest() else { return false };
         // Clusters on their way to the device can leave when they are there.
         let coming = (self.writer.unlanded() * self.cluster_len()) as u64;
         let free = shared.tier_budget().saturating_sub(shared.memory.held()) + coming;
@@ -123,48 +123,48 @@ impl Volume {
     }
 
     /// Whether an entry is of an object that waits, and that the next commit has to make durable.
-    fn is_promised(&self, word: Word) -> bool {
-        let Location::Buffered { slot, .. } = word.location() else { return false };
-        self.buffers.waiting().and_then(|waiting| waiting.get(slot)).is_some_and(|waiter| waiter.promised)
+    fn is_promised(&self, entry: IndexEntry) -> bool {
+        let Location::Buffered { slot, .. } = entry.location() else { return false };
+        self.buffers.staging().and_then(|staging| staging.get(slot)).is_some_and(|staged| staged.promised)
     }
 
     /// Lets an object wait, and enters it in the index in place of `old`.
-    pub(crate) fn let_wait(
+    pub(crate) fn stage(
         &self,
-        waiting: &Waiting,
+        staging: &Staging,
         draft: &Draft<'_>,
         class: Class,
-        old: Option<Word>,
+        old: Option<IndexEntry>,
     ) -> Result<(), Blocked> {
         let mut bytes = vec![0; draft.header.frame_len()];
         let header = draft.lay(0, &mut bytes);
         bytes.truncate(frame::HEADER + header.payload_len());
         let frame = Arc::new(Frame::new(draft.hash, header, bytes.into()));
-        let (charge, held) = (Waiting::charge(&frame), waiting.bytes());
+        let (charge, held) = (Staging::charge(&frame), staging.bytes());
         // Nor may it who takes the place of one that may not: a commit would find neither.
         let promised = !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.is_promised(old));
-        if held > 0 && (held + charge > self.waiting_max(waiting) || self.is_turn_of_waiting(waiting, charge)) {
-            return Err(Blocked::Waiting);
+        if held > 0 && (held + charge > self.staging_max(staging) || self.is_turn_of_staging(staging, charge)) {
+            return Err(Blocked::Staging);
         }
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
         let most = || {
             let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
             u64::from(clean) * u64::from(self.map.cluster) / 2
         };
-        if promised && waiting.promised() + charge > most() {
-            return Err(if held > 0 { Blocked::Waiting } else { Blocked::Space });
+        if promised && staging.promised() + charge > most() {
+            return Err(if held > 0 { Blocked::Staging } else { Blocked::Space });
         }
-        self.shared.take(charge, || self.shared.buffer_bytes.fetch_add(charge, Relaxed));
+        self.shared.reserve_memory(charge, || self.shared.buffer_bytes.fetch_add(charge, Relaxed));
         let before = self.shared.index_bytes.load(Relaxed);
-        let slot = waiting.add(&frame, (class, self.shared.memory.next_number()), (promised, old.is_some()));
+        let slot = staging.add(&frame, (class, self.shared.memory.next_number()), (promised, old.is_some()));
         let Some(slot) = slot else {
             self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
-            return Err(Blocked::Waiting);
+            return Err(Blocked::Staging);
         };
         let location = Location::Buffered { slot, offset: 0 };
         let grains = (header.frame_len() / frame::GRAIN) as u32;
         if self.index.put(draft.hash, location, grains, old) == Entered::OldGone {
-            self.let_go_of_waiter(slot);
+            self.unstage(slot);
             return Err(Blocked::Moved);
         }
         self.replaced(draft.hash, old);
@@ -175,32 +175,32 @@ impl Volume {
     }
 
     /// The next commit makes all durable that wait.
-    pub(crate) fn promise_waiting(&self) {
-        if let Some(waiting) = self.buffers.waiting() {
-            waiting.promise(|_| true);
+    pub(crate) fn promise_staged(&self) {
+        if let Some(staging) = self.buffers.staging() {
+            staging.promise(|_| true);
         }
     }
 
     /// The next commit makes those durable that took the place of another. A checkpoint that was taken meanwhile knows
     /// neither, and its log may tell of a version that is older than both (`docs/FORMAT.md`, "Packing").
     pub(crate) fn promise_replacing(&self) {
-        if let Some(waiting) = self.buffers.waiting() {
-            waiting.promise(|waiter| waiter.replaces);
+        if let Some(staging) = self.buffers.staging() {
+            staging.promise(|staged| staged.replaces);
         }
     }
 
-    pub(crate) fn count_waiting(&self) -> u64 {
-        self.buffers.waiting().map_or(0, Waiting::count)
+    pub(crate) fn count_staged(&self) -> u64 {
+        self.buffers.staging().map_or(0, Staging::count)
     }
 
     /// What waits, for who lists all.
-    pub(crate) fn all_waiting(&self) -> Vec<Waiter> {
-        self.buffers.waiting().map(|waiting| waiting.next(usize::MAX, false)).unwrap_or_default()
+    pub(crate) fn all_staged(&self) -> Vec<StagedObject> {
+        self.buffers.staging().map(|staging| staging.next(usize::MAX, false)).unwrap_or_default()
     }
 
     /// No entry names this number any more.
-    pub(crate) fn let_go_of_waiter(&self, slot: u32) {
-        if let Some(charge) = self.buffers.waiting().and_then(|waiting| waiting.remove(slot)) {
+    pub(crate) fn unstage(&self, slot: u32) {
+        if let Some(charge) = self.buffers.staging().and_then(|staging| staging.remove(slot)) {
             self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
         }
     }
@@ -208,11 +208,11 @@ impl Volume {
     /// One step of the packing daemon. Ahead of need while nobody reads, else when it is needed. Returns whether it
     /// packed anything.
     pub(crate) fn pack_step(self: &Arc<Self>, idle: bool) -> Result<bool> {
-        let Some(waiting) = self.buffers.waiting() else { return Ok(false) };
-        let most = self.waiting_max(waiting);
-        let ahead = (most / 4).min(self.own_tier(waiting) / 8) / if idle { 1 } else { 2 };
+        let Some(staging) = self.buffers.staging() else { return Ok(false) };
+        let most = self.staging_max(staging);
+        let ahead = (most / 4).min(self.own_tier(staging) / 8) / if idle { 1 } else { 2 };
         let mut packed = false;
-        while (waiting.bytes() > most - ahead || self.is_turn_of_waiting(waiting, ahead))
+        while (staging.bytes() > most - ahead || self.is_turn_of_staging(staging, ahead))
             && self.pack_cluster()?.is_ok()
         {
             packed = true;
@@ -222,33 +222,33 @@ impl Volume {
 
     /// Packs a cluster with those whose turn it is. The inner result says what was in the way.
     pub(crate) fn pack_cluster(self: &Arc<Self>) -> Result<Result<(), Blocked>> {
-        let Some(waiting) = self.buffers.waiting() else { return Ok(Ok(())) };
+        let Some(staging) = self.buffers.staging() else { return Ok(Ok(())) };
         if let Some(failure) = self.commits.failure() {
             return Err(failure);
         }
-        let turn = waiting.turn();
-        self.pack(waiting, &turn, false, Purpose::Put)
+        let turn = staging.turn();
+        self.pack(staging, &turn, false, Purpose::Put)
     }
 
     /// Packs all that a commit has to make durable, by who has the writer's turn and can make buffers free by writing
     /// them, which is what `write` does. What finds no cluster is given up.
     pub(crate) fn pack_promised(self: &Arc<Self>, write: impl Fn()) -> Result<()> {
-        let Some(waiting) = self.buffers.waiting() else { return Ok(()) };
+        let Some(staging) = self.buffers.staging() else { return Ok(()) };
         // Not what comes meanwhile: it has a commit of its own.
         let last = self.shared.generation.load(Relaxed);
-        let is_due = |waiter: &Waiter| waiter.frame.header.generation <= last;
-        while waiting.promised() > 0 {
-            let turn = waiting.turn();
+        let is_due = |staged: &StagedObject| staged.frame.header.generation <= last;
+        while staging.promised() > 0 {
+            let turn = staging.turn();
             // Whoever came since may have an earlier turn.
-            if !waiting.any(|waiter| waiter.promised && is_due(waiter)) {
+            if !staging.any(|staged| staged.promised && is_due(staged)) {
                 return Ok(());
             }
-            let blocked = self.pack(waiting, &turn, true, Purpose::Survivor)?.err();
+            let blocked = self.pack(staging, &turn, true, Purpose::Survivor)?.err();
             drop(turn);
             match blocked {
                 None | Some(Blocked::Moved) => {}
                 Some(Blocked::Buffers) => write(),
-                Some(_) => waiting.next(usize::MAX, true).iter().for_each(|waiter| self.give_up_waiting(waiter)),
+                Some(_) => staging.next(usize::MAX, true).iter().for_each(|staged| self.give_up_staged(staged)),
             }
             if self.commits.failure().is_some() {
                 return Ok(());
@@ -258,12 +258,12 @@ impl Volume {
     }
 
     /// Its promise cannot be kept: it leaves by name, and no older version of it comes back.
-    fn give_up_waiting(&self, waiter: &Waiter) {
-        let frame = &waiter.frame;
-        let Some(word) = self.index.find(frame.hash, Location::Buffered { slot: waiter.slot, offset: 0 }) else {
+    fn give_up_staged(&self, staged: &StagedObject) {
+        let frame = &staged.frame;
+        let Some(entry) = self.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 }) else {
             return;
         };
-        if self.drop_entry(frame.hash, word) {
+        if self.drop_entry(frame.hash, entry) {
             self.forget(self.hasher.key(frame.key()), frame.header.generation);
             add(&self.shared.counters.evicted, 1);
             self.shared.note_departure(frame.key(), Departure::Evicted);
@@ -273,12 +273,12 @@ impl Volume {
     /// Fills what is left of the open buffer, or a new one, and seals it when nothing more fits.
     fn pack(
         self: &Arc<Self>,
-        waiting: &Waiting,
+        staging: &Staging,
         _turn: &MutexGuard<'_, ()>,
         promised: bool,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
-        let mut turns = waiting.turns(promised).take(LOOKED_AT).peekable();
+        let mut turns = staging.turns(promised).take(LOOKED_AT).peekable();
         let Some((class, len)) = turns.peek().map(|first| (first.class, first.frame.header.frame_len())) else {
             return Ok(Ok(()));
         };
@@ -290,24 +290,24 @@ impl Volume {
         };
         let cuts = !self.placer.packs();
         let (mut copies, mut passed_over) = (0, Vec::new());
-        for waiter in turns.filter(|waiter| waiter.class == class) {
+        for staged in turns.filter(|staged| staged.class == class) {
             // It may have gone along with another.
-            if waiting.get(waiter.slot).is_none_or(|now| !Arc::ptr_eq(&now.frame, &waiter.frame)) {
+            if staging.get(staged.slot).is_none_or(|now| !Arc::ptr_eq(&now.frame, &staged.frame)) {
                 continue;
             }
-            if cuts && passed_over.iter().any(|set: &Set| set.head == waiter.head()) {
+            if cuts && passed_over.iter().any(|set: &Set| set.head == staged.head()) {
                 continue;
             }
-            let turn = waiter.slot;
-            let set = self.set_of(waiting, waiter);
+            let turn = staged.slot;
+            let set = self.set_of(staging, staged);
             let (room, fresh) = match &*self.buffers.slot(slot).read() {
                 Slot::Open(open) => (open.room().saturating_sub(copies), open.is_empty()),
                 _ => break,
             };
             if set.bytes() <= room || fresh {
-                waiting.pass(turn);
+                staging.pass(turn);
                 copies += set.copies.min(room);
-                set.waiters.iter().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
+                set.objects.iter().for_each(|staged| self.pack_one(slot, staged, set.affinity));
                 continue;
             }
             passed_over.push(set);
@@ -318,7 +318,7 @@ impl Volume {
         if let Some(set) = passed_over.first() {
             // Its end, so that most of it stays with the page.
             if cuts && (class != Class::Rest || self.room_in(slot) >= self.cluster_len() / WORTH_CUTTING) {
-                set.waiters.iter().rev().for_each(|waiter| self.pack_one(slot, waiter, set.kin));
+                set.objects.iter().rev().for_each(|staged| self.pack_one(slot, staged, set.affinity));
             }
             if let Some(at) = lane.iter().position(|open| *open == Some(slot)) {
                 self.seal(&mut lane[at])?;
@@ -330,15 +330,15 @@ impl Volume {
     /// `b` is wanted beside `a`. As long as it waits, it is of the set of `a`.
     pub(crate) fn hint(&self, a: u64, b: u64) {
         self.placer.hint(a, b);
-        if let (Some(waiting), Some(waiter)) = (self.buffers.waiting(), self.waiter(b)) {
-            waiting.follow(waiter.slot, a);
+        if let (Some(staging), Some(staged)) = (self.buffers.staging(), self.staged(b)) {
+            staging.follow(staged.slot, a);
         }
     }
 
-    fn waiter(&self, hash: u64) -> Option<Waiter> {
-        let waiting = self.buffers.waiting()?;
-        self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
-            Location::Buffered { slot, .. } => waiting.get(slot).filter(|waiter| waiter.frame.hash == hash),
+    fn staged(&self, hash: u64) -> Option<StagedObject> {
+        let staging = self.buffers.staging()?;
+        self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
+            Location::Buffered { slot, .. } => staging.get(slot).filter(|staged| staged.frame.hash == hash),
             Location::OnDisk { .. } => None,
         })
     }
@@ -347,42 +347,42 @@ impl Volume {
     /// beside last, be that packed by now or not, or its own. The paper tells only whom the least recently used one
     /// was to take along itself (§3.1); by that alone, the rest of a set that is larger than a cluster, and what is
     /// asked for beside a page that was packed before, would each lie among strangers.
-    fn set_of(&self, waiting: &Waiting, first: Waiter) -> Set {
+    fn set_of(&self, staging: &Staging, first: StagedObject) -> Set {
         let head = first.head();
         let leads = head == first.frame.hash;
-        let leader = if leads { None } else { self.waiter(head) };
+        let leader = if leads { None } else { self.staged(head) };
         let is_here = leads || leader.is_some();
-        let waiters = std::iter::once(first).chain(leader).collect();
-        let mut set = Set { head, waiters, copies: 0, kin: self.placer.kin(head, None) };
+        let objects = std::iter::once(first).chain(leader).collect();
+        let mut set = Set { head, objects, copies: 0, affinity: self.placer.affinity_of(head, None) };
         for hash in self.placer.partners(head) {
-            match self.waiter(hash) {
-                Some(waiter) => set.waiters.push(waiter),
+            match self.staged(hash) {
+                Some(staged) => set.objects.push(staged),
                 // Copies are laid beside the one that was to take them along.
                 None if is_here => set.copies += self.resident(hash).map_or(0, |frame| Self::packed_len(&frame)),
                 None => {}
             }
         }
-        set.waiters.extend(waiting.led_by(head));
+        set.objects.extend(staging.led_by(head));
         let mut seen = HashSet::new();
-        set.waiters.retain(|waiter| seen.insert(waiter.slot));
+        set.objects.retain(|staged| seen.insert(staged.slot));
         if !self.placer.packs() {
-            set.waiters.sort_by_key(|waiter| (waiter.frame.hash != head, waiter.number));
+            set.objects.sort_by_key(|staged| (staged.frame.hash != head, staged.number));
         }
         set
     }
 
     /// Moves an object from where it waits into the open buffer, if it is current and fits.
-    fn pack_one(self: &Arc<Self>, slot: u32, waiter: &Waiter, kin: u32) {
-        let frame = &waiter.frame;
-        let Some(old) = self.index.find(frame.hash, Location::Buffered { slot: waiter.slot, offset: 0 }) else {
+    fn pack_one(self: &Arc<Self>, slot: u32, staged: &StagedObject, affinity: u32) {
+        let frame = &staged.frame;
+        let Some(old) = self.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 }) else {
             return;
         };
         let body = frame.body();
-        let server = if waiter.class == Class::Rest && kin != 0 { kin } else { frame.header.server };
+        let server = if staged.class == Class::Rest && affinity != 0 { affinity } else { frame.header.server };
         let header = frame::Header { server, ..frame.header };
         let draft = Draft { hash: frame.hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
         match &mut *self.buffers.slot(slot).write() {
-            Slot::Open(open) if open.fits(frame.header.frame_len()) => open.number = open.number.max(waiter.number),
+            Slot::Open(open) if open.fits(frame.header.frame_len()) => open.number = open.number.max(staged.number),
             _ => return,
         }
         if self.enter_in(slot, &draft, Some(old)).is_ok() {
@@ -396,7 +396,7 @@ impl Volume {
         let own = |header: &frame::Header, key: &[u8]| {
             header.kind == Kind::Whole && self.hasher.frame(header.kind, key).short() == hash
         };
-        self.index.candidates(hash).into_iter().find_map(|word| match word.location() {
+        self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
             Location::Buffered { slot, offset } if self.buffers.home(slot).is_some() => {
                 self.buffers.read(slot, offset as usize * frame::GRAIN, hash, own).map(Arc::new)
             }

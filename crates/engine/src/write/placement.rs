@@ -1,13 +1,14 @@
-//! Question 1, placement: whose neighbour an object becomes.
+//! Question 1, placement: which neighbours an object gets.
 //!
 //! Open buffers are *lanes*, one per class: a group, or else an origin server, or else everything else. A class
 //! that is new takes over the lane that was used least recently, in the middle of its buffer, so that many classes
 //! never mean half-empty clusters. Where all lanes are in use, it shares the one that its name leads to, always the
 //! same: a lane taken over by each class in turn would hold a little of everything. A neighbour wins over the
-//! class, by the open buffer it lies in or else by its class. Who has neither group nor server is *kin* of its
-//! neighbour, as long as puts do name neighbours, and kin are a class as those of a server are. In a cache they
-//! wait for each other in memory meanwhile, and are put one behind the other (`packing.rs`). Hints that come too
-//! late for that are kept until a partner's cluster is sealed, and then a copy is laid beside it if there is room.
+//! class, by the open buffer it lies in or else by its class. An object with neither group nor server has the
+//! *affinity* of its neighbour, as long as puts do name neighbours, and one affinity is a class as one server is. In
+//! a cache such objects wait for each other in memory meanwhile, and are put one behind the other (`packing.rs`).
+//! Hints that come too late for that are kept until a partner's cluster is sealed, and then a copy is laid beside it
+//! if there is room.
 //!
 //! Invariants: at most `lanes` open buffers; hints and copies take a fixed share of the memory, the oldest are
 //! forgotten first.
@@ -67,8 +68,8 @@ pub(crate) const PAIR_BYTES: u64 = 352;
 
 /// A lane that was not used for so many puts of each lane is idle.
 const IDLE: u64 = 32;
-/// Share of the puts, in 1/1024, that name a neighbour where kin are kept together, and wait for each other; and the
-/// weight of one more.
+/// Share of the puts, in 1/1024, that name a neighbour, from which on an affinity is kept together and its objects
+/// wait for each other; and the weight of one more.
 const HINTED: u32 = 256;
 const HINTED_EWMA: u32 = 6;
 
@@ -130,7 +131,7 @@ impl Placer {
 
     /// What stands for the server of an object that names none: its neighbour, or itself, for others may name it.
     /// 0 if neighbours are not named.
-    pub(crate) fn kin(&self, hash: u64, beside: Option<u64>) -> u32 {
+    pub(crate) fn affinity_of(&self, hash: u64, beside: Option<u64>) -> u32 {
         let hinted = self.placement == Placement::Together && self.gathers();
         if hinted { ((beside.unwrap_or(hash) >> 16) as u32).max(1) } else { 0 }
     }
@@ -279,11 +280,18 @@ mod tests {
     fn kin_are_known_while_puts_name_neighbours() {
         let placer = Placer::new(Placement::Together, 16, 100, !0);
         let (page, part) = (7 << 16, 9 << 16);
-        assert_eq!((placer.kin(page, None), placer.kin(part, Some(page))), (0, 0), "nobody names any: as they come");
+        assert_eq!(
+            (placer.affinity_of(page, None), placer.affinity_of(part, Some(page))),
+            (0, 0),
+            "nobody names any: as they come"
+        );
         (0..100).for_each(|at| placer.note_named(at % 2 == 0));
-        assert_eq!((placer.kin(page, None), placer.kin(part, Some(page)), placer.kin(part, None)), (7, 7, 9));
+        assert_eq!(
+            (placer.affinity_of(page, None), placer.affinity_of(part, Some(page)), placer.affinity_of(part, None)),
+            (7, 7, 9)
+        );
         (0..200).for_each(|_| placer.note_named(false));
-        assert_eq!(placer.kin(part, Some(page)), 0);
+        assert_eq!(placer.affinity_of(part, Some(page)), 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
-    Durability, Store, Temper,
+    Durability, Priority, Store,
     device::{CountedDevice, MemoryDevice},
 };
 use picaflor_sim::FaultyDevice;
@@ -60,12 +60,12 @@ fn love_beyond_the_memory_keeps_the_cap() {
 
 #[test]
 fn what_is_loved_or_hated_when_it_is_in_memory_already_stays_longest_or_leaves_first() {
-    for last in [Temper::Loved, Temper::Hated] {
+    for last in [Priority::Loved, Priority::Hated] {
         let (device, options) = counted(128 * MIB);
         let store = Store::open(options).unwrap();
         let (changed, others) = (0..400, 1000..1400);
         // What it was before: loved, then hated, is hated.
-        store.group(1).set(if last == Temper::Hated { Temper::Loved } else { Temper::Neither });
+        store.group(1).set(if last == Priority::Hated { Priority::Loved } else { Priority::Neither });
         for i in changed.clone().chain(others.clone()) {
             let group = if i < 1000 { 1 } else { 2 };
             store.put(&key(i), &body(i, 2000), &in_group(group)).unwrap();
@@ -75,7 +75,7 @@ fn what_is_loved_or_hated_when_it_is_in_memory_already_stays_longest_or_leaves_f
         assert_eq!(reads(&store, &device, changed.clone().chain(others.clone()), 2000), 0);
         store.group(1).set(last);
         // More than there is room for.
-        let flood = if last == Temper::Loved { 10_000..18_000 } else { 10_000..11_200 };
+        let flood = if last == Priority::Loved { 10_000..18_000 } else { 10_000..11_200 };
         for i in flood.clone() {
             store.put(&key(i), &body(i, 4000), &plain()).unwrap();
         }
@@ -83,7 +83,7 @@ fn what_is_loved_or_hated_when_it_is_in_memory_already_stays_longest_or_leaves_f
         reads(&store, &device, flood, 4000);
         let (others, changed) = (reads(&store, &device, others, 2000), reads(&store, &device, changed, 2000));
         match last {
-            Temper::Loved => assert!(changed == 0 && others > 100, "loved: {changed} of 400 left, others: {others}"),
+            Priority::Loved => assert!(changed == 0 && others > 100, "loved: {changed} of 400 left, others: {others}"),
             _ => assert!(changed > 300 && others < changed, "hated: {changed} of 400 left, others: {others}"),
         }
     }
@@ -169,19 +169,19 @@ fn settings_survive_closing_and_crashing() {
     let mut store = Store::open(options.clone()).unwrap();
     for (round, crash) in [false, true, false, true, true].into_iter().enumerate() {
         let round = round as u32;
-        store.group(1).set([Temper::Loved, Temper::Neither][round as usize % 2]);
+        store.group(1).set([Priority::Loved, Priority::Neither][round as usize % 2]);
         store.group(2).hate();
         store.group(3).set_checkpoint_interval(None);
         store.group(4).set_checkpoint_interval(Some(Duration::from_millis(u64::from(round) + 5)));
         // Nothing else happens: the settings see to their own durability, as deletes do.
         pass(&store, &options.clock, Duration::from_millis(1100));
         store = reopen(crash, store);
-        assert_eq!(store.group(1).temper(), [Temper::Loved, Temper::Neither][round as usize % 2], "{round}");
-        assert_eq!(store.group(2).temper(), Temper::Hated);
+        assert_eq!(store.group(1).priority(), [Priority::Loved, Priority::Neither][round as usize % 2], "{round}");
+        assert_eq!(store.group(2).priority(), Priority::Hated);
         assert_eq!(store.group(3).checkpoint_interval(), Some(None));
         let fourth = Some(Some(Duration::from_millis(u64::from(round) + 5)));
         assert_eq!(store.group(4).checkpoint_interval(), fourth);
-        assert_eq!((store.group(5).temper(), store.group(5).checkpoint_interval()), (Temper::Neither, None));
+        assert_eq!((store.group(5).priority(), store.group(5).checkpoint_interval()), (Priority::Neither, None));
     }
 }
 

@@ -425,7 +425,9 @@ fn eight_threads_on_a_real_file_read_what_was_put() {
             seen,
             |store, group, thread, i| {
                 if i % 64 == thread {
-                    store.group(group).set([picaflor::Temper::Loved, picaflor::Temper::Hated][(i / 64 % 2) as usize]);
+                    store
+                        .group(group)
+                        .set([picaflor::Priority::Loved, picaflor::Priority::Hated][(i / 64 % 2) as usize]);
                 }
             },
         );

@@ -1,7 +1,7 @@
 //! Stores of tables whose index rots: the check tells, the keeper mends, and what an opening needs it mends itself.
 
 use picaflor::{
-    Error, Options, Store, Temper,
+    Error, Options, Priority, Store,
     device::{AlignedBuf, Device, MemoryDevice},
 };
 use picaflor_format::{
@@ -16,7 +16,7 @@ const ENTRIES: u64 = 400;
 
 fn filled(options: &Options) -> Store {
     let store = Store::open(options.clone()).unwrap();
-    store.group(3).set(Temper::Loved);
+    store.group(3).set(Priority::Loved);
     for i in 0..ENTRIES {
         store.put(&key(i), &body(i, 700), &plain()).unwrap();
     }
@@ -71,7 +71,7 @@ fn the_check_tells_of_pages_that_rot_and_the_keeper_makes_them_anew() {
         assert!(report.damaged[0].contains("made anew"), "{report:?}");
         drop(looked);
         let store = Store::open(options.clone()).unwrap();
-        assert_eq!(store.group(3).temper(), Temper::Loved);
+        assert_eq!(store.group(3).priority(), Priority::Loved);
         assert!(store.stats().counts.pages_rebuilt >= 2 && store.stats().counting == crashed);
         let refused = (0..ENTRIES).filter(|&i| matches!(store.get(&key(i)), Err(Error::Damaged { .. }))).count();
         assert!(refused > 300, "{refused}");

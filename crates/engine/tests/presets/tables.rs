@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
-    Durability, Error, Expiry, Inspection, Mode, Options, PutOptions, Store, Temper, TryGet,
+    Durability, Error, Expiry, Inspection, Mode, Options, Priority, PutOptions, Store, TryGet,
     device::{AlignedBuf, Clock, CountedDevice, Device, MemoryDevice},
     inspect,
 };
@@ -237,7 +237,7 @@ fn groups_expiry_and_metadata_come_back() {
     store.put(b"b", b"two", &brief).unwrap();
     kill(store);
     let store = Store::open(options).unwrap();
-    assert_eq!(store.group(3).temper(), Temper::Loved);
+    assert_eq!(store.group(3).priority(), Priority::Loved);
     assert_eq!(store.group(4).checkpoint_interval(), Some(Some(Duration::from_secs(9))));
     let object = store.get(b"a").unwrap().unwrap();
     assert_eq!((object.metadata(), object.group(), store.group_of(b"a").unwrap()), (&[7; 99][..], 3, Some(3)));

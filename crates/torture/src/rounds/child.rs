@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Durability, Error, Store, Temper};
+use picaflor::{Durability, Error, Priority, Store};
 
 use super::{
     aim::Life,
@@ -171,7 +171,7 @@ fn live(folder: &Path, setup: &Setup, wish: &Wish, number: u32) -> Outcome {
 fn set_groups(setup: &Setup, store: &Store) {
     for group in 1..4 {
         let handle = store.group(group.into());
-        handle.set(if group == 1 { Temper::Loved } else { Temper::Neither });
+        handle.set(if group == 1 { Priority::Loved } else { Priority::Neither });
         if let Some(interval) = setup.interval(group) {
             handle.set_checkpoint_interval(interval);
         }

@@ -14,7 +14,7 @@ use picaflor_format::frame::{self, GRAIN, Header};
 use crate::{
     base::{frame::Frame, stats::add},
     cache::pages::PageRead,
-    index::Word,
+    index::IndexEntry,
     read::reading::{Extent, InFlight, Outcome, Sought},
     volume::Volume,
 };
@@ -25,7 +25,7 @@ const WINDOW: u64 = 1 << 62;
 /// A device read that a get needs.
 pub(crate) struct Plan {
     pub(super) volume: Arc<Volume>,
-    pub(super) word: Word,
+    pub(super) entry: IndexEntry,
     pub(super) grain: u64,
     pub(super) extent: Extent,
     pub(super) start: u64,
@@ -36,12 +36,12 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// `neighbours`: whether more than the object may be read.
-    pub(super) fn new(volume: &Arc<Volume>, word: Word, grain: u64, neighbours: bool) -> Self {
+    pub(super) fn new(volume: &Arc<Volume>, entry: IndexEntry, grain: u64, neighbours: bool) -> Self {
         if let Some(in_place) = &volume.in_place {
-            let (start, end) = volume.blocks_of(in_place, word, grain);
+            let (start, end) = volume.blocks_of(in_place, entry, grain);
             let volume = Arc::clone(volume);
             let (extent, len) = (Extent::Object, (end - start) as usize);
-            return Self { volume, word, grain, extent, start, len, page: None };
+            return Self { volume, entry, grain, extent, start, len, page: None };
         }
         let offset = grain * GRAIN as u64;
         let cluster = volume.cluster_of(grain).unwrap_or(0);
@@ -54,17 +54,17 @@ impl Plan {
         let cluster_end = cluster_start + u64::from(volume.map.cluster);
         let (start, len, page) = match extent {
             Extent::Cluster => {
-                let read = volume.read_around(cluster, (offset - cluster_start) as usize, word.grains());
+                let read = volume.read_around(cluster, (offset - cluster_start) as usize, entry.grains());
                 (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
             }
             Extent::Object => {
-                let end = offset + u64::from(word.grains()) * GRAIN as u64;
+                let end = offset + u64::from(entry.grains()) * GRAIN as u64;
                 let unit = volume.device.read_unit() as u64;
                 let start = offset / unit * unit;
                 (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
             }
         };
-        Self { volume: Arc::clone(volume), word, grain, extent, start, len, page }
+        Self { volume: Arc::clone(volume), entry, grain, extent, start, len, page }
     }
 
     /// Whether it is a file that is to be read: a folder knows no requests.

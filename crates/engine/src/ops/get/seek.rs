@@ -1,7 +1,7 @@
 //! A get as a future. Needs no runtime: whoever completes the device read wakes it.
 //!
-//! What knows no requests, or holds the key's lock over a read, is left to a hand, which makes the very call that a
-//! thread makes.
+//! What knows no requests, or holds the key's lock over a read, is left to the blocking pool, which makes the very
+//! call that a thread makes.
 
 use std::{
     future::Future,
@@ -13,7 +13,9 @@ use std::{
 use picaflor_device::thread_ring_number;
 
 use super::{Next, Query, plan::Plan};
-use crate::{Result, base::frame::Frame, base::stats::add, ops::hands::Later, read::reading::InFlight, store::Store};
+use crate::{
+    Result, base::frame::Frame, base::stats::add, ops::blocking::BoxFuture, read::reading::InFlight, store::Store,
+};
 
 /// A get under way.
 pub(super) struct Seek {
@@ -27,7 +29,7 @@ pub(super) struct Seek {
 enum Waiting {
     Nothing,
     Read(Plan, Arc<InFlight>),
-    Hand(Later<Option<Arc<Frame>>>),
+    Pool(BoxFuture<Option<Arc<Frame>>>),
 }
 
 impl Seek {
@@ -37,13 +39,13 @@ impl Seek {
 
     /// Whether all of it may have to wait, but for what memory has.
     fn is_for_a_hand(&self) -> bool {
-        !self.store.late().is_over()
+        !self.store.deferred().is_over()
     }
 
-    /// The rest of it is done aside.
+    /// The rest of it runs in the blocking pool.
     fn hand_over(&mut self) {
         let mut query = self.query.clone();
-        self.waiting = Waiting::Hand(Box::pin(self.store.aside(move |store| store.run(&mut query))));
+        self.waiting = Waiting::Pool(Box::pin(self.store.spawn_blocking(move |store| store.run(&mut query))));
     }
 
     /// Begins the device read, or joins it.
@@ -72,9 +74,9 @@ impl Future for Seek {
         }
         loop {
             match std::mem::replace(&mut this.waiting, Waiting::Nothing) {
-                Waiting::Hand(mut answer) => {
+                Waiting::Pool(mut answer) => {
                     let polled = answer.as_mut().poll(context);
-                    this.waiting = Waiting::Hand(answer);
+                    this.waiting = Waiting::Pool(answer);
                     return polled;
                 }
                 Waiting::Read(plan, flight) => {

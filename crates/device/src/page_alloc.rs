@@ -25,8 +25,8 @@ use crate::ALIGN;
 /// What a chunk's length and address are multiples of: a huge page, in bytes.
 const CHUNK: usize = 2 << 20;
 
-/// The chunks of a pool.
-pub(crate) struct Chunks {
+/// The page allocator of a pool.
+pub(crate) struct PageAlloc {
     /// The oldest first.
     chunks: Vec<Chunk>,
     /// Whether to ask for huge pages: the first byte touched then costs memory for a whole one.
@@ -36,8 +36,8 @@ pub(crate) struct Chunks {
     spare_max: usize,
 }
 
-impl Chunks {
-    /// Chunks that keep at most so many bytes which are in no run.
+impl PageAlloc {
+    /// PageAlloc that keep at most so many bytes which are in no run.
     pub(crate) fn new(spare_bytes: usize) -> Self {
         // Who may not keep one huge page does not need them.
         Self { chunks: Vec::new(), huge: spare_bytes >= CHUNK, spare: 0, spare_max: spare_bytes / ALIGN }
@@ -96,18 +96,18 @@ impl Chunks {
 /// There is no room for the memory of a run that came back: it goes to the system first.
 struct Beyond;
 
-/// Takes back what [`Chunks::take`] gave. What goes to the system does so with nothing locked: it interrupts the other
-/// processors, and who waits for a buffer meanwhile is a thread of another get.
+/// Takes back what [`PageAlloc::take`] gave. What goes to the system does so with nothing locked: it interrupts the
+/// other processors, and what waits for a buffer meanwhile is a thread of another get.
 ///
 /// # Safety
 /// The run must be out, of this length, and nobody may use it any more.
-pub(crate) unsafe fn put_back(chunks: &Mutex<Chunks>, run: NonNull<u8>, len: usize) {
-    let emptied = chunks.lock().put(run, len, false);
+pub(crate) unsafe fn put_back(alloc: &Mutex<PageAlloc>, run: NonNull<u8>, len: usize) {
+    let emptied = alloc.lock().put(run, len, false);
     if emptied.is_err() {
         // SAFETY: nobody uses these pages, by the caller's word, and until it is noted that they are back nobody is
         // given them; they read as zeros from now on. That fails for no mapping of this kind.
         let _ = unsafe { madvise(run.as_ptr().cast(), len, Advice::LinuxDontNeed) };
-        let _emptied = chunks.lock().put(run, len, true);
+        let _emptied = alloc.lock().put(run, len, true);
     }
 }
 
@@ -273,64 +273,60 @@ mod tests {
 
     #[test]
     fn runs_fill_the_oldest_chunk_first() {
-        let mut chunks = Mutex::new(Chunks::new(1 << 20));
-        let runs: Vec<_> = (0..16).map(|_| chunks.get_mut().take(LEN)).collect();
-        assert_eq!((chunks.get_mut().chunks.len(), chunks.get_mut().spare_bytes()), (2, 0));
+        let mut alloc = Mutex::new(PageAlloc::new(1 << 20));
+        let runs: Vec<_> = (0..16).map(|_| alloc.get_mut().take(LEN)).collect();
+        assert_eq!((alloc.get_mut().chunks.len(), alloc.get_mut().spare_bytes()), (2, 0));
         assert!(runs.iter().all(|run| (run.as_ptr() as usize).is_multiple_of(ALIGN)));
         for run in [runs[15], runs[0]] {
             // SAFETY: it is out, and used by nobody.
-            unsafe { put_back(&chunks, run, LEN) };
+            unsafe { put_back(&alloc, run, LEN) };
         }
-        assert_eq!(chunks.get_mut().spare_bytes(), 2 * LEN);
-        let small = chunks.get_mut().take(12 << 10);
+        assert_eq!(alloc.get_mut().spare_bytes(), 2 * LEN);
+        let small = alloc.get_mut().take(12 << 10);
         assert_eq!(small, runs[0]);
         // SAFETY: a page of the run that is free.
         let rest = unsafe { small.add(12 << 10) };
-        assert_eq!(chunks.get_mut().take(LEN - (12 << 10)), rest);
-        assert_eq!(chunks.get_mut().take(LEN), runs[15]);
-        assert_eq!(chunks.get_mut().spare_bytes(), 0);
+        assert_eq!(alloc.get_mut().take(LEN - (12 << 10)), rest);
+        assert_eq!(alloc.get_mut().take(LEN), runs[15]);
+        assert_eq!(alloc.get_mut().spare_bytes(), 0);
     }
 
     #[test]
     fn what_comes_back_beyond_the_bound_goes_to_the_system() {
-        let mut chunks = Mutex::new(Chunks::new(LEN));
-        let runs: Vec<_> = (0..8).map(|_| chunks.get_mut().take(LEN)).collect();
+        let mut alloc = Mutex::new(PageAlloc::new(LEN));
+        let runs: Vec<_> = (0..8).map(|_| alloc.get_mut().take(LEN)).collect();
         for run in &runs {
             // SAFETY: it is out, and ours.
             unsafe { run.as_ptr().write(7) };
         }
         for run in &runs[..2] {
             // SAFETY: it is out, and used by nobody.
-            unsafe { put_back(&chunks, *run, LEN) };
+            unsafe { put_back(&alloc, *run, LEN) };
         }
-        assert_eq!(chunks.get_mut().spare_bytes(), LEN, "the second went");
-        let again = [chunks.get_mut().take(LEN), chunks.get_mut().take(LEN)];
+        assert_eq!(alloc.get_mut().spare_bytes(), LEN, "the second went");
+        let again = [alloc.get_mut().take(LEN), alloc.get_mut().take(LEN)];
         assert_eq!(again[..], runs[..2]);
         // SAFETY: they are out, and ours.
         let kept = unsafe { [again[0].as_ptr().read(), again[1].as_ptr().read()] };
         assert_eq!(kept, [7, 0]);
         for run in runs {
             // SAFETY: it is out, and used by nobody.
-            unsafe { put_back(&chunks, run, LEN) };
+            unsafe { put_back(&alloc, run, LEN) };
         }
-        assert_eq!(
-            (chunks.get_mut().chunks.len(), chunks.get_mut().spare_bytes()),
-            (0, 0),
-            "an empty chunk went whole"
-        );
+        assert_eq!((alloc.get_mut().chunks.len(), alloc.get_mut().spare_bytes()), (0, 0), "an empty chunk went whole");
     }
 
     #[test]
     fn what_is_longer_than_a_chunk_has_one_of_its_own() {
-        let mut chunks = Mutex::new(Chunks::new(4 * CHUNK));
-        let long = chunks.get_mut().take(3 << 20);
+        let mut alloc = Mutex::new(PageAlloc::new(4 * CHUNK));
+        let long = alloc.get_mut().take(3 << 20);
         assert_eq!(long.as_ptr() as usize % CHUNK, 0);
         // SAFETY: it is out, and ours.
         unsafe {
             long.as_ptr().add((3 << 20) - 1).write(1);
-            put_back(&chunks, long, 3 << 20);
+            put_back(&alloc, long, 3 << 20);
         }
-        assert_eq!((chunks.get_mut().chunks.len(), chunks.get_mut().spare_bytes()), (1, 3 << 20));
+        assert_eq!((alloc.get_mut().chunks.len(), alloc.get_mut().spare_bytes()), (1, 3 << 20));
     }
 
     #[test]
@@ -345,7 +341,7 @@ mod tests {
 
     #[test]
     fn runs_never_overlap() {
-        let mut chunks = Mutex::new(Chunks::new(1 << 20));
+        let mut alloc = Mutex::new(PageAlloc::new(1 << 20));
         let mut out: Vec<(usize, usize)> = Vec::new();
         let mut random = 1u64;
         for _ in 0..20_000 {
@@ -353,21 +349,21 @@ mod tests {
             let pick = (random >> 33) as usize;
             if out.len() < 40 || (out.len() < 300 && pick.is_multiple_of(2)) {
                 let len = (1 + pick / 2 % 90) * ALIGN;
-                let run = chunks.get_mut().take(len).as_ptr() as usize;
+                let run = alloc.get_mut().take(len).as_ptr() as usize;
                 assert!(out.iter().all(|(other, size)| run + len <= *other || other + size <= run));
                 out.push((run, len));
             } else {
                 let (run, len) = out.swap_remove(pick % out.len());
                 // SAFETY: it is out, and nobody uses it.
-                unsafe { put_back(&chunks, NonNull::new(run as *mut u8).unwrap(), len) };
+                unsafe { put_back(&alloc, NonNull::new(run as *mut u8).unwrap(), len) };
             }
-            assert!(chunks.get_mut().spare_bytes() <= 1 << 20);
+            assert!(alloc.get_mut().spare_bytes() <= 1 << 20);
         }
         let taken: usize = out.iter().map(|(_, len)| len / ALIGN).sum();
-        let free: usize = chunks.get_mut().chunks.iter().map(|chunk| chunk.free).sum();
-        let whole: usize = chunks.get_mut().chunks.iter().map(Chunk::pages).sum();
+        let free: usize = alloc.get_mut().chunks.iter().map(|chunk| chunk.free).sum();
+        let whole: usize = alloc.get_mut().chunks.iter().map(Chunk::pages).sum();
         assert_eq!(taken + free, whole);
-        let spare: usize = chunks.get_mut().chunks.iter().map(|chunk| chunk.spare.count(0..chunk.pages())).sum();
-        assert_eq!(spare, chunks.get_mut().spare);
+        let spare: usize = alloc.get_mut().chunks.iter().map(|chunk| chunk.spare.count(0..chunk.pages())).sum();
+        assert_eq!(spare, alloc.get_mut().spare);
     }
 }

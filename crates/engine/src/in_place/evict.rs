@@ -44,7 +44,7 @@ impl Volume {
     }
 
     /// One step of the reclaimer in place.
-    pub(crate) fn leave_step(self: &Arc<Self>, in_place: &InPlace) -> Result<bool> {
+    pub(crate) fn evict_step(self: &Arc<Self>, in_place: &InPlace) -> Result<bool> {
         if self.shared.options.mode == Mode::Store {
             return Ok(false);
         }
@@ -60,7 +60,7 @@ impl Volume {
             }
             return Ok(due);
         }
-        if stuck { self.make_room_in_place(in_place) } else { Ok(self.oldest_leave(in_place, ahead / 2) > 0) }
+        if stuck { self.make_room_in_place(in_place) } else { Ok(self.evict_lru(in_place, ahead / 2) > 0) }
     }
 
     /// Makes slots free, by whatever it takes. False if nothing would.
@@ -68,7 +68,7 @@ impl Volume {
         let (free, leaving, _) = in_place.extents.slots();
         if leaving == 0 && self.shared.options.mode == Mode::Cache {
             let wanted = u64::from(in_place.extents.wanted());
-            self.oldest_leave(in_place, wanted.max(Self::slots_ahead(in_place) / 2));
+            self.evict_lru(in_place, wanted.max(Self::slots_ahead(in_place) / 2));
         }
         let (free_now, leaving, _) = in_place.extents.slots();
         if leaving == 0 && !in_place.extents.has_promised() {
@@ -80,7 +80,7 @@ impl Volume {
     }
 
     /// Lets the least recently used objects leave until they took so many slots. Returns how many they took.
-    fn oldest_leave(&self, in_place: &InPlace, slots: u64) -> u64 {
+    fn evict_lru(&self, in_place: &InPlace, slots: u64) -> u64 {
         let mut left = 0;
         while left < slots {
             let Some(oldest) = in_place.extents.oldest() else { break };
@@ -114,7 +114,7 @@ impl Volume {
         if in_place.extents.oldest() != Some(place) {
             return 0;
         }
-        let Some(word) = self.index.find(hash, InPlace::location(place.slot)) else {
+        let Some(entry) = self.index.find(hash, InPlace::location(place.slot)) else {
             // Not while it is being placed: then the index is about to have it.
             let _turn = in_place.turn();
             if self.index.find(hash, InPlace::location(place.slot)).is_none() {
@@ -122,7 +122,7 @@ impl Volume {
             }
             return place.slots.into();
         };
-        if !self.drop_entry(hash, word) {
+        if !self.drop_entry(hash, entry) {
             return 0;
         }
         let generation = self.shared.next_generation();

@@ -11,14 +11,14 @@ use crate::in_place::files;
 
 /// Takes back on drop what was made, unless it is kept.
 #[derive(Default)]
-pub(crate) struct Made(Vec<Place>);
+pub(crate) struct CreatedFiles(Vec<Place>);
 
 enum Place {
     File(Arc<FileDevice>),
     Folder(Arc<RealFolder>),
 }
 
-impl Made {
+impl CreatedFiles {
     pub(super) fn file(&mut self, device: &Arc<FileDevice>) {
         self.0.push(Place::File(Arc::clone(device)));
     }
@@ -33,7 +33,7 @@ impl Made {
     }
 }
 
-impl Drop for Made {
+impl Drop for CreatedFiles {
     fn drop(&mut self) {
         for place in &self.0 {
             match place {

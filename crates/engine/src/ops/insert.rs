@@ -1,8 +1,8 @@
-//! Framing: an object goes into an open buffer as soon as there is room for it.
+//! Insertion: an object goes into an open buffer as soon as there is room for it.
 //!
 //! Steps: the key's lock → where it goes, and what it replaces there → the frame → what it replaced is
-//! dropped. If there is no room the lock is given back, and the caller waits: a thread in [`Store::frame_in`], a task
-//! in [`Store::frame_in_async`]. Both walk the same steps.
+//! dropped. If there is no room the lock is given back, and the caller waits: a thread in [`Store::insert`], a task
+//! in [`Store::insert_async`]. Both walk the same steps.
 
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     Daemons, Error, Mode, PutOptions, Result,
     base::stats::add,
     cache::buffers::Draft,
-    index::{Location, Word},
+    index::{IndexEntry, Location},
     store::Store,
     tabled::Tabled,
     volume::Volume,
@@ -34,6 +34,10 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
+    pub(crate) fn payload_crc(&self) -> u32 {
+        frame::payload_crc(self.key, self.metadata, self.body)
+    }
+
     pub(crate) fn draft(&self, hash: KeyHash, (generation, server): (u64, u32), payload_crc: u32) -> Draft<'a> {
         let header = Header {
             mark: 0,
@@ -71,7 +75,7 @@ impl OwnParts {
 }
 
 /// One object on its way into a volume.
-pub(crate) struct Framing {
+pub(crate) struct Insertion {
     payload_crc: u32,
     waited_since: Option<u64>,
     /// Waits without threads: each compacted a cluster.
@@ -81,7 +85,7 @@ pub(crate) struct Framing {
     in_vain: bool,
 }
 
-impl Framing {
+impl Insertion {
     fn new(payload_crc: u32) -> Self {
         Self { payload_crc, waited_since: None, rounds: 0, tries: 0, in_vain: false }
     }
@@ -89,13 +93,13 @@ impl Framing {
 
 /// What one try came to.
 enum Step {
-    Framed(Framed),
+    Inserted(Inserted),
     /// There was no room in this volume.
     Blocked(Arc<Volume>, Blocked),
 }
 
 /// What became of an object that was to be framed.
-pub(crate) enum Framed {
+pub(crate) enum Inserted {
     /// It is in this volume.
     In(Arc<Volume>),
     /// It is in a table, and durable.
@@ -106,57 +110,58 @@ pub(crate) enum Framed {
 
 impl Store {
     /// Frames one object, waiting for room as long as the caller lets it.
-    pub(crate) fn frame_in(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Framed> {
-        let mut framing = Framing::new(self.expect(hash, parts));
+    pub(crate) fn insert(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Inserted> {
+        self.prefetch_index(hash, parts);
+        let mut insertion = Insertion::new(parts.payload_crc());
         if let Some(tabled) = self.tabled() {
-            return self.put_in_table(tabled, hash, parts, framing.payload_crc);
+            return self.put_in_table(tabled, hash, parts, insertion.payload_crc);
         }
         loop {
-            match self.try_framing(&mut framing, hash, parts)? {
-                Step::Framed(framed) => return Ok(framed),
+            match self.try_insert(&mut insertion, hash, parts)? {
+                Step::Inserted(framed) => return Ok(framed),
                 Step::Blocked(volume, blocked) => {
                     let made = self.make_room(&volume, blocked)?;
-                    self.judge_wait(&mut framing, made, &volume, blocked, parts)?;
+                    self.judge_wait(&mut insertion, made, &volume, blocked, parts)?;
                 }
             }
         }
     }
 
-    /// As [`Store::frame_in`] for tasks: what may read the device is done by a hand, and only the task waits for room.
-    /// `payload_crc` is what [`Store::expect`] gave for it.
-    pub(crate) async fn frame_in_async(&self, hash: KeyHash, own: OwnParts, payload_crc: u32) -> Result<Framed> {
+    /// As [`Store::insert`] for tasks: what may read the device is done in the blocking pool, and only the task
+    /// waits for room. `payload_crc` is that of the [parts](Parts::payload_crc).
+    pub(crate) async fn insert_async(&self, hash: KeyHash, own: OwnParts, payload_crc: u32) -> Result<Inserted> {
         if let Some(tabled) = self.tabled().cloned() {
             let put = move |store: &Self| store.put_in_table(&tabled, hash, &own.parts(), payload_crc);
-            return self.aside(put).await;
+            return self.spawn_blocking(put).await;
         }
-        let mut framing = Framing::new(payload_crc);
+        let mut insertion = Insertion::new(payload_crc);
         loop {
             let step = if self.needs_device(hash, &own.parts()) {
                 let own = own.clone();
                 let step;
-                (framing, step) = self
-                    .aside(move |store| {
-                        let step = store.try_framing(&mut framing, hash, &own.parts());
-                        (framing, step)
+                (insertion, step) = self
+                    .spawn_blocking(move |store| {
+                        let step = store.try_insert(&mut insertion, hash, &own.parts());
+                        (insertion, step)
                     })
                     .await;
                 step?
             } else {
-                self.try_framing(&mut framing, hash, &own.parts())?
+                self.try_insert(&mut insertion, hash, &own.parts())?
             };
             match step {
-                Step::Framed(framed) => return Ok(framed),
+                Step::Inserted(framed) => return Ok(framed),
                 Step::Blocked(volume, blocked) => {
                     let made = self.make_room_async(&volume, blocked).await?;
-                    self.judge_wait(&mut framing, made, &volume, blocked, &own.parts())?;
+                    self.judge_wait(&mut insertion, made, &volume, blocked, &own.parts())?;
                 }
             }
         }
     }
 
     /// Frames one object if that takes no wait and no look at the device. Nowhere, where the caller may wait for it.
-    /// `payload_crc` is what [`Store::expect`] gave for it.
-    pub(crate) fn frame_at_once(
+    /// `payload_crc` is that of the [parts](Parts::payload_crc).
+    pub(crate) fn insert_at_once(
         &self,
         hash: KeyHash,
         parts: &Parts<'_>,
@@ -165,17 +170,17 @@ impl Store {
         if self.tabled().is_some() || self.needs_device(hash, parts) {
             return Ok(None);
         }
-        match self.try_framing(&mut Framing::new(payload_crc), hash, parts)? {
-            Step::Framed(Framed::In(volume)) => Ok(Some(volume)),
+        match self.try_insert(&mut Insertion::new(payload_crc), hash, parts)? {
+            Step::Inserted(Inserted::In(volume)) => Ok(Some(volume)),
             _ => Ok(None),
         }
     }
 
-    /// Whether framing this key may wait for the device: to tell it from another of its place, or because it is written
-    /// at once.
+    /// Whether inserting this key may wait for the device: to tell it from another of its place, or because it is
+    /// written at once.
     fn needs_device(&self, hash: KeyHash, parts: &Parts<'_>) -> bool {
         let volume = self.destination(hash, parts);
-        let is_on_device = |word: Word| matches!(word.location(), Location::OnDisk { .. });
+        let is_on_device = |entry: IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
         let guesses = self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none();
         volume.in_place.is_some() || !guesses && volume.index.candidates(hash.short()).into_iter().any(is_on_device)
     }
@@ -185,19 +190,17 @@ impl Store {
         parts.volume.unwrap_or_else(|| self.home(hash, parts.key))
     }
 
-    /// What comes before the first look at the index: its lines are on their way from memory while the checksum is
-    /// made, which is returned.
-    pub(crate) fn expect(&self, hash: KeyHash, parts: &Parts<'_>) -> u32 {
+    /// Has the processor fetch the index entries of this key, while the caller makes the checksum.
+    pub(crate) fn prefetch_index(&self, hash: KeyHash, parts: &Parts<'_>) {
         if self.tabled().is_none() {
-            self.destination(hash, parts).index.expect(hash.short());
+            self.destination(hash, parts).index.prefetch(hash.short());
         }
-        frame::payload_crc(parts.key, parts.metadata, parts.body)
     }
 
     /// Whether it is worth another try; the error if not.
     fn judge_wait(
         &self,
-        framing: &mut Framing,
+        insertion: &mut Insertion,
         made: bool,
         volume: &Volume,
         blocked: Blocked,
@@ -205,16 +208,16 @@ impl Store {
     ) -> Result<()> {
         let now = self.shared().clock.now_nanos();
         // Others may have taken what was made, but a store that makes room has some: nobody is refused for that.
-        let is_done = std::mem::replace(&mut framing.in_vain, !made) && !made;
+        let is_done = std::mem::replace(&mut insertion.in_vain, !made) && !made;
         if blocked == Blocked::Space && volume.keeps_all_in_clusters() {
             return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
         }
-        let patient = u128::from(now - framing.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()
-            && framing.rounds <= 2 * u64::from(volume.space.count());
+        let patient = u128::from(now - insertion.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()
+            && insertion.rounds <= 2 * u64::from(volume.space.count());
         if made && patient { Ok(()) } else { Err(self.no_room(volume, blocked, parts)) }
     }
 
-    fn try_framing(&self, framing: &mut Framing, hash: KeyHash, parts: &Parts<'_>) -> Result<Step> {
+    fn try_insert(&self, insertion: &mut Insertion, hash: KeyHash, parts: &Parts<'_>) -> Result<Step> {
         let shared = self.shared();
         loop {
             let (volume, blocked) = {
@@ -224,16 +227,16 @@ impl Store {
                 let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
                 let cut = (parts.kind == Kind::Whole).then(|| volume.cut_to_pack(payload, parts.body.len()));
                 if let Some(piece_max) = cut.flatten() {
-                    return Ok(Step::Framed(Framed::Scattered(piece_max)));
+                    return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
                 }
                 // What may fail comes before the object is framed: a put that failed leaves the version before.
                 let own = volume.own(hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
-                let (class, server) = Self::company(&volume, class, parts, (hash.short(), beside));
-                let draft = parts.draft(hash, (generation, server), framing.payload_crc);
-                let old = own.as_ref().map(|own| own.word);
+                let (class, server) = Self::affinity_of(&volume, class, parts, (hash.short(), beside));
+                let draft = parts.draft(hash, (generation, server), insertion.payload_crc);
+                let old = own.as_ref().map(|own| own.entry);
                 match volume.append(&draft, class, beside, old, Purpose::Put)? {
                     Ok(()) => {
                         let bytes = draft.header.payload_len() as u64;
@@ -246,7 +249,7 @@ impl Store {
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             volume.drop_chunks(hash, manifest);
                         }
-                        return Ok(Step::Framed(Framed::In(volume)));
+                        return Ok(Step::Inserted(Inserted::In(volume)));
                     }
                     // A buffer was retired, or a cluster read in, at this very moment.
                     Err(Blocked::Moved) => continue,
@@ -254,7 +257,7 @@ impl Store {
                 }
             };
             let blocked = match blocked {
-                Blocked::Waiting => match volume.pack_cluster()? {
+                Blocked::Staging => match volume.pack_cluster()? {
                     Ok(()) => {
                         // Where nobody else does, it is written as soon as it is made; then it can leave.
                         if shared.options.daemons == Daemons::Manual {
@@ -271,31 +274,31 @@ impl Store {
             }
             let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
             let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
-            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, framing.tries)).flatten() {
-                return Ok(Step::Framed(Framed::Scattered(piece_max)));
+            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, insertion.tries)).flatten() {
+                return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
             }
-            framing.tries += 1;
-            framing.waited_since.get_or_insert_with(|| shared.clock.now_nanos());
+            insertion.tries += 1;
+            insertion.waited_since.get_or_insert_with(|| shared.clock.now_nanos());
             // Compacting each cluster twice without finding room is to find none.
-            framing.rounds += u64::from(blocked == Blocked::Space && shared.options.daemons == Daemons::Manual);
+            insertion.rounds += u64::from(blocked == Blocked::Space && shared.options.daemons == Daemons::Manual);
             return Ok(Step::Blocked(volume, blocked));
         }
     }
 
     /// The same where a table takes it.
-    fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>, payload_crc: u32) -> Result<Framed> {
+    fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>, payload_crc: u32) -> Result<Inserted> {
         let _stripe = self.lock_key(hash);
         let draft = parts.draft(hash, (self.shared().next_generation(), parts.options.server), payload_crc);
         let former = tabled.put(&draft, !parts.options.bypass_memory)?;
         former.into_iter().for_each(|former| self.drop_former(tabled, hash, former));
         add(&self.shared().counters.put_bytes, draft.header.payload_len() as u64);
-        Ok(Framed::Durable)
+        Ok(Inserted::Durable)
     }
 
     /// Does or awaits what a blocked put needs. False if there is nothing that would help.
     fn make_room(&self, volume: &Arc<Volume>, blocked: Blocked) -> Result<bool> {
         match (blocked, self.shared().options.daemons) {
-            (Blocked::Moved | Blocked::Waiting, _) => Ok(true),
+            (Blocked::Moved | Blocked::Staging, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
                 volume.writer.wait_for_change(Duration::from_millis(20));
                 Ok(true)
@@ -320,7 +323,7 @@ impl Store {
             return self.make_room(volume, blocked);
         }
         match blocked {
-            Blocked::Moved | Blocked::Waiting => {}
+            Blocked::Moved | Blocked::Staging => {}
             Blocked::Buffers if !volume.writer.has_room(volume.unwritten_max()) => {
                 let failed = || volume.commits.failure().is_some();
                 poll_fn(|context| match volume.writer.wake_on_change(volume.unwritten_max(), context.waker()) {
@@ -337,7 +340,7 @@ impl Store {
             }
             Blocked::Space => {
                 let volume = Arc::clone(volume);
-                return self.aside(move |_| volume.make_space()).await;
+                return self.spawn_blocking(move |_| volume.make_space()).await;
             }
         }
         Ok(true)

@@ -31,7 +31,7 @@ use crate::{
 const MANY: u64 = 100_000;
 
 /// An opening that may not be over yet.
-pub(crate) struct Late {
+pub(crate) struct Deferred {
     /// Nearly always.
     is_over: AtomicBool,
     /// By volume.
@@ -52,7 +52,7 @@ struct Left {
     receipt: Mutex<VolumeReceipt>,
 }
 
-impl Late {
+impl Deferred {
     pub(super) fn new(
         shared: &Arc<Shared>,
         volumes: Vec<(Arc<Volume>, VolumeReceipt, Option<Merge>)>,
@@ -60,19 +60,20 @@ impl Late {
     ) -> Self {
         let is_over = volumes.iter().all(|(.., merge)| merge.is_none());
         let left = |(volume, receipt, merge)| Left { volume, merge, receipt: Mutex::new(receipt) };
-        let late = Self { left: RwLock::new(volumes.into_iter().map(left).collect()), ..Self::nothing(shared, began) };
-        shared.claimed.fetch_add(bytes(&late.left.read()), Ordering::Relaxed);
+        let deferred =
+            Self { left: RwLock::new(volumes.into_iter().map(left).collect()), ..Self::nothing(shared, began) };
+        shared.claimed.fetch_add(bytes(&deferred.left.read()), Ordering::Relaxed);
         if is_over {
-            late.end();
+            deferred.end();
         }
-        late
+        deferred
     }
 
     /// Of an opening that is over.
     pub(super) fn over(shared: &Arc<Shared>, receipt: VolumeReceipt, began: Instant) -> Self {
-        let late = Self::nothing(shared, began);
-        late.say_over(vec![receipt]);
-        late
+        let deferred = Self::nothing(shared, began);
+        deferred.say_over(vec![receipt]);
+        deferred
     }
 
     fn nothing(shared: &Arc<Shared>, began: Instant) -> Self {

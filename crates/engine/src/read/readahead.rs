@@ -16,17 +16,17 @@ use picaflor_format::{
 
 use crate::{
     Mode,
-    base::frame::{Bringer, Brought, Frame},
+    base::frame::{Brought, Frame, ReadaheadStats},
     base::stats::add,
     cache::buffers::{Filled, Slot},
     cache::memory::Resident,
-    index::{Location, Word},
+    index::{IndexEntry, Location},
     space::State,
     volume::Volume,
     write::placement::Class,
 };
 
-impl Bringer for Volume {
+impl ReadaheadStats for Volume {
     fn was_used(&self, hash: u64, class: u16) {
         // For reclaim, which asks the index who was used.
         self.index.touch(hash);
@@ -38,17 +38,17 @@ impl Bringer for Volume {
 impl Volume {
     /// Takes in what a read of a cluster, or of the part of it that begins at `base`, brought. Returns whether the
     /// cluster became resident.
-    pub(crate) fn welcome(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) -> bool {
+    pub(crate) fn admit_neighbours(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) -> bool {
         if self.shared.memory.holds_clusters() {
-            return self.adopt(grain, bytes);
+            return self.admit_cluster(grain, bytes);
         }
-        self.bring_kin(grain, base, bytes, sought);
+        self.read_ahead(grain, base, bytes, sought);
         false
     }
 
     /// Lets those stay in memory, each by itself, that lie in the same cluster as the object at `grain` and belong to
     /// it: what else is in the cluster would take memory from them.
-    fn bring_kin(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) {
+    fn read_ahead(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) {
         let around = match bytes.len() == self.cluster_len() {
             true => self.sealed(grain, bytes).map(|(cluster, own, rows)| (cluster, own.class, rows)),
             false => self.behind(grain, base, bytes, sought),
@@ -64,13 +64,13 @@ impl Volume {
             }
             let frame = bytes.get(row.offset as usize - base..).unwrap_or_default();
             let Ok(header) = Header::decode(frame) else { continue };
-            if header.kind == Kind::Chunk || !is_kin(&header, sought) || !is_intact(frame, row, sought.mark) {
+            if header.kind == Kind::Chunk || !belong_together(&header, sought) || !is_intact(frame, row, sought.mark) {
                 continue;
             }
-            let Some(word) = self.current_at(row, at) else { continue };
+            let Some(entry) = self.current_at(row, at) else { continue };
             let frame = self.shared.pool.copy(&frame[..frame::HEADER + header.payload_len()]);
             let frame = Arc::new(Frame::new(row.hash, header, frame).brought_by(&brought));
-            self.shared.keep(&frame, || self.index.find(row.hash, word.location()).is_some());
+            self.shared.cache_object(&frame, || self.index.find(row.hash, entry.location()).is_some());
             count += 1;
         }
         add(&self.shared.counters.neighbours_read, count.into());
@@ -96,23 +96,23 @@ impl Volume {
     }
 
     /// The entry of the object of which a row's frame is the present version, or a copy of that.
-    fn current_at(&self, row: &Row, grain: u64) -> Option<Word> {
+    fn current_at(&self, row: &Row, grain: u64) -> Option<IndexEntry> {
         let own = self.index.find(row.hash, Location::OnDisk { grain });
-        own.or_else(|| self.owner_of_copy(row, grain).map(|(_, word)| word))
+        own.or_else(|| self.owner_of_copy(row, grain).map(|(_, entry)| entry))
     }
 
     /// The entry of the object of which a row's frame is a copy, with the key's lock: it makes sure that no put or
     /// delete makes the copy an old version meanwhile.
-    fn owner_of_copy(&self, row: &Row, grain: u64) -> Option<(MutexGuard<'_, ()>, Word)> {
+    fn owner_of_copy(&self, row: &Row, grain: u64) -> Option<(MutexGuard<'_, ()>, IndexEntry)> {
         let stripe = self.placer.has_copy(row.hash, grain).then(|| self.shared.try_lock_key(row.hash))??;
         // With two candidates, one is another key's, and only reading would tell which.
-        let [word] = self.index.candidates(row.hash)[..] else { return None };
-        self.placer.has_copy(row.hash, grain).then_some((stripe, word))
+        let [entry] = self.index.candidates(row.hash)[..] else { return None };
+        self.placer.has_copy(row.hash, grain).then_some((stripe, entry))
     }
 
     /// Makes the cluster around `grain` resident, where memory holds clusters, if nobody did or reclaimed it meanwhile.
     /// Returns whether it is.
-    pub(crate) fn adopt(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
+    pub(crate) fn admit_cluster(self: &Arc<Self>, grain: u64, bytes: &Bytes) -> bool {
         let Some((cluster, header, rows)) = self.sealed(grain, bytes) else { return false };
         // Objects that were to bypass memory are given to who asked, and that is all.
         let passes = header.class == Class::Bypass.short() || !self.make_room_for_a_resident(bytes.len());
@@ -141,7 +141,7 @@ impl Volume {
         let entered = rows.iter().filter(|row| self.enter(slot, cluster, row)).count();
         add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
         let resident = Resident { volume: self.number, slot, bytes: held, group, number };
-        self.shared.take(held, || self.shared.retain(resident));
+        self.shared.reserve_memory(held, || self.shared.cache_cluster(resident));
         true
     }
 
@@ -156,7 +156,7 @@ impl Volume {
     pub(crate) fn make_room_for_a_resident(&self, bytes: usize) -> bool {
         while !self.has_room_for_residents(bytes) {
             match self.shared.memory.release_least_recent(self.number) {
-                Some(resident) => self.shared.let_go(vec![resident]),
+                Some(resident) => self.shared.release(vec![resident]),
                 None => return false,
             }
         }
@@ -167,14 +167,14 @@ impl Volume {
     fn enter(&self, slot: u32, cluster: u32, row: &Row) -> bool {
         let grain = self.grain(cluster, row.offset);
         match self.index.find(row.hash, Location::OnDisk { grain }) {
-            Some(word) => self.move_into(slot, row, word).is_some(),
+            Some(entry) => self.move_into(slot, row, entry).is_some(),
             None => self.enter_copy(slot, row, grain),
         }
     }
 
-    fn move_into(&self, slot: u32, row: &Row, word: Word) -> Option<Word> {
+    fn move_into(&self, slot: u32, row: &Row, entry: IndexEntry) -> Option<IndexEntry> {
         let place = Location::Buffered { slot, offset: row.offset / GRAIN as u32 };
-        let old = self.index.change(row.hash, word, |word| word.at(place))?;
+        let old = self.index.change(row.hash, entry, |entry| entry.at(place))?;
         self.forget_live(old);
         Some(old)
     }
@@ -183,25 +183,25 @@ impl Volume {
     /// recovery knows no copies, and nothing would keep reclaim from the original; it keeps the object as a
     /// single one.
     fn enter_copy(&self, slot: u32, row: &Row, grain: u64) -> bool {
-        let Some((_stripe, word)) = self.owner_of_copy(row, grain) else { return false };
-        let Location::OnDisk { grain: elsewhere } = word.location() else { return false };
+        let Some((_stripe, entry)) = self.owner_of_copy(row, grain) else { return false };
+        let Location::OnDisk { grain: elsewhere } = entry.location() else { return false };
         if self.shared.options.mode == Mode::Store {
             let frame = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true);
-            let current = || self.index.find(row.hash, word.location()).is_some();
+            let current = || self.index.find(row.hash, entry.location()).is_some();
             frame.is_some_and(|frame| {
-                self.shared.keep(&Arc::new(frame), current);
+                self.shared.cache_object(&Arc::new(frame), current);
                 true
             })
         } else {
             // The entry will come back to this cluster; the frame it pointed to is now the copy.
             self.placer.add_copy(row.hash, elsewhere);
-            self.move_into(slot, row, word).is_some()
+            self.move_into(slot, row, entry).is_some()
         }
     }
 }
 
 /// Whether two objects belong together, by what their headers say.
-fn is_kin(one: &Header, other: &Header) -> bool {
+fn belong_together(one: &Header, other: &Header) -> bool {
     if one.group | other.group != 0 { one.group == other.group } else { one.server == other.server }
 }
 

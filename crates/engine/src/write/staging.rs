@@ -30,7 +30,7 @@ type Rank = (u64, u64);
 
 /// One object that waits.
 #[derive(Clone)]
-pub(crate) struct Waiter {
+pub(crate) struct StagedObject {
     pub(crate) slot: u32,
     pub(crate) frame: Arc<Frame>,
     /// Among whom it is packed, as the put has it.
@@ -45,7 +45,7 @@ pub(crate) struct Waiter {
     pub(crate) replaces: bool,
 }
 
-impl Waiter {
+impl StagedObject {
     /// Hash of the page of its locality set: its own, if it was hinted to lie beside none.
     pub(crate) fn head(&self) -> u64 {
         self.leader.unwrap_or(self.frame.hash)
@@ -53,7 +53,7 @@ impl Waiter {
 }
 
 /// All of them.
-pub(crate) struct Waiting {
+pub(crate) struct Staging {
     /// The first number.
     base: u32,
     most: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Waiting {
 
 #[derive(Default)]
 struct Room {
-    held: Vec<Option<(Waiter, Rank)>>,
+    held: Vec<Option<(StagedObject, Rank)>>,
     free: Vec<u32>,
     order: BTreeMap<Rank, u32>,
     /// Leader and number of who has one.
@@ -76,7 +76,7 @@ struct Room {
     inflation: u64,
 }
 
-impl Waiting {
+impl Staging {
     /// Room for `most` objects, whose numbers begin with `base`.
     pub(crate) fn new(base: u32, most: usize, order: PackOrder) -> Self {
         Self { base, most, order, room: Mutex::default(), turn: Mutex::new(()) }
@@ -127,42 +127,42 @@ impl Waiting {
         room.bytes += Self::charge(frame);
         room.promised += if promised { Self::charge(frame) } else { 0 };
         room.order.insert(rank, slot);
-        let waiter = Waiter { slot, frame: Arc::clone(frame), class, number, leader: None, promised, replaces };
-        room.held[at] = Some((waiter, rank));
+        let staged = StagedObject { slot, frame: Arc::clone(frame), class, number, leader: None, promised, replaces };
+        room.held[at] = Some((staged, rank));
         Some(slot)
     }
 
     /// The object with this number.
-    pub(crate) fn get(&self, slot: u32) -> Option<Waiter> {
+    pub(crate) fn get(&self, slot: u32) -> Option<StagedObject> {
         let at = self.at(slot)?;
-        self.room.lock().held.get(at)?.as_ref().map(|(waiter, _)| waiter.clone())
+        self.room.lock().held.get(at)?.as_ref().map(|(staged, _)| staged.clone())
     }
 
     /// It was asked for.
     pub(crate) fn touch(&self, slot: u32, number: u64) {
         let Some(at) = self.at(slot) else { return };
         let mut room = self.room.lock();
-        let Some((mut waiter, rank)) = room.held.get_mut(at).and_then(Option::take) else { return };
-        waiter.number = number;
-        let new = self.rank(&room, &waiter.frame, number);
+        let Some((mut staged, rank)) = room.held.get_mut(at).and_then(Option::take) else { return };
+        staged.number = number;
+        let new = self.rank(&room, &staged.frame, number);
         room.order.remove(&rank);
         room.order.insert(new, slot);
-        room.held[at] = Some((waiter, new));
+        room.held[at] = Some((staged, new));
     }
 
     /// It was hinted to lie beside the object with this hash, be that here or elsewhere.
     pub(crate) fn follow(&self, slot: u32, leader: u64) {
         let Some(at) = self.at(slot) else { return };
         let room = &mut *self.room.lock();
-        let Some((waiter, _)) = room.held.get_mut(at).and_then(Option::as_mut) else { return };
-        if let Some(old) = waiter.leader.replace(leader) {
+        let Some((staged, _)) = room.held.get_mut(at).and_then(Option::as_mut) else { return };
+        if let Some(old) = staged.leader.replace(leader) {
             room.sets.remove(&(old, slot));
         }
         room.sets.insert((leader, slot));
     }
 
     /// Those whose leader this is.
-    pub(crate) fn led_by(&self, leader: u64) -> Vec<Waiter> {
+    pub(crate) fn led_by(&self, leader: u64) -> Vec<StagedObject> {
         let room = self.room.lock();
         let set = room.sets.range((leader, 0)..=(leader, u32::MAX));
         set.filter_map(|(_, slot)| Some(room.held.get(self.at(*slot)?)?.as_ref()?.0.clone())).collect()
@@ -172,15 +172,15 @@ impl Waiting {
     pub(crate) fn remove(&self, slot: u32) -> Option<u64> {
         let at = self.at(slot)?;
         let mut room = self.room.lock();
-        let (waiter, rank) = room.held.get_mut(at)?.take()?;
-        let charge = Self::charge(&waiter.frame);
+        let (staged, rank) = room.held.get_mut(at)?.take()?;
+        let charge = Self::charge(&staged.frame);
         room.order.remove(&rank);
-        if let Some(leader) = waiter.leader {
+        if let Some(leader) = staged.leader {
             room.sets.remove(&(leader, slot));
         }
         room.free.push(at as u32);
         room.bytes -= charge;
-        room.promised -= if waiter.promised { charge } else { 0 };
+        room.promised -= if staged.promised { charge } else { 0 };
         Some(charge)
     }
 
@@ -191,39 +191,39 @@ impl Waiting {
             PackOrder::LruHead => room.order.last_key_value(),
             PackOrder::LruTail | PackOrder::GreedyDualSize => room.order.first_key_value(),
         };
-        room.held.get(self.at(*slot?.1)?)?.as_ref().map(|(waiter, _)| waiter.number)
+        room.held.get(self.at(*slot?.1)?)?.as_ref().map(|(staged, _)| staged.number)
     }
 
     /// Up to so many, in their turn; of those promised only, if that is asked for.
-    pub(crate) fn next(&self, most: usize, promised: bool) -> Vec<Waiter> {
-        self.behind(None, most, promised).into_iter().map(|(_, waiter)| waiter).collect()
+    pub(crate) fn next(&self, most: usize, promised: bool) -> Vec<StagedObject> {
+        self.behind(None, most, promised).into_iter().map(|(_, staged)| staged).collect()
     }
 
     /// All of them in their turn, a few at a time: who takes them may let some go meanwhile.
-    pub(crate) fn turns(&self, promised: bool) -> impl Iterator<Item = Waiter> {
+    pub(crate) fn turns(&self, promised: bool) -> impl Iterator<Item = StagedObject> {
         let (mut last, mut run) = (None, Vec::new().into_iter());
         std::iter::from_fn(move || {
             if run.len() == 0 {
                 run = self.behind(last, AT_ONCE, promised).into_iter();
             }
-            let (rank, waiter) = run.next()?;
+            let (rank, staged) = run.next()?;
             last = Some(rank);
-            Some(waiter)
+            Some(staged)
         })
     }
 
-    fn behind(&self, last: Option<Rank>, most: usize, promised: bool) -> Vec<(Rank, Waiter)> {
+    fn behind(&self, last: Option<Rank>, most: usize, promised: bool) -> Vec<(Rank, StagedObject)> {
         let room = self.room.lock();
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let held = |slot: u32| room.held.get(self.at(slot)?)?.as_ref();
         let all = room.order.range((from, Bound::Unbounded)).filter_map(|(rank, slot)| Some((*rank, held(*slot)?)));
-        let all = all.filter(|(_, (waiter, _))| waiter.promised || !promised);
-        all.take(most).map(|(rank, (waiter, _))| (rank, waiter.clone())).collect()
+        let all = all.filter(|(_, (staged, _))| staged.promised || !promised);
+        all.take(most).map(|(rank, (staged, _))| (rank, staged.clone())).collect()
     }
 
     /// Whether one of them is what is sought.
-    pub(crate) fn any(&self, sought: impl Fn(&Waiter) -> bool) -> bool {
-        self.room.lock().held.iter().flatten().any(|(waiter, _)| sought(waiter))
+    pub(crate) fn any(&self, sought: impl Fn(&StagedObject) -> bool) -> bool {
+        self.room.lock().held.iter().flatten().any(|(staged, _)| sought(staged))
     }
 
     /// This one was packed in its turn.
@@ -236,12 +236,12 @@ impl Waiting {
     }
 
     /// The next commit has to make those durable that are `meant`.
-    pub(crate) fn promise(&self, meant: impl Fn(&Waiter) -> bool) {
+    pub(crate) fn promise(&self, meant: impl Fn(&StagedObject) -> bool) {
         let mut room = self.room.lock();
         let mut promised = 0;
-        for (waiter, _) in room.held.iter_mut().flatten() {
-            waiter.promised |= meant(waiter);
-            promised += if waiter.promised { Self::charge(&waiter.frame) } else { 0 };
+        for (staged, _) in room.held.iter_mut().flatten() {
+            staged.promised |= meant(staged);
+            promised += if staged.promised { Self::charge(&staged.frame) } else { 0 };
         }
         room.promised = promised;
     }
@@ -285,64 +285,64 @@ mod tests {
         Arc::new(Frame::new(hash, header, Bytes::from(vec![0; len])))
     }
 
-    fn order(waiting: &Waiting) -> Vec<u64> {
-        waiting.next(usize::MAX, false).iter().map(|waiter| waiter.frame.hash).collect()
+    fn order(staging: &Staging) -> Vec<u64> {
+        staging.next(usize::MAX, false).iter().map(|staged| staged.frame.hash).collect()
     }
 
     #[test]
     fn each_order_has_its_own_turn() {
         let filled = |order| {
-            let waiting = Waiting::new(100, 10, order);
+            let staging = Staging::new(100, 10, order);
             for (hash, len) in [(1, 3000), (2, 200), (3, 9000), (4, 1000)] {
-                assert_eq!(waiting.add(&frame(hash, len), (Class::Rest, hash), (false, false)), Some(99 + hash as u32));
+                assert_eq!(staging.add(&frame(hash, len), (Class::Rest, hash), (false, false)), Some(99 + hash as u32));
             }
-            waiting.touch(101, 50);
-            waiting
+            staging.touch(101, 50);
+            staging
         };
         assert_eq!(order(&filled(PackOrder::LruTail)), [1, 3, 4, 2]);
         assert_eq!(order(&filled(PackOrder::LruHead)), [2, 4, 3, 1]);
         assert_eq!(filled(PackOrder::LruTail).oldest(), Some(1));
         assert_eq!(filled(PackOrder::LruHead).oldest(), Some(1), "who was asked for least recently, not who is next");
-        let waiting = filled(PackOrder::GreedyDualSize);
-        assert_eq!(order(&waiting), [3, 1, 4, 2]);
+        let staging = filled(PackOrder::GreedyDualSize);
+        assert_eq!(order(&staging), [3, 1, 4, 2]);
         // Who comes when large ones have had their turn is worth more than they were.
-        waiting.pass(103);
-        waiting.remove(102);
-        waiting.remove(103);
-        waiting.add(&frame(9, 9000), (Class::Rest, 60), (false, false));
-        assert_eq!(order(&waiting), [1, 9, 2]);
+        staging.pass(103);
+        staging.remove(102);
+        staging.remove(103);
+        staging.add(&frame(9, 9000), (Class::Rest, 60), (false, false));
+        assert_eq!(order(&staging), [1, 9, 2]);
     }
 
     #[test]
     fn a_set_has_who_was_hinted_beside_its_leader_last() {
-        let waiting = Waiting::new(100, 10, PackOrder::LruTail);
+        let staging = Staging::new(100, 10, PackOrder::LruTail);
         for hash in 1..=4 {
-            waiting.add(&frame(hash, 500), (Class::Rest, hash), (false, false));
+            staging.add(&frame(hash, 500), (Class::Rest, hash), (false, false));
         }
-        let set = |leader| waiting.led_by(leader).iter().map(|waiter| waiter.frame.hash).collect::<Vec<_>>();
+        let set = |leader| staging.led_by(leader).iter().map(|staged| staged.frame.hash).collect::<Vec<_>>();
         for (slot, page) in [(100, 77), (101, 77), (102, 78), (101, 78), (99, 77), (110, 77)] {
-            waiting.follow(slot, page);
+            staging.follow(slot, page);
         }
         assert_eq!((set(77), set(78), set(79)), (vec![1], vec![2, 3], vec![]));
-        waiting.remove(101);
-        waiting.add(&frame(9, 500), (Class::Rest, 9), (false, false));
+        staging.remove(101);
+        staging.add(&frame(9, 500), (Class::Rest, 9), (false, false));
         assert_eq!((set(77), set(78)), (vec![1], vec![3]), "who has a number anew is in no set");
     }
 
     #[test]
     fn numbers_and_bytes_are_given_back() {
-        let waiting = Waiting::new(7, 2, PackOrder::LruTail);
-        let charge = Waiting::charge(&frame(1, 500));
-        assert_eq!(waiting.add(&frame(1, 500), (Class::Rest, 1), (false, true)), Some(7));
-        assert_eq!(waiting.add(&frame(2, 500), (Class::Rest, 2), (true, false)), Some(8));
-        assert_eq!(waiting.add(&frame(3, 500), (Class::Rest, 3), (false, false)), None, "no number is left");
-        assert_eq!((waiting.bytes(), waiting.promised()), (2 * charge, charge));
-        assert_eq!(waiting.next(5, true).len(), 1);
-        waiting.promise(|waiter| waiter.replaces);
-        assert_eq!((waiting.promised(), waiting.next(5, true).len()), (2 * charge, 2));
-        assert_eq!((waiting.remove(8), waiting.remove(8)), (Some(charge), None));
-        assert_eq!((waiting.bytes(), waiting.promised(), waiting.count()), (charge, charge, 1));
-        assert_eq!(waiting.add(&frame(4, 500), (Class::Rest, 4), (false, false)), Some(8));
-        assert!(waiting.get(6).is_none() && waiting.get(9).is_none());
+        let staging = Staging::new(7, 2, PackOrder::LruTail);
+        let charge = Staging::charge(&frame(1, 500));
+        assert_eq!(staging.add(&frame(1, 500), (Class::Rest, 1), (false, true)), Some(7));
+        assert_eq!(staging.add(&frame(2, 500), (Class::Rest, 2), (true, false)), Some(8));
+        assert_eq!(staging.add(&frame(3, 500), (Class::Rest, 3), (false, false)), None, "no number is left");
+        assert_eq!((staging.bytes(), staging.promised()), (2 * charge, charge));
+        assert_eq!(staging.next(5, true).len(), 1);
+        staging.promise(|staged| staged.replaces);
+        assert_eq!((staging.promised(), staging.next(5, true).len()), (2 * charge, 2));
+        assert_eq!((staging.remove(8), staging.remove(8)), (Some(charge), None));
+        assert_eq!((staging.bytes(), staging.promised(), staging.count()), (charge, charge, 1));
+        assert_eq!(staging.add(&frame(4, 500), (Class::Rest, 4), (false, false)), Some(8));
+        assert!(staging.get(6).is_none() && staging.get(9).is_none());
     }
 }

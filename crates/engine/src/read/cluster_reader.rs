@@ -12,7 +12,7 @@ use picaflor_format::{
 use crate::{
     Error, Result,
     base::stats::add,
-    index::{Location, Word},
+    index::{IndexEntry, Location},
     volume::Volume,
 };
 
@@ -106,16 +106,16 @@ impl Volume {
     }
 
     /// The rows that entries of the index lead to, with these.
-    pub(crate) fn entries_of(&self, cluster: u32, rows: Vec<Row>) -> Vec<(Row, Word)> {
+    pub(crate) fn entries_of(&self, cluster: u32, rows: Vec<Row>) -> Vec<(Row, IndexEntry)> {
         let entry = |row: &Row| self.index.find(row.hash, Location::OnDisk { grain: self.grain(cluster, row.offset) });
-        rows.into_iter().filter_map(|row| entry(&row).map(|word| (row, word))).collect()
+        rows.into_iter().filter_map(|row| entry(&row).map(|entry| (row, entry))).collect()
     }
 
     /// Where the rows do not account for all that is live in a cluster of these bytes, adds the frames that other
     /// entries lead to, whatever use they seem to be of: header and table may be damaged around them, and a get takes
     /// them as they are.
-    pub(crate) fn add_unlisted(&self, cluster: u32, bytes: &[u8], listed: &mut Vec<(Row, Word)>) {
-        let known: u32 = listed.iter().map(|(_, word)| word.grains()).sum();
+    pub(crate) fn add_unlisted(&self, cluster: u32, bytes: &[u8], listed: &mut Vec<(Row, IndexEntry)>) {
+        let known: u32 = listed.iter().map(|(_, entry)| entry.grains()).sum();
         if known < self.space.live(cluster) {
             let mut all = self.entries_of(cluster, self.frames_in(bytes, 0..bytes.len(), 0, None));
             all.retain(|(row, _)| listed.iter().all(|(other, _)| other.offset != row.offset));

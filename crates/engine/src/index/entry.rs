@@ -13,7 +13,7 @@
 //! - **displaced**: lies in its other bucket.
 //! - **use**: how often it was asked for since it was placed, up to 3.
 //!
-//! The word 0 is an empty slot: a real entry has a size, which is never 0.
+//! The entry 0 is an empty slot: a real entry has a size, which is never 0.
 
 /// Bits of a key's place within its segment.
 pub(crate) const PLACE_BITS: u32 = 24;
@@ -65,9 +65,9 @@ pub(crate) const SLOTS_MAX: usize = 1 << (ADDRESS_BITS - OFFSET_BITS);
 
 /// An index entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Word(pub(crate) u64);
+pub(crate) struct IndexEntry(pub(crate) u64);
 
-impl Word {
+impl IndexEntry {
     pub(crate) const EMPTY: Self = Self(0);
 
     pub(crate) fn new(place: u32, location: Location, grains: u32) -> Self {
@@ -186,8 +186,8 @@ mod tests {
         for buckets in [BUCKETS_MIN, 133, 200, 512, 4096] {
             for place in (0..1 << PLACE_BITS).step_by(997) {
                 let home = ((place as u64 * buckets as u64) >> PLACE_BITS) as usize;
-                let word = Word::new(place, Location::OnDisk { grain: 7 }, 3);
-                assert_eq!(word.place(home, buckets), place);
+                let entry = IndexEntry::new(place, Location::OnDisk { grain: 7 }, 3);
+                assert_eq!(entry.place(home, buckets), place);
             }
         }
     }
@@ -200,10 +200,10 @@ mod tests {
             Location::Buffered { slot: 0, offset: 0 },
         ];
         for spot in spots {
-            let word = Word::new(12345, spot, 100).with_uses(2);
-            assert_eq!(word.location(), spot);
-            assert_eq!(word.at(Location::OnDisk { grain: 5 }).location(), Location::OnDisk { grain: 5 });
-            assert_eq!(word.uses(), 2);
+            let entry = IndexEntry::new(12345, spot, 100).with_uses(2);
+            assert_eq!(entry.location(), spot);
+            assert_eq!(entry.at(Location::OnDisk { grain: 5 }).location(), Location::OnDisk { grain: 5 });
+            assert_eq!(entry.uses(), 2);
         }
     }
 }

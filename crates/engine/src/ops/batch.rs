@@ -13,7 +13,7 @@ use picaflor_format::frame::{self, Kind};
 use crate::{
     Error, PutOptions, Refusal, Result,
     base::stats::add,
-    ops::framing::Parts,
+    ops::insert::Parts,
     ops::put::{Awaited, wait},
     store::Store,
     tabled::Tabled,
@@ -47,7 +47,7 @@ impl Store {
             return self.put_many_in_tables(tabled, admitted);
         }
         // By device: its last commit covers those before it.
-        let mut last: Vec<Awaited> = vec![None; self.volumes().len()];
+        let mut last: Vec<Awaited> = vec![None; self.recovered_volumes().len()];
         let outcome = admitted.try_for_each(|(put, expires)| {
             if let Some((volume, number)) = self.put_admitted(put, expires)? {
                 let home = volume.number;
@@ -58,15 +58,15 @@ impl Store {
         last.into_iter().fold(outcome, |outcome, last| outcome.and(wait(last)))
     }
 
-    /// As [`Store::put_many`], for any executor: a hand does it, with copies of keys and bodies. Begun by the call,
-    /// whatever becomes of the future.
+    /// As [`Store::put_many`], for any executor, in the blocking pool, with copies of keys and bodies. Begun by the
+    /// call, whatever becomes of the future.
     ///
     /// # Errors
     /// As [`Store::put_many`].
     pub fn put_many_async(&self, puts: &[Put<'_>]) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
         let own = |put: &Put<'_>| (put.key.to_vec(), put.body.to_vec(), put.options.clone());
         let owned: Vec<_> = puts.iter().map(own).collect();
-        self.aside(move |store| {
+        self.spawn_blocking(move |store| {
             let puts = owned.iter().map(|(key, body, options)| Put { key, body, options });
             store.put_many(&puts.collect::<Vec<_>>())
         })
@@ -136,7 +136,8 @@ impl Store {
         Ok(were_there)
     }
 
-    /// As [`Store::delete_many`], for any executor: a hand does it. Begun by the call, whatever becomes of the future.
+    /// As [`Store::delete_many`], for any executor, in the blocking pool. Begun by the call, whatever becomes of the
+    /// future.
     ///
     /// # Errors
     /// As [`Store::delete_many`].
@@ -145,6 +146,6 @@ impl Store {
         keys: &[&[u8]],
     ) -> impl Future<Output = Result<Vec<bool>>> + Send + 'static + use<> {
         let owned: Vec<Box<[u8]>> = keys.iter().map(|&key| Box::from(key)).collect();
-        self.aside(move |store| store.delete_many(&owned.iter().map(|key| &key[..]).collect::<Vec<_>>()))
+        self.spawn_blocking(move |store| store.delete_many(&owned.iter().map(|key| &key[..]).collect::<Vec<_>>()))
     }
 }

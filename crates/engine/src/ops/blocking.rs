@@ -1,13 +1,14 @@
-//! Hands: threads that do for a task what has to read the device under a key's lock, or to compact.
+//! The blocking pool: threads that do for a task what has to read the device under a key's lock, or to compact.
 //!
 //! A get is a future all the way down, for it holds nothing while it waits; but where objects are files or entries of
 //! tables, which know no requests, or while the opening goes on, it is a call like the others. A put or delete of a
 //! key that the index cannot tell from another one's holds the key's lock over the read, and so does whoever waits for
-//! it: on an executor's thread that would hold up every other task of it. So a hand does the very call that a thread
-//! would make.
+//! it: on an executor's thread that would hold up every other task of it. So a thread of this pool makes the very call
+//! that a synchronous caller would make.
 //!
-//! Invariants: nothing is handed over where there are no threads ([`Daemons::Manual`]); a hand belongs to no store and
-//! ends when it had nothing to do for a while; what panics in a hand panics in the task that asked.
+//! Invariants: nothing is handed over where there are no threads ([`Daemons::Manual`]); a thread of the
+//! pool belongs to no store and ends when it had nothing to do for a while; what panics in it panics in the task that
+//! asked.
 
 use std::{
     collections::VecDeque,
@@ -23,18 +24,18 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{Daemons, Options, Result, store::Store};
 
-/// Most hands at once: a device answers that many small reads hardly later than one.
+/// Most threads at once: a device answers that many small reads hardly later than one.
 const MOST: usize = 8;
 /// How long one stays that has nothing to do.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A future that may be kept, of a call that may fail.
-pub(crate) type Later<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
+pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-pub(crate) struct Hands {
+pub(crate) struct BlockingPool {
     state: Mutex<State>,
     given: Condvar,
 }
@@ -42,7 +43,7 @@ pub(crate) struct Hands {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,
-    hands: usize,
+    threads: usize,
     idle: usize,
 }
 
@@ -52,17 +53,17 @@ struct Outcome<R> {
     waker: Option<Waker>,
 }
 
-impl Hands {
+impl BlockingPool {
     fn give(self: &Arc<Self>, job: Job) {
         let mut state = self.state.lock();
         state.jobs.push_back(job);
-        if state.idle < state.jobs.len() && state.hands < MOST {
-            let hands = Arc::clone(self);
-            let thread = std::thread::Builder::new().name("picaflor-hand".into());
-            state.hands += usize::from(thread.spawn(move || hands.work()).is_ok());
+        if state.idle < state.jobs.len() && state.threads < MOST {
+            let pool = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("picaflor-blocking".into());
+            state.threads += usize::from(thread.spawn(move || pool.work()).is_ok());
         }
         // Without a single thread to be had, it is done here.
-        let own = if state.hands == 0 { state.jobs.pop_back() } else { None };
+        let own = if state.threads == 0 { state.jobs.pop_back() } else { None };
         drop(state);
         self.given.notify_one();
         own.into_iter().for_each(|job| job());
@@ -80,17 +81,17 @@ impl Hands {
             let late = self.given.wait_for(&mut state, IDLE).timed_out();
             state.idle -= 1;
             if late && state.jobs.is_empty() {
-                state.hands -= 1;
+                state.threads -= 1;
                 return;
             }
         }
     }
 }
 
-/// What a call comes to that one of these hands makes.
+/// What a call comes to that one of these threads makes.
 fn later<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
     daemons: Daemons,
-    hands: &Arc<Hands>,
+    hands: &Arc<BlockingPool>,
     act: F,
 ) -> impl Future<Output = R> + Send + 'static + use<R, F> {
     let outcome = Arc::new(Mutex::new(Outcome { result: None, waker: None }));
@@ -133,11 +134,11 @@ impl Store {
     }
 
     /// Does what may read the device, or wait for a lock over such a read, without the executor's thread.
-    pub(crate) fn aside<R: Send + 'static, F: FnOnce(&Self) -> R + Send + 'static>(
+    pub(crate) fn spawn_blocking<R: Send + 'static, F: FnOnce(&Self) -> R + Send + 'static>(
         &self,
         act: F,
     ) -> impl Future<Output = R> + Send + 'static + use<R, F> {
         let store = self.clone();
-        later(self.shared().options.daemons, &self.inner().hands, move || act(&store))
+        later(self.shared().options.daemons, &self.inner().blocking, move || act(&store))
     }
 }

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 /// An object in a cluster: what the index knows of its key, and where its frame begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lying {
+pub(crate) struct Content {
     pub(crate) hash: u64,
     pub(crate) offset: u32,
 }
@@ -26,23 +26,23 @@ pub(crate) struct Lying {
 const LIST_BYTES: u64 = 64;
 
 /// All lists of a volume.
-pub(crate) struct Listed {
-    of: Mutex<BTreeMap<u32, Box<[Lying]>>>,
+pub(crate) struct ClusterContents {
+    of: Mutex<BTreeMap<u32, Box<[Content]>>>,
     /// Of all indexes.
     bytes: Arc<AtomicU64>,
 }
 
-impl Listed {
+impl ClusterContents {
     pub(crate) fn new(bytes: Arc<AtomicU64>) -> Self {
         Self { of: Mutex::default(), bytes }
     }
 
-    fn charge(list: &[Lying]) -> u64 {
+    fn charge(list: &[Content]) -> u64 {
         size_of_val(list) as u64 + LIST_BYTES
     }
 
     /// A cluster leaves memory with these, in the place of what was listed for it.
-    pub(crate) fn set(&self, cluster: u32, list: Vec<Lying>) {
+    pub(crate) fn set(&self, cluster: u32, list: Vec<Content>) {
         let list = list.into_boxed_slice();
         self.bytes.fetch_add(Self::charge(&list), Relaxed);
         let old = self.of.lock().insert(cluster, list);
@@ -50,13 +50,13 @@ impl Listed {
     }
 
     /// What lies in a cluster, if that is known; from here on it is not.
-    pub(crate) fn take(&self, cluster: u32) -> Option<Box<[Lying]>> {
+    pub(crate) fn take(&self, cluster: u32) -> Option<Box<[Content]>> {
         let old = self.of.lock().remove(&cluster);
         self.give_back(old.as_deref());
         old
     }
 
-    fn give_back(&self, old: Option<&[Lying]>) {
+    fn give_back(&self, old: Option<&[Content]>) {
         self.bytes.fetch_sub(old.map_or(0, Self::charge), Relaxed);
     }
 }

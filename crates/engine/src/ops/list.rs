@@ -12,7 +12,9 @@ use picaflor_format::{
 };
 use picaflor_table::htod::Pairs;
 
-use crate::{cache::buffers::Slot, in_place::place::InPlace, index::Word, space::Place, store::Store, volume::Volume};
+use crate::{
+    cache::buffers::Slot, in_place::place::InPlace, index::IndexEntry, space::Place, store::Store, volume::Volume,
+};
 
 /// One object, as a listing shows it.
 #[derive(Debug, Clone)]
@@ -67,8 +69,8 @@ impl Keys {
         self.unreadable
     }
 
-    /// As [`Iterator::next`], for any executor: a hand reads. A future that is dropped halfway ends the listing, and
-    /// then [`Keys::unreadable`] is not 0.
+    /// As [`Iterator::next`], for any executor: the blocking pool reads. A future that is dropped halfway ends the
+    /// listing, and then [`Keys::unreadable`] is not 0.
     pub async fn next_async(&mut self) -> Option<Entry> {
         if let Some(entry) = self.ready.next() {
             return Some(entry);
@@ -85,7 +87,7 @@ impl Keys {
         let mut own = std::mem::replace(self, ended);
         let entry;
         (*self, entry) = store
-            .aside(move |_| {
+            .spawn_blocking(move |_| {
                 let entry = own.next();
                 (own, entry)
             })
@@ -99,7 +101,7 @@ impl Keys {
             return pairs.progress();
         }
         let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.buffers.count() + 1);
-        let volumes = self.store.volumes();
+        let volumes = self.store.recovered_volumes();
         let before: u64 = volumes.iter().take(self.volume).map(places).sum();
         (before + u64::from(self.place), volumes.iter().map(places).sum())
     }
@@ -120,7 +122,7 @@ impl Iterator for Keys {
                 self.unreadable += u64::from(header.is_none());
                 continue;
             }
-            let volume = Arc::clone(self.store.volumes().get(self.volume)?);
+            let volume = Arc::clone(self.store.recovered_volumes().get(self.volume)?);
             let clusters = volume.parts();
             let place = self.place;
             self.place += 1;
@@ -129,8 +131,8 @@ impl Iterator for Keys {
             } else if place < clusters + volume.buffers.count() {
                 volume.entries_in_buffer(place - clusters)
             } else if place == clusters + volume.buffers.count() {
-                let waiting = volume.all_waiting();
-                waiting.iter().filter_map(|waiter| entry(&waiter.frame.header, waiter.frame.bytes())).collect()
+                let waiting = volume.all_staged();
+                waiting.iter().filter_map(|staged| entry(&staged.frame.header, staged.frame.bytes())).collect()
             } else {
                 (self.volume, self.place) = (self.volume + 1, 0);
                 Vec::new()
@@ -189,7 +191,7 @@ impl Volume {
             return Vec::new();
         };
         self.add_unlisted(cluster, &bytes, &mut live);
-        let read = |(row, _): &(Row, Word)| {
+        let read = |(row, _): &(Row, IndexEntry)| {
             let frame = bytes.get(row.offset as usize..)?;
             let header = Header::verify(frame).ok();
             // Unless it left while it was read.
