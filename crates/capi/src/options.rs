@@ -125,7 +125,7 @@ pub(crate) unsafe fn opening(path: *const c_char, options: *const COptions) -> R
     unsafe {
         let given = raw::options("options", options)?;
         let preset = raw::text("options.preset", given.preset)?.unwrap_or("picaflor");
-        let mut made = Options::preset(preset, raw::path("path", path)?)?;
+        let mut made = picaflor_literature::preset(preset, raw::path("path", path)?)?;
         let count = given.more_count as usize;
         if count > 0 && (given.more_places.is_null() || !given.more_places.is_aligned()) {
             return Err(Failure::invalid("options.more_places is a null pointer, or not aligned"));

@@ -93,7 +93,7 @@ impl OneStore {
             found.compare(&new)?;
             return open_with(&found, &self.memory, Some(new.durability), Daemons::Threads, preset);
         }
-        let new = new.as_preset(preset.unwrap_or("picaflor"))?;
+        let new = new.rows(picaflor_literature::ROWS).as_preset(preset.unwrap_or("picaflor"))?;
         let capacity = if new.capacity == 0 { 1 << 30 } else { new.capacity };
         let memory = self.memory.for_capacity(capacity);
         let options = new.memory(memory).with(|o| o.places = paths.iter().cloned().map(Place::Path).collect());
@@ -250,7 +250,7 @@ fn open_with(
 ) -> Result<Store, Failure> {
     let read_only = writing.is_none();
     let first = &found.places[0];
-    let options = Options::preset(preset.unwrap_or(first.preset), &found.paths[0])?
+    let options = picaflor_literature::preset(preset.unwrap_or(first.preset), &found.paths[0])?
         .mode(first.mode)
         .memory(memory.for_capacity(found.capacity()))
         .with(|o| {

@@ -16,7 +16,7 @@
 //! `background/` makes room and verifies; `write/` takes an object to the device (`write/append.rs` frames it,
 //! `write/flush.rs` writes it); `read/` is the way back; `cache/` is what is in memory, `log/` what survives a crash;
 //! `index/` and `space/` say where things are. `volume.rs` has the parts of one device. `base/preset.rs` is the table
-//! of rows; `in_place/` and `tabled/` are layouts of the literature.
+//! of rows; `in_place/` has layouts of the literature; `layout.rs` is the seam for those of other crates.
 //!
 //! The feature `serde`, off by default, makes statistics, receipts and reports `Serialize`.
 #![forbid(unsafe_code)]
@@ -31,6 +31,7 @@ mod base;
 mod cache;
 mod in_place;
 mod index;
+pub mod layout;
 mod log;
 #[cfg(all(test, shuttle))]
 mod models;
@@ -39,7 +40,6 @@ mod read;
 mod recovery;
 mod space;
 mod store;
-mod tabled;
 mod volume;
 mod write;
 

@@ -16,10 +16,10 @@ use picaflor_format::journal::Record;
 use crate::{
     Error, Mode, Object, Options, Priority, Result, Stats,
     background::daemons::Threads,
+    layout::Layout,
     ops::blocking::BlockingPool,
     ops::get::Query,
     recovery::{self, Deferred, Receipt},
-    tabled::Tabled,
     volume::{Shared, Volume},
     write::append::payload_max,
 };
@@ -34,7 +34,7 @@ pub(crate) struct Inner {
     shared: Arc<Shared>,
     volumes: Vec<Arc<Volume>>,
     /// Where the layout keeps its own index: then there are no volumes.
-    tabled: Option<Arc<Tabled>>,
+    layout: Option<Arc<dyn Layout>>,
     hasher: Hasher,
     deferred: Arc<Deferred>,
     threads: Threads,
@@ -63,11 +63,11 @@ impl Store {
                 }
             }
         }
-        let threads = Threads::start(&opened.shared, &opened.volumes, opened.tabled.as_ref(), &opened.deferred)?;
+        let threads = Threads::start(&opened.shared, &opened.volumes, opened.layout.as_ref(), &opened.deferred)?;
         let inner = Inner {
             shared: opened.shared,
             volumes: opened.volumes,
-            tabled: opened.tabled,
+            layout: opened.layout,
             hasher: opened.hasher,
             deferred: opened.deferred,
             threads,
@@ -101,9 +101,9 @@ impl Store {
         &self.inner.deferred
     }
 
-    /// The tables, if these are where objects are; then there are no volumes.
-    pub(crate) fn tabled(&self) -> Option<&Arc<Tabled>> {
-        self.inner.tabled.as_ref()
+    /// The layout that is not ours, if that has the objects; then there are no volumes.
+    pub(crate) fn layout(&self) -> Option<&Arc<dyn Layout>> {
+        self.inner.layout.as_ref()
     }
 
     pub(crate) fn hasher(&self) -> Hasher {
@@ -121,14 +121,14 @@ impl Store {
     pub(crate) fn payload_max(&self) -> usize {
         let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.in_place.as_ref());
         let pieces = pieces.map(|in_place| in_place.payload_max);
-        let one_by_one = pieces.chain(self.tabled().map(|tabled| tabled.payload_max)).min();
+        let one_by_one = pieces.chain(self.layout().map(|layout| layout.payload_max())).min();
         one_by_one.unwrap_or_else(|| payload_max(self.shared().options.cluster as usize))
     }
 
     /// Longest body that a put may have: a quarter of the smallest volume.
     pub fn object_max(&self) -> u64 {
         let each = self.recovered_volumes().iter().map(|volume| volume.map.clusters.len / 4);
-        each.chain(self.tabled().map(|tabled| tabled.object_max())).min().unwrap_or(0)
+        each.chain(self.layout().map(|layout| layout.object_max())).min().unwrap_or(0)
     }
 
     /// What opening found, kept and dropped, and why. Waits until that is known: a cache gives gets their answers
@@ -222,7 +222,7 @@ impl Store {
         if self.shared().options.read_only {
             return Ok(());
         }
-        self.tabled().map_or(Ok(()), |tabled| tabled.flush())?;
+        self.layout().map_or(Ok(()), |layout| layout.flush())?;
         // One that failed keeps nothing on the others from being durable.
         let mut result = Ok(());
         for volume in self.working() {
@@ -242,7 +242,7 @@ impl Store {
     /// # Errors
     /// As [`Store::flush`].
     pub async fn flush_async(&self) -> Result<()> {
-        if self.tabled().is_some() {
+        if self.layout().is_some() {
             return self.spawn_blocking(Self::flush).await;
         }
         if !self.shared().options.read_only {
@@ -281,7 +281,7 @@ impl Store {
     /// # Errors
     /// The failure that stopped a volume.
     pub fn step(&self) -> Result<bool> {
-        let mut any = self.tabled().map_or(Ok(false), |tabled| tabled.step());
+        let mut any = self.layout().map_or(Ok(false), |layout| layout.step());
         for volume in self.working() {
             let more = volume.step_all();
             any = any.and_then(|any| Ok(any | more?));
@@ -294,7 +294,7 @@ impl Store {
     pub fn settle(&self, time: Duration) -> bool {
         let deadline = std::time::Instant::now() + time;
         while std::time::Instant::now() < deadline {
-            let is_settled = self.tabled().is_none_or(|tabled| tabled.is_settled());
+            let is_settled = self.layout().is_none_or(|layout| layout.is_settled());
             if is_settled && self.recovered_volumes().iter().all(|volume| volume.scrubber.is_done()) {
                 return true;
             }
@@ -307,7 +307,7 @@ impl Store {
     /// costs nothing.
     pub fn failures(&self) -> Vec<Error> {
         let volumes = self.volumes().iter().filter_map(|volume| volume.commits.failure());
-        volumes.chain(self.tabled().and_then(|tabled| tabled.failure())).collect()
+        volumes.chain(self.layout().and_then(|layout| layout.failure())).collect()
     }
 
     /// What the store holds and did.
@@ -316,16 +316,16 @@ impl Store {
         let (misses, refusals) = shared.counters.by_name();
         let mut volumes: Vec<_> = self.recovered_volumes().iter().map(|volume| volume.stats()).collect();
         let mut counts = shared.counters.counts();
-        if let Some(tabled) = self.tabled() {
-            volumes.push(tabled.stats());
-            tabled.count(&mut counts);
+        if let Some(layout) = self.layout() {
+            volumes.push(layout.stats());
+            layout.count(&mut counts);
         }
         let index_bytes = shared.index_bytes.load(Relaxed);
         let objects: u64 = self.recovered_volumes().iter().map(|volume| volume.index.objects()).sum();
         let capacity: u64 = self.recovered_volumes().iter().map(|volume| volume.superblock.lock().capacity).sum();
         Stats {
-            objects: objects + self.tabled().map_or(0, |tabled| tabled.objects()),
-            counting: self.tabled().is_some_and(|tabled| tabled.is_counting()),
+            objects: objects + self.layout().map_or(0, |layout| layout.objects()),
+            counting: self.layout().is_some_and(|layout| layout.is_counting()),
             index_bytes,
             memory_objects: shared.memory.len() as u64
                 + self.recovered_volumes().iter().map(|volume| volume.count_staged()).sum::<u64>(),
@@ -334,7 +334,7 @@ impl Store {
                 + shared.memory.held()
                 + shared.pool.idle_bytes() as u64,
             memory_limit: shared.options.memory,
-            capacity: capacity + self.tabled().map_or(0, |tabled| tabled.capacity()),
+            capacity: capacity + self.layout().map_or(0, |layout| layout.capacity()),
             volumes,
             counts,
             misses,
@@ -380,7 +380,7 @@ impl Inner {
             return Ok(());
         }
         self.deferred.end();
-        let mut result = self.tabled.as_ref().map_or(Ok(()), |tabled| tabled.close());
+        let mut result = self.layout.as_ref().map_or(Ok(()), |layout| layout.close());
         for volume in &self.volumes {
             result = result.and(volume.close());
         }
@@ -472,10 +472,10 @@ impl Group {
     }
 
     fn record(&self, group: picaflor_format::journal::Group) {
-        if let Some(tabled) = self.store.tabled() {
+        if let Some(layout) = self.store.layout() {
             // A device that failed has stopped, and whoever writes next is told; a full one forgets with the next
             // restart.
-            let _ = tabled.record_group(&group);
+            let _ = layout.record_group(&group);
         }
         for volume in self.store.recovered_volumes() {
             volume.record(Record::Group(group));

@@ -3,7 +3,10 @@
 
 use std::{alloc::System, sync::Arc};
 
-use picaflor::{Daemons, Durability, Options, PutOptions, Store, device::MemoryDevice};
+use picaflor::{
+    Daemons, Durability, Options, PutOptions, Store,
+    device::{Clock, MemoryDevice},
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -20,7 +23,11 @@ fn allocated() -> u64 {
 /// A store on a device in memory, which takes none of it later: what it will hold is there from the beginning.
 fn store(memory: u64) -> Store {
     let options = Options::on(Arc::new(MemoryDevice::new(64 << 20))).memory(memory).durability(Durability::None);
-    let options = options.with(|options| (options.cluster, options.daemons) = (64 << 10, Daemons::Manual));
+    let options = options.with(|options| {
+        (options.cluster, options.daemons) = (64 << 10, Daemons::Manual);
+        // Else what a read happens to cost decides whether clusters are read.
+        options.clock = Clock::virtual_at(1_000_000);
+    });
     Store::open(options).unwrap()
 }
 
@@ -55,7 +62,8 @@ fn objects_in_memory_take_no_more_than_is_counted() {
         println!("{len} {metadata}: {} allocated, {} counted for each", more / held, more_counted / held);
         // The map and the queue are anything from half full to full.
         assert!(more <= more_counted + more_counted / 20, "{len}: {more} bytes, counted as {more_counted}");
-        assert!(more * 5 >= more_counted * 4, "{len}: {more} bytes, counted as {more_counted}");
+        // The largest ones lie in clusters that were read: memory that is mapped, which `resident.rs` sees.
+        assert!(len > 4096 || more * 5 >= more_counted * 4, "{len}: {more} bytes, counted as {more_counted}");
         // What is replaced leaves memory, but for its entry in the queue.
         (0..number / 10).for_each(|i| store.put(&key(i * 10), b"", &put).unwrap());
         let (less, less_counted) = since();

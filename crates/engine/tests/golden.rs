@@ -25,7 +25,7 @@ const NOW: u64 = 1_700_000_000_000;
 
 fn options(preset: &str, device: Arc<MemoryDevice>) -> Options {
     let options = Options::on(device).memory(4 << 20).mode(Mode::Store).durability(Durability::None);
-    options.as_preset(preset).unwrap().with(|options| {
+    options.rows(picaflor_literature::ROWS).as_preset(preset).unwrap().with(|options| {
         options.cluster = 64 << 10;
         options.seed = Some(7);
         options.daemons = Daemons::Manual;

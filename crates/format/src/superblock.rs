@@ -135,6 +135,41 @@ impl Layout {
     }
 }
 
+/// Every preset that a superblock may name, with the layout that it leaves: number 1 first. Rows keep their places for
+/// ever.
+pub const PRESETS: [(&str, Layout); 16] = [
+    ("picaflor", Layout::Ring),
+    ("hummingbird", Layout::Ring),
+    ("simple", Layout::Files),
+    ("squid", Layout::FilesInTurn),
+    ("multiple-dirs", Layout::FilesOfServers),
+    ("buddy", Layout::Slots),
+    ("buddy-scan", Layout::SlotsScanned),
+    ("stream", Layout::NextFit),
+    ("stream-pack", Layout::NextFit),
+    ("lazy-reads", Layout::NextFit),
+    ("lazy-reads-loc", Layout::NextFit),
+    ("damelo", Layout::Ring),
+    ("pmflf-ts", Layout::BlocksTs),
+    ("pmflf-pl", Layout::BlocksPl),
+    ("pmflf-pfl", Layout::BlocksPfl),
+    ("oba", Layout::BlocksPfl),
+];
+
+/// The number that a superblock has for a preset; 0 for one that it has none for.
+pub fn preset_number(name: &str) -> u32 {
+    PRESETS.iter().zip(1..).find(|((known, _), _)| *known == name).map_or(0, |(_, number)| number)
+}
+
+impl Superblock {
+    /// The preset that the store was opened with last, if that leaves such bytes; else the first that does.
+    pub fn made_by(&self) -> &'static str {
+        let leaves_these = |(_, layout): &&(&str, Layout)| *layout == self.layout;
+        let named = PRESETS.get((self.preset as usize).wrapping_sub(1)).filter(leaves_these);
+        named.or_else(|| PRESETS.iter().find(leaves_these)).map_or("", |(name, _)| name)
+    }
+}
+
 const ABSENT: u32 = u32::MAX;
 
 fn put_ref(out: &mut [u8], at: usize, value: Option<CheckpointRef>) {

@@ -86,7 +86,7 @@ fn the_experiments_that_come_with_the_lab_are_ready() {
 fn all_presets_are_all_that_the_engine_has() {
     let spec = experiment::find("presets-on-devices").unwrap();
     let missing: Vec<_> =
-        picaflor::Options::presets().filter(|name| !spec.presets.iter().any(|own| own == name)).collect();
+        picaflor_literature::presets().filter(|name| !spec.presets.iter().any(|own| own == name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 

@@ -348,8 +348,12 @@ fn a_client_outlives_its_server_and_says_what_is_wrong_meanwhile() {
 fn a_listing_that_is_not_whole_ends_with_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let device = FaultyDevice::new(Arc::new(MemoryDevice::new(64 << 20)), 1);
-    let options =
-        Options::on(Arc::new(device.clone())).memory(16 << 20).mode(Mode::Store).as_preset("pmflf-ts").unwrap();
+    let options = Options::on(Arc::new(device.clone()))
+        .memory(16 << 20)
+        .mode(Mode::Store)
+        .rows(picaflor_literature::ROWS)
+        .as_preset("pmflf-ts")
+        .unwrap();
     let store = Store::open(options).unwrap();
     (0..50).for_each(|i| store.put(format!("{i}").as_bytes(), &body(i, 4000), &plain()).unwrap());
     let server = serve(store, folder.path().join("sock"), Limits::default()).unwrap();

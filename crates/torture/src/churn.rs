@@ -157,7 +157,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use picaflor::{Mode, Options};
+    use picaflor::Mode;
 
     use super::*;
     use crate::workload::operations;
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn every_row_that_takes_several_devices_gets_them() {
-        for preset in Options::presets() {
+        for preset in picaflor_literature::presets() {
             let plans = (0..60).map(|seed| Plan::new(seed, Some(Mode::Cache)).with_preset(preset).extended());
             let several = plans.filter(|plan| plan.volumes > 1).count();
             let one = ["simple", "squid", "multiple-dirs", "buddy-scan", "pmflf-ts", "pmflf-pl", "pmflf-pfl", "oba"];

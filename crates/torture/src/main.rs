@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor::{Mode, Options};
+use picaflor::Mode;
 use picaflor_torture::{Plan, Sabotage, Tally, Violation, caught, notice, operations, rss, shrink, trace};
 
 const HELP: &str = "\
@@ -118,9 +118,9 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
 
 /// The rows of this name.
 fn presets(name: &str) -> Result<Vec<&'static str>, String> {
-    let found: Vec<_> = Options::presets().filter(|preset| *preset == name || name == "all").collect();
+    let found: Vec<_> = picaflor_literature::presets().filter(|preset| *preset == name || name == "all").collect();
     if found.is_empty() {
-        let all: Vec<_> = Options::presets().collect();
+        let all: Vec<_> = picaflor_literature::presets().collect();
         return Err(format!("--preset needs one of {}, or all", all.join(", ")));
     }
     Ok(found)

@@ -66,7 +66,10 @@ impl Run<'_> {
     pub(crate) fn options(&self) -> Options {
         let plan = self.plan;
         let mut options = Options::on(Arc::clone(&self.plugs[0]) as Arc<dyn picaflor_device::Device>);
-        options = options.as_preset(self.whims.preset).unwrap_or_else(|error| panic!("{error}"));
+        options = options
+            .rows(picaflor_literature::ROWS)
+            .as_preset(self.whims.preset)
+            .unwrap_or_else(|error| panic!("{error}"));
         let place = |plug: &Arc<Plug>| match options.wants_folder() {
             true => Place::Folder(Arc::new(LogFolder::new(Arc::clone(plug)))),
             false => Place::Device(Elevator::of_preset(self.whims.preset).before(Arc::clone(plug) as _)),
@@ -187,7 +190,7 @@ impl Run<'_> {
                 if other == plan.preset || FAMILIES.iter().any(same) || plan.is_ring() && other == "picaflor" {
                     return None;
                 }
-                *options = options.clone().as_preset(other).ok()?;
+                *options = options.clone().rows(picaflor_literature::ROWS).as_preset(other).ok()?;
                 Some("a preset of another layout")
             }
             4 if plan.volumes > 1 => {

@@ -23,8 +23,12 @@ const ROUNDS: u64 = 50;
 fn options(path: &Path, mode: Mode, durability: Durability) -> Options {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap();
     let preset = name.split('.').next().unwrap();
-    let mut options =
-        Options::preset(preset, path).unwrap().capacity(32 << 20).memory(4 << 20).mode(mode).durability(durability);
+    let mut options = picaflor_literature::preset(preset, path)
+        .unwrap()
+        .capacity(32 << 20)
+        .memory(4 << 20)
+        .mode(mode)
+        .durability(durability);
     options.cluster = 64 << 10;
     // One reader waits for nobody else.
     options.read_batch_time = Duration::from_millis(1);
@@ -184,7 +188,7 @@ fn fifty_processes_are_killed_and_lose_nothing_durable() {
 
 #[test]
 fn no_preset_loses_anything_durable_when_it_is_killed() {
-    for preset in Options::presets().skip(1) {
+    for preset in picaflor_literature::presets().skip(1) {
         assert!(killed(preset, 4).0 > 10, "{preset}: the children did something");
     }
 }

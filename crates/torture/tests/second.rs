@@ -1,6 +1,5 @@
 //! The second edition of plans: a fixed set of seeds, and those that once found something, each with its row.
 
-use picaflor::Options;
 use picaflor_torture::{Plan, Sabotage, Tally, caught, operations};
 
 fn tortured(plans: impl Iterator<Item = Plan>) -> Tally {
@@ -47,7 +46,7 @@ fn no_seed_of_the_second_edition_is_violated() {
 
 #[test]
 fn no_seed_of_any_preset_is_violated() {
-    for preset in Options::presets().skip(1) {
+    for preset in picaflor_literature::presets().skip(1) {
         let total = tortured((0..12).map(|seed| Plan::new(seed, None).with_preset(preset).extended()));
         eprintln!("{preset}: {total}");
         assert!(total.looks > 40 && total.due > 800, "{preset} must have tried hard: {total}");

@@ -1,6 +1,6 @@
 //! A fixed set of seeds, the same on every machine, and the canaries that must not pass.
 
-use picaflor::{Mode, Options};
+use picaflor::Mode;
 use picaflor_torture::{Plan, Sabotage, Tally, caught, notice, operations};
 
 /// Seeds of the fixed set. Crash points follow from them; the test says how many at least.
@@ -135,7 +135,7 @@ fn a_seed_gives_the_same_run_every_time() {
 
 #[test]
 fn no_seed_of_any_preset_is_violated() {
-    for preset in Options::presets().skip(1) {
+    for preset in picaflor_literature::presets().skip(1) {
         let total = tortured((0..25).map(|seed| Plan::new(seed, None).with_preset(preset)));
         eprintln!("{preset}: {total}");
         assert!(total.crashes > 50 && total.due > 500, "{preset} must have tried hard: {total}");

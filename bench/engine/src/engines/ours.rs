@@ -31,7 +31,7 @@ pub(super) fn open_store(config: &Config) -> Result<Box<dyn Engine>> {
 }
 
 fn open_as(preset: &str, config: &Config, mode: Mode) -> Result<Box<dyn Engine>> {
-    let options = Options::preset(preset, config.folder.join("picaflor.store"))?
+    let options = picaflor_literature::preset(preset, config.folder.join("picaflor.store"))?
         .capacity(config.capacity)
         .memory(config.memory)
         .mode(mode)

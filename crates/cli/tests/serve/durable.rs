@@ -70,7 +70,7 @@ fn what_is_purged_stays_away_whatever_a_crash_may_cost() {
 
 #[test]
 fn what_is_purged_stays_away_in_every_preset() {
-    for preset in picaflor::Options::presets() {
+    for preset in picaflor_literature::presets() {
         purged_and_killed(&["--capacity", "128MiB", "--durability", "none", "--preset", preset]);
     }
 }

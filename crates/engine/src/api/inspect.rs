@@ -15,10 +15,7 @@ use picaflor_format::{
     zone::{BEGINNING, Map, SUPERBLOCKS},
 };
 
-use crate::{
-    Error, Mode, Result, base::preset::Preset, in_place::files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES,
-    recovery::lost_superblocks,
-};
+use crate::{Error, Mode, Result, in_place::files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES, recovery::lost_superblocks};
 
 /// What [`inspect`] found.
 #[derive(Debug, Clone)]
@@ -100,7 +97,7 @@ pub fn inspect(path: impl AsRef<Path>) -> Result<Inspection> {
             number: found.volume,
             openings: found.epoch,
             version: VERSION,
-            preset: Preset::of_store(&found).map_or("", |preset| preset.name),
+            preset: found.made_by(),
             segment_bits: found.segment_bits,
         })),
         None if bytes.iter().take(SUPERBLOCKS.len as usize).all(|byte| *byte == 0) => {

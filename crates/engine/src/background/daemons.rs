@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use crate::{
     Daemons, Error, Result,
     base::stats::add,
+    layout::Layout,
     recovery::Deferred,
-    tabled::Tabled,
     volume::{Shared, Volume},
     write::flush::Woken,
 };
@@ -31,7 +31,7 @@ use crate::{
 /// The threads of one store.
 pub(crate) struct Threads {
     volumes: Vec<Arc<Volume>>,
-    tabled: Option<Arc<Tabled>>,
+    layout: Option<Arc<dyn Layout>>,
     handles: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
 
@@ -47,14 +47,14 @@ impl Threads {
     /// # Errors
     /// [`Error::Io`] if one of them cannot be had: puts would wait for it.
     pub(crate) fn start(
-        shared: &Shared,
+        shared: &Arc<Shared>,
         volumes: &[Arc<Volume>],
-        tabled: Option<&Arc<Tabled>>,
+        layout: Option<&Arc<dyn Layout>>,
         deferred: &Arc<Deferred>,
     ) -> Result<Self> {
-        let threads = Self { volumes: volumes.to_vec(), tabled: tabled.cloned(), handles: Mutex::default() };
+        let threads = Self { volumes: volumes.to_vec(), layout: layout.cloned(), handles: Mutex::default() };
         let mut handles = Vec::new();
-        let begun = Self::spawn(shared, volumes, tabled, deferred, &mut handles);
+        let begun = Self::spawn(shared, volumes, layout, deferred, &mut handles);
         *threads.handles.lock() = Some(handles);
         if let Err(error) = begun {
             threads.stop();
@@ -64,9 +64,9 @@ impl Threads {
     }
 
     fn spawn(
-        shared: &Shared,
+        shared: &Arc<Shared>,
         volumes: &[Arc<Volume>],
-        tabled: Option<&Arc<Tabled>>,
+        layout: Option<&Arc<dyn Layout>>,
         deferred: &Arc<Deferred>,
         handles: &mut Vec<JoinHandle<()>>,
     ) -> io::Result<()> {
@@ -89,11 +89,11 @@ impl Threads {
                     })?);
                 }
             }
-            if let Some(tabled) = tabled.filter(|_| !shared.options.read_only) {
-                let tabled = Arc::clone(tabled);
+            if let Some(layout) = layout.filter(|_| !shared.options.read_only) {
+                let (layout, shared) = (Arc::clone(layout), Arc::clone(shared));
                 let thread = std::thread::Builder::new().name("picaflor-keeper".into());
                 handles.push(thread.spawn(move || {
-                    watch(tabled.shared(), || tabled.run_keeper(), |why| tabled.lost_keeper("keeper", why));
+                    watch(&shared, || layout.run_keeper(), |why| layout.lost_keeper(why));
                 })?);
             }
         }
@@ -107,7 +107,7 @@ impl Threads {
             volume.writer.stop();
             volume.reclaimer.wake();
         }
-        self.tabled.iter().for_each(|tabled| tabled.stop());
+        self.layout.iter().for_each(|layout| layout.stop());
         for handle in handles {
             // A panic was caught, and told of.
             let _ = handle.join();

@@ -198,12 +198,14 @@ kebab_display! {
 
 impl Error {
     /// No room, where no more is known than this.
-    pub(crate) fn full(needed: u64, free: u64) -> Self {
+    #[doc(hidden)]
+    pub fn full(needed: u64, free: u64) -> Self {
         let help = "delete objects, or copy them to a store of a larger capacity".into();
         Self::Full { needed, free, delete: needed.saturating_sub(free).max(1), help }
     }
 
-    pub(crate) fn io(place: impl Into<String>, source: io::Error) -> Self {
+    #[doc(hidden)]
+    pub fn io(place: impl Into<String>, source: io::Error) -> Self {
         Self::Io { place: place.into(), source: Arc::new(source) }
     }
 }
@@ -215,20 +217,5 @@ impl Failure for Error {
 
     fn is_breakage(&self) -> bool {
         matches!(self, Self::Io { .. } | Self::Daemon { .. })
-    }
-}
-
-impl From<picaflor_table::Error> for Error {
-    fn from(error: picaflor_table::Error) -> Self {
-        use picaflor_table::Error as Table;
-        match error {
-            Table::Io { place, source } => Self::Io { place, source },
-            Table::Full { needed, free } => Self::full(needed, free),
-            Table::Damaged { place, why, mend } => Self::Damaged { place, why, mend },
-            Table::Option { name, why } => Self::Option { name, why },
-            Table::Limit { what, len, max } => Self::Limit { what, len, max },
-            Table::Daemon { place, daemon, why } => Self::Daemon { place, daemon, why },
-            _ => Self::Closed,
-        }
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Brought {
 }
 
 /// One verified frame in memory.
-pub(crate) struct Frame {
+pub struct Frame {
     pub(crate) hash: u64,
     pub(crate) header: Header,
     bytes: Bytes,

@@ -4,6 +4,7 @@ use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use picaflor_device::{Clock, Device, Folder, PRIVATE, Preallocate};
+use picaflor_format::superblock::Superblock;
 
 use crate::{
     Mode, Result,
@@ -11,9 +12,9 @@ use crate::{
     base::policy::PackOrder,
     base::policy::Persistence,
     base::policy::Reopening,
-    base::preset::{PICAFLOR, Preset},
+    base::preset::{self, PICAFLOR, Preset, Rows},
     base::spread::Spread,
-    space::{Layout, NextCluster},
+    space::{LayoutKind, NextCluster},
 };
 
 /// The paper's THRESHOLD (Markatos et al. 1999, §3.4), in blocks of 512 bytes.
@@ -164,6 +165,7 @@ pub struct Options {
     /// Seed of a new store's hashes and identity; for repeatable tests. Default random.
     pub seed: Option<u64>,
     pub(crate) preset: Preset,
+    pub(crate) rows: Rows,
     /// Whether it was asked for, and not only the default.
     pub(crate) preset_given: bool,
 }
@@ -211,6 +213,7 @@ impl Options {
             clock: Clock::real(),
             seed: None,
             preset: PICAFLOR,
+            rows: Rows::default(),
             preset_given: false,
         }
     }
@@ -229,13 +232,20 @@ impl Options {
     /// # Errors
     /// As [`Options::preset`].
     pub fn as_preset(mut self, name: &str) -> Result<Self> {
-        let preset = Preset::named(name)?;
+        let preset = self.rows.named(name)?;
         self.open_buffers = preset.open_buffers();
         self.next_cluster = preset.next_cluster();
         self.reopening = preset.reopening();
         self.take(preset);
         self.preset_given = true;
         Ok(self)
+    }
+
+    /// Lets presets of another crate be asked for, and remembered, beside our own.
+    #[doc(hidden)]
+    pub fn rows(mut self, rows: &'static [Preset]) -> Self {
+        self.rows = Rows(rows);
+        self
     }
 
     /// Takes the answers of a preset where those of the one before were not changed.
@@ -253,8 +263,9 @@ impl Options {
     }
 
     /// Takes the preset that a store remembers, unless another one was asked for.
-    pub(crate) fn remember(&mut self, made: Option<Preset>) {
-        if let Some(preset) = made.filter(|_| !self.preset_given) {
+    pub(crate) fn remember(&mut self, made: Option<&Superblock>) {
+        let made = made.filter(|_| !self.preset_given);
+        if let Some(preset) = made.and_then(|block| self.rows.of_store(block)) {
             self.take(preset);
         }
     }
@@ -269,12 +280,12 @@ impl Options {
 
     /// Whether the preset keeps a file for each object, and so lies in a folder, real or given, not on a device.
     pub fn wants_folder(&self) -> bool {
-        matches!(self.preset.layout, Layout::Files(_))
+        matches!(self.preset.layout, LayoutKind::Files(_))
     }
 
-    /// Names of all presets, the default first.
+    /// Names of the presets of this crate, the default first.
     pub fn presets() -> impl Iterator<Item = &'static str> {
-        Preset::names()
+        preset::names()
     }
 
     /// Changes any of the fields; for building a value in one expression.

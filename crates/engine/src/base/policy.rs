@@ -18,7 +18,7 @@ pub enum Mode {
 
 /// What survives: the answer to question 6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Persistence {
+pub enum Persistence {
     /// Deletes and grants in a journal, the index in checkpoints, objects as their own log.
     JournalAndCheckpoint,
     /// What the file system keeps of files that are written, renamed and removed.
@@ -60,7 +60,7 @@ pub enum PackOrder {
 
 /// What is evicted: the answer to question 5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Eviction {
+pub enum Eviction {
     /// The oldest cluster; what was used since it was placed goes round again.
     RingReinsert,
     /// The object that was not asked for for longest, one by one.
@@ -109,7 +109,7 @@ impl ClusterAge {
 
 /// What stays in memory: the answer to question 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Retention {
+pub enum Retention {
     /// S3-FIFO over objects and clusters.
     S3Fifo,
     /// The object that was not asked for for longest leaves.
@@ -135,7 +135,7 @@ impl Retention {
 
 /// Whose neighbour an object becomes: the answer to question 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Placement {
+pub enum Placement {
     /// Groups, hints and origin server together.
     Together,
     /// No object's.
@@ -153,7 +153,7 @@ pub(crate) enum Placement {
 
 /// What is read for one object: the answer to question 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
+pub enum Reading {
     /// Object or cluster, whichever has been paying.
     WhatPays,
     /// The object.

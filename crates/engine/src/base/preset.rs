@@ -4,8 +4,7 @@
 //! placement (`write/placement.rs`), space (`space.rs`), memory (`cache/memory.rs`), reading (`read/reading.rs`),
 //! eviction (`background/eviction.rs`), persistence (`log/checkpoint.rs` with the journal).
 
-use picaflor_format::superblock::Superblock;
-use picaflor_table::blocks::Method;
+use picaflor_format::superblock::{PRESETS, Superblock, preset_number};
 
 use crate::{
     Error, Mode, Result,
@@ -15,26 +14,68 @@ use crate::{
     base::policy::Reading,
     base::policy::Reopening,
     base::policy::Retention,
-    space::{Layout, NextCluster, Tree},
+    space::{LayoutKind, NextCluster, Tree},
 };
 
 /// One row: a system of the literature, or ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Preset {
-    pub(crate) name: &'static str,
-    pub(crate) placement: Placement,
-    pub(crate) layout: Layout,
-    pub(crate) retention: Retention,
-    pub(crate) reading: Reading,
-    /// In a cache. A store never evicts, whatever the preset.
-    pub(crate) eviction: Eviction,
-    pub(crate) persistence: Persistence,
+pub struct Preset {
+    /// Its name in options, reports and superblocks.
+    pub name: &'static str,
+    /// Question 1.
+    pub placement: Placement,
+    /// Question 2.
+    pub layout: LayoutKind,
+    /// Question 3.
+    pub retention: Retention,
+    /// Question 4.
+    pub reading: Reading,
+    /// Question 5, in a cache. A store never evicts, whatever the preset.
+    pub eviction: Eviction,
+    /// Question 6.
+    pub persistence: Persistence,
+}
+
+/// The rows that a store may be opened with: ours, and those of other crates that its options were given.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rows(pub(crate) &'static [Preset]);
+
+impl Rows {
+    fn all(self) -> impl Iterator<Item = Preset> {
+        TABLE.into_iter().chain(self.0.iter().copied())
+    }
+
+    /// The row with this name.
+    ///
+    /// # Errors
+    /// [`Error::Option`] that lists the names there are.
+    pub(crate) fn named(self, name: &str) -> Result<Preset> {
+        self.all().find(|preset| preset.name == name).ok_or_else(|| {
+            let names: Vec<_> = self.all().map(|preset| preset.name).collect();
+            let elsewhere = match preset_number(name) {
+                0 => "",
+                _ => "; it is a row of the crate picaflor-literature, which these options were not given",
+            };
+            let why = format!("no preset {name:?}; there are: {}{elsewhere}", names.join(", "));
+            Error::Option { name: "preset", why }
+        })
+    }
+
+    /// The row that a store remembers, if it is one of these.
+    pub(crate) fn of_store(self, block: &Superblock) -> Option<Preset> {
+        self.all().find(|preset| preset.name == block.made_by())
+    }
+}
+
+/// The names of our own rows.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|preset| preset.name)
 }
 
 pub(crate) const PICAFLOR: Preset = Preset {
     name: "picaflor",
     placement: Placement::Together,
-    layout: Layout::Ring,
+    layout: LayoutKind::Ring,
     retention: Retention::S3Fifo,
     reading: Reading::WhatPays,
     eviction: Eviction::RingReinsert,
@@ -45,7 +86,7 @@ pub(crate) const PICAFLOR: Preset = Preset {
 const HUMMINGBIRD: Preset = Preset {
     name: "hummingbird",
     placement: Placement::Packing,
-    layout: Layout::Ring,
+    layout: LayoutKind::Ring,
     retention: Retention::LruClusters,
     reading: Reading::Cluster,
     eviction: Eviction::LruCluster,
@@ -54,19 +95,19 @@ const HUMMINGBIRD: Preset = Preset {
 
 /// Markatos et al. 1999, §3.4.
 const SIMPLE: Preset =
-    Preset { name: "simple", layout: Layout::Files(Tree::One), persistence: Persistence::FileSystem, ..BUDDY };
+    Preset { name: "simple", layout: LayoutKind::Files(Tree::One), persistence: Persistence::FileSystem, ..BUDDY };
 
 /// The same.
-const SQUID: Preset = Preset { name: "squid", layout: Layout::Files(Tree::Rounds), ..SIMPLE };
+const SQUID: Preset = Preset { name: "squid", layout: LayoutKind::Files(Tree::Rounds), ..SIMPLE };
 
 /// The same.
-const MULTIPLE_DIRS: Preset = Preset { name: "multiple-dirs", layout: Layout::Files(Tree::Servers), ..SIMPLE };
+const MULTIPLE_DIRS: Preset = Preset { name: "multiple-dirs", layout: LayoutKind::Files(Tree::Servers), ..SIMPLE };
 
 /// The same.
 const BUDDY: Preset = Preset {
     name: "buddy",
     placement: Placement::None,
-    layout: Layout::Slots,
+    layout: LayoutKind::Slots,
     retention: Retention::Lru,
     reading: Reading::Object,
     eviction: Eviction::Lru,
@@ -77,10 +118,10 @@ const BUDDY: Preset = Preset {
 const BUDDY_SCAN: Preset = Preset { name: "buddy-scan", persistence: Persistence::Scan, ..BUDDY };
 
 /// The same, §3.5.
-const STREAM: Preset = Preset { name: "stream", layout: Layout::NextFit, ..BUDDY };
+const STREAM: Preset = Preset { name: "stream", layout: LayoutKind::NextFit, ..BUDDY };
 
 /// The same, §3.5.
-const STREAM_PACK: Preset = Preset { name: "stream-pack", layout: Layout::Packets, ..BUDDY };
+const STREAM_PACK: Preset = Preset { name: "stream-pack", layout: LayoutKind::Packets, ..BUDDY };
 
 /// The same, §3.6.
 const LAZY_READS: Preset = Preset { name: "lazy-reads", reading: Reading::Batch, ..STREAM_PACK };
@@ -92,36 +133,14 @@ const LAZY_READS_LOC: Preset = Preset { name: "lazy-reads-loc", placement: Place
 const DAMELO: Preset = Preset {
     name: "damelo",
     placement: Placement::Groups,
-    layout: Layout::Ring,
+    layout: LayoutKind::Ring,
     retention: Retention::Frames,
     reading: Reading::Cluster,
     eviction: Eviction::RingReinsert,
     persistence: Persistence::JournalAndCheckpoint,
 };
 
-/// Iyengar, Jin and Challenger 2003: blocks from lists in memory (PMFLF, §2.4) that are found again by their headers
-/// (TS, §2.1), under the paper's hash table on disk (§3). The paper keeps index pages in memory, and no objects; ours
-/// stay there as with any row.
-const PMFLF_TS: Preset = Preset {
-    name: "pmflf-ts",
-    placement: Placement::None,
-    layout: Layout::Blocks(Method::Ts),
-    retention: Retention::S3Fifo,
-    reading: Reading::Object,
-    eviction: Eviction::Never,
-    persistence: Persistence::EveryOperation,
-};
-
-/// The same over persistent lists (§2.2).
-const PMFLF_PL: Preset = Preset { name: "pmflf-pl", layout: Layout::Blocks(Method::Pl), ..PMFLF_TS };
-
-/// The same over persistent free lists (§2.3).
-const PMFLF_PFL: Preset = Preset { name: "pmflf-pfl", layout: Layout::Blocks(Method::Pfl), ..PMFLF_TS };
-
-/// The same, where a batch is placed together (optimized batch allocation, §2.5).
-const OBA: Preset = Preset { name: "oba", placement: Placement::Batch, ..PMFLF_PFL };
-
-const TABLE: [Preset; 16] = [
+const TABLE: [Preset; 12] = [
     PICAFLOR,
     HUMMINGBIRD,
     SIMPLE,
@@ -134,52 +153,17 @@ const TABLE: [Preset; 16] = [
     LAZY_READS,
     LAZY_READS_LOC,
     DAMELO,
-    PMFLF_TS,
-    PMFLF_PL,
-    PMFLF_PFL,
-    OBA,
 ];
 
 impl Preset {
-    /// The row with this name.
-    ///
-    /// # Errors
-    /// [`Error::Option`] that lists the names there are.
-    pub(crate) fn named(name: &str) -> Result<Self> {
-        TABLE.into_iter().find(|preset| preset.name == name).ok_or_else(|| {
-            let names: Vec<_> = Self::names().collect();
-            Error::Option { name: "preset", why: format!("no preset {name:?}; there are: {}", names.join(", ")) }
-        })
-    }
-
-    /// The names of all rows.
-    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-        TABLE.iter().map(|preset| preset.name)
-    }
-
-    /// What a superblock calls it; rows keep their places in the table for ever.
-    pub(crate) fn number(&self) -> u32 {
-        TABLE.iter().zip(1..).find(|(row, _)| row.name == self.name).map_or(0, |(_, number)| number)
-    }
-
-    /// The row that a store remembers: the one that its superblock names, if it leaves such bytes, or the first that
-    /// does.
-    pub(crate) fn of_store(block: &Superblock) -> Option<Self> {
-        let named = TABLE.into_iter().find(|row| row.number() == block.preset);
-        named.filter(|row| row.on_device() == block.layout).or_else(|| Self::of_layout(block.layout))
-    }
-
-    /// The first row that leaves such bytes.
-    fn of_layout(layout: picaflor_format::superblock::Layout) -> Option<Self> {
-        TABLE.into_iter().find(|preset| preset.on_device() == layout)
+    /// What a superblock calls it.
+    pub fn number(&self) -> u32 {
+        preset_number(self.name)
     }
 
     /// What the superblock calls the bytes that it leaves.
     pub(crate) fn on_device(&self) -> picaflor_format::superblock::Layout {
-        match (self.layout, self.persistence) {
-            (Layout::Slots, Persistence::Scan) => picaflor_format::superblock::Layout::SlotsScanned,
-            (layout, _) => layout.on_device(),
-        }
+        PRESETS.iter().find(|(name, _)| *name == self.name).map_or_else(Default::default, |(_, layout)| *layout)
     }
 
     /// The mode in which a store of this row is when it is asked for in `mode`: where nobody ever leaves, a cache is a
@@ -241,9 +225,9 @@ mod tests {
     #[test]
     fn what_superblocks_call_the_rows_never_changes() {
         let names = "picaflor hummingbird simple squid multiple-dirs buddy buddy-scan stream stream-pack lazy-reads \
-                     lazy-reads-loc damelo pmflf-ts pmflf-pl pmflf-pfl oba";
+                     lazy-reads-loc damelo";
         for (name, number) in names.split_whitespace().zip(1..) {
-            assert_eq!(Preset::named(name).unwrap().number(), number, "{name}");
+            assert_eq!(Rows::default().named(name).unwrap().number(), number, "{name}");
         }
     }
 }

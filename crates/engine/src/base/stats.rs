@@ -185,7 +185,7 @@ pub struct Stats {
 }
 
 /// One volume.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct VolumeStats {

@@ -30,18 +30,22 @@ use crate::{
 
 /// The parts of a frame that is not yet framed.
 #[derive(Clone, Copy)]
-pub(crate) struct Draft<'a> {
-    pub(crate) hash: u64,
+pub struct Draft<'a> {
+    /// The short hash of its key.
+    pub hash: u64,
     /// All but the cluster's sequence number.
-    pub(crate) header: frame::Header,
-    pub(crate) key: &'a [u8],
-    pub(crate) metadata: &'a [u8],
-    pub(crate) body: &'a [u8],
+    pub header: frame::Header,
+    /// The key.
+    pub key: &'a [u8],
+    /// The metadata.
+    pub metadata: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
 }
 
 impl Draft<'_> {
     /// Lays the object at the start of `frame`, and zeros behind it; returns its header as it is there.
-    pub(crate) fn lay(&self, mark: u64, frame: &mut [u8]) -> frame::Header {
+    pub fn lay(&self, mark: u64, frame: &mut [u8]) -> frame::Header {
         let header = frame::Header { mark, ..self.header };
         let (meta, body, end) = (header.meta_start(), header.body_start(), frame::HEADER + header.payload_len());
         frame[frame::HEADER..meta].copy_from_slice(self.key);

@@ -31,7 +31,7 @@ use crate::{
     in_place::locality::piece,
     in_place::packet::{Packet, Pending},
     index::{Entered, IndexEntry, Location},
-    space::{Extents, Freed, Layout, Place},
+    space::{Extents, Freed, LayoutKind, Place},
     volume::Volume,
     write::append::Blocked,
     write::placement::Class,
@@ -63,22 +63,22 @@ impl InPlace {
 
     /// `None` for the ring.
     pub(crate) fn new(
-        (layout, threshold): (Layout, u32),
+        (layout, threshold): (LayoutKind, u32),
         map: &Map,
         options: &Options,
         folder: Option<Arc<dyn Folder>>,
     ) -> Option<Self> {
-        if layout == Layout::Ring {
+        if layout == LayoutKind::Ring {
             return None;
         }
         let (_, zone) = map.in_place();
         Some(Self {
             extents: Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32, threshold),
             files: match (layout, folder) {
-                (Layout::Files(tree), Some(folder)) => Some(Files::new(folder, tree)),
+                (LayoutKind::Files(tree), Some(folder)) => Some(Files::new(folder, tree)),
                 _ => None,
             },
-            packet: (layout == Layout::Packets).then(|| Mutex::new(Packet::new())),
+            packet: (layout == LayoutKind::Packets).then(|| Mutex::new(Packet::new())),
             turn: Mutex::new(()),
             payload_max: payload_max(options, zone.len),
             end: zone.end(),

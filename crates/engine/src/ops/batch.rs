@@ -13,10 +13,10 @@ use picaflor_format::frame::{self, Kind};
 use crate::{
     Error, PutOptions, Refusal, Result,
     base::stats::add,
+    layout::Layout,
     ops::insert::Parts,
     ops::put::{Awaited, wait},
     store::Store,
-    tabled::Tabled,
 };
 
 /// An object of [`Store::put_many`].
@@ -43,8 +43,8 @@ impl Store {
         let admit = |put: &Put<'_>| self.admit(put.key, Some(put.body.len() as u64), put.options);
         let expiries = puts.iter().map(admit).collect::<Result<Vec<u64>>>()?;
         let mut admitted = puts.iter().zip(expiries);
-        if let Some(tabled) = self.tabled() {
-            return self.put_many_in_tables(tabled, admitted);
+        if let Some(layout) = self.layout() {
+            return self.put_many_in_layout(&**layout, admitted);
         }
         // By device: its last commit covers those before it.
         let mut last: Vec<Awaited> = vec![None; self.recovered_volumes().len()];
@@ -72,9 +72,9 @@ impl Store {
         })
     }
 
-    fn put_many_in_tables<'a>(
+    fn put_many_in_layout<'a>(
         &self,
-        tabled: &Tabled,
+        layout: &dyn Layout,
         admitted: impl Iterator<Item = (&'a Put<'a>, u64)>,
     ) -> Result<()> {
         let payload = |put: &Put<'_>| put.key.len() + put.options.metadata.len() + put.body.len();
@@ -107,7 +107,7 @@ impl Store {
                 (parts.draft(hash, version, payload_crc), !options.bypass_memory)
             })
             .collect();
-        tabled.put_many(&drafts, |number, former| self.drop_former(tabled, hashes[number], former))?;
+        layout.insert_batch(&drafts, &mut |number, former| self.drop_former(layout, hashes[number], former))?;
         let counters = &self.shared().counters;
         // Those that were put by themselves are counted.
         add(&counters.puts, count - large.len() as u64);
@@ -121,16 +121,16 @@ impl Store {
     /// # Errors
     /// As [`Store::delete`]; then any of them may be deleted.
     pub fn delete_many(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
-        let Some(tabled) = self.tabled() else { return keys.iter().map(|key| self.delete(key)).collect() };
+        let Some(layout) = self.layout() else { return keys.iter().map(|key| self.delete(key)).collect() };
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));
         }
         let hashed: Vec<(KeyHash, &[u8])> = keys.iter().map(|&key| (self.hasher().key(key), key)).collect();
         let _stripes = self.shared().lock_keys(hashed.iter().map(|(hash, _)| hash.short()));
         let mut were_there = vec![false; keys.len()];
-        tabled.take_many(&hashed, |number, former| {
+        layout.remove_batch(&hashed, &mut |number, former| {
             were_there[number] = true;
-            self.drop_former(tabled, hashed[number].0, former);
+            self.drop_former(&**layout, hashed[number].0, former);
         })?;
         add(&self.shared().counters.deletes, keys.len() as u64);
         Ok(were_there)

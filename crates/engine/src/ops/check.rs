@@ -119,7 +119,8 @@ impl CheckReport {
     }
 
     /// Notes what is wrong with one entry.
-    pub(crate) fn note(&mut self, why: &Error) {
+    #[doc(hidden)]
+    pub fn note(&mut self, why: &Error) {
         match why {
             Error::Io { .. } => self.refused.push(why.to_string()),
             why => self.damaged.push(why.to_string()),
@@ -132,8 +133,8 @@ impl Store {
     /// open it read-only. `progress` is told clusters done and clusters in all.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> CheckReport {
         let mut report = CheckReport::default();
-        if let Some(tabled) = self.tabled() {
-            tabled.check(&mut report, &mut progress);
+        if let Some(layout) = self.layout() {
+            layout.check(&mut report, &mut progress);
             let seen = report.intact + (report.damaged.len() + report.refused.len()) as u64;
             report.lost = report.entries.saturating_sub(seen);
         }

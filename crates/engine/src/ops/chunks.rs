@@ -233,7 +233,7 @@ impl Store {
         let object = Object::from_frame(Arc::clone(&frame), self)?;
         let is_at_once = object.manifest().is_none()
             || self.deferred().is_over()
-                && self.tabled().is_none()
+                && self.layout().is_none()
                 && !self.is_short(&object)
                 && !self.may_be_misled(&object);
         if is_at_once && self.has_chunks(&object)? {
@@ -250,8 +250,8 @@ impl Store {
         if !object.is_held() {
             return Ok(false);
         }
-        if let Some(tabled) = self.tabled() {
-            return tabled.owns(object.key(), manifest.id);
+        if let Some(layout) = self.layout() {
+            return layout.owns(object.key(), manifest.id);
         }
         let parent = self.hasher().key(object.key());
         let volume = self.home(parent, object.key());
@@ -263,7 +263,7 @@ impl Store {
 
     /// Whether the index may know chunks of this object that left a cache before a crash: then only reading tells.
     pub(crate) fn may_be_misled(&self, object: &Object) -> bool {
-        let of_cache = self.mode() == Mode::Cache && object.manifest().is_some() && self.tabled().is_none();
+        let of_cache = self.mode() == Mode::Cache && object.manifest().is_some() && self.layout().is_none();
         of_cache && self.home(self.hasher().key(object.key()), object.key()).may_mislead()
     }
 

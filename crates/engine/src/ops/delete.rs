@@ -17,9 +17,9 @@ use crate::{
     base::stats::add,
     cache::leases::{KEPT, Left},
     index::{IndexEntry, Location},
+    layout::{Former, Layout},
     ops::put::{Awaited, wait, wait_async},
     store::Store,
-    tabled::{Former, Tabled},
     volume::Volume,
 };
 
@@ -82,8 +82,8 @@ impl Store {
     /// # Errors
     /// The failure that stopped a volume.
     pub fn flush_deletes(&self) -> Result<()> {
-        if let Some(tabled) = self.tabled().filter(|_| !self.shared().options.read_only) {
-            tabled.flush()?;
+        if let Some(layout) = self.layout().filter(|_| !self.shared().options.read_only) {
+            layout.flush()?;
         }
         self.commits_of_deletes().into_iter().try_for_each(|awaited| wait(Some(awaited)))
     }
@@ -93,7 +93,7 @@ impl Store {
     /// # Errors
     /// As [`Store::flush_deletes`].
     pub async fn flush_deletes_async(&self) -> Result<()> {
-        if self.tabled().is_some() {
+        if self.layout().is_some() {
             return self.spawn_blocking(Self::flush_deletes).await;
         }
         for awaited in self.commits_of_deletes() {
@@ -121,7 +121,7 @@ impl Store {
     /// Deletes it if that takes neither a wait nor a look at the device; else `None`, and nothing was done.
     fn delete_at_once(&self, key: &[u8]) -> Result<Option<bool>> {
         let hash = self.begin_delete(key)?;
-        if self.tabled().is_some() || !self.deferred().is_over() {
+        if self.layout().is_some() || !self.deferred().is_over() {
             return Ok(None);
         }
         let Some(_stripe) = self.shared().try_lock_key(hash.short()) else { return Ok(None) };
@@ -149,8 +149,8 @@ impl Store {
     fn delete_held(&self, hash: KeyHash, key: &[u8]) -> Result<bool> {
         let shared = self.shared();
         let mut found = false;
-        if let Some(tabled) = self.tabled() {
-            found = self.delete_from_table(tabled, hash, key)?;
+        if let Some(layout) = self.layout() {
+            found = self.remove_from_layout(&**layout, hash, key)?;
         } else {
             let volume = self.home(hash, key);
             if self.is_lost(volume) {
@@ -187,7 +187,7 @@ impl Store {
 
     /// Sees to it that a delete becomes durable in its time. Returns the commit that its caller has to wait for.
     fn settle_delete(&self, hash: KeyHash, key: &[u8]) -> Result<Awaited> {
-        if self.tabled().is_some() {
+        if self.layout().is_some() {
             return Ok(None);
         }
         let volume = self.home(hash, key);
@@ -216,9 +216,9 @@ impl Store {
         }
         let hash = self.hasher().key(key);
         let _stripe = self.lock_key(hash);
-        if let Some(tabled) = self.tabled() {
-            let is_it = tabled.generation(key)?.is_some_and(|found| found == generation);
-            return if is_it { self.delete_from_table(tabled, hash, key) } else { Ok(false) };
+        if let Some(layout) = self.layout() {
+            let is_it = layout.generation(key)?.is_some_and(|found| found == generation);
+            return if is_it { self.remove_from_layout(&**layout, hash, key) } else { Ok(false) };
         }
         let volume = self.home(hash, key);
         let own = volume.verified(hash, key, Kind::Whole)?;
@@ -233,16 +233,16 @@ impl Store {
     }
 
     /// By who holds the key's lock.
-    fn delete_from_table(&self, tabled: &Tabled, hash: KeyHash, key: &[u8]) -> Result<bool> {
-        let former = tabled.take(hash, key)?;
+    fn remove_from_layout(&self, layout: &dyn Layout, hash: KeyHash, key: &[u8]) -> Result<bool> {
+        let former = layout.remove(hash, key)?;
         let found = former.is_some();
-        former.into_iter().for_each(|former| self.drop_former(tabled, hash, former));
+        former.into_iter().for_each(|former| self.drop_former(layout, hash, former));
         Ok(found)
     }
 
     /// Drops the chunks of a version that a table does not hold any more, if it had any; by who holds the key's lock.
-    pub(crate) fn drop_former(&self, tabled: &Tabled, hash: KeyHash, former: Former) {
-        former.manifest.into_iter().for_each(|manifest| tabled.drop_chunks(hash, manifest));
+    pub(crate) fn drop_former(&self, layout: &dyn Layout, hash: KeyHash, former: Former) {
+        former.manifest.into_iter().for_each(|manifest| layout.drop_chunks(hash, manifest));
     }
 }
 

@@ -28,9 +28,9 @@ use crate::{
     base::frame::Frame,
     base::stats::add,
     index::{IndexEntry, Location},
+    layout::Layout,
     read::reading::Outcome,
     store::Store,
-    tabled::Tabled,
     volume::Volume,
 };
 
@@ -60,8 +60,8 @@ pub(crate) enum Next {
     Found(Arc<Frame>),
     Absent(Miss),
     Read(Plan),
-    /// In this table, which looks at the device here and now.
-    InTable(Arc<Tabled>),
+    /// This layout is to be asked, which looks at the device here and now.
+    Ask(Arc<dyn Layout>),
 }
 
 /// The answer of memory alone: see [`Store::try_get`].
@@ -154,7 +154,7 @@ impl Store {
             answer => return answer,
         }
         let hash = self.hasher().key(key);
-        let is_known = self.tabled().is_none() && self.deferred().is_over();
+        let is_known = self.layout().is_none() && self.deferred().is_over();
         if is_known && self.home(hash, key).index.candidates(hash.short()).is_empty() {
             self.count_get(Some(Miss::Absent));
             TryGet::Absent(Miss::Absent)
@@ -174,7 +174,7 @@ impl Store {
             return TryGet::Absent(Miss::Expired);
         }
         let object = if frame.header.kind == Kind::Manifest {
-            let is_at_once = || self.deferred().is_over() && self.tabled().is_none();
+            let is_at_once = || self.deferred().is_over() && self.layout().is_none();
             let has_chunks = |object: &Object| {
                 let told = is_at_once() && !self.is_short(object) && !self.may_be_misled(object);
                 told && self.has_chunks(object).unwrap_or(false)
@@ -204,8 +204,8 @@ impl Store {
             match self.seek(query) {
                 Next::Found(frame) => return self.answer(query, Ok(frame)),
                 Next::Absent(why) => return self.answer(query, Err(why)),
-                Next::InTable(tabled) => {
-                    let found = tabled.find(query.hash, &query.key, query.chunk)?;
+                Next::Ask(layout) => {
+                    let found = layout.find(query.hash, &query.key, query.chunk)?;
                     if found.is_some() {
                         query.hit(&self.shared().counters.hits_device);
                     }
@@ -279,8 +279,8 @@ impl Store {
             query.hit(&shared.counters.hits_memory);
             return Next::Found(frame);
         }
-        if let Some(tabled) = self.tabled() {
-            return Next::InTable(Arc::clone(tabled));
+        if let Some(layout) = self.layout() {
+            return Next::Ask(Arc::clone(layout));
         }
         let Some(volume) = volume.filter(|volume| !self.is_lost(volume)) else { return Next::Absent(query.why) };
         'again: while query.tries < TRIES {

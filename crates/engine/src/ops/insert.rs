@@ -15,8 +15,8 @@ use crate::{
     base::stats::add,
     cache::buffers::Draft,
     index::{IndexEntry, Location},
+    layout::Layout,
     store::Store,
-    tabled::Tabled,
     volume::Volume,
     write::append::{Blocked, PATIENCE, Purpose},
 };
@@ -113,8 +113,8 @@ impl Store {
     pub(crate) fn insert(&self, hash: KeyHash, parts: &Parts<'_>) -> Result<Inserted> {
         self.prefetch_index(hash, parts);
         let mut insertion = Insertion::new(parts.payload_crc());
-        if let Some(tabled) = self.tabled() {
-            return self.put_in_table(tabled, hash, parts, insertion.payload_crc);
+        if let Some(layout) = self.layout() {
+            return self.insert_in_layout(&**layout, hash, parts, insertion.payload_crc);
         }
         loop {
             match self.try_insert(&mut insertion, hash, parts)? {
@@ -130,8 +130,8 @@ impl Store {
     /// As [`Store::insert`] for tasks: what may read the device is done in the blocking pool, and only the task
     /// waits for room. `payload_crc` is that of the [parts](Parts::payload_crc).
     pub(crate) async fn insert_async(&self, hash: KeyHash, own: OwnParts, payload_crc: u32) -> Result<Inserted> {
-        if let Some(tabled) = self.tabled().cloned() {
-            let put = move |store: &Self| store.put_in_table(&tabled, hash, &own.parts(), payload_crc);
+        if let Some(layout) = self.layout().cloned() {
+            let put = move |store: &Self| store.insert_in_layout(&*layout, hash, &own.parts(), payload_crc);
             return self.spawn_blocking(put).await;
         }
         let mut insertion = Insertion::new(payload_crc);
@@ -167,7 +167,7 @@ impl Store {
         parts: &Parts<'_>,
         payload_crc: u32,
     ) -> Result<Option<Arc<Volume>>> {
-        if self.tabled().is_some() || self.needs_device(hash, parts) {
+        if self.layout().is_some() || self.needs_device(hash, parts) {
             return Ok(None);
         }
         match self.try_insert(&mut Insertion::new(payload_crc), hash, parts)? {
@@ -192,7 +192,7 @@ impl Store {
 
     /// Has the processor fetch the index entries of this key, while the caller makes the checksum.
     pub(crate) fn prefetch_index(&self, hash: KeyHash, parts: &Parts<'_>) {
-        if self.tabled().is_none() {
+        if self.layout().is_none() {
             self.destination(hash, parts).index.prefetch(hash.short());
         }
     }
@@ -286,11 +286,17 @@ impl Store {
     }
 
     /// The same where a table takes it.
-    fn put_in_table(&self, tabled: &Tabled, hash: KeyHash, parts: &Parts<'_>, payload_crc: u32) -> Result<Inserted> {
+    fn insert_in_layout(
+        &self,
+        layout: &dyn Layout,
+        hash: KeyHash,
+        parts: &Parts<'_>,
+        payload_crc: u32,
+    ) -> Result<Inserted> {
         let _stripe = self.lock_key(hash);
         let draft = parts.draft(hash, (self.shared().next_generation(), parts.options.server), payload_crc);
-        let former = tabled.put(&draft, !parts.options.bypass_memory)?;
-        former.into_iter().for_each(|former| self.drop_former(tabled, hash, former));
+        let former = layout.insert(&draft, !parts.options.bypass_memory)?;
+        former.into_iter().for_each(|former| self.drop_former(layout, hash, former));
         add(&self.shared().counters.put_bytes, draft.header.payload_len() as u64);
         Ok(Inserted::Durable)
     }

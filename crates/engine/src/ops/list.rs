@@ -10,10 +10,10 @@ use picaflor_format::{
     cluster::Row,
     frame::{GRAIN, Header, Kind},
 };
-use picaflor_table::htod::Pairs;
 
 use crate::{
-    cache::buffers::Slot, in_place::place::InPlace, index::IndexEntry, space::Place, store::Store, volume::Volume,
+    cache::buffers::Slot, in_place::place::InPlace, index::IndexEntry, layout::Listing, space::Place, store::Store,
+    volume::Volume,
 };
 
 /// One object, as a listing shows it.
@@ -48,7 +48,7 @@ pub struct Keys {
     place: u32,
     ready: vec::IntoIter<Entry>,
     /// Where the layout keeps its own index.
-    pairs: Option<Pairs>,
+    listing: Option<Box<dyn Listing>>,
     unreadable: u64,
 }
 
@@ -57,8 +57,8 @@ impl Store {
     /// be packed, last. Reads the
     /// device from end to end.
     pub fn keys(&self) -> Keys {
-        let pairs = self.tabled().map(|tabled| tabled.pairs());
-        Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter(), pairs, unreadable: 0 }
+        let listing = self.layout().map(|layout| Arc::clone(layout).list());
+        Keys { store: self.clone(), volume: 0, place: 0, ready: Vec::new().into_iter(), listing, unreadable: 0 }
     }
 }
 
@@ -81,7 +81,7 @@ impl Keys {
             volume: usize::MAX,
             place: 0,
             ready: Vec::new().into_iter(),
-            pairs: None,
+            listing: None,
             unreadable: 1,
         };
         let mut own = std::mem::replace(self, ended);
@@ -97,8 +97,8 @@ impl Keys {
 
     /// Places looked at, and places in all, for a progress bar.
     pub fn progress(&self) -> (u64, u64) {
-        if let Some(pairs) = &self.pairs {
-            return pairs.progress();
+        if let Some(listing) = &self.listing {
+            return listing.progress();
         }
         let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.buffers.count() + 1);
         let volumes = self.store.recovered_volumes();
@@ -115,11 +115,11 @@ impl Iterator for Keys {
             if let Some(entry) = self.ready.next() {
                 return Some(entry);
             }
-            if let (Some(pairs), Some(tabled)) = (&mut self.pairs, self.store.tabled()) {
-                let header = pairs.next()?.ok().and_then(|(key, frame)| Some((tabled.header_of(&key, &frame)?, frame)));
-                let found = header.iter().flat_map(|(header, frame)| entry(header, frame));
-                self.ready = found.collect::<Vec<_>>().into_iter();
-                self.unreadable += u64::from(header.is_none());
+            if let Some(listing) = &mut self.listing {
+                let found = listing.next()?;
+                self.unreadable += u64::from(found.is_err());
+                self.ready =
+                    found.iter().filter_map(|(header, frame)| entry(header, frame)).collect::<Vec<_>>().into_iter();
                 continue;
             }
             let volume = Arc::clone(self.store.recovered_volumes().get(self.volume)?);

@@ -255,7 +255,7 @@ impl PutStream {
         if let Some(large) = &mut self.large {
             large.owner = match &framed {
                 Ok(_) => Owner::Manifest,
-                Err(error) if store.tabled().is_some_and(|tabled| tabled.doubts(error)) => Owner::Unknown,
+                Err(error) if store.layout().is_some_and(|layout| layout.doubts(error)) => Owner::Unknown,
                 Err(_) => Owner::Nobody,
             };
         }
@@ -283,10 +283,10 @@ impl PutStream {
     async fn grow_large(&mut self, waits: Waits) -> Result<()> {
         let id = self.store.shared().next_generation();
         // Its chunks lie where its manifest will.
-        let volume = match self.store.tabled() {
-            Some(tabled) => {
-                let (tabled, key) = (Arc::clone(tabled), self.key.clone());
-                waits.act(&self.store, move |_| tabled.begin_large(id, &key)).await?;
+        let volume = match self.store.layout() {
+            Some(layout) => {
+                let (layout, key) = (Arc::clone(layout), self.key.clone());
+                waits.act(&self.store, move |_| layout.begin_large(id, &key)).await?;
                 None
             }
             None => Some(Arc::clone(self.store.home(self.hash, &self.key))),
@@ -347,15 +347,15 @@ impl Drop for PutStream {
         if let Some(volume) = &large.volume {
             volume.streams_open.fetch_sub(1, Relaxed);
         }
-        self.store.tabled().iter().for_each(|tabled| tabled.end_large(large.manifest.id));
+        self.store.layout().iter().for_each(|layout| layout.end_large(large.manifest.id));
         match large.owner {
             Owner::Manifest => {}
-            Owner::Unknown => self.store.tabled().iter().for_each(|tabled| tabled.look_for_orphans()),
+            Owner::Unknown => self.store.layout().iter().for_each(|layout| layout.look_for_orphans()),
             Owner::Nobody => {
                 let total = u64::from(large.written) * u64::from(large.manifest.chunk);
                 let written = Manifest { total, ..large.manifest };
                 large.volume.iter().for_each(|volume| volume.drop_chunks(self.hash, written));
-                self.store.tabled().iter().for_each(|tabled| tabled.drop_chunks(self.hash, written));
+                self.store.layout().iter().for_each(|layout| layout.drop_chunks(self.hash, written));
             }
         }
     }

@@ -20,7 +20,8 @@ mod validate;
 mod volume;
 
 pub(crate) use deferred::Deferred;
-pub(crate) use superblock::{lost_superblocks, write_superblock};
+pub(crate) use superblock::lost_superblocks;
+pub use superblock::write_superblock;
 
 use std::{
     path::Path,
@@ -34,7 +35,10 @@ pub(crate) use created_files::CreatedFiles;
 use parking_lot::Mutex;
 use picaflor_common::Hasher;
 use picaflor_device::{BufPool, Device, FileDevice, Folder, MemoryDevice, OpenOptions, RealFolder};
-use picaflor_format::{superblock::Superblock, zone::Map};
+use picaflor_format::{
+    superblock::{PRESETS, Superblock},
+    zone::Map,
+};
 use rand::Rng;
 pub use receipt::{Dropped, Receipt, VolumeReceipt};
 use validate::{as_it_was_made, check, check_memory, too_small};
@@ -44,13 +48,12 @@ use crate::{
     api::inspect::inspect,
     background::eviction::Budget,
     base::group::Groups,
-    base::preset::Preset,
     base::stats::Counters,
     cache::memory::Memory,
     in_place::files,
+    layout::{Env, Layout},
     read::cluster_reader::read_twice,
-    space::Layout,
-    tabled::Tabled,
+    space::LayoutKind,
     volume::{STRIPES, Shared, Volume},
     write::append::{lanes, unwritten_max},
 };
@@ -59,7 +62,7 @@ pub(crate) struct Opened {
     pub(crate) shared: Arc<Shared>,
     pub(crate) volumes: Vec<Arc<Volume>>,
     /// Where the layout keeps its own index: then there are no volumes.
-    pub(crate) tabled: Option<Arc<Tabled>>,
+    pub(crate) layout: Option<Arc<dyn Layout>>,
     pub(crate) hasher: Hasher,
     pub(crate) deferred: Arc<Deferred>,
     pub(crate) created: CreatedFiles,
@@ -81,9 +84,9 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let began = std::time::Instant::now();
     if let Some(Place::Path(path)) = options.places.first() {
         // A folder is opened otherwise than a file is.
-        options.remember(files_at(path));
+        options.remember(files_at(path).as_ref());
     } else if let Some(Place::Folder(folder)) = options.places.first() {
-        options.remember(files_in(&**folder));
+        options.remember(files_in(&**folder).as_ref());
     }
     check(&options)?;
     // Dropped last: whatever fails from here on leaves no new file behind.
@@ -94,7 +97,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
         found.push(Found { place: name, device, folder, superblock, doubtful: both == Some(false) });
     }
-    options.remember(found.iter().find_map(|found| found.superblock.as_ref()).and_then(Preset::of_store));
+    options.remember(found.iter().find_map(|found| found.superblock.as_ref()));
     check(&options)?;
     options.mode = options.preset.mode(options.mode);
     let identity = identity(&mut found, &options)?;
@@ -103,13 +106,13 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     check_memory(&options)?;
     let hasher = Hasher::new(identity.seed);
     let shared = Arc::new(shared(options, identity.epoch));
-    if let Layout::Blocks(method) = shared.preset.layout
+    if let LayoutKind::Other(opener) = shared.preset.layout
         && let Some(found) = found.pop()
     {
         let place = volume::to_place(found, &shared, &identity);
-        let (tabled, receipt) = Tabled::open(place, method, &shared)?;
+        let (layout, receipt) = opener.0(place, Env(Arc::clone(&shared)))?;
         let deferred = Arc::new(Deferred::over(&shared, receipt, began));
-        return Ok(Opened { shared, volumes: Vec::new(), tabled: Some(Arc::new(tabled)), hasher, deferred, created });
+        return Ok(Opened { shared, volumes: Vec::new(), layout: Some(layout), hasher, deferred, created });
     }
     let unopened: Vec<_> = (found.into_iter().enumerate())
         .map(|(number, found)| volume::read(number, found, &shared, &identity))
@@ -123,7 +126,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     }
     let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
     let deferred = Arc::new(Deferred::new(&shared, begun, began));
-    Ok(Opened { shared, volumes, tabled: None, hasher, deferred, created })
+    Ok(Opened { shared, volumes, layout: None, hasher, deferred, created })
 }
 
 /// What all volumes of a store agree on.
@@ -206,7 +209,7 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         spread => spread.unwrap_or(options.spread),
     };
     let places = found.iter().filter_map(|found| Some((found.place.as_str(), found.superblock?.capacity)));
-    as_it_was_made((Preset::of_store(&first), first.layout, first.mode), places, options)?;
+    as_it_was_made((first.made_by(), first.layout, first.mode), places, options)?;
     // A superblock that cannot be read is one ahead at most.
     let doubtful = found.iter().any(|found| found.doubtful);
     let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1 + u64::from(doubtful);
@@ -221,8 +224,8 @@ fn open_place(place: &Place, options: &Options, created: &mut CreatedFiles) -> R
     let preset = options.preset.name;
     let wrong = |what: &str| Err(Error::Option { name: "places", why: format!("preset {preset} lies {what}") });
     match (place, options.preset.layout) {
-        (Place::Folder(folder), Layout::Files(_)) => open_folder(folder.backend(), Arc::clone(folder), options),
-        (Place::Path(path), Layout::Files(_)) => {
+        (Place::Folder(folder), LayoutKind::Files(_)) => open_folder(folder.backend(), Arc::clone(folder), options),
+        (Place::Path(path), LayoutKind::Files(_)) => {
             let name = path.display().to_string();
             let folder = RealFolder::open_with(path, options.file_mode);
             let folder = folder.map_err(|error| unopened(path, options, error))?;
@@ -230,7 +233,7 @@ fn open_place(place: &Place, options: &Options, created: &mut CreatedFiles) -> R
             created.folder(&folder);
             open_folder(name, folder, options)
         }
-        (Place::Device(_), Layout::Files(_)) => wrong("in a folder, not on a device"),
+        (Place::Device(_), LayoutKind::Files(_)) => wrong("in a folder, not on a device"),
         (Place::Folder(_), _) => wrong("on a device, not in a folder"),
         (Place::Device(device), _) => Ok((device.backend(), Arc::clone(device), None)),
         (Place::Path(path), _) => {
@@ -247,8 +250,8 @@ fn open_place(place: &Place, options: &Options, created: &mut CreatedFiles) -> R
     }
 }
 
-/// The preset of the store with a file for each object at this path, if there is one.
-fn files_at(path: &Path) -> Option<Preset> {
+/// The superblock of the store with a file for each object at this path, if there is one.
+fn files_at(path: &Path) -> Option<Superblock> {
     if !path.is_dir() {
         return None;
     }
@@ -257,13 +260,13 @@ fn files_at(path: &Path) -> Option<Preset> {
 }
 
 /// The same in this folder.
-fn files_in(folder: &dyn Folder) -> Option<Preset> {
+fn files_in(folder: &dyn Folder) -> Option<Superblock> {
     let read = |name| Superblock::decode(&folder.read(name).unwrap_or_default()).ok();
     newest(files::SUPERBLOCKS.into_iter().filter_map(read))
 }
 
-fn newest(blocks: impl Iterator<Item = Superblock>) -> Option<Preset> {
-    blocks.max_by_key(|block| block.seq).as_ref().and_then(Preset::of_store)
+fn newest(blocks: impl Iterator<Item = Superblock>) -> Option<Superblock> {
+    blocks.max_by_key(|block| block.seq)
 }
 
 /// Why a path was not opened: another preset made what is there, if that is it.
@@ -279,7 +282,7 @@ fn unopened(path: &Path, options: &Options, error: std::io::Error) -> Error {
 
 /// Whether this preset leaves other bytes than the one that is asked for.
 fn is_other(made: &str, options: &Options) -> bool {
-    Preset::named(made).is_ok_and(|made| made.on_device() != options.preset.on_device())
+    PRESETS.iter().any(|(name, layout)| *name == made && *layout != options.preset.on_device())
 }
 
 /// A folder has no blocks: a device in memory, of which nothing but the superblock is ever written, stands for them.

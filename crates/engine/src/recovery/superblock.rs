@@ -88,7 +88,7 @@ pub(super) fn read_superblock(
 ///
 /// # Errors
 /// Those of the device.
-pub(crate) fn write_superblock(device: &dyn Device, block: &Superblock) -> io::Result<()> {
+pub fn write_superblock(device: &dyn Device, block: &Superblock) -> io::Result<()> {
     let mut buf = AlignedBuf::zeroed(BLOCK);
     block.encode(&mut buf);
     device.write(Map::superblock(block.seq), &buf)?;

@@ -14,10 +14,9 @@ use crate::{
     About, Error, Mode, Options, Place, Result,
     base::policy::Eviction,
     base::policy::Persistence,
-    base::preset::Preset,
     cache::pages::Divisions,
     index::{GRAINS_MAX, Index},
-    space::{Layout, Space},
+    space::{LayoutKind, Space},
 };
 
 /// Least memory a store can work with, in clusters: open, in flight, and a little to read with.
@@ -42,15 +41,15 @@ impl Options {
 /// Refuses what an opening would. `made`: what is at the places; nothing where they are to be made.
 fn judge(options: &Options, made: &[About]) -> Result<()> {
     let mut options = options.clone();
-    if let Some(first) = made.first() {
-        options.remember(Some(Preset::named(first.preset)?));
+    if let Some(first) = made.first().filter(|_| !options.preset_given) {
+        options.take(options.rows.named(first.preset)?);
     }
     check(&options)?;
     options.mode = options.preset.mode(options.mode);
     if let Some(first) = made.first() {
-        let preset = Preset::named(first.preset)?;
+        let preset = options.rows.named(first.preset)?;
         let places = made.iter().map(|about| (about.place.as_str(), about.capacity));
-        as_it_was_made((Some(preset), preset.on_device(), first.mode as u32), places, &options)?;
+        as_it_was_made((preset.name, preset.on_device(), first.mode as u32), places, &options)?;
         options.cluster = first.cluster;
     }
     check_memory(&options)?;
@@ -70,7 +69,7 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
         if capacity < least {
             return too_small(&format!("{capacity} bytes are given for {name}"), options.cluster);
         }
-        if matches!(layout, Layout::Blocks(_)) {
+        if matches!(layout, LayoutKind::Other(_)) {
             continue;
         }
         let capacity = capacity_within(capacity, layout);
@@ -84,12 +83,12 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
 }
 
 /// What of so many bytes a new place uses.
-pub(super) fn capacity_within(bytes: u64, layout: Layout) -> u64 {
+pub(super) fn capacity_within(bytes: u64, layout: LayoutKind) -> u64 {
     // The largest device that 36-bit addresses reach.
     let address_limit = GRAINS_MAX * picaflor_format::frame::GRAIN as u64;
     let most = match layout {
-        Layout::Ring => address_limit,
-        Layout::Blocks(_) => u64::MAX,
+        LayoutKind::Ring => address_limit,
+        LayoutKind::Other(_) => u64::MAX,
         _ => IN_PLACE_MAX.min(address_limit),
     };
     bytes.min(most) / BLOCK as u64 * BLOCK as u64
@@ -131,14 +130,14 @@ pub(super) fn count_tables(
 
 /// What is fixed when a store is made is not asked for otherwise: its layout, its mode, and the bytes of its places.
 pub(super) fn as_it_was_made<'a>(
-    (made, layout, mode): (Option<Preset>, OnDevice, u32),
+    (made, layout, mode): (&str, OnDevice, u32),
     places: impl Iterator<Item = (&'a str, u64)>,
     options: &Options,
 ) -> Result<()> {
     let wrong = |name, why: String| Err(Error::Option { name, why });
     if layout != options.preset.on_device() {
         let places: Vec<&str> = places.map(|(place, _)| place).collect();
-        return Err(other_preset(&places.join(" + "), made.map_or("", |preset| preset.name), options));
+        return Err(other_preset(&places.join(" + "), made, options));
     }
     if mode != options.mode as u32 {
         let why = match options.mode {
@@ -161,9 +160,11 @@ pub(super) fn as_it_was_made<'a>(
 
 /// A place whose bytes the preset that was asked for cannot read.
 pub(super) fn other_preset(place: &str, made: &str, options: &Options) -> Error {
+    let known = options.rows.named(made).is_ok();
+    let how = if known { "without a preset, or with" } else { "by a program with picaflor-literature, as" };
     let why = format!(
-        "{place} was made with preset {made}, and {} lays objects otherwise: open it without a preset, or with {made}; \
-         or make a new store at another place",
+        "{place} was made with preset {made}, and {} lays objects otherwise: open it {how} {made}; or make a new store \
+         at another place",
         options.preset.name
     );
     Error::Option { name: "preset", why }
@@ -199,7 +200,9 @@ pub(super) fn check(options: &Options) -> Result<()> {
     if options.read_batch == 0 {
         return wrong("read_batch", "at least one read makes a batch".into());
     }
-    if options.cluster_age.limit().is_some() && (options.mode == Mode::Store || options.preset.layout != Layout::Ring) {
+    if options.cluster_age.limit().is_some()
+        && (options.mode == Mode::Store || options.preset.layout != LayoutKind::Ring)
+    {
         let why = "clusters leave by age where a cache lies in clusters; a store keeps what it is given".into();
         return wrong("cluster_age", why);
     }

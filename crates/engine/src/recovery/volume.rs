@@ -42,13 +42,13 @@ use crate::{
     in_place::locality,
     in_place::place::InPlace,
     index::{Index, IndexEntry, Location, SLOTS_MAX},
+    layout::LayoutPlace,
     log::checkpoint::Checkpointer,
     log::journal::Journal,
     log::known::Known,
     read::cluster_reader::read_twice,
     read::reading::Reader,
-    space::{Layout, Space, State},
-    tabled,
+    space::{LayoutKind, Space, State},
     volume::{Shared, Volume},
     write::append::lanes,
     write::flush::Writer,
@@ -128,10 +128,10 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
     Ok((volume, receipt, merge))
 }
 
-/// The place of tables.
-pub(super) fn to_place(found: Found, shared: &Shared, identity: &Identity) -> tabled::Place {
+/// The place of a layout that is not ours.
+pub(super) fn to_place(found: Found, shared: &Shared, identity: &Identity) -> LayoutPlace {
     let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, 0));
-    tabled::Place {
+    LayoutPlace {
         is_new: found.superblock.is_none(),
         name: found.place,
         device: found.device,
@@ -164,7 +164,7 @@ fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> 
         sealed_below: 0,
         layout,
         preset: shared.preset.number(),
-        threshold: if shared.preset.layout == Layout::Slots { shared.options.threshold } else { 0 },
+        threshold: if shared.preset.layout == LayoutKind::Slots { shared.options.threshold } else { 0 },
     }
 }
 

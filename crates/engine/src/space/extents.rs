@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use picaflor_common::HashKeyed;
 use picaflor_format::checkpoint::PlaceRow;
 
-use super::{Layout, next_fit::NextFit, numbers::Numbers, runs::Runs, slots::Slots};
+use super::{LayoutKind, next_fit::NextFit, numbers::Numbers, runs::Runs, slots::Slots};
 
 /// An object's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,11 +90,11 @@ fn mixed(slot: u32) -> u64 {
 
 impl Extents {
     /// `count` free slots from `first` on. Objects of up to `threshold` slots share areas, where the layout has them.
-    pub(crate) fn new(layout: Layout, first: u32, count: u32, threshold: u32) -> Self {
+    pub(crate) fn new(layout: LayoutKind, first: u32, count: u32, threshold: u32) -> Self {
         let free = match layout {
-            Layout::Slots => Free::Slots(Slots::new(first, count, threshold)),
-            Layout::Files(_) => Free::Numbers(Numbers::new(count)),
-            Layout::Ring | Layout::NextFit | Layout::Packets | Layout::Blocks(_) => {
+            LayoutKind::Slots => Free::Slots(Slots::new(first, count, threshold)),
+            LayoutKind::Files(_) => Free::Numbers(Numbers::new(count)),
+            LayoutKind::Ring | LayoutKind::NextFit | LayoutKind::Packets | LayoutKind::Other(_) => {
                 Free::NextFit(NextFit::new(first, count))
             }
         };
@@ -441,7 +441,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_is_found_and_freed_slots_wait_for_the_commit() {
-        let extents = Extents::new(Layout::NextFit, 0, 10, 256);
+        let extents = Extents::new(LayoutKind::NextFit, 0, 10, 256);
         let slots: Vec<u32> = (0..5).filter_map(|hash| put(&extents, hash, 2)).collect();
         assert_eq!((slots.len(), put(&extents, 9, 2), extents.wanted()), (5, None, 2));
         extents.touch(slots[0]);
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_table_comes_back_from_its_image_in_the_order_of_use() {
-        for layout in [Layout::Slots, Layout::NextFit] {
+        for layout in [LayoutKind::Slots, LayoutKind::NextFit] {
             let extents = Extents::new(layout, 64, 100_000, 256);
             let slots: Vec<u32> = (0..2000).filter_map(|hash| put(&extents, hash, 1 + hash as u32 % 7)).collect();
             for (hash, slot) in slots.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Question 2, space: which bytes of the device an object gets, and who gives bytes back.
 //!
-//! [`Layout::Ring`] gives out whole clusters (`ring.rs`). The other layouts place objects one by one, *in place*:
+//! [`LayoutKind::Ring`] gives out whole clusters (`ring.rs`). The other layouts place objects one by one, *in place*:
 //! `extents.rs` is their table of who lies where; `slots.rs`, `next_fit.rs` and `numbers.rs` choose the place, and
 //! `runs.rs` is what the first two keep free space in. A volume in place keeps a few clusters of the ring for its
 //! checkpoints.
@@ -13,16 +13,16 @@ mod ring;
 mod runs;
 mod slots;
 
+use crate::layout::Opener;
+
 pub(crate) use extents::{Extents, Freed, Place};
-use picaflor_format::superblock;
-use picaflor_table::blocks::Method;
 pub(crate) use region::Site;
 pub use ring::NextCluster;
 pub(crate) use ring::{Fill, PAGES_MAX, SPARE, Space, State, Victim};
 
 /// The preset's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub enum LayoutKind {
     /// Whole clusters, granted in address order, round and round.
     Ring,
     /// In place, in slots of one length to a class; long objects alone.
@@ -33,34 +33,17 @@ pub(crate) enum Layout {
     Packets,
     /// A file for each object.
     Files(Tree),
-    /// In hash tables on blocks, which keep their own index (`tabled/`).
-    Blocks(Method),
+    /// As a layout of another crate does it, which has its own index (`layout.rs`).
+    Other(Opener),
 }
 
 /// Which directory an object's file is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tree {
+pub enum Tree {
     /// The only one.
     One,
     /// 16 of 256, in turn.
     Rounds,
     /// That of its origin server.
     Servers,
-}
-
-impl Layout {
-    /// What the superblock calls it: layouts that leave the same bytes open each other's stores.
-    pub(crate) fn on_device(self) -> superblock::Layout {
-        match self {
-            Self::Ring => superblock::Layout::Ring,
-            Self::Slots => superblock::Layout::Slots,
-            Self::NextFit | Self::Packets => superblock::Layout::NextFit,
-            Self::Files(Tree::One) => superblock::Layout::Files,
-            Self::Files(Tree::Rounds) => superblock::Layout::FilesInTurn,
-            Self::Files(Tree::Servers) => superblock::Layout::FilesOfServers,
-            Self::Blocks(Method::Ts) => superblock::Layout::BlocksTs,
-            Self::Blocks(Method::Pl) => superblock::Layout::BlocksPl,
-            Self::Blocks(Method::Pfl) => superblock::Layout::BlocksPfl,
-        }
-    }
 }

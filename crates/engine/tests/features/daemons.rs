@@ -125,7 +125,7 @@ fn who_waits_for_durability_is_told() {
 #[test]
 fn the_keeper_of_tables_is_noticed_too() {
     let (device, options) = deadly("picaflor-keeper");
-    let options = options.as_preset("pmflf-ts").unwrap().mode(Mode::Store);
+    let options = options.rows(picaflor_literature::ROWS).as_preset("pmflf-ts").unwrap().mode(Mode::Store);
     let store = Store::open(options.clone()).unwrap();
     (0..100).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
     // As `kill -9` leaves it, with work for the keeper.

@@ -21,7 +21,11 @@ const LEN: usize = 900_000;
 
 /// The folder is for those that keep files.
 fn options(preset: &str, mode: Mode, folder: &TempDir) -> Options {
-    let options = by_hand(Arc::new(MemoryDevice::new(32 * MIB))).as_preset(preset).unwrap().mode(mode);
+    let options = by_hand(Arc::new(MemoryDevice::new(32 * MIB)))
+        .rows(picaflor_literature::ROWS)
+        .as_preset(preset)
+        .unwrap()
+        .mode(mode);
     options.capacity(32 * MIB).with(|options| {
         (options.cluster, options.clock) = (64 << 10, Clock::virtual_at(1_000_000_000_000));
         if options.wants_folder() {
@@ -60,7 +64,7 @@ fn a_handle_keeps_a_large_object_however_often_the_cache_goes_round() {
 
 #[test]
 fn a_handle_keeps_a_large_object_that_is_replaced_or_deleted() {
-    for preset in Options::presets() {
+    for preset in picaflor_literature::presets() {
         for mode in [Mode::Store, Mode::Cache] {
             for deletes in [true, false] {
                 let folder = tempdir().unwrap();
@@ -93,7 +97,7 @@ fn a_handle_keeps_a_large_object_that_is_replaced_or_deleted() {
 
 #[test]
 fn a_handle_keeps_a_large_object_that_is_evicted() {
-    for preset in Options::presets() {
+    for preset in picaflor_literature::presets() {
         let folder = tempdir().unwrap();
         let store = Store::open(options(preset, Mode::Cache, &folder)).unwrap();
         if store.stats().volumes.is_empty() {

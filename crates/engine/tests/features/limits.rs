@@ -335,7 +335,7 @@ fn options_that_cannot_work_are_named_with_the_mend() {
         assert!(matches!(error, Error::Option { name: named, .. } if named == name), "{said}");
         assert!(said.contains(mend), "{said}");
     }
-    let error = Options::preset("humingbird", "x").unwrap_err().to_string();
+    let error = picaflor_literature::preset("humingbird", "x").unwrap_err().to_string();
     assert!(error.contains("there are: picaflor"), "{error}");
 }
 

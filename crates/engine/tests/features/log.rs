@@ -62,7 +62,7 @@ fn a_device_goes_on_for_longer_than_its_log_when_another_one_fails() {
 fn a_log_is_never_longer_than_its_ring_however_many_threads_fill_it() {
     let devices = faulty(2, 9 * MIB);
     let options = || {
-        let options = on(&devices).as_preset("stream-pack").unwrap().mode(Mode::Cache);
+        let options = on(&devices).rows(picaflor_literature::ROWS).as_preset("stream-pack").unwrap().mode(Mode::Cache);
         options.memory(24 * MIB).with(|options| {
             (options.daemons, options.delete_count) = (Daemons::Threads, 100_000);
         })

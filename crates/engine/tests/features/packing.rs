@@ -13,7 +13,7 @@ use crate::common::{KIB, MIB, body, by_hand, bypass, counted, key, plain, read, 
 /// As the others of these tests, and this row.
 fn hummingbird(bytes: u64) -> (CountedDevice, Options) {
     let (device, options) = counted(bytes);
-    (device, options.as_preset("hummingbird").unwrap())
+    (device, options.rows(picaflor_literature::ROWS).as_preset("hummingbird").unwrap())
 }
 
 fn drop_memory(store: Store, options: &Options) -> Store {
@@ -385,7 +385,7 @@ fn what_bypasses_memory_is_not_held_when_it_is_read() {
 #[test]
 fn a_flush_packs_what_waits_and_a_crash_finds_it() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 * MIB));
-    let options = || by_hand(Arc::clone(&device)).as_preset("hummingbird").unwrap();
+    let options = || by_hand(Arc::clone(&device)).rows(picaflor_literature::ROWS).as_preset("hummingbird").unwrap();
     let store = Store::open(options()).unwrap();
     for i in 0..100 {
         store.put(&key(i), &body(i, 3000), &plain()).unwrap();
@@ -411,7 +411,7 @@ fn eight_threads_on_a_file_find_what_they_put() {
 fn eight_threads_on_a_file(preset: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
-    let options = || Options::preset(preset, &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
+    let options = || picaflor_literature::preset(preset, &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
     let store = Store::open(options()).unwrap();
     let (threads, objects) = (8, 1500);
     let workers: Vec<_> = (0..threads)

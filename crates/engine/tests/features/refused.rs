@@ -16,7 +16,8 @@ const OBJECTS: u64 = 300;
 fn crashed(preset: &str, mode: Mode) -> (Arc<FaultyDevice>, CountedDevice, Options) {
     let faulty = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 1));
     let counted = CountedDevice::new(faulty.clone());
-    let options = by_hand(Arc::new(counted.clone())).mode(mode).as_preset(preset).unwrap();
+    let options =
+        by_hand(Arc::new(counted.clone())).mode(mode).rows(picaflor_literature::ROWS).as_preset(preset).unwrap();
     let store = Store::open(options.clone()).unwrap();
     (0..OBJECTS / 2).for_each(|i| store.put(&key(i), &body(i, 3000), &bypass()).unwrap());
     store.close().unwrap();

@@ -129,7 +129,8 @@ const PRESETS: [&str; 4] = ["picaflor", "stream", "pmflf-ts", "simple"];
 
 fn guarded_as(preset: &str, folder: &std::path::Path) -> (Arc<Guarded>, Options) {
     let (device, options) = guarded(32 * MIB, Mode::Store);
-    let mut options = options.as_preset(preset).unwrap().durability(Durability::EveryPut);
+    let mut options =
+        options.rows(picaflor_literature::ROWS).as_preset(preset).unwrap().durability(Durability::EveryPut);
     if options.wants_folder() {
         let inner = RealFolder::open(folder).unwrap();
         options.places = vec![Place::Folder(Arc::new(GuardedFolder { inner, device: device.clone() }))];

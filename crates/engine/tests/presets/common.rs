@@ -27,7 +27,7 @@ pub(crate) fn plain() -> PutOptions {
 /// No threads, a clock that stands still, nothing durable unasked, 3 MiB of memory.
 pub(crate) fn by_hand(preset: &str, device: Arc<dyn Device>) -> Options {
     let options = Options::on(device).memory(3 * MIB).mode(Mode::Store).durability(Durability::None);
-    options.as_preset(preset).unwrap().with(|options| {
+    options.rows(picaflor_literature::ROWS).as_preset(preset).unwrap().with(|options| {
         options.cluster = 64 << 10;
         options.seed = Some(7);
         options.daemons = Daemons::Manual;

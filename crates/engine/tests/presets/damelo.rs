@@ -408,7 +408,8 @@ fn eight_threads_on_a_real_file_read_what_was_put() {
     let folder = tempfile::tempdir().unwrap();
     for (mode, page) in [(Mode::Store, 16), (Mode::Cache, 64)] {
         let path = folder.path().join(format!("{page}"));
-        let options = Options::preset("damelo", &path).unwrap().capacity(96 * MIB).memory(6 * MIB).mode(mode);
+        let options =
+            picaflor_literature::preset("damelo", &path).unwrap().capacity(96 * MIB).memory(6 * MIB).mode(mode);
         let options = options.with(|o| o.cluster = page << 10);
         let lens = |i: u64| if i % 50 == 7 { 150_000 } else { 200 + (i * 37 % 9000) as usize };
         let seen = |_, back: u64, found: Option<Vec<u8>>| {

@@ -119,7 +119,8 @@ impl Folder for Gated<RealFolder> {
 /// A cache that commits when it is asked only.
 fn options(preset: &str, count: u64) -> Options {
     let day = Duration::from_secs(86_400);
-    let options = Options::preset(preset, "nowhere").unwrap().memory(3 * MIB).mode(Mode::Cache).capacity(8 * MIB);
+    let options =
+        picaflor_literature::preset(preset, "nowhere").unwrap().memory(3 * MIB).mode(Mode::Cache).capacity(8 * MIB);
     options.durability(Durability::Bounded { time: day, puts: u64::MAX }).with(|options| {
         options.cluster = 64 << 10;
         options.seed = Some(7);

@@ -10,7 +10,8 @@ use crate::common::{MIB, body, key, plain, read};
 const FILES: [&str; 3] = ["simple", "squid", "multiple-dirs"];
 
 fn options(preset: &str, path: &Path) -> Options {
-    let options = Options::preset(preset, path).unwrap().memory(3 * MIB).mode(Mode::Store).capacity(48 * MIB);
+    let options =
+        picaflor_literature::preset(preset, path).unwrap().memory(3 * MIB).mode(Mode::Store).capacity(48 * MIB);
     options.with(|options| {
         options.cluster = 64 << 10;
         options.seed = Some(7);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use picaflor::{
-    Mode, Options, PutOptions, Store,
+    Mode, PutOptions, Store,
     device::{CountedDevice, MemoryDevice},
 };
 
@@ -76,7 +76,8 @@ fn a_blocking_get_by_hand_takes_along_whoever_waits() {
 #[test]
 fn threads_wait_for_each_other_and_for_the_time_out() {
     let folder = tempfile::tempdir().unwrap();
-    let options = Options::preset("lazy-reads", folder.path().join("a")).unwrap().capacity(32 * MIB).memory(8 * MIB);
+    let options =
+        picaflor_literature::preset("lazy-reads", folder.path().join("a")).unwrap().capacity(32 * MIB).memory(8 * MIB);
     let time = Duration::from_millis(300);
     let store = Store::open(options.mode(Mode::Store).with(|o| o.read_batch_time = time)).unwrap();
     for i in 0..20 {

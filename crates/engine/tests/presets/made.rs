@@ -30,7 +30,7 @@ fn made(path: &Path, mode: Mode, capacity: u64) -> u64 {
 #[test]
 fn what_is_refused_is_foreseen_and_leaves_no_file_behind() {
     let (mut refused, mut opened) = (0, 0);
-    for preset in Options::presets() {
+    for preset in picaflor_literature::presets() {
         // Only those that lie in a folder make the folders above it.
         let parent = if ["simple", "squid", "multiple-dirs"].contains(&preset) { "above/it" } else { "" };
         for (capacity, memory) in [
@@ -44,7 +44,7 @@ fn what_is_refused_is_foreseen_and_leaves_no_file_behind() {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(parent).join("a");
-            let options = Options::preset(preset, &path).unwrap().capacity(capacity).memory(memory);
+            let options = picaflor_literature::preset(preset, &path).unwrap().capacity(capacity).memory(memory);
             let foreseen = options.check(&[]);
             let store = Store::open(options.with(|o| o.preallocate = Preallocate::Reserve));
             let what = format!("{preset}, {capacity} bytes, memory {memory}: {foreseen:?}");
@@ -78,7 +78,7 @@ fn what_is_there_is_judged_as_it_was_made_and_stays() {
         (options().mode(Mode::Cache), "mode"),
         (options().capacity(16 * MIB), "capacity"),
         (options().memory(MIB), "memory"),
-        (options().as_preset("stream").unwrap(), "preset"),
+        (options().rows(picaflor_literature::ROWS).as_preset("stream").unwrap(), "preset"),
     ] {
         let why = options.check(std::slice::from_ref(&about)).unwrap_err();
         assert!(matches!(why, Error::Option { name: found, .. } if found == name), "{name}: {why}");
@@ -99,7 +99,7 @@ fn a_store_that_has_more_bytes_than_are_given_is_not_opened() {
         if preset == "squid" {
             std::fs::create_dir(&path).unwrap();
         }
-        let options = |capacity| Options::preset(preset, &path).unwrap().capacity(capacity).memory(8 * MIB);
+        let options = |capacity| picaflor_literature::preset(preset, &path).unwrap().capacity(capacity).memory(8 * MIB);
         let store = Store::open(options(32 * MIB)).unwrap();
         store.put(b"key", b"value", &plain()).unwrap();
         assert_eq!(store.stats().capacity, 32 * MIB, "{preset}");

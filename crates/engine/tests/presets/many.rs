@@ -27,7 +27,8 @@ fn delete_all(store: &Store, numbers: impl Iterator<Item = u64>) -> Vec<bool> {
 fn opened(preset: &str, folder: &std::path::Path) -> (Options, Store) {
     let options = by_hand(preset, memory(48 * MIB, 512)).durability(Durability::EveryPut);
     let options = if options.wants_folder() {
-        let options = Options::preset(preset, folder.join(preset)).unwrap().capacity(48 * MIB).memory(16 * MIB);
+        let options =
+            picaflor_literature::preset(preset, folder.join(preset)).unwrap().capacity(48 * MIB).memory(16 * MIB);
         options.mode(picaflor::Mode::Store)
     } else {
         options
@@ -38,7 +39,7 @@ fn opened(preset: &str, folder: &std::path::Path) -> (Options, Store) {
 #[test]
 fn every_row_puts_and_deletes_many_and_the_last_of_a_key_stays() {
     let folder = tempfile::tempdir().unwrap();
-    for preset in Options::presets() {
+    for preset in picaflor_literature::presets() {
         let (options, store) = opened(preset, folder.path());
         let mut objects: Vec<_> = (0..150).map(|i| (key(i), body(i, 10 + (i as usize * 137) % 7000))).collect();
         // One that is cut in pieces, and one of those before; and each of them twice.

@@ -225,7 +225,8 @@ fn eight_threads_on_a_real_file_with_pages_of_every_size() {
     for mode in [Mode::Store, Mode::Cache] {
         let path = folder.path().join(format!("{mode:?}"));
         let bound = Durability::Bounded { time: Duration::from_millis(20), puts: 200 };
-        let options = Options::preset("damelo", &path).unwrap().capacity(160 * MIB).memory(10 * MIB).mode(mode);
+        let options =
+            picaflor_literature::preset("damelo", &path).unwrap().capacity(160 * MIB).memory(10 * MIB).mode(mode);
         let options = options.durability(bound).with(|o| o.cluster = CLUSTER as u32);
         let len = |i: u64| if i % 50 == 7 { 400_000 } else { 200 + (i * 37 % 29_000) as usize };
         let seen = |i, back: u64, found: Option<Vec<u8>>| {

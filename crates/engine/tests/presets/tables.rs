@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
-    Durability, Error, Expiry, Inspection, Mode, Options, Priority, PutOptions, Store, TryGet,
+    Durability, Error, Expiry, Inspection, Mode, Priority, PutOptions, Store, TryGet,
     device::{AlignedBuf, Clock, CountedDevice, Device, MemoryDevice},
     inspect,
 };
@@ -298,7 +298,7 @@ fn another_layouts_store_is_refused_and_one_that_lost_its_beginning_too() {
 fn who_may_not_write_reads_and_changes_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let options = Options::preset("pmflf-pfl", &path).unwrap().capacity(16 * MIB).memory(8 * MIB);
+    let options = picaflor_literature::preset("pmflf-pfl", &path).unwrap().capacity(16 * MIB).memory(8 * MIB);
     let store = Store::open(options.clone()).unwrap();
     store.put(b"a", b"one", &plain()).unwrap();
     store.put(b"large", &body(1, 900_000), &plain()).unwrap();
@@ -322,7 +322,7 @@ fn eight_threads_on_a_real_file_read_what_they_put() {
     let folder = tempfile::tempdir().unwrap();
     for preset in TABLES {
         let path = folder.path().join(preset);
-        let options = Options::preset(preset, &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
+        let options = picaflor_literature::preset(preset, &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
         let store = Store::open(options.clone()).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8 {

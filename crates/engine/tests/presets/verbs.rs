@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use picaflor::{Mode, Options, PutOptions, Store, TryGet};
+use picaflor::{Mode, PutOptions, Store, TryGet};
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
 
@@ -77,7 +77,8 @@ fn on_a_real_file_with_threads() {
     let folder = tempfile::tempdir().unwrap();
     for preset in IN_PLACE {
         let path = folder.path().join(preset);
-        let options = Options::preset(preset, &path).unwrap().with(|o| o.read_batch_time = Duration::from_millis(3));
+        let options =
+            picaflor_literature::preset(preset, &path).unwrap().with(|o| o.read_batch_time = Duration::from_millis(3));
         let options = options.capacity(48 * MIB).memory(8 * MIB).mode(Mode::Store);
         let store = Store::open(options.clone()).unwrap();
         std::thread::scope(|scope| {
@@ -95,7 +96,7 @@ fn on_a_real_file_with_threads() {
             assert!(store.delete(&key(i)).unwrap());
         }
         store.close().unwrap();
-        let other = Options::preset("picaflor", &path).unwrap().mode(Mode::Store);
+        let other = picaflor_literature::preset("picaflor", &path).unwrap().mode(Mode::Store);
         let refused = Store::open(other).unwrap_err().to_string();
         assert!(refused.contains("open it without a preset"), "{refused}");
         let store = Store::open(options.with(|o| o.read_only = true)).unwrap();

@@ -87,8 +87,8 @@ fn pages(spec: &Spec) -> Result<(), String> {
 
 fn names(spec: &Spec) -> Result<(), String> {
     for name in spec.presets.iter().chain(spec.hints_of.keys()) {
-        if !picaflor::Options::presets().any(|known| known == name) {
-            let names: Vec<_> = picaflor::Options::presets().collect();
+        if !picaflor_literature::presets().any(|known| known == name) {
+            let names: Vec<_> = picaflor_literature::presets().collect();
             return Err(format!("no preset {name:?}; there are: {}", names.join(", ")));
         }
     }

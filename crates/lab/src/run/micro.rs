@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
 };
 
-use picaflor::{Daemons, Durability, Mode, NextCluster, Options, Place, PutOptions, Store};
+use picaflor::{Daemons, Durability, Mode, NextCluster, Place, PutOptions, Store};
 use picaflor_device::{Clock, Folder};
 use picaflor_sim::{Elevator, SimulatedDisk};
 use serde::Serialize;
@@ -285,7 +285,7 @@ fn store(
     let disk = bench.disk(&clock, Some(bytes.next_multiple_of(1 << 20)))?;
     let failed = |source| Error::Store { name: preset.into(), source };
     let open = || {
-        let mut options = Options::preset(preset, "")?;
+        let mut options = picaflor_literature::preset(preset, "")?;
         // Neither groups' own regions nor the way back were built when this was measured (§3, §6).
         options.places = vec![Place::Device(Elevator::OneWay.before(Arc::new(disk.clone())))];
         options.capacity = 0;

@@ -177,7 +177,7 @@ pub struct Outcome {
 pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Outcome> {
     let asked = setup;
     let setup = &above::shortened(asked, stream);
-    let options = Options::preset(&setup.preset, "").map_err(failed(setup))?;
+    let options = picaflor_literature::preset(&setup.preset, "").map_err(failed(setup))?;
     let medium = Medium::new(setup, &options)?;
     let above = Above::new(asked, medium.system())?;
     let options = fill(options, setup, &medium);
@@ -214,7 +214,7 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
 /// # Errors
 /// With what does not.
 pub fn check(setup: &Setup) -> Result<()> {
-    let options = Options::preset(&setup.preset, "").map_err(failed(setup))?;
+    let options = picaflor_literature::preset(&setup.preset, "").map_err(failed(setup))?;
     let medium = Medium::new(setup, &options)?;
     Above::new(setup, medium.system())?;
     let options = fill(options, setup, &medium);

@@ -52,7 +52,7 @@ impl Setup {
     #[must_use]
     pub fn new(seed: u64, wish: &Wish) -> Self {
         let mut dice = Dice::new(seed, 21);
-        let presets: Vec<_> = Options::presets().collect();
+        let presets: Vec<_> = picaflor_literature::presets().collect();
         let preset = wish.preset.unwrap_or(presets[(seed % presets.len() as u64) as usize]);
         let in_tables = TABLES.contains(&preset);
         let drawn = if dice.percent(50) { Mode::Store } else { Mode::Cache };
@@ -142,7 +142,7 @@ impl Setup {
     /// As [`Options::preset`].
     pub(super) fn options(&self, folder: &Path) -> picaflor::Result<Options> {
         let paths = self.paths(folder);
-        let mut options = Options::preset(self.preset, paths[0].clone())?;
+        let mut options = picaflor_literature::preset(self.preset, paths[0].clone())?;
         options.places = paths.into_iter().map(Place::Path).collect();
         (options.capacity, options.memory, options.mode) = (self.capacity, self.memory, self.mode);
         (options.durability, options.delete_time) = (self.durability, self.delete_time);

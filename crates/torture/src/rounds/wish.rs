@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use picaflor::{Durability, Mode, Options};
+use picaflor::{Durability, Mode};
 
 use super::canary::Break;
 
@@ -95,7 +95,7 @@ impl Wish {
         };
         match name {
             "--preset" => {
-                let all: Vec<_> = Options::presets().collect();
+                let all: Vec<_> = picaflor_literature::presets().collect();
                 let found = all.iter().find(|preset| **preset == value).copied();
                 if found.is_none() && value != "all" {
                     return Err(needs(&format!("one of {}, or all", all.join(", "))));

@@ -43,7 +43,7 @@ impl List {
         let all = picaflor_lab::trace::Known::ALL.iter();
         out.bytes(rows(all.map(|row| (row.0.into(), row.2.into())).collect()).as_bytes())?;
         let join = |names: Vec<&str>| names.join(", ");
-        out.line(format!("\nPresets: {}", join(picaflor::Options::presets().collect())))?;
+        out.line(format!("\nPresets: {}", join(picaflor_literature::presets().collect())))?;
         let devices = join(picaflor_lab::run::device_names().collect());
         out.line(format!(
             "Devices: {devices}; a folder of this machine, with a slash in its name; or a profile's path"

@@ -97,7 +97,7 @@ impl Future for Seek {
                     return Poll::Ready(this.store.answer(&this.query, Err(why)));
                 }
                 Next::Read(plan) if !plan.is_of_a_file() => this.begin(plan),
-                Next::Absent(_) | Next::Read(_) | Next::InTable(_) => this.hand_over(),
+                Next::Absent(_) | Next::Read(_) | Next::Ask(_) => this.hand_over(),
             }
         }
     }

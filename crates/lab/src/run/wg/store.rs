@@ -140,7 +140,7 @@ pub(super) fn options(
     clock: &Clock,
     places: Vec<Place>,
 ) -> picaflor::Result<Options> {
-    let mut options = Options::preset(preset, "")?;
+    let mut options = picaflor_literature::preset(preset, "")?;
     options.places = places;
     options.capacity = 0;
     options.memory = load.part_bytes(load.memory_mib.0 + load.memory_mib.1);

@@ -1,33 +1,22 @@
 //! The keeper: what rotted of the index and what a crash left is put right, and free blocks are joined, while the store
 //! is in use. Politely: not within 20 ms of a get that needed the device.
 
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-use super::Tabled;
-use crate::{Error, Result, background::daemons::is_quiet};
+use picaflor::{Error, Result};
+
+use super::{TableLayout, error::of_table};
 
 /// How long the keeper rests when there is nothing to do, and when somebody else needs the device.
 const REST: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(5);
 
-impl Tabled {
-    /// One step, by hand: all that a crash left, or a bit of joining.
+impl TableLayout {
+    /// One step: all that a crash left, or a bit of joining. Ends early if `go_on` says so.
     ///
     /// # Errors
     /// The failure that stopped the tables.
-    pub(crate) fn step(&self) -> Result<bool> {
-        self.keep(&|| true)
-    }
-
-    /// Whether a crash's traces are gone.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.shared.options.read_only || !self.tables.wants_mending() && !self.may_have_orphans.load(Relaxed)
-    }
-
-    fn keep(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
+    pub(super) fn keep(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         match self.keep_on(go_on) {
             // What was met just now is the next to be done.
             Err(Error::Damaged { .. }) if self.tables.has_damage() => Ok(true),
@@ -37,9 +26,9 @@ impl Tabled {
 
     fn keep_on(&self, go_on: &dyn Fn() -> bool) -> Result<bool> {
         if let Some(failure) = self.tables.failure() {
-            return Err(failure.into());
+            return Err(of_table(failure));
         }
-        if self.shared.options.read_only {
+        if self.env.options().read_only {
             return Ok(false);
         }
         if self.drop_released() {
@@ -47,7 +36,7 @@ impl Tabled {
         }
         if self.tables.has_damage() {
             // First: whatever else is to be done may need such a page.
-            self.tables.rebuild_while(go_on)?;
+            self.tables.rebuild_while(go_on).map_err(of_table)?;
             return Ok(true);
         }
         if self.may_have_orphans.load(Relaxed) {
@@ -60,17 +49,17 @@ impl Tabled {
             return ended.map(|_| true);
         }
         if self.tables.wants_mending() {
-            self.tables.mend_while(go_on)?;
+            self.tables.mend_while(go_on).map_err(of_table)?;
             self.account();
             return Ok(true);
         }
-        Ok(self.tables.step()?)
+        self.tables.step().map_err(of_table)
     }
 
     /// The keeper's thread.
-    pub(crate) fn run_keeper(self: &Arc<Self>) {
+    pub(super) fn keep_until_stopped(&self) {
         let go_on = || {
-            while !self.is_stopped() && !is_quiet(&self.shared) {
+            while !self.is_stopped() && !self.env.is_quiet() {
                 self.rest(PAUSE);
             }
             !self.is_stopped()
@@ -88,11 +77,6 @@ impl Tabled {
         }
     }
 
-    /// The keeper ended before its time.
-    pub(crate) fn lost_keeper(&self, daemon: &'static str, why: String) {
-        self.tables.stop(picaflor_table::Error::Daemon { place: self.place.clone(), daemon, why });
-    }
-
     fn is_stopped(&self) -> bool {
         self.rest.lock().stopped
     }
@@ -102,10 +86,5 @@ impl Tabled {
         if !rest.stopped {
             self.stirred.wait_for(&mut rest, time);
         }
-    }
-
-    pub(crate) fn stop(&self) {
-        self.rest.lock().stopped = true;
-        self.stirred.notify_all();
     }
 }

@@ -5,43 +5,24 @@
 //! from 0 on without a gap: the keeper looks whether the object that the note names has this very manifest, and drops
 //! the chunks if it has not.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use picaflor_common::KeyHash;
 use picaflor_format::{
     frame::{ChunkKey, Header, Manifest},
     tabled::{large_id, large_key},
 };
 
-use super::Tabled;
-use crate::{
-    Error, Result,
-    cache::leases::{KEPT, Left},
-};
+use picaflor::{Error, Result, layout::Layout};
 
-impl Tabled {
+use super::{TableLayout, error::of_table};
+
+impl TableLayout {
     /// Notes that chunks under this id are about to be put.
     ///
     /// # Errors
-    /// As [`Tabled::put`].
-    pub(crate) fn begin_large(&self, id: u64, key: &[u8]) -> Result<()> {
+    /// As [`TableLayout::insert_one`].
+    pub(super) fn note_large(&self, id: u64, key: &[u8]) -> Result<()> {
         self.under_way.lock().insert(id);
-        Ok(self.large.put(&large_key(id), key).inspect_err(|_| self.end_large(id))?)
-    }
-
-    /// The manifest is there, or the chunks are about to be dropped.
-    pub(crate) fn end_large(&self, id: u64) {
-        self.under_way.lock().remove(&id);
-    }
-
-    /// Whether nobody knows, after a verb failed like this, which version its key has.
-    pub(crate) fn doubts(&self, error: &Error) -> bool {
-        !matches!(error, Error::Full { .. })
-    }
-
-    /// The keeper is to look for chunks that nobody owns.
-    pub(crate) fn look_for_orphans(&self) {
-        self.may_have_orphans.store(true, Relaxed);
+        self.large.put(&large_key(id), key).inspect_err(|_| self.end_large(id)).map_err(of_table)
     }
 
     /// A verb failed that was to replace or delete: the chunks of the version before may be nobody's.
@@ -53,15 +34,13 @@ impl Tabled {
 
     /// Drops the chunks of a large object that is gone, by who holds its key's lock, or put them himself. What a
     /// failure leaves of them, the keeper finds.
-    pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
-        let left = Left { parent, manifest, home: 0 };
-        let leases = &self.shared.leases;
-        leases.drop_or_leave(left, self.capacity() / KEPT, || self.drop_chunks_now(parent, manifest));
+    pub(super) fn drop_or_leave(&self, parent: KeyHash, manifest: Manifest) {
+        self.env.drop_or_leave(parent, manifest, self.capacity(), || self.drop_chunks_now(parent, manifest));
     }
 
     /// Drops what was left to handles that are gone. Returns whether there was anything.
     pub(super) fn drop_released(&self) -> bool {
-        self.shared.leases.drop_over(0, |left| self.drop_chunks_now(left.parent, left.manifest))
+        self.env.drop_released(|parent, manifest| self.drop_chunks_now(parent, manifest))
     }
 
     fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {
@@ -74,15 +53,15 @@ impl Tabled {
         for number in (0..count).rev() {
             let key = ChunkKey { parent: parent.0, id, number }.encode();
             let hash = self.hasher.chunk(&key).short();
-            self.chunks.remove(&key)?;
-            self.shared.memory.remove(hash);
+            self.chunks.remove(&key).map_err(of_table)?;
+            self.env.forget_object(hash);
         }
-        Ok(self.large.remove(&large_key(id)).map(drop)?)
+        self.large.remove(&large_key(id)).map(drop).map_err(of_table)
     }
 
     /// Whether the object with this key has the manifest of this id.
-    pub(crate) fn owns(&self, key: &[u8], id: u64) -> Result<bool> {
-        let Some(value) = self.objects.get(key)? else { return Ok(false) };
+    pub(super) fn has_manifest(&self, key: &[u8], id: u64) -> Result<bool> {
+        let Some(value) = self.objects.get(key).map_err(of_table)? else { return Ok(false) };
         let manifest = Header::verify(&value).ok().and_then(|header| header.manifest(&value));
         Ok(manifest.is_some_and(|manifest| manifest.id == id))
     }
@@ -93,17 +72,17 @@ impl Tabled {
             if !go_on() {
                 return Ok(false);
             }
-            let (id, key) = pair?;
+            let (id, key) = pair.map_err(of_table)?;
             let Ok(id) = large_id(&id) else { continue };
             let hash = self.hasher.key(&key);
             // Nobody puts or drops this object meanwhile.
-            let _stripe = self.shared.lock_key(hash.short());
-            let is_leased = self.shared.leases.is_leased(&ChunkKey { parent: hash.0, id, number: 0 });
-            if is_leased || self.under_way.lock().contains(&id) || self.owns(&key, id)? {
+            let _stripe = self.env.lock_key(hash.short());
+            let is_leased = self.env.is_leased(&ChunkKey { parent: hash.0, id, number: 0 });
+            if is_leased || self.under_way.lock().contains(&id) || self.has_manifest(&key, id)? {
                 continue;
             }
             let mut count = 0;
-            while self.chunks.contains(&ChunkKey { parent: hash.0, id, number: count }.encode())? {
+            while self.chunks.contains(&ChunkKey { parent: hash.0, id, number: count }.encode()).map_err(of_table)? {
                 count += 1;
             }
             self.drop_chunks_below(hash, id, count)?;

@@ -2,11 +2,8 @@
 //! a share of what the store was given, and who comes later waits: each goes on when enough of them are through, in the
 //! order in which they came.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use parking_lot::{Condvar, Mutex};
-
-use crate::volume::Shared;
+use picaflor::layout::Env;
 
 /// The part of the memory that puts may take.
 const SHARE: u64 = 4;
@@ -22,7 +19,7 @@ pub(super) struct Room {
 /// Bytes that a put takes, until it is dropped.
 pub(super) struct Taken<'a> {
     room: &'a Room,
-    shared: &'a Shared,
+    env: &'a Env,
     bytes: u64,
 }
 
@@ -33,7 +30,7 @@ impl Room {
 
     /// Waits until there is room for so many bytes, or nobody else has any: one put is always let through. What it
     /// holds of keys' locks must not be needed by those who have theirs.
-    pub(super) fn take<'a>(&'a self, bytes: u64, shared: &'a Shared) -> Taken<'a> {
+    pub(super) fn take<'a>(&'a self, bytes: u64, env: &'a Env) -> Taken<'a> {
         {
             let _turn = self.turn.lock();
             let mut taken = self.taken.lock();
@@ -42,14 +39,14 @@ impl Room {
             }
             *taken += bytes;
         }
-        shared.reserve_memory(bytes, || shared.buffer_bytes.fetch_add(bytes, Relaxed));
-        Taken { room: self, shared, bytes }
+        env.take_memory(bytes);
+        Taken { room: self, env, bytes }
     }
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.shared.buffer_bytes.fetch_sub(self.bytes, Relaxed);
+        self.env.give_memory(self.bytes);
         *self.room.taken.lock() -= self.bytes;
         self.room.given_back.notify_one();
     }

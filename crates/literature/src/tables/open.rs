@@ -8,10 +8,7 @@
 
 use std::{
     collections::HashSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64},
-    },
+    sync::{Arc, atomic::AtomicBool},
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -20,7 +17,7 @@ use picaflor_device::{AlignedBuf, CountedDevice, Device, Section};
 use picaflor_format::{
     BLOCK,
     journal::Group,
-    superblock::Superblock,
+    superblock::{Layout, Superblock},
     tabled::{CHUNKS, GROUPS, LARGE, OBJECTS, decode_group, encode_group},
     zone::BLOCKS_START,
 };
@@ -29,41 +26,27 @@ use picaflor_table::{
     htod::{Batch, Durable, HashTables, HtodOptions, HtodReceipt, Table},
 };
 
-use super::{Rest, Tabled, room::Room};
-use crate::{
-    Error, Options, Result,
-    base::policy::Placement,
-    in_place::place::payload_max,
-    recovery::{VolumeReceipt, write_superblock},
-    volume::{STRIPES, Shared},
+use picaflor::{
+    Error, Result, VolumeReceipt,
+    layout::{Env, Layout as _, LayoutPlace, Placement, write_superblock},
 };
+
+use super::{Rest, TableLayout, error::of_table, room::Room};
 
 /// The part of the memory that index pages may take.
 const CACHE_SHARE: u64 = 4;
 
-/// A place whose superblock was read, or is to be made.
-pub(crate) struct Place {
-    pub(crate) name: String,
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) superblock: Superblock,
-    /// It is to be made.
-    pub(crate) is_new: bool,
-    /// Another superblock that is not intact may be newer: then both are written anew.
-    pub(crate) doubtful: bool,
-    /// The number of this opening.
-    pub(crate) epoch: u64,
-}
-
-impl Tabled {
+impl TableLayout {
     /// Opens the place, or makes one.
     ///
     /// # Errors
     /// [`Error::Io`] if the device fails; [`Error::Damaged`] if the tables are not there, or not intact.
-    pub(crate) fn open(place: Place, method: Method, shared: &Arc<Shared>) -> Result<(Self, VolumeReceipt)> {
-        let Place { name, device, mut superblock, is_new, doubtful, epoch } = place;
-        let options = &shared.options;
-        let had_tables = superblock.durable != 0;
-        (superblock.epoch, superblock.preset) = (epoch, shared.preset.number());
+    pub(super) fn open(place: LayoutPlace, env: Env) -> Result<(Self, VolumeReceipt)> {
+        let LayoutPlace { name, device, mut superblock, is_new, doubtful, epoch } = place;
+        let options = env.options();
+        let method = method_of(superblock.layout);
+        let (had_tables, read_only) = (superblock.durable != 0, options.read_only);
+        (superblock.epoch, superblock.preset) = (epoch, env.preset().number());
         let write = |block: &mut Superblock| {
             block.seq += 1;
             write_superblock(&*device, block)
@@ -73,7 +56,7 @@ impl Tabled {
             .map_err(|error| Error::io(format!("{name}: the part of the blocks"), error))?;
         let room = section.capacity();
         if had_tables && !options.read_only {
-            Tables::open(Arc::new(section.clone().read_only()), method, options, &superblock)?;
+            Opened::open(Arc::new(section.clone().read_only()), method, &env, &superblock)?;
         }
         let section = if options.read_only {
             section.read_only()
@@ -89,59 +72,54 @@ impl Tabled {
             section
         };
         let counted = CountedDevice::new(Arc::new(section));
-        let opened = Tables::open(Arc::new(counted.clone()), method, options, &superblock)?;
-        let Tables { tables, objects, chunks, large, groups, settings, receipt } = opened;
-        settings.into_iter().for_each(|group| shared.groups.restore(group));
-        let tabled = Self {
+        let opened = Opened::open(Arc::new(counted.clone()), method, &env, &superblock)?;
+        let Opened { tables, objects, chunks, large, groups, settings, receipt } = opened;
+        settings.into_iter().for_each(|group| env.restore_group(group));
+        let layout = Self {
             objects,
             chunks,
             large,
             groups,
             hasher: Hasher::new(superblock.seed),
-            payload_max: payload_max(options, room),
+            payload_max: env.payload_max(room),
             put_room: Room::new(options.memory),
-            stamps: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
+            stamps: Env::stamps(),
             under_way: Mutex::new(HashSet::new()),
             may_have_orphans: AtomicBool::new(!receipt.clean && !options.read_only),
             rest: Mutex::new(Rest::default()),
             stirred: Condvar::new(),
-            shared: Arc::clone(shared),
             device: Arc::clone(&device),
             place: name.clone(),
             counted,
             room,
             tables,
+            env,
         };
-        if !had_tables && !options.read_only {
+        if !had_tables && !read_only {
             superblock.durable = 1;
             // Both, before anything is acknowledged: whichever of them is read later, it says so.
             write(&mut superblock)?;
             write(&mut superblock)?;
         }
-        tabled.account();
-        let receipt = VolumeReceipt {
-            place: name,
-            created: is_new,
-            clean: receipt.clean,
-            checkpoint: "tables",
-            objects: tabled.objects(),
-            ..VolumeReceipt::default()
-        };
-        Ok((tabled, receipt))
+        layout.account();
+        let mut of_volume = VolumeReceipt::default();
+        (of_volume.place, of_volume.created, of_volume.clean) = (name, is_new, receipt.clean);
+        (of_volume.checkpoint, of_volume.objects) = ("tables", layout.objects());
+        Ok((layout, of_volume))
     }
 
     /// Keeps the settings of a group, durably.
     ///
     /// # Errors
-    /// As [`Tabled::put`].
-    pub(crate) fn record_group(&self, group: &Group) -> Result<()> {
+    /// As [`Layout::insert`](picaflor::layout::Layout::insert).
+    pub(super) fn keep_group(&self, group: &Group) -> Result<()> {
         let (key, value) = encode_group(group);
-        Ok(self.groups.put(&key, &value)?)
+        self.groups.put(&key, &value).map_err(of_table)
     }
 }
 
 /// What is read of the blocks before the first verb.
-struct Tables {
+struct Opened {
     tables: HashTables,
     objects: Table,
     chunks: Table,
@@ -151,19 +129,23 @@ struct Tables {
     receipt: HtodReceipt,
 }
 
-impl Tables {
-    fn open(device: Arc<dyn Device>, method: Method, options: &Options, block: &Superblock) -> Result<Self> {
+impl Opened {
+    fn open(device: Arc<dyn Device>, method: Method, env: &Env, block: &Superblock) -> Result<Self> {
+        let options = env.options();
         let mut blocks = BlockOptions::sparing();
         blocks.method = method;
         blocks.pool = (options.memory / 16).min(4 << 20) as usize;
         blocks.create = block.durable == 0;
         let cache = (options.memory / CACHE_SHARE) as usize;
-        let batch = if options.preset.placement == Placement::Batch { Batch::BestFit } else { Batch::ByLists };
+        let batch = if env.preset().placement == Placement::Batch { Batch::BestFit } else { Batch::ByLists };
         let htod = HtodOptions { cache, durable: Durable::EachCall, seed: Some(block.seed), batch };
-        let (tables, receipt) = HashTables::open(device, blocks, htod)?;
-        let table = |name| if block.durable == 0 { tables.table(name) } else { tables.table_made(name) };
+        let (tables, receipt) = HashTables::open(device, blocks, htod).map_err(of_table)?;
+        let table = |name| {
+            let table = if block.durable == 0 { tables.table(name) } else { tables.table_made(name) };
+            table.map_err(of_table)
+        };
         let groups = table(GROUPS)?;
-        let settings: Vec<_> = tables.with_rebuilt(|| groups.pairs().collect())?;
+        let settings: Vec<_> = tables.with_rebuilt(|| groups.pairs().collect()).map_err(of_table)?;
         Ok(Self {
             objects: table(OBJECTS)?,
             chunks: table(CHUNKS)?,
@@ -173,6 +155,15 @@ impl Tables {
             receipt,
             tables,
         })
+    }
+}
+
+/// How blocks are found again after a crash.
+fn method_of(layout: Layout) -> Method {
+    match layout {
+        Layout::BlocksTs => Method::Ts,
+        Layout::BlocksPl => Method::Pl,
+        _ => Method::Pfl,
     }
 }
 

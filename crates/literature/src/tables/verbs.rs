@@ -12,43 +12,40 @@ use std::sync::{
 };
 
 use picaflor_common::KeyHash;
-use picaflor_format::frame::{HEADER, Header, Kind, Manifest};
+use picaflor_format::frame::{HEADER, Header, Kind};
 use picaflor_table::htod::{Table, runs};
 
-use super::Tabled;
-use crate::{Error, Result, base::frame::Frame, base::stats::add, cache::buffers::Draft, volume::STRIPES};
+use picaflor::{
+    Error, Result,
+    layout::{Draft, Env, Former, Frame},
+};
+
+use super::{TableLayout, error::of_table};
 
 /// Copies of an object in memory while it is put: its frame, its entry, what the device is given; and while one of them
 /// grows, what it was.
 const COPIES: u64 = 4;
 
-/// A key's version that is not there any more.
-pub(crate) struct Former {
-    /// Of a large object.
-    pub(crate) manifest: Option<Manifest>,
+/// The version that a frame is of, when it is not there any more.
+fn former_of(frame: &[u8]) -> Former {
+    let header = Header::verify(frame).ok();
+    Former { manifest: header.and_then(|header| header.manifest(frame)) }
 }
 
-impl Former {
-    fn of(frame: &[u8]) -> Self {
-        let header = Header::verify(frame).ok();
-        Self { manifest: header.and_then(|header| header.manifest(frame)) }
-    }
-}
-
-impl Tabled {
+impl TableLayout {
     fn table(&self, is_chunk: bool) -> &Table {
         if is_chunk { &self.chunks } else { &self.objects }
     }
 
     fn stamp(&self, hash: u64) -> &AtomicU64 {
-        &self.stamps[hash as usize % STRIPES]
+        &self.stamps[hash as usize % Env::STRIPES]
     }
 
     /// Changes keys: nobody is answered from memory meanwhile, and nothing older stays there afterwards.
     fn change<T>(&self, hashes: &[u64], change: impl FnOnce() -> T) -> T {
         for &hash in hashes {
             self.stamp(hash).fetch_add(1, Release);
-            self.shared.memory.remove(hash);
+            self.env.forget_object(hash);
         }
         let changed = change();
         for &hash in hashes {
@@ -62,17 +59,17 @@ impl Tabled {
     ///
     /// # Errors
     /// [`Error::Full`], and then the key is as it was; [`Error::Io`], and then nobody knows which of the two it is.
-    pub(crate) fn put(&self, draft: &Draft<'_>, stays: bool) -> Result<Option<Former>> {
+    pub(super) fn insert_one(&self, draft: &Draft<'_>, stays: bool) -> Result<Option<Former>> {
         let len = HEADER + draft.header.payload_len();
-        let room = self.put_room.take(COPIES * (len + draft.key.len()) as u64, &self.shared);
+        let room = self.put_room.take(COPIES * (len + draft.key.len()) as u64, &self.env);
         let mut frame = vec![0; len];
         let header = draft.lay(0, &mut frame);
         let table = self.table(header.kind == Kind::Chunk);
-        let replaced = self.change(&[draft.hash], || Ok(table.replace(draft.key, &frame)?));
+        let replaced = self.change(&[draft.hash], || table.replace(draft.key, &frame).map_err(of_table));
         drop(room);
-        let former = replaced.inspect_err(|error| self.note_failed(error))?.map(|former| Former::of(&former));
+        let former = replaced.inspect_err(|error| self.note_failed(error))?.map(|old| former_of(&old));
         if stays {
-            self.shared.cache_object(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
+            self.env.cache_object(draft.hash, header, frame.into());
         }
         Ok(former)
     }
@@ -80,19 +77,23 @@ impl Tabled {
     /// Deletes an object, durably.
     ///
     /// # Errors
-    /// As [`Tabled::put`].
-    pub(crate) fn take(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Former>> {
-        let taken = self.change(&[hash.short()], || Ok(self.objects.take(key)?));
+    /// As [`TableLayout::insert_one`].
+    pub(super) fn remove_one(&self, hash: KeyHash, key: &[u8]) -> Result<Option<Former>> {
+        let taken = self.change(&[hash.short()], || self.objects.take(key).map_err(of_table));
         let taken = taken.inspect_err(|error| self.note_failed(error))?;
-        Ok(taken.map(|former| Former::of(&former)))
+        Ok(taken.map(|old| former_of(&old)))
     }
 
     /// Puts objects, each unlike the others in its key, that may stay in memory where that is said; all of them durable
     /// with one commit. `replaced` hears, once that is complete, of each that took the place of another.
     ///
     /// # Errors
-    /// As [`Tabled::put`], of each key.
-    pub(crate) fn put_many(&self, drafts: &[(Draft<'_>, bool)], replaced: impl FnMut(usize, Former)) -> Result<()> {
+    /// As [`TableLayout::insert_one`], of each key.
+    pub(super) fn insert_many(
+        &self,
+        drafts: &[(Draft<'_>, bool)],
+        replaced: &mut dyn FnMut(usize, Former),
+    ) -> Result<()> {
         let mut formers = Vec::new();
         let mut begin = 0;
         // What of a batch is in memory twice.
@@ -108,7 +109,7 @@ impl Tabled {
     fn put_part(&self, part: &[(Draft<'_>, bool)], mut replaced: impl FnMut(usize, Former)) -> Result<()> {
         let len = |(draft, _): &(Draft<'_>, bool)| HEADER + draft.header.payload_len();
         let bytes = COPIES * part.iter().map(|it| (len(it) + it.0.key.len()) as u64).sum::<u64>();
-        let room = self.put_room.take(bytes, &self.shared);
+        let room = self.put_room.take(bytes, &self.env);
         let mut frames = Vec::with_capacity(part.len());
         for (draft, _) in part {
             let mut frame = vec![0; HEADER + draft.header.payload_len()];
@@ -118,14 +119,14 @@ impl Tabled {
             part.iter().zip(&frames).map(|((draft, _), (_, frame))| (draft.key, &frame[..])).collect();
         let hashes: Vec<u64> = part.iter().map(|(draft, _)| draft.hash).collect();
         let outcome: Result<()> = self.change(&hashes, || {
-            let see = |at, former: Option<Vec<u8>>| former.iter().for_each(|it| replaced(at, Former::of(it)));
-            Ok(self.objects.replace_later(&entries, see)?)
+            let see = |at, former: Option<Vec<u8>>| former.iter().for_each(|it| replaced(at, former_of(it)));
+            self.objects.replace_later(&entries, see).map_err(of_table)
         });
         drop(room);
         outcome?;
         for ((draft, stays), (header, frame)) in part.iter().zip(frames) {
             if *stays {
-                self.shared.cache_object(&Arc::new(Frame::new(draft.hash, header, frame.into())), || true);
+                self.env.cache_object(draft.hash, header, frame.into());
             }
         }
         Ok(())
@@ -135,16 +136,16 @@ impl Tabled {
     /// there.
     ///
     /// # Errors
-    /// As [`Tabled::put`], of each key.
-    pub(crate) fn take_many(&self, keys: &[(KeyHash, &[u8])], taken: impl FnMut(usize, Former)) -> Result<()> {
+    /// As [`TableLayout::insert_one`], of each key.
+    pub(super) fn remove_many(&self, keys: &[(KeyHash, &[u8])], taken: &mut dyn FnMut(usize, Former)) -> Result<()> {
         let mut formers = Vec::new();
         let hashes: Vec<u64> = keys.iter().map(|(hash, _)| hash.short()).collect();
         let names: Vec<&[u8]> = keys.iter().map(|(_, key)| *key).collect();
         let outcome = self.change(&hashes, || {
             let see = |at, former: Option<Vec<u8>>| {
-                formers.extend(former.map(|it| (at, Former::of(&it))));
+                formers.extend(former.map(|it| (at, former_of(&it))));
             };
-            Ok(self.objects.take_later(&names, see)?)
+            self.objects.take_later(&names, see).map_err(of_table)
         });
         self.settle_many(outcome, formers, taken)
     }
@@ -154,11 +155,11 @@ impl Tabled {
         &self,
         outcome: Result<()>,
         formers: Vec<(usize, Former)>,
-        mut see: impl FnMut(usize, Former),
+        see: &mut dyn FnMut(usize, Former),
     ) -> Result<()> {
         if let Err(error) = self.tables.commit() {
             self.may_have_orphans.store(true, Relaxed);
-            return Err(error.into());
+            return Err(of_table(error));
         }
         formers.into_iter().for_each(|(at, former)| see(at, former));
         outcome
@@ -167,9 +168,9 @@ impl Tabled {
     /// The version that a key has.
     ///
     /// # Errors
-    /// As [`Tabled::find`].
-    pub(crate) fn generation(&self, key: &[u8]) -> Result<Option<u64>> {
-        let Some(value) = self.objects.get(key)? else { return Ok(None) };
+    /// As [`TableLayout::read`].
+    pub(super) fn generation_of(&self, key: &[u8]) -> Result<Option<u64>> {
+        let Some(value) = self.objects.get(key).map_err(of_table)? else { return Ok(None) };
         self.verified(&value, key, false).map(|header| Some(header.generation))
     }
 
@@ -177,21 +178,19 @@ impl Tabled {
     ///
     /// # Errors
     /// [`Error::Io`] if the device fails; [`Error::Damaged`] if what lies there is not whole.
-    pub(crate) fn find(&self, hash: KeyHash, key: &[u8], is_chunk: bool) -> Result<Option<Arc<Frame>>> {
-        let shared = &self.shared;
+    pub(super) fn read(&self, hash: KeyHash, key: &[u8], is_chunk: bool) -> Result<Option<Arc<Frame>>> {
         let hash = hash.short();
         let stamp = self.stamp(hash).load(Acquire);
-        shared.last_read.store(shared.clock.now_nanos(), Relaxed);
-        let Some(value) = self.table(is_chunk).get(key)? else { return Ok(None) };
+        self.env.note_read();
+        let Some(value) = self.table(is_chunk).get(key).map_err(of_table)? else { return Ok(None) };
         let header = self.verified(&value, key, is_chunk)?;
-        add(&shared.counters.object_reads, 1);
-        let frame = Arc::new(Frame::new(hash, header, value.into()));
-        if let Some(_stripe) = shared.try_lock_key(hash)
-            && self.stamp(hash).load(Acquire) == stamp
-        {
-            shared.cache_object(&frame, || true);
-        }
-        Ok(Some(frame))
+        self.env.count_read();
+        // Current, and it stays so as long as the lock is held.
+        let stripe = self.env.try_lock_key(hash).filter(|_| self.stamp(hash).load(Acquire) == stamp);
+        Ok(Some(match stripe {
+            Some(_) => self.env.cache_object(hash, header, value.into()),
+            None => self.env.frame(hash, header, value.into()),
+        }))
     }
 
     /// The header of a value, if that is the whole frame of this key and nothing else.
