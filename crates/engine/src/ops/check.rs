@@ -298,19 +298,29 @@ impl Volume {
         };
         // A table that is there names all that was put in this use: what else leads there is of an earlier one.
         let tells_all = matches!(found, Use::Sealed(..)) || self.is_untold(cluster, &found);
-        let rows = self.rows_of(found, &bytes);
-        let (bare, seen) = (rows.is_empty(), Seen::begin(report));
-        let mut live = self.entries_of(cluster, rows);
+        let frames = self.rows_of(found, &bytes);
+        let (bare, seen) = (frames.is_empty(), Seen::begin(report));
+        let mut live = self.entries_of(cluster, frames.clone());
         self.add_unlisted(cluster, &bytes, &mut live);
+        let damaged = report.damaged.len();
         for (row, _) in live {
             let at = || format!("at {}", self.map.cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at, report);
         }
+        if self.may_mislead() && self.may_be_written_over(cluster) {
+            report.unsettled += report.damaged.drain(damaged..).count() as u64;
+        }
         let lost = report.lost;
         let whole = seen.end(self, Part::Cluster(cluster), promised, report);
-        let missing = report.lost - lost;
+        let mut missing = report.lost - lost;
+        if missing > 0 {
+            let outdated = if tells_all { missing } else { self.entries_within(cluster, &frames).min(missing) };
+            report.lost -= outdated;
+            report.outdated += outdated;
+            missing -= outdated;
+        }
         if tells_all {
-            (report.lost, report.outdated) = (lost, report.outdated + missing);
+            return;
         } else if missing > 0 && self.may_be_written_over(cluster) {
             (report.lost, report.unsettled) = (lost, report.unsettled + missing);
         } else if bare {
