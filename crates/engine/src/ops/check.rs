@@ -30,9 +30,9 @@ pub struct CheckReport {
     /// Entries that lead to no frame of any sealed cluster.
     pub lost: u64,
     /// Entries that lead to nothing because a crash left them, or because damage took what they led to: nothing on the
-    /// device tells which. Of tables, as long as what the last crash left there is not mended; of rows in place, where
-    /// not even a header is left and no object asks for it as a piece of its own; of a cluster that a cache may have
-    /// begun to write again before the crash.
+    /// device tells which. Of tables, as long as what the last crash left there is not mended, and there the version
+    /// before may count; of rows in place, where not even a header is left and no object asks for it as a piece of its
+    /// own; of a cluster that a cache may have begun to write again before the crash.
     pub unsettled: u64,
     /// Entries that lead to no frame either, but to a place that was written again before a crash: what they led to had
     /// left, and they leave too.
