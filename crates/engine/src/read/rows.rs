@@ -194,8 +194,8 @@ impl Volume {
     }
 
     /// Whether these intact frames are all that was ever in a sealed cluster of these bytes, of which the table is
-    /// lost: between them, and in front of a table of as many rows, it has zeros. Damage leaves zeros too, so the row of
-    /// the last frame, with which that table begins, is to be seen there.
+    /// lost: between them, and in front of a table of as many rows, it has zeros. Damage leaves zeros too, so the row
+    /// of the last frame, with which that table begins, is to be seen there.
     pub(crate) fn accounts_for(bytes: &[u8], rows: &[Row]) -> bool {
         let table = bytes.len().saturating_sub(table_len(rows.len()));
         let mut at = cluster::HEADER;

@@ -96,8 +96,8 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
 }
 
-/// Writes the superblock again as it was read. The run that made the volume may have been killed before it was durable, or
-/// its device have failed: then no sync of another run says that it is.
+/// Writes the superblock again as it was read. The run that made the volume may have been killed before it was durable,
+/// or its device have failed: then no sync of another run says that it is.
 pub(super) fn rewrite(unopened: &Unopened) -> Result<()> {
     unopened.volume.write_superblock(|_| ())
 }
