@@ -312,18 +312,16 @@ impl Volume {
         }
         let lost = report.lost;
         let whole = seen.end(self, Part::Cluster(cluster), promised, report);
-        let mut missing = report.lost - lost;
-        if missing > 0 {
-            let outdated = if tells_all { missing } else { self.entries_within(cluster, &frames).min(missing) };
-            report.lost -= outdated;
-            report.outdated += outdated;
-            missing -= outdated;
-        }
-        if tells_all {
-            return;
-        } else if missing > 0 && self.may_be_written_over(cluster) {
+        let outdated = match report.lost - lost {
+            0 => 0,
+            missing if tells_all => missing,
+            missing => self.entries_within(cluster, &frames).min(missing),
+        };
+        (report.lost, report.outdated) = (report.lost - outdated, report.outdated + outdated);
+        let missing = report.lost - lost;
+        if missing > 0 && self.may_be_written_over(cluster) {
             (report.lost, report.unsettled) = (lost, report.unsettled + missing);
-        } else if bare {
+        } else if bare && !tells_all {
             let clusters = if whole { &mut report.bare_clusters } else { &mut report.unreadable_clusters };
             clusters.push(cluster);
         }
