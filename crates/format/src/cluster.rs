@@ -110,6 +110,11 @@ impl Row {
         u64::from(self.len) + ROW as u64
     }
 
+    /// Whether a table that begins with these bytes begins with this row, though part of it may be damaged.
+    pub fn is_seen_in(&self, table: &[u8]) -> bool {
+        table.len() >= ROW && (u64_at(table, 0) == self.hash || u64_at(table, 8) == self.generation)
+    }
+
     fn encode(&self, out: &mut [u8]) {
         put(out, 0, self.hash.to_le_bytes());
         put(out, 8, self.generation.to_le_bytes());

@@ -30,9 +30,9 @@ pub struct CheckReport {
     /// Entries that lead to no frame of any sealed cluster.
     pub lost: u64,
     /// Entries that lead to nothing because a crash left them, or because damage took what they led to: nothing on the
-    /// device tells which. Of tables, as long as what the last crash left there is not mended; of rows in place, where
-    /// not even a header is left and no object asks for it as a piece of its own; of a cluster that a cache may have
-    /// begun to write again before the crash.
+    /// device tells which. Of tables, as long as what the last crash left there is not mended, and there the version
+    /// before may count; of rows in place, where not even a header is left and no object asks for it as a piece of its
+    /// own; of a cluster that a cache may have begun to write again before the crash.
     pub unsettled: u64,
     /// Entries that lead to no frame either, but to a place that was written again before a crash: what they led to had
     /// left, and they leave too.
@@ -299,22 +299,30 @@ impl Volume {
         };
         // A table that is there names all that was put in this use: what else leads there is of an earlier one.
         let tells_all = matches!(found, Use::Sealed(..)) || self.is_untold(cluster, &found);
-        let rows = self.rows_of(found, &bytes);
-        let (bare, seen) = (rows.is_empty(), Seen::begin(report));
-        let mut live = self.entries_of(cluster, rows);
+        let frames = self.rows_of(found, &bytes);
+        let (bare, seen) = (frames.is_empty(), Seen::begin(report));
+        let mut live = self.entries_of(cluster, frames.clone());
         self.add_unlisted(cluster, &bytes, &mut live);
+        let damaged = report.damaged.len();
         for (row, _) in live {
             let at = || format!("at {}", self.map.cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at, report);
         }
+        if self.may_mislead() && self.may_be_written_over(cluster) {
+            report.unsettled += report.damaged.drain(damaged..).count() as u64;
+        }
         let lost = report.lost;
         let whole = seen.end(self, Part::Cluster(cluster), promised, report);
+        let outdated = match report.lost - lost {
+            0 => 0,
+            missing if tells_all => missing,
+            missing => self.entries_within(cluster, &frames).min(missing),
+        };
+        (report.lost, report.outdated) = (report.lost - outdated, report.outdated + outdated);
         let missing = report.lost - lost;
-        if tells_all {
-            (report.lost, report.outdated) = (lost, report.outdated + missing);
-        } else if missing > 0 && self.may_be_written_over(cluster) {
+        if missing > 0 && self.may_be_written_over(cluster) {
             (report.lost, report.unsettled) = (lost, report.unsettled + missing);
-        } else if bare {
+        } else if bare && !tells_all {
             let clusters = if whole { &mut report.bare_clusters } else { &mut report.unreadable_clusters };
             clusters.push(cluster);
         }

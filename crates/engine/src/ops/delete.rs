@@ -30,6 +30,15 @@ pub(crate) struct CurrentEntry {
     pub(crate) manifest: Option<Manifest>,
     /// Its version; 0 where that is not known.
     pub(crate) generation: u64,
+    /// Other entries of the place, if none could be read: any of them may be this key's.
+    unread: Vec<IndexEntry>,
+}
+
+impl CurrentEntry {
+    /// An entry of which nothing more is known.
+    fn unread(entry: IndexEntry) -> Self {
+        Self { entry, manifest: None, generation: 0, unread: Vec::new() }
+    }
 }
 
 impl Store {
@@ -260,7 +269,8 @@ impl Volume {
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
     /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
     /// that recovery may have found there, for one of them may be an older version of this key. A store makes
-    /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves.
+    /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves; where nothing of the
+    /// place can be read, they drop the others too.
     pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         match self.shared.options.mode {
             Mode::Cache if self.shared.options.eviction_listener.is_none() => {
@@ -269,9 +279,15 @@ impl Volume {
                 for other in candidates {
                     self.drop_entry(hash.short(), other);
                 }
-                Ok(entry.map(|entry| CurrentEntry { entry, manifest: None, generation: 0 }))
+                Ok(entry.map(CurrentEntry::unread))
             }
-            _ => self.verified(hash, key, kind),
+            _ => {
+                let own = self.verified(hash, key, kind)?;
+                for other in own.iter().flat_map(|own| &own.unread) {
+                    self.drop_entry(hash.short(), *other);
+                }
+                Ok(own)
+            }
         }
     }
 
@@ -279,8 +295,8 @@ impl Volume {
     pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         let chunk = kind == Kind::Chunk;
         let mut candidates = self.index.candidates(hash.short());
-        // Whoever's entry it is, it leads nowhere; this key's only if no other is.
-        let mut unreadable = None;
+        // Whoever's entries they are, they lead nowhere; this key's only if no other is.
+        let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
             let (mut manifest, mut generation) = (None, 0);
             let mut leads_nowhere = false;
@@ -301,14 +317,14 @@ impl Volume {
             if self.index.find(hash.short(), entry.location()).is_none() {
                 // It moved while it was looked at: a buffer was retired, or a cluster read in.
                 candidates = self.index.candidates(hash.short());
-                unreadable = None;
+                unread.clear();
             } else if is_own {
-                return Ok(Some(CurrentEntry { entry, manifest, generation }));
+                return Ok(Some(CurrentEntry { manifest, generation, ..CurrentEntry::unread(entry) }));
             } else if leads_nowhere {
-                unreadable = Some(CurrentEntry { entry, manifest: None, generation: 0 });
+                unread.push(entry);
             }
         }
-        Ok(unreadable)
+        Ok(unread.pop().map(|entry| CurrentEntry { unread, ..CurrentEntry::unread(entry) }))
     }
 
     /// Drops the chunks of a large object that is gone, or leaves them to who still reads it.

@@ -194,7 +194,8 @@ impl Volume {
     }
 
     /// Whether these intact frames are all that was ever in a sealed cluster of these bytes, of which the table is
-    /// lost: between them, and in front of a table of as many rows, it has zeros.
+    /// lost: between them, and in front of a table of as many rows, it has zeros. Damage leaves zeros too, so the row
+    /// of the last frame, with which that table begins, is to be seen there.
     pub(crate) fn accounts_for(bytes: &[u8], rows: &[Row]) -> bool {
         let table = bytes.len().saturating_sub(table_len(rows.len()));
         let mut at = cluster::HEADER;
@@ -202,7 +203,9 @@ impl Volume {
             let between = bytes.get(std::mem::replace(&mut at, next)..until).unwrap_or(&[1]);
             between.iter().all(|byte| *byte == 0)
         };
-        rows.iter().all(|row| is_zero(row.offset as usize, (row.offset + row.len) as usize)) && is_zero(table, table)
+        rows.iter().all(|row| is_zero(row.offset as usize, (row.offset + row.len) as usize))
+            && is_zero(table, table)
+            && rows.last().is_some_and(|last| last.is_seen_in(&bytes[table..]))
     }
 
     /// The intact frames, with this mark if one is given, that begin in a range of these bytes; they begin at `base` in

@@ -114,9 +114,12 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         let deferred = Arc::new(Deferred::over(&shared, receipt, began));
         return Ok(Opened { shared, volumes: Vec::new(), layout: Some(layout), hasher, deferred, created });
     }
-    let unopened: Vec<_> = (found.into_iter().enumerate())
+    let unopened: Vec<volume::Unopened> = (found.into_iter().enumerate())
         .map(|(number, found)| volume::read(number, found, &shared, &identity))
         .collect::<Result<_>>()?;
+    if identity.may_be_unborn && !shared.options.read_only {
+        unopened.iter().try_for_each(volume::rewrite)?;
+    }
     let begun = unopened.into_iter().map(|unopened| volume::begin(unopened, &identity));
     let begun = begun.collect::<Result<Vec<_>>>()?;
     let volumes: Vec<Arc<Volume>> = begun.iter().map(|(volume, ..)| Arc::clone(volume)).collect();
@@ -142,6 +145,9 @@ pub(crate) struct Identity {
     count: u32,
     /// Volumes that failed while others went on, a bit each.
     lost: u64,
+    /// Whether only the opening that made it is known, of several volumes, and may have been cut short: one whose
+    /// superblock a crash takes after another has a later epoch would be missing.
+    may_be_unborn: bool,
 }
 
 /// Whether nothing was ever made durable here: no checkpoint, and no page of the journal.
@@ -177,7 +183,8 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
             None => (random.random(), random.random()),
         };
         let (cluster, spread) = (options.cluster, options.spread);
-        return Ok(Identity { store, seed, cluster, spread, doubtful: false, epoch: 1, count, lost: 0 });
+        let (doubtful, may_be_unborn) = (false, false);
+        return Ok(Identity { store, seed, cluster, spread, doubtful, epoch: 1, count, lost: 0, may_be_unborn });
     };
     let odd = |why: String| Error::Option { name: "places", why };
     for found in &*found {
@@ -215,7 +222,8 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
     let epoch = known.iter().map(|block| block.epoch).max().unwrap_or(0) + 1 + u64::from(doubtful);
     let lost = known.iter().fold(0, |lost, block| lost | block.lost);
     let (store, seed, cluster) = (first.store, first.seed, first.cluster);
-    Ok(Identity { store, seed, cluster, spread, doubtful, epoch, count, lost })
+    let may_be_unborn = count > 1 && known.iter().all(|block| block.epoch == 1);
+    Ok(Identity { store, seed, cluster, spread, doubtful, epoch, count, lost, may_be_unborn })
 }
 
 type Opening = (String, Arc<dyn Device>, Option<Arc<dyn Folder>>);

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 
-use picaflor_format::cluster::Row;
+use picaflor_format::{cluster::Row, frame::GRAIN};
 
 use crate::{
     Mode,
@@ -33,6 +33,26 @@ impl Volume {
     /// crash may keep any block of a write, and not the first. What entries lead to there had left.
     pub(crate) fn may_be_written_over(&self, cluster: u32) -> bool {
         self.shared.options.mode == Mode::Cache && !self.space.is_told_since(cluster, self.known.page)
+    }
+
+    /// How many entries lead into one of these intact frames of a cluster's last use and are not its own: the place was
+    /// free when that use began, so what they led to had left, however long ago.
+    pub(crate) fn entries_within(&self, cluster: u32, frames: &[Row]) -> u64 {
+        let own: BTreeSet<u64> =
+            self.entries_of(cluster, frames.to_vec()).iter().map(|(row, _)| self.grain(cluster, row.offset)).collect();
+        let within = |grain: u64| {
+            frames.iter().any(|row| {
+                let start = self.grain(cluster, row.offset);
+                (start..start + u64::from(row.len) / GRAIN as u64).contains(&grain)
+            })
+        };
+        let mut count = 0;
+        self.index.for_each(|entry| {
+            if let Location::OnDisk { grain } = entry.location() {
+                count += u64::from(within(grain) && !own.contains(&grain));
+            }
+        });
+        count
     }
 
     /// Drops the entries that lead into a cluster of which nothing tells, but for those of the frames that are there.

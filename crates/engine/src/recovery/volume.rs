@@ -95,6 +95,12 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
 }
 
+/// Writes the superblock again as it was read. The run that made the volume may have been killed before it was durable,
+/// or its device have failed: then no sync of another run says that it is.
+pub(super) fn rewrite(unopened: &Unopened) -> Result<()> {
+    unopened.volume.write_superblock(|_| ())
+}
+
 /// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.
 pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volume>, VolumeReceipt, Option<Merge>)> {
     let Unopened { volume, receipt, merge, ring } = unopened;

@@ -1,4 +1,5 @@
 //! A device that refuses to read while a store is opened or audited: that is no damage, and nothing is given up for it.
+//! While an object is replaced: what may be its older version does not stay.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use picaflor::{
 };
 use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
-use crate::common::{MIB, body, by_hand, bypass, key, read};
+use crate::common::{MIB, body, by_hand, bypass, key, plain, read, twins};
 
 const OBJECTS: u64 = 300;
 
@@ -176,5 +177,29 @@ fn an_audit_tells_what_it_could_not_read_from_what_is_damaged() {
         assert!(met > 1, "{preset} {met}");
         let report = store.check(|_, _| ());
         assert!(report.is_clean() && report.intact >= OBJECTS, "{preset} {report:?}");
+    }
+}
+
+#[test]
+fn an_older_version_that_cannot_be_read_beside_another_key_of_its_place_does_not_stay() {
+    for (preset, replaced) in [("picaflor", 0), ("picaflor", 1), ("stream-pack", 0), ("stream-pack", 1)] {
+        let faulty = FaultyDevice::new(Arc::new(MemoryDevice::with_block_size(32 * MIB, 512)), 1);
+        let options = by_hand(Arc::new(faulty.clone())).as_preset(preset).unwrap();
+        // So that the entry a put replaces is looked for on the device.
+        let options = options.with(|options| options.eviction_listener = Some(Arc::new(|_: &[u8], _| ())));
+        let keys = twins(7);
+        let store = Store::open(options.clone()).unwrap();
+        keys.iter().for_each(|key| store.put(key, &body(1, 300), &plain()).unwrap());
+        store.close().unwrap();
+        let store = Store::open(options.clone()).unwrap();
+        assert_eq!(store.stats().objects, 2, "{preset}");
+        faulty.add(Rule::since(Fault::ReadError, 1));
+        store.put(&keys[replaced], &body(2, 300), &plain()).unwrap();
+        faulty.clear_rules();
+        store.close().unwrap();
+        let store = Store::open(options).unwrap();
+        assert_eq!(read(&store, &keys[replaced]), Some(body(2, 300)), "{preset} {replaced}");
+        let versions = store.keys().filter(|found| found.key[..] == keys[replaced][..]).count();
+        assert_eq!(versions, 1, "{preset} {replaced}");
     }
 }

@@ -42,19 +42,31 @@ impl Bytes {
         self.0.write(block as u64, &AlignedBuf::copy_from(&self.1[block..][..4096])).unwrap();
     }
 
+    /// Leaves nothing of the block at this place.
+    fn wipe(&mut self, at: usize) {
+        let block = at / 4096 * 4096;
+        self.1[block..][..4096].fill(0);
+        self.0.write(block as u64, &AlignedBuf::zeroed(4096)).unwrap();
+    }
+
     /// Where an object's body lies.
     fn find(&self, body: &[u8]) -> usize {
         self.1.windows(body.len()).position(|window| window == body).unwrap()
     }
 }
 
-/// Forty objects, closed, replaced, and closed again.
+/// Forty objects, closed, replaced, and closed again. The last one begins a block.
 fn replaced(mode: Mode) -> (Arc<MemoryDevice>, Options) {
     let device = Arc::new(MemoryDevice::new(CAPACITY));
     let options = by_hand(device.clone()).mode(mode);
     for version in [1, 2] {
         let store = Store::open(options.clone()).unwrap();
-        (0..OBJECTS).for_each(|i| store.put(&key(i), &body(i + version * 100, 500), &plain()).unwrap());
+        for i in 0..OBJECTS {
+            store.put(&key(i), &body(i + version * 100, 500), &plain()).unwrap();
+            if i + 2 == OBJECTS {
+                store.flush().unwrap();
+            }
+        }
         store.close().unwrap();
     }
     (device, options)
@@ -96,6 +108,28 @@ fn an_object_that_rots_with_its_table_and_the_newest_checkpoint_is_not_replaced_
                 }
                 (_, other) => panic!("{mode:?}, {lost}: {:?}", other.map(|store| store.receipt().to_string())),
             }
+        }
+    }
+}
+
+#[test]
+fn objects_that_are_wiped_with_their_table_and_the_newest_checkpoint_are_not_replaced_by_older_ones() {
+    for mode in [Mode::Store, Mode::Cache] {
+        let (device, options) = replaced(mode);
+        let mut bytes = Bytes::of(&device);
+        bytes.flip(bytes.newest(Content::CheckpointDirectory) + 20);
+        let cluster = bytes.newest(Content::Objects);
+        let last = bytes.find(&body(OBJECTS + 199, 500));
+        assert!(last + 4096 < cluster + CLUSTER - 4096, "zeros were written between the last object and the table");
+        bytes.wipe(last);
+        bytes.wipe(cluster + CLUSTER - 1);
+        match (mode, Store::open(options)) {
+            (Mode::Store, Err(Error::Damaged { why, .. })) => assert!(why.contains("table"), "{why}"),
+            (Mode::Cache, Ok(store)) => {
+                assert!(store.receipt().volumes[0].dropped.cold_start);
+                assert_eq!(read(&store, &key(OBJECTS - 1)), None);
+            }
+            (_, other) => panic!("{mode:?}: {:?}", other.map(|store| store.receipt().to_string())),
         }
     }
 }

@@ -12,7 +12,7 @@ use picaflor_format::{
     superblock::{self, Superblock},
     zone::Map,
 };
-use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
+use picaflor_sim::{Fault, FaultyDevice, On, Rule, kill};
 
 use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
 
@@ -68,6 +68,29 @@ fn how_objects_are_spread_is_kept_whatever_an_opening_says() {
     store.close().unwrap();
     let store = Store::open(options(Spread::Origin)).unwrap();
     keys.iter().for_each(|key| assert_eq!(read(&store, key.as_bytes()).unwrap(), b"another"));
+}
+
+#[test]
+fn a_store_that_was_killed_while_it_was_made_is_made_again_if_the_next_opening_loses_its_power() {
+    for (nth, mark) in (1..12).flat_map(|nth| (0..16u64).map(move |mark| (nth, mark))) {
+        let device = |i: u64| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(8 * MIB)), 4 * mark + i));
+        let devices: Vec<_> = (0..3).map(device).collect();
+        // The last superblock was written and not synced, and the process ends.
+        devices[2].add(Rule::nth(Fault::SyncError, 1));
+        assert!(Store::open(places(&devices)).is_err());
+        devices[2].clear_rules();
+        devices[0].add(Rule::nth(Fault::Crash(On::Any), nth));
+        drop(Store::open(places(&devices)).map(kill));
+        for device in &devices {
+            device.clear_rules();
+            if !device.is_crashed() {
+                device.crash().unwrap();
+            }
+            device.revive().unwrap();
+        }
+        let opened = Store::open(places(&devices));
+        assert!(opened.is_ok(), "{nth}, {mark}: {:?}", opened.err());
+    }
 }
 
 #[test]

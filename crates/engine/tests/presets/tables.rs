@@ -413,6 +413,38 @@ fn a_device_that_fails_is_still_read_and_loses_nothing_that_was_acknowledged() {
     }
 }
 
+/// Flips a bit of this body, wherever it lies.
+fn damage(device: &MemoryDevice, body: &[u8]) {
+    let mut bytes = AlignedBuf::zeroed(8 << 20);
+    device.read(0, &mut bytes).unwrap();
+    let sought = &body[1000..1100];
+    let at = bytes.windows(100).position(|window| window == sought).unwrap();
+    bytes[at] ^= 1;
+    device.write(0, &bytes).unwrap();
+}
+
+#[test]
+fn an_audit_is_not_silent_about_a_damaged_entry_where_a_crash_left_the_version_before() {
+    for preset in TABLES {
+        for damaged in [false, true] {
+            let device = memory(8 * MIB, 512);
+            let options = by_hand(preset, device.clone());
+            let store = Store::open(options.clone()).unwrap();
+            (0..50).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+            store.put(&key(17), &body(117, 3000), &plain()).unwrap();
+            kill(store);
+            // Nothing is mended without a step.
+            Store::open(options.clone()).unwrap().close().unwrap();
+            if damaged {
+                damage(&device, &body(117, 3000));
+            }
+            let store = Store::open(options.with(|options| options.read_only = true)).unwrap();
+            let report = store.check(|_, _| {});
+            assert_eq!(report.unsettled, u64::from(damaged), "{preset}: {report:?}");
+        }
+    }
+}
+
 #[test]
 fn a_damaged_entry_is_reported_and_never_another_answer() {
     let device = memory(8 * MIB, 512);
@@ -422,13 +454,7 @@ fn a_damaged_entry_is_reported_and_never_another_answer() {
         store.put(&key(i), &body(i, 3000), &plain()).unwrap();
     }
     store.close().unwrap();
-    // The body of one of them, wherever it lies.
-    let mut bytes = AlignedBuf::zeroed(8 << 20);
-    device.read(0, &mut bytes).unwrap();
-    let sought = &body(17, 3000)[1000..1100];
-    let at = bytes.windows(100).position(|window| window == sought).unwrap();
-    bytes[at] ^= 1;
-    device.write(0, &bytes).unwrap();
+    damage(&device, &body(17, 3000));
     let store = Store::open(options).unwrap();
     assert!(matches!(store.get(&key(17)), Err(Error::Damaged { .. })));
     let report = store.check(|_, _| {});

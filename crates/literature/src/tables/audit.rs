@@ -66,6 +66,10 @@ impl TableLayout {
         let pages = [self.objects.pages(), self.chunks.pages()];
         self.go_through(false, report, |done, _| progress(done, pages[0] + pages[1]));
         self.go_through(true, report, |done, _| progress(pages[0] + done, pages[0] + pages[1]));
+        if self.tables.wants_mending() {
+            // Where a version stands that was replaced, the crash cut the newer one short, or it is damaged since.
+            report.unsettled += self.tables.stats().restored;
+        }
         report.entries += report.intact + (report.damaged.len() + report.refused.len()) as u64;
     }
 
