@@ -42,7 +42,7 @@ use crate::{
 pub(crate) struct Tabled {
     place: String,
     /// All of it, superblocks included.
-    device: Arc<dyn Device>,
+    pub(crate) device: Arc<dyn Device>,
     /// What the tables ask of their part of it.
     counted: CountedDevice,
     /// Bytes of that part.
