@@ -2,8 +2,8 @@
 //!
 //! A table that grows is made anew each time, a little longer. From an allocator's heap each of them leaves a hole that
 //! the next does not fit: an index of 22 MB took 60. In a mapping of its own the old table goes back to the system
-//! whole. Segments of an index are equally long, and outgrow the heap at about the same time: what they leave there is as
-//! much as all of them, so that they do it while they are short.
+//! whole. Segments of an index are equally long, and outgrow the heap at about the same time: what they leave there is
+//! as much as all of them, so that they do it while they are short.
 
 use std::{
     alloc::{self, Layout},

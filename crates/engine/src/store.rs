@@ -258,9 +258,9 @@ impl Store {
     }
 
     /// Makes everything durable, writes a checkpoint and the hot log, stops the daemons, and lets others open the file.
-    /// Handles that are left, on this store and on its objects, then answer from memory; where they would have to read a
-    /// file that is not theirs any more, [`Error::Closed`] says so. A folder of files, and what was opened read-only, stay
-    /// locked until the last handle goes.
+    /// Handles that are left, on this store and on its objects, then answer from memory; where they would have to
+    /// read a file that is not theirs any more, [`Error::Closed`] says so. A folder of files, and what was opened
+    /// read-only, stay locked until the last handle goes.
     ///
     /// # Errors
     /// The failure that stopped a volume; the store is closed all the same.
