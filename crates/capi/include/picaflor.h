@@ -21,9 +21,9 @@
  *   - An object pins its bytes, in memory, until done_read: one that is never given back is memory lost. It stays as it
  *     was found, though another thread writes, deletes or collocates that key meanwhile. Large ones (more than a
  *     cluster) are pinned on the device, as long as those that nothing but handles keeps are no more than an eighth of
- *     it; beyond that, reading one fails, and says that a chunk is missing. Objects may outlive picaflor_close; but
- *     the file of the store is then locked until the last large one is given back, and only what of it is in memory may
- *     still be readable.
+ *     it; beyond that, reading one fails, and says that a chunk is missing. Objects may outlive picaflor_close:
+ *     the file is another process's to open all the same, and of large ones only what is in memory is still readable; the
+ *     rest is PICAFLOR_CLOSED.
  *
  * Threads. Every call may be made from any thread, and any number of them at the same time on one store or on one
  * object, with two exceptions: picaflor_close and picaflor_done_read want to be the last use of their handle. A thread

@@ -164,6 +164,10 @@ impl Device for CountedDevice {
         self.inner.advance()
     }
 
+    fn release(&self) {
+        self.inner.release();
+    }
+
     fn backend(&self) -> String {
         self.inner.backend()
     }

@@ -20,6 +20,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 
+use crate::gate::{Gate, Passage};
 use crate::inline::{self, Perform};
 use crate::open::{self, Before, OpenOptions};
 use crate::pool::Pool;
@@ -182,6 +183,12 @@ impl Device for FileDevice {
         }
     }
 
+    fn release(&self) {
+        self.core.gate.shut();
+        // As when it is dropped.
+        let _ = self.core.file.unlock();
+    }
+
     fn backend(&self) -> String {
         let access = &self.core.access;
         match self.queue() {
@@ -233,6 +240,7 @@ pub(crate) struct FileCore {
     pub(crate) read_only: bool,
     pub(crate) is_block_device: bool,
     pub(crate) before: Before,
+    pub(crate) gate: Arc<Gate>,
     /// What the first failed sync said.
     pub(crate) sync_failure: OnceLock<String>,
 }
@@ -244,27 +252,30 @@ impl FileCore {
 
     /// Refuses what must not reach the file, before any byte moves.
     pub(crate) fn check_read(&self, offset: u64, len: usize) -> io::Result<()> {
-        check_request(self.capacity, self.read_unit, offset, len as u64).map_err(|error| self.error("read", error))
+        check_request(self.capacity, self.read_unit, offset, len as u64).map_err(|error| self.error("read", error))?;
+        if self.gate.is_shut() { Err(self.released("read")) } else { Ok(()) }
     }
 
-    /// As [`FileCore::check_read`], for writes.
-    pub(crate) fn check_write(&self, offset: u64, len: usize) -> io::Result<()> {
+    /// As [`FileCore::check_read`], for a write that begins now, and is under way as long as what this returns.
+    pub(crate) fn begin_write(&self, offset: u64, len: usize) -> io::Result<Passage> {
         check_request(self.capacity, self.block_size, offset, len as u64)
             .map_err(|error| self.error("write", error))?;
-        self.check_writable()
-    }
-
-    fn check_writable(&self) -> io::Result<()> {
         if self.read_only {
             let error = io::Error::new(io::ErrorKind::PermissionDenied, "opened read-only");
             return Err(self.error("write", error));
         }
-        self.check_sound()
+        self.check_sound()?;
+        self.gate.pass().ok_or_else(|| self.released("write"))
+    }
+
+    fn released(&self, action: &'static str) -> io::Error {
+        self.error(action, io::Error::new(io::ErrorKind::NotConnected, "closed, and given back to other processes"))
     }
 
     /// Refuses once a sync has failed.
     pub(crate) fn check_sound(&self) -> io::Result<()> {
         match self.sync_failure.get() {
+            None if self.gate.is_shut() => Err(self.released("sync")),
             None => Ok(()),
             Some(what) => Err(self
                 .error("write or sync", io::Error::other(format!("refused because an earlier sync failed: {what}")))),
@@ -313,7 +324,7 @@ impl FileCore {
     }
 
     fn write(&self, offset: u64, buf: &[u8]) -> io::Result<()> {
-        self.check_write(offset, buf.len())?;
+        let _under_way = self.begin_write(offset, buf.len())?;
         if self.is_aligned(buf) {
             return self.write_aligned(offset, buf);
         }
@@ -353,7 +364,7 @@ impl FileCore {
 
     fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
         check_request(self.capacity, self.block_size, offset, len).map_err(|error| self.error("discard", error))?;
-        self.check_writable()?;
+        let _under_way = self.begin_write(offset, len as usize)?;
         if !self.is_block_device || len == 0 {
             return Ok(());
         }

@@ -19,6 +19,7 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use crate::file::FileCore;
+use crate::gate::Passage;
 use crate::{AlignedBuf, Done, Op, Request};
 
 /// Entries of the submission ring.
@@ -67,6 +68,8 @@ struct InFlight {
     moved: usize,
     op: Op,
     done: Done,
+    /// Of a write.
+    _under_way: Option<Passage>,
 }
 
 impl Flights {
@@ -127,22 +130,23 @@ impl Flights {
             return Some((done, Err(error)));
         }
         let checked = match &op {
-            Op::Read(buf) => core.check_read(offset, buf.len()).map(|()| buf.is_empty()),
-            Op::Write(bytes) => core.check_write(offset, bytes.len()).map(|()| bytes.is_empty()),
+            Op::Read(buf) => core.check_read(offset, buf.len()).map(|()| (buf.is_empty(), None)),
+            Op::Write(bytes) => core.begin_write(offset, bytes.len()).map(|passage| (bytes.is_empty(), Some(passage))),
             // What was not written needs no sync.
-            Op::Sync => core.check_sound().map(|()| core.read_only),
+            Op::Sync => core.check_sound().map(|()| (core.read_only, None)),
         };
-        match checked {
+        let under_way = match checked {
             Err(error) => return Some((done, Err(error))),
-            Ok(true) => return Some((done, Ok(into_answer(op)))),
-            Ok(false) => {}
-        }
+            Ok((true, _)) => return Some((done, Ok(into_answer(op)))),
+            Ok((false, under_way)) => under_way,
+        };
         let op = match op {
             Op::Write(bytes) => Op::Write(core.aligned(bytes)),
             other => other,
         };
         if let Some(slot) = self.free.pop() {
-            self.slots[slot] = Some(InFlight { core: Arc::clone(core), offset, moved: 0, op, done });
+            let core = Arc::clone(core);
+            self.slots[slot] = Some(InFlight { core, offset, moved: 0, op, done, _under_way: under_way });
             self.push(slot);
         }
         None

@@ -20,6 +20,7 @@ mod counted;
 mod file;
 mod flights;
 mod folder;
+mod gate;
 mod inline;
 mod memory;
 mod open;
@@ -119,6 +120,10 @@ pub trait Device: Send + Sync {
     fn advance(&self) -> bool {
         false
     }
+
+    /// Gives the device back to other processes though it is still there: returns when no write is under way, and every
+    /// request from then on fails. The default, for devices that nobody else can have, does nothing.
+    fn release(&self) {}
 
     /// What runs behind the seam, for logs and metrics: `io_uring`, `pread pool`, `memory` ...
     fn backend(&self) -> String;

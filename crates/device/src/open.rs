@@ -201,6 +201,7 @@ fn describe(path: &Path, options: &OpenOptions, (file, direct, before): Opened) 
         read_only: options.read_only,
         is_block_device,
         before,
+        gate: std::sync::Arc::default(),
         sync_failure: OnceLock::new(),
     })
 }

@@ -2,7 +2,8 @@
 //!
 //! A table that grows is made anew each time, a little longer. From an allocator's heap each of them leaves a hole that
 //! the next does not fit: an index of 22 MB took 60. In a mapping of its own the old table goes back to the system
-//! whole.
+//! whole. Segments of an index are equally long, and outgrow the heap at about the same time: what they leave there is
+//! as much as all of them, so that they do it while they are short.
 
 use std::{
     alloc::{self, Layout},
@@ -36,7 +37,7 @@ unsafe impl Sync for Words {}
 
 impl Words {
     /// From this many bytes up, a multiple of a page, they are in a mapping of their own.
-    pub const MAPPED_MIN: usize = 128 << 10;
+    pub const MAPPED_MIN: usize = 32 << 10;
 
     /// So many words. Running out of memory aborts, as for `Vec`.
     ///

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -366,4 +367,43 @@ fn a_batch_is_carried_out_on_the_calling_thread_before_run_returns() {
         let outside = picaflor_device::write_all(&device, vec![(0, block(1)), (4 << 20, block(2))]).unwrap_err();
         assert!(outside.to_string().contains("outside the device"), "{outside}");
     }
+}
+
+#[test]
+fn a_file_that_was_given_back_is_not_written_any_more() {
+    for backend in BACKENDS {
+        let directory = directory();
+        let path = directory.path().join("store");
+        let device = FileDevice::open(&path, OpenOptions { backend, ..new(64 << 20) }).unwrap();
+        let piece = AlignedBuf::copy_from(&vec![7; 1 << 20]).into_bytes();
+        let (tell, told) = mpsc::channel();
+        let write = |number: u64| {
+            let tell = tell.clone();
+            let done: picaflor_device::Done = Box::new(move |outcome| tell.send(outcome.map(drop)).unwrap());
+            Request { offset: number << 20, op: Op::Write(piece.clone()), done }
+        };
+        device.submit((0..64).map(write).collect());
+        // Some have begun.
+        let first = told.recv().unwrap();
+        device.release();
+        let _next = FileDevice::open(&path, OpenOptions { backend, ..new(64 << 20) }).unwrap();
+        let file = fs::File::open(&path).unwrap();
+        let written = || (1..=64).filter(|number| last_byte_before(&file, number << 20) == 7).count();
+        let in_time = written();
+        let told: Vec<_> = std::iter::once(first).chain(told.iter().take(63)).collect();
+        assert_eq!(written(), in_time, "{backend:?}: what was under way was waited for");
+        assert_eq!(told.iter().filter(|outcome| outcome.is_ok()).count(), in_time, "the others were refused");
+        let mut buf = AlignedBuf::zeroed(4096);
+        let refused = [device.read(0, &mut buf), device.write(0, &buf), device.sync()];
+        for error in refused.map(Result::unwrap_err) {
+            assert!(error.kind() == ErrorKind::NotConnected && error.to_string().contains("given back"), "{error}");
+        }
+        device.release();
+    }
+}
+
+fn last_byte_before(file: &fs::File, end: u64) -> u8 {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, end - 1).unwrap();
+    byte[0]
 }

@@ -129,6 +129,8 @@ pub trait Layout: Send + Sync {
     /// # Errors
     /// The failure that stopped it.
     fn close(&self) -> Result<()>;
+    /// Gives its devices back to other processes, once it is closed ([`Device::release`]).
+    fn release(&self);
     /// Why nothing is written any more, if that is so.
     fn failure(&self) -> Option<Error>;
     /// What it is and holds.

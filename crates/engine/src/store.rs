@@ -257,8 +257,10 @@ impl Store {
         Ok(())
     }
 
-    /// Makes everything durable, writes a checkpoint and the hot log, and stops the daemons. Other handles
-    /// of this store then only read.
+    /// Makes everything durable, writes a checkpoint and the hot log, stops the daemons, and lets others open the file.
+    /// Handles that are left, on this store and on its objects, then answer from memory; where they would have to
+    /// read a file that is not theirs any more, [`Error::Closed`] says so. A folder of files, and what was opened
+    /// read-only, stay locked until the last handle goes.
     ///
     /// # Errors
     /// The failure that stopped a volume; the store is closed all the same.
@@ -372,7 +374,12 @@ impl Drop for Reserved {
 impl Inner {
     fn close(&self) -> Result<()> {
         self.threads.stop();
-        self.close_all()
+        let closed = self.close_all();
+        if !self.shared.options.read_only {
+            self.volumes.iter().for_each(|volume| volume.device.release());
+            self.layout.iter().for_each(|layout| layout.release());
+        }
+        closed
     }
 
     fn close_all(&self) -> Result<()> {

@@ -257,6 +257,11 @@ impl Volume {
         self.shared.preset.eviction(self.shared.options.mode)
     }
 
+    /// Whether its store was closed, and its device may be another's.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.commits.failure(), Some(Error::Closed))
+    }
+
     pub(crate) fn cluster_len(&self) -> usize {
         self.map.cluster as usize
     }

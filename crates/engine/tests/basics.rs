@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
-    Daemons, Durability, Expiry, Mode, Options, PutOptions, Store,
+    Daemons, Durability, Error, Expiry, Mode, Options, PutOptions, Store,
     device::{Clock, MemoryDevice},
 };
 use picaflor_sim::kill;
@@ -248,5 +248,35 @@ fn a_real_file_with_eight_threads_holds_every_byte() {
         let i = id % 1000;
         let found = store.get(&key(id)).unwrap().unwrap_or_else(|| panic!("{id}: {}", store.receipt()));
         assert_eq!(found.body().unwrap(), body(id, 500 + (i as usize * 37) % 9000));
+    }
+}
+
+#[test]
+fn a_closed_store_is_anothers_though_handles_are_left() {
+    let folder = tempfile::tempdir().unwrap();
+    for mode in [Mode::Store, Mode::Cache] {
+        let path = folder.path().join(format!("{mode:?}"));
+        let options = Options::new(&path).capacity(64 << 20).memory(1 << 20).mode(mode);
+        let options = options.with(|options| options.cluster = 64 << 10);
+        let store = Store::open(options.clone()).unwrap();
+        store.put(b"small", &body(1, 100), &PutOptions::default()).unwrap();
+        let large = body(2, 5 << 20);
+        store.put(b"large", &large, &PutOptions::default()).unwrap();
+        let (small, kept) = (store.get(b"small").unwrap().unwrap(), store.get(b"large").unwrap().unwrap());
+        let mut pieces = kept.chunks(0..u64::MAX);
+        assert!(large.starts_with(&pieces.next().unwrap().unwrap()));
+        store.clone().close().unwrap();
+
+        let next = Store::open(options).unwrap();
+        let found: Vec<_> = next.get(b"large").unwrap().unwrap().chunks(0..u64::MAX).map(Result::unwrap).collect();
+        assert_eq!(found.concat(), large);
+        next.put(b"small", b"another", &PutOptions::default()).unwrap();
+        assert_eq!(small.body().unwrap(), body(1, 100));
+        assert!(matches!(store.put(b"more", b"", &PutOptions::default()), Err(Error::Closed)));
+        let late: Vec<_> = pieces.filter_map(Result::err).collect();
+        assert!(matches!(late[..], [Error::Closed]), "{mode:?}: {late:?}");
+        drop((kept, store));
+        assert_eq!(next.get(b"small").unwrap().unwrap().body().unwrap(), &b"another"[..]);
+        next.close().unwrap();
     }
 }

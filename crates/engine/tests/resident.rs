@@ -58,3 +58,29 @@ fn replacing_one_object_for_ever_takes_no_memory() {
     let stats = store.stats();
     assert!(stats.memory_objects <= 1 && stats.memory_used <= stats.memory_limit, "{stats:?}");
 }
+
+#[test]
+fn an_index_that_grows_leaves_nothing_behind() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(Options::new(folder.path().join("store")).capacity(1 << 30).memory(64 << 20)).unwrap();
+    let bypass = PutOptions { bypass_memory: true, ..PutOptions::default() };
+    let uncounted = || resident().saturating_sub(store.stats().memory_used);
+    let mut number = 0_u64;
+    let mut fill_to = |bytes| {
+        let mut most = 0;
+        while store.stats().index_bytes < bytes {
+            for _ in 0..1000 {
+                store.put(&number.to_le_bytes(), b"", &bypass).unwrap();
+                number += 1;
+            }
+            most = most.max(uncounted());
+        }
+        most
+    };
+    // Its 64 segments are equally long: whatever one does at some length, all do at about the same time.
+    let before = fill_to(1 << 20);
+    let more = fill_to(12 << 20).saturating_sub(before);
+    println!("{} KiB more than are counted", more >> 10);
+    assert!(more < 5 << 20, "{more} bytes more than are counted");
+}

@@ -111,7 +111,7 @@ pub struct Words(Box<[atomic::AtomicU64]>);
 
 impl Words {
     /// As in `picaflor_device`.
-    pub const MAPPED_MIN: usize = 128 << 10;
+    pub const MAPPED_MIN: usize = 32 << 10;
 
     /// So many words.
     #[must_use]

@@ -4,15 +4,12 @@
 
 use picaflor_torture::rss::{STRAINS, bound, strained};
 
-/// For a moment one run in five takes 9 MiB more, at about the millionth object: not found yet.
-const UNEXPLAINED: u64 = 12 << 20;
-
 #[test]
 fn no_more_is_resident_than_the_cap_and_a_little() {
     for strain in STRAINS {
         let (resident, counted) = strained(&strain).unwrap();
         println!("{strain:?}: {resident} resident, {counted} counted");
         assert!(counted <= strain.memory, "{strain:?}: {counted} counted");
-        assert!(resident <= bound(strain.memory) + UNEXPLAINED, "{strain:?}: {resident} resident");
+        assert!(resident <= bound(strain.memory), "{strain:?}: {resident} resident");
     }
 }

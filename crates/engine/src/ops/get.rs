@@ -107,7 +107,8 @@ impl Store {
     ///
     /// # Errors
     /// In a cache none: what cannot be read or verified is a miss, counted by reason. In a store,
-    /// [`Error::Io`] if the device fails and [`Error::Damaged`] if its bytes do not verify.
+    /// [`Error::Io`] if the device fails and [`Error::Damaged`] if its bytes do not verify. Of either,
+    /// [`Error::Closed`] once it was closed, where memory has no answer.
     pub fn get(&self, key: &[u8]) -> Result<Option<Object>> {
         match self.try_memory(key) {
             TryGet::Hit(object) => return Ok(Some(object)),
@@ -323,6 +324,7 @@ impl Store {
                 self.doubt(query, plan, Miss::KeyMismatch);
                 return Ok(None);
             }
+            Err(_) if volume.is_closed() => return Err(Error::Closed),
             Err(error) => {
                 if self.mode() == Mode::Store {
                     return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
@@ -361,6 +363,10 @@ impl Store {
             Err(picaflor_format::Corrupt::Checksum) => Miss::Checksum,
             Err(_) => Miss::KeyMismatch,
         };
+        if volume.is_closed() {
+            // Another process may have written there.
+            return Err(Error::Closed);
+        }
         self.doubt(query, plan, why);
         Ok(None)
     }

@@ -108,6 +108,10 @@ impl Layout for TableLayout {
         }
     }
 
+    fn release(&self) {
+        self.device.release();
+    }
+
     fn failure(&self) -> Option<Error> {
         self.tables.failure().map(of_table)
     }
