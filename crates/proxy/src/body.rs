@@ -20,9 +20,9 @@ use tokio::time::Sleep;
 
 use crate::{
     conn::Conn,
-    fill::Reader,
     log::Line,
     origin,
+    reader::Reader,
     reason::{Broken, OriginFailure, Outcome, REST_FROM_ORIGIN},
     rest::{Rest, Tail},
     server::Worker,

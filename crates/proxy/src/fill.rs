@@ -2,7 +2,7 @@
 //!
 //! A [`Fill`] is made by the first request that misses a key and is run by a task of its own, so no client that
 //! leaves can end it. Everyone, the first request included, waits for the [`Verdict`] on the response head and then
-//! reads the body through a [`Reader`] from its first byte, at its own pace.
+//! reads the body through a [`Cursor`] from its first byte, at its own pace.
 //!
 //! Memory is bounded, and counts in the store's. A body is kept whole as long as all fetches together hold no more than
 //! their [`Budget`], and it can be whole within that; then the newest `collapse_window` bytes are. As long as byte 0 is
@@ -20,7 +20,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
@@ -30,10 +30,8 @@ use tokio::sync::watch;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    body::Pieces,
     lookup::Hit,
     reason::{Broken, NoAnswer, NotStored, OriginFailure},
-    rest::Rest,
     rules::Policy,
 };
 
@@ -187,7 +185,7 @@ impl Fill {
     }
 
     /// A reader from the first byte; `None` when that byte has gone.
-    pub(crate) fn join(self: &Arc<Self>, store: &Store) -> Option<Reader> {
+    pub(crate) fn join(self: &Arc<Self>) -> Option<Cursor> {
         let mut state = self.state.lock();
         if state.base > 0 {
             return None;
@@ -201,8 +199,7 @@ impl Fill {
         };
         state.places[slot] = Some(Place { at: 0, waker: None, behind: false });
         drop(state);
-        let (fill, store) = (self.clone(), store.clone());
-        Some(Reader { fill, store, slot, at: 0, until: u64::MAX, source: Source::Fill, rest: None })
+        Some(Cursor { fill: self.clone(), slot, at: 0, until: u64::MAX })
     }
 
     /// Adds a piece of the body. Waits while the window is full of what a reader still needs, at most until `patience`
@@ -367,34 +364,24 @@ impl State {
     }
 }
 
-enum Source {
-    Fill,
-    Opening(std::pin::Pin<Box<dyn Future<Output = Option<Pieces>> + Send>>),
-    Store(Pieces),
-}
-
-/// One client's way through a growing body.
-pub(crate) struct Reader {
+/// Where one client is in a growing body: its way through what the fetch holds.
+pub(crate) struct Cursor {
     fill: Arc<Fill>,
-    store: Store,
     slot: usize,
     at: u64,
     until: u64,
-    source: Source,
-    rest: Option<Arc<Rest>>,
 }
 
-impl Reader {
-    /// Where it has to go on from the store, and that has it not, or not to its end, the rest comes from there.
-    pub(crate) fn or_from(&mut self, rest: Rest) {
-        self.rest = Some(Arc::new(rest));
-    }
+/// What comes next.
+pub(crate) enum Next {
+    Bytes(Bytes),
+    End,
+    Broken(Broken),
+    /// The fetch has gone on without this reader: the rest is to be read from the store.
+    Elsewhere,
+}
 
-    /// Whether it does.
-    pub(crate) fn is_mended(&self) -> bool {
-        matches!(&self.source, Source::Store(pieces) if pieces.mended)
-    }
-
+impl Cursor {
     /// Reads this part only; before the first `poll`.
     pub(crate) fn narrow(&mut self, range: std::ops::Range<u64>) {
         let mut state = self.fill.state.lock();
@@ -413,48 +400,43 @@ impl Reader {
         (self.until != u64::MAX).then(|| self.until - self.at)
     }
 
-    /// The next bytes.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        if self.at >= self.until {
-            return Poll::Ready(None);
-        }
-        loop {
-            match &mut self.source {
-                Source::Fill => match ready!(self.poll_fill(cx)) {
-                    Some(next) => return Poll::Ready(next),
-                    None => self.source = self.rest_from_store(),
-                },
-                Source::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
-                    Some(pieces) => self.source = Source::Store(pieces),
-                    None => {
-                        let Some(rest) = self.rest.clone() else {
-                            return Poll::Ready(Some(Err(Broken::LeftBehind)));
-                        };
-                        let range = self.at..self.until.min(rest.len());
-                        self.source = Source::Store(Pieces::from_origin(rest, range, "it is not there"));
-                    }
-                },
-                Source::Store(pieces) => return pieces.poll(cx),
-            }
+    /// What has not been read.
+    pub(crate) fn range(&self) -> std::ops::Range<u64> {
+        self.at..self.until
+    }
+
+    /// The head that this is the body of.
+    pub(crate) fn head(&self) -> Option<Arc<FillHead>> {
+        match &*self.fill.verdict.borrow() {
+            Verdict::Streaming(head) => Some(head.clone()),
+            _ => None,
         }
     }
 
-    /// `Ready(None)`: the rest is to be read from the store.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Option<Option<Result<Bytes, Broken>>>> {
+    /// So much has come.
+    pub(crate) fn come(&self) -> u64 {
+        self.fill.state.lock().end
+    }
+
+    /// The next bytes; `has_rest` says that a reader that is left behind can go on without the store.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, has_rest: bool) -> Poll<Next> {
+        if self.at >= self.until {
+            return Poll::Ready(Next::End);
+        }
         let mut guard = self.fill.state.lock();
         let state = &mut *guard;
         let behind = state.places[self.slot].as_ref().is_none_or(|place| place.behind);
         if behind && self.at < state.base {
             return match (state.kept, state.ended) {
-                (Kept::Stored, _) => Poll::Ready(None),
-                (Kept::No, _) if self.rest.is_none() => Poll::Ready(Some(Some(Err(Broken::LeftBehind)))),
-                (Kept::No, _) => Poll::Ready(None),
+                (Kept::Stored, _) => Poll::Ready(Next::Elsewhere),
+                (Kept::No, _) if !has_rest => Poll::Ready(Next::Broken(Broken::LeftBehind)),
+                (Kept::No, _) => Poll::Ready(Next::Elsewhere),
                 (Kept::Writing, _) => self.sleep(state, cx),
             };
         }
         if self.at < state.end {
             let Some(mut bytes) = state.next(self.at) else {
-                return Poll::Ready(Some(Some(Err(Broken::LeftBehind))));
+                return Poll::Ready(Next::Broken(Broken::LeftBehind));
             };
             let room = self.until - self.at;
             if bytes.len() as u64 > room {
@@ -468,11 +450,11 @@ impl Reader {
             if let Some(filler) = state.filler.take() {
                 filler.wake();
             }
-            return Poll::Ready(Some(Some(Ok(bytes))));
+            return Poll::Ready(Next::Bytes(bytes));
         }
         match state.ended {
-            Some(Ok(())) => Poll::Ready(Some(None)),
-            Some(Err(broken)) => Poll::Ready(Some(Some(Err(broken)))),
+            Some(Ok(())) => Poll::Ready(Next::End),
+            Some(Err(broken)) => Poll::Ready(Next::Broken(broken)),
             None => {
                 // A range that begins later than what has come does not hold anything up.
                 let end = state.end;
@@ -490,28 +472,9 @@ impl Reader {
         }
         Poll::Pending
     }
-
-    fn rest_from_store(&self) -> Source {
-        let (store, at, until, rest) = (self.store.clone(), self.at, self.until, self.rest.clone());
-        let Verdict::Streaming(head) = self.fill.verdict.borrow().clone() else {
-            return Source::Opening(Box::pin(std::future::ready(None)));
-        };
-        let expected = self.fill.state.lock().end;
-        Source::Opening(Box::pin(async move {
-            let object = store.get_async(&head.key).await.ok().flatten()?;
-            // It may have been replaced since: only the very response that this reader began with will do.
-            let same = match &*object.decoded(crate::head::decode) {
-                crate::head::Stored::Response(stored) => {
-                    stored.received == head.received && stored.policy == head.policy && object.len() == expected
-                }
-                _ => false,
-            };
-            same.then(|| Pieces::stored(object, at..until.min(expected)).or_from(rest))
-        }))
-    }
 }
 
-impl Drop for Reader {
+impl Drop for Cursor {
     fn drop(&mut self) {
         let mut state = self.fill.state.lock();
         state.places[self.slot] = None;

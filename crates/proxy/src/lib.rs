@@ -6,7 +6,7 @@
 //! |---|---|
 //! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
 //! | whether a response may be stored, reused, served stale | `rules` |
-//! | one fetch for many clients | `fill`, `fetch`, `life/collapse` |
+//! | one fetch for many clients | `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
 //! | what is written into the store | `key`, `head`, `keep` |
 //! | who may do what | `target`, `origin::Guard`, `admin` |
@@ -40,6 +40,7 @@ mod lookup;
 mod metrics;
 mod origin;
 mod range;
+mod reader;
 mod reason;
 mod reference;
 mod respond;

@@ -11,9 +11,10 @@ use picaflor::Object;
 
 use crate::{
     body::{Kind, Pieces},
-    fill::{FillHead, Reader},
+    fill::FillHead,
     lookup::Hit,
     range::{self, Plan},
+    reader::Reader,
     reason::{Denied, NoAnswer, OriginFailure, Outcome},
     rules::validate,
     tunnel::Tunnel,

@@ -8,9 +8,10 @@ use http::{StatusCode, header};
 use super::Ask;
 use crate::{
     fetch::{self, Alone, Job},
-    fill::{Fill, FillHead, Reader, Role, Verdict},
+    fill::{Cursor, Fill, FillHead, Role, Verdict},
     keep,
     lookup::{self, Found, Hit},
+    reader::Reader,
     reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
     rules::{self, Failure, Reuse, validate, vary},
@@ -39,10 +40,10 @@ impl Ask {
                     return self.first(fill, stale, fwd).await;
                 }
                 Role::Waiter(fill) => {
-                    let Some(reader) = fill.join(&proxy.store) else {
+                    let Some(cursor) = fill.join() else {
                         return self.late(&fill).await;
                     };
-                    if let Some(answer) = self.waiter(&fill, reader, stale.as_ref(), fwd).await {
+                    if let Some(answer) = self.waiter(&fill, cursor, stale.as_ref(), fwd).await {
                         return answer;
                     }
                     self.worker.counters.bypasses.one(Bypass::CollapseMismatch);
@@ -102,14 +103,14 @@ impl Ask {
 
     /// Runs the fetch and answers from it.
     async fn first(self, fill: Arc<Fill>, stale: Option<Hit>, fwd: &'static str) -> Answer {
-        let Some(reader) = fill.join(&self.worker.proxy.store) else { return failed(OriginFailure::Closed.into()) };
+        let Some(cursor) = fill.join() else { return failed(OriginFailure::Closed.into()) };
         let response = fetch::spawn(self.job(&fill, stale.clone()));
         match fill.verdict().await {
             Verdict::Streaming(head) => {
                 // One without a length may yet turn out too large.
                 let stored = if head.len.is_some() && fill.is_kept() { "; stored" } else { "" };
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}{stored}", head.status.as_u16());
-                self.arriving(&head, reader, false, &status, Outcome::Miss)
+                self.arriving(&head, cursor, false, &status, Outcome::Miss)
             }
             Verdict::Confirmed(hit, fields, _) => self.revalidated(&hit, &fields, fwd),
             Verdict::Alone(why) if self.is_particular() => {
@@ -133,13 +134,13 @@ impl Ask {
     }
 
     /// Answers from somebody else's fetch; `None` when it is not for this request.
-    async fn waiter(&self, fill: &Arc<Fill>, reader: Reader, stale: Option<&Hit>, fwd: &'static str) -> Option<Answer> {
+    async fn waiter(&self, fill: &Arc<Fill>, cursor: Cursor, stale: Option<&Hit>, fwd: &'static str) -> Option<Answer> {
         match fill.verdict().await {
             Verdict::Streaming(head) => {
                 let fits = vary::values(&head.names, &self.headers) == head.values
                     && !(head.is_error && rules::is_personal(&self.headers));
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}; collapsed", head.status.as_u16());
-                fits.then(|| self.arriving(&head, reader, true, &status, Outcome::Collapsed))
+                fits.then(|| self.arriving(&head, cursor, true, &status, Outcome::Collapsed))
             }
             Verdict::Confirmed(hit, fields, None) => Some(self.revalidated(&hit, &fields, fwd)),
             Verdict::ServerError => {
@@ -153,7 +154,8 @@ impl Ask {
         }
     }
 
-    fn arriving(&self, head: &FillHead, mut reader: Reader, shared: bool, status: &str, outcome: Outcome) -> Answer {
+    fn arriving(&self, head: &FillHead, cursor: Cursor, shared: bool, status: &str, outcome: Outcome) -> Answer {
+        let mut reader = Reader::new(cursor, &self.worker.proxy.store);
         // It may be left behind, and go on from the store.
         if let Some(len) = head.len.filter(|len| *len > keep::SMALL) {
             reader.or_from(self.rest(&head.fields, len));
