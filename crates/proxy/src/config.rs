@@ -109,9 +109,11 @@ low! {
         client_directives: ClientDirectives,
         /// How long an origin's error that says nothing of caches answers later requests, too; default 1 s.
         error_hold: Span,
-        /// How long a fetch waits for its slowest reader before it goes on without it; default 5 s.
+        /// How long a fetch waits for its slowest reader before it goes on without it, and a late comer for the end of
+        /// a fetch whose beginning is in the store only; default 5 s.
         collapse_patience: Span,
-        /// Bytes still fetched for the store when every client of a fetch has gone; default 64 MiB.
+        /// Bytes still fetched for the store when every client of a fetch has gone, or late comers wait for its end;
+        /// default 64 MiB.
         abandoned_max: Size,
     }
     /// `[limits]`.

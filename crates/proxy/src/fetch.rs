@@ -284,10 +284,10 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
         };
         let len = bytes.len() as u64;
         keeper.add(&job.fill, &bytes).await;
-        if job.fill.is_crowded() {
+        if !job.fill.push(bytes) {
             counters.throttled.add(1);
         }
-        let readers = job.fill.push(bytes, patience).await;
+        let readers = job.fill.room(patience).await;
         counters.left_behind.add(readers.dropped as u64);
         unheard = if readers.left == 0 { unheard + len } else { 0 };
         if readers.left == 0 && (!keeper.is_on() || unheard > config.cache.abandoned_max.0) {

@@ -7,27 +7,33 @@
 //! Memory is bounded, and counts in the store's. A body is kept whole as long as all fetches together hold no more than
 //! their [`Budget`], and it can be whole within that; then the newest `collapse_window` bytes are. As long as byte 0 is
 //! among what is kept a new reader may join. When a piece must go that a reader still needs, the fetch waits for that
-//! reader, at most `collapse_patience`; then, if the body is also being written to the store, it goes on without the
-//! reader, which continues from the store when the fetch is complete, and from the origin what the store has not.
-//! Without a store to fall back on it waits for as long as the reader's connection lives.
+//! reader, at most `collapse_patience` at once, and in all while another reader waits for more; then, if the body is
+//! also being written to the store, it goes on without the reader, which continues from the store when the fetch is
+//! complete. Without a store to fall back on it waits for as long as the reader's connection lives.
+//!
+//! What can be read only from the store can be read at the end of the fetch. So while any request waits for that, and
+//! no more than `near` bytes are to come, the fetch waits for no reader: the end is as near as the origin is quick.
+//! Where more are to come, a reader that is left behind has the rest from the origin, and late ones fetch for
+//! themselves.
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
-use picaflor::{Reserved, Store};
+use picaflor::Reserved;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
+    future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     lookup::Hit,
@@ -96,6 +102,14 @@ struct State {
     kept: Kept,
     places: Vec<Option<Place>>,
     filler: Option<Waker>,
+    /// Length of the body, where it is known.
+    len: Option<u64>,
+    /// Late requests that wait for the end.
+    late: usize,
+    /// For how long the slowest reader has held up others.
+    held_up: Duration,
+    /// Readers that the fetch has gone on without, since they were last counted.
+    left_behind: usize,
     /// What is kept, in the store's account of memory.
     reserved: Reserved,
     /// It may be kept whole: its length is not known to be more than all fetches may hold.
@@ -109,8 +123,17 @@ pub(crate) struct Fill {
     verdict: watch::Sender<Verdict>,
     over: watch::Sender<bool>,
     state: Mutex<State>,
-    budget: Arc<Budget>,
-    window: u64,
+    bounds: Bounds,
+}
+
+/// How much a fetch holds, and how long it waits.
+#[derive(Clone)]
+pub(crate) struct Bounds {
+    pub(crate) budget: Arc<Budget>,
+    /// Bytes that it keeps when all together hold more than their budget, or it cannot be whole.
+    pub(crate) window: u64,
+    /// So many bytes before its end that is waited for.
+    pub(crate) near: u64,
 }
 
 /// What a filler that pushes is told.
@@ -118,7 +141,7 @@ pub(crate) struct Fill {
 pub(crate) struct Readers {
     /// Readers that are still there.
     pub(crate) left: usize,
-    /// Readers that this push went on without.
+    /// Readers that the fetch went on without.
     pub(crate) dropped: usize,
 }
 
@@ -131,8 +154,20 @@ pub(crate) struct Budget {
     used: AtomicU64,
 }
 
+impl Budget {
+    pub(crate) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { max, used: AtomicU64::new(0) })
+    }
+
+    /// Bytes held by all fetches.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+}
+
 impl Fill {
-    fn new(key: Vec<u8>, window: u64, budget: Arc<Budget>, reserved: Reserved) -> Arc<Self> {
+    /// One that is not begun, of `key`.
+    pub(crate) fn new(key: Vec<u8>, bounds: &Bounds, reserved: Reserved) -> Arc<Self> {
         let state = State {
             chunks: VecDeque::new(),
             base: 0,
@@ -141,17 +176,28 @@ impl Fill {
             kept: Kept::Writing,
             places: Vec::new(),
             filler: None,
+            len: None,
+            late: 0,
+            held_up: Duration::ZERO,
+            left_behind: 0,
             reserved,
             may_be_whole: true,
         };
-        let verdict = watch::Sender::new(Verdict::Waiting);
-        Arc::new(Self { key, verdict, over: watch::Sender::new(false), state: Mutex::new(state), budget, window })
+        Arc::new(Self {
+            key,
+            verdict: watch::Sender::new(Verdict::Waiting),
+            over: watch::Sender::new(false),
+            state: Mutex::new(state),
+            bounds: bounds.clone(),
+        })
     }
 
     /// Says what the head means; once, before the body.
     pub(crate) fn decide(&self, verdict: Verdict) {
         if let Verdict::Streaming(head) = &verdict {
-            self.state.lock().may_be_whole = head.len.is_none_or(|len| len <= self.budget.max);
+            let mut state = self.state.lock();
+            state.may_be_whole = head.len.is_none_or(|len| len <= self.bounds.budget.max);
+            state.len = head.len;
         }
         self.verdict.send_replace(verdict);
     }
@@ -166,22 +212,35 @@ impl Fill {
     }
 
     /// Whether it is decided already what the head means.
-    fn is_decided(&self) -> bool {
+    pub(crate) fn is_decided(&self) -> bool {
         !matches!(&*self.verdict.borrow(), Verdict::Waiting)
     }
 
-    /// Whether all of the body has come, or soon will have: then it is better to wait for the store than to ask again.
-    pub(crate) fn is_nearly_over(&self) -> bool {
-        let end = self.state.lock().end;
-        match &*self.verdict.borrow() {
-            Verdict::Streaming(head) => head.len.is_some_and(|len| len.saturating_sub(end) <= self.window),
-            _ => false,
+    /// Waits until the fetch is over and what it brought is stored, if its end is near enough to be worth it, and for no
+    /// longer than `patience`; says whether it is over.
+    pub(crate) async fn over(&self, patience: Duration) -> bool {
+        {
+            let mut state = self.state.lock();
+            if !self.is_near(&state) {
+                return false;
+            }
+            state.late += 1;
+            state.wake_filler();
         }
+        let _late = Late(self);
+        let mut over = self.over.subscribe();
+        tokio::time::timeout(patience, over.wait_for(|over| *over)).await.is_ok()
     }
 
-    /// Waits until the fetch is over and what it brought is stored, if it is.
-    pub(crate) async fn over(&self) {
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    /// Whether the body is on its way into the store, and little of it is to come.
+    fn is_near(&self, state: &State) -> bool {
+        state.kept != Kept::No && state.len.is_some_and(|len| len.saturating_sub(state.end) <= self.bounds.near)
+    }
+
+    /// Whether requests wait for an end that is near.
+    fn is_awaited(&self, state: &State) -> bool {
+        let are_behind = || state.places.iter().flatten().any(|place| place.behind);
+        (state.late > 0 || are_behind()) && self.is_near(state)
     }
 
     /// A reader from the first byte; `None` when that byte has gone.
@@ -202,80 +261,91 @@ impl Fill {
         Some(Cursor { fill: self.clone(), slot, at: 0, until: u64::MAX })
     }
 
-    /// Adds a piece of the body. Waits while the window is full of what a reader still needs, at most until `patience`
-    /// is over where that reader can go on from the store.
-    pub(crate) async fn push(&self, bytes: Bytes, patience: std::time::Duration) -> Readers {
-        {
-            let mut state = self.state.lock();
-            let at = state.end;
-            state.end += bytes.len() as u64;
-            self.budget.used.fetch_add(bytes.len() as u64, Relaxed);
-            state.chunks.push_back((at, bytes));
-            state.reserve();
-            state.wake_readers();
-        }
-        let mut dropped = 0;
-        while tokio::time::timeout(patience, std::future::poll_fn(|cx| self.poll_room(cx))).await.is_err() {
-            dropped += self.leave_behind();
-        }
-        let left = self.state.lock().places.iter().flatten().count();
-        Readers { left, dropped }
+    /// Adds a piece of the body; says whether there was room for it.
+    pub(crate) fn push(&self, bytes: Bytes) -> bool {
+        let mut state = self.state.lock();
+        let at = state.end;
+        state.end += bytes.len() as u64;
+        self.bounds.budget.used.fetch_add(bytes.len() as u64, Relaxed);
+        state.chunks.push_back((at, bytes));
+        state.reserve();
+        state.wake_readers();
+        self.make_room(&mut state)
     }
 
-    /// Whether `push` would have to wait; for counting.
-    pub(crate) fn is_crowded(&self) -> bool {
-        let state = self.state.lock();
-        state.end - state.base > self.limit(&state)
+    /// Waits while the window is full of what a reader still needs, at most until `patience` is over where that reader
+    /// can go on without us.
+    pub(crate) async fn room(&self, patience: Duration) -> Readers {
+        while !self.has_room(patience).await {
+            let mut state = self.state.lock();
+            if state.kept == Kept::Writing {
+                state.leave_behind();
+            }
+        }
+        let mut state = self.state.lock();
+        let left = state.places.iter().flatten().count() + state.late;
+        Readers { left, dropped: std::mem::take(&mut state.left_behind) }
+    }
+
+    async fn has_room(&self, patience: Duration) -> bool {
+        let patience = {
+            let mut state = self.state.lock();
+            if self.make_room(&mut state) {
+                return true;
+            }
+            if state.kept == Kept::Writing { patience.saturating_sub(state.held_up) } else { patience }
+        };
+        let begun = Instant::now();
+        let has_room = tokio::time::timeout(patience, poll_fn(|cx| self.poll_room(cx))).await.is_ok();
+        let mut state = self.state.lock();
+        let others_wait = state.places.iter().flatten().any(|place| !place.behind && place.at == state.end);
+        state.held_up = if others_wait { state.held_up + begun.elapsed() } else { Duration::ZERO };
+        has_room
     }
 
     fn limit(&self, state: &State) -> u64 {
-        if self.budget.used.load(Relaxed) > self.budget.max {
-            SMALL_WINDOW.min(self.window)
+        if self.bounds.budget.used() > self.bounds.budget.max {
+            SMALL_WINDOW.min(self.bounds.window)
         } else if state.base == 0 && state.may_be_whole {
             u64::MAX
         } else {
-            self.window
+            self.bounds.window
         }
     }
 
-    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        let limit = self.limit(&state);
+        if self.make_room(&mut state) {
+            state.filler = None;
+            return Poll::Ready(());
+        }
+        state.filler = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Lets go what is too much, unless a reader needs it that is waited for; says whether that did.
+    fn make_room(&self, state: &mut State) -> bool {
+        let limit = self.limit(state);
         while state.end - state.base > limit {
             let Some((at, front)) = state.chunks.front() else { break };
             let next = at + front.len() as u64;
             if state.places.iter().flatten().any(|place| !place.behind && place.at < next) {
-                state.filler = Some(cx.waker().clone());
-                return Poll::Pending;
+                if !self.is_awaited(state) {
+                    return false;
+                }
+                state.leave_behind();
             }
-            self.drop_first(&mut state);
+            self.drop_first(state);
         }
-        state.filler = None;
-        Poll::Ready(())
+        true
     }
 
     fn drop_first(&self, state: &mut State) {
         if let Some((_, bytes)) = state.chunks.pop_front() {
             state.base += bytes.len() as u64;
-            self.budget.used.fetch_sub(bytes.len() as u64, Relaxed);
+            self.bounds.budget.used.fetch_sub(bytes.len() as u64, Relaxed);
             state.reserve();
         }
-    }
-
-    /// Lets the readers that hold the window up continue from the store later. Without a store nobody is left.
-    fn leave_behind(&self) -> usize {
-        let mut state = self.state.lock();
-        if state.kept != Kept::Writing {
-            return 0;
-        }
-        let Some((at, front)) = state.chunks.front() else { return 0 };
-        let next = at + front.len() as u64;
-        let mut count = 0;
-        for place in state.places.iter_mut().flatten().filter(|place| !place.behind && place.at < next) {
-            place.behind = true;
-            count += 1;
-        }
-        count
     }
 
     /// The bytes so far, while all of them are still here.
@@ -303,7 +373,7 @@ impl Fill {
         state.kept = if stored { Kept::Stored } else { Kept::No };
         if stored {
             // The store has it: slow readers go on from there, and others have the memory.
-            while state.end - state.base > self.window {
+            while state.end - state.base > self.bounds.window {
                 self.drop_first(&mut state);
             }
             let base = state.base;
@@ -336,10 +406,19 @@ impl Fill {
     }
 }
 
+/// A late request that waits for the end.
+struct Late<'a>(&'a Fill);
+
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().late -= 1;
+    }
+}
+
 impl Drop for Fill {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        self.budget.used.fetch_sub(state.end - state.base, Relaxed);
+        self.bounds.budget.used.fetch_sub(state.end - state.base, Relaxed);
     }
 }
 
@@ -354,6 +433,26 @@ impl State {
             if let Some(waker) = place.waker.take() {
                 waker.wake();
             }
+        }
+    }
+
+    fn wake_filler(&mut self) {
+        if let Some(filler) = self.filler.take() {
+            filler.wake();
+        }
+    }
+
+    /// Lets the readers that hold the window up continue from the store later.
+    fn leave_behind(&mut self) {
+        let Some((at, front)) = self.chunks.front() else { return };
+        let next = at + front.len() as u64;
+        for place in self.places.iter_mut().flatten().filter(|place| !place.behind && place.at < next) {
+            place.behind = true;
+            // Where the end is far it goes elsewhere at once.
+            if let Some(waker) = place.waker.take() {
+                waker.wake();
+            }
+            self.left_behind += 1;
         }
     }
 
@@ -377,7 +476,8 @@ pub(crate) enum Next {
     Bytes(Bytes),
     End,
     Broken(Broken),
-    /// The fetch has gone on without this reader: the rest is to be read from the store.
+    /// The fetch has gone on without this reader: the rest is to be read from the store, or, if it is not there, from
+    /// the origin.
     Elsewhere,
 }
 
@@ -389,9 +489,7 @@ impl Cursor {
         if let Some(place) = &mut state.places[self.slot] {
             place.at = range.start.min(end);
         }
-        if let Some(filler) = state.filler.take() {
-            filler.wake();
-        }
+        state.wake_filler();
         (self.at, self.until) = (range.start, range.end);
     }
 
@@ -431,6 +529,7 @@ impl Cursor {
                 (Kept::Stored, _) => Poll::Ready(Next::Elsewhere),
                 (Kept::No, _) if !has_rest => Poll::Ready(Next::Broken(Broken::LeftBehind)),
                 (Kept::No, _) => Poll::Ready(Next::Elsewhere),
+                (Kept::Writing, _) if has_rest && !self.fill.is_near(state) => Poll::Ready(Next::Elsewhere),
                 (Kept::Writing, _) => self.sleep(state, cx),
             };
         }
@@ -447,9 +546,7 @@ impl Cursor {
                 place.at = self.at;
                 place.behind = false;
             }
-            if let Some(filler) = state.filler.take() {
-                filler.wake();
-            }
+            state.wake_filler();
             return Poll::Ready(Next::Bytes(bytes));
         }
         match state.ended {
@@ -478,72 +575,6 @@ impl Drop for Cursor {
     fn drop(&mut self) {
         let mut state = self.fill.state.lock();
         state.places[self.slot] = None;
-        if let Some(filler) = state.filler.take() {
-            filler.wake();
-        }
-    }
-}
-
-/// The fetches in progress, by key.
-pub(crate) struct Fills {
-    shards: [Mutex<HashMap<Vec<u8>, Arc<Fill>>>; 16],
-    budget: Arc<Budget>,
-    window: u64,
-    store: Store,
-}
-
-/// What a miss finds.
-pub(crate) enum Role {
-    /// Nobody fetches this yet: run it.
-    First(Arc<Fill>),
-    /// Somebody does.
-    Waiter(Arc<Fill>),
-}
-
-impl Fills {
-    /// Each keeps `window` bytes as long as all keep no more than `max`, in the memory of `store`.
-    pub(crate) fn new(window: u64, max: u64, store: Store) -> Self {
-        let budget = Arc::new(Budget { max, used: AtomicU64::new(0) });
-        Self { shards: std::array::from_fn(|_| Mutex::default()), budget, window, store }
-    }
-
-    fn shard(&self, url_key: &[u8]) -> &Mutex<HashMap<Vec<u8>, Arc<Fill>>> {
-        &self.shards[xxh3_64(url_key) as usize % self.shards.len()]
-    }
-
-    /// Joins the fetch of `key`, or begins it. `url_key` is the key without the variant. One `for_new` joins none whose
-    /// head has come: then it begins another, which others join instead.
-    pub(crate) fn enter(&self, url_key: &[u8], key: &[u8], for_new: bool) -> Role {
-        let mut shard = self.shard(url_key).lock();
-        if let Some(fill) = shard.get(key).filter(|fill| !for_new || !fill.is_decided()) {
-            return Role::Waiter(fill.clone());
-        }
-        let fill = self.alone(key);
-        shard.insert(key.to_vec(), fill.clone());
-        Role::First(fill)
-    }
-
-    /// A fetch that nobody can join.
-    pub(crate) fn alone(&self, key: &[u8]) -> Arc<Fill> {
-        Fill::new(key.to_vec(), self.window, self.budget.clone(), self.store.reserve())
-    }
-
-    /// Ends joining of this fetch.
-    pub(crate) fn leave(&self, url_key: &[u8], fill: &Arc<Fill>) {
-        let mut shard = self.shard(url_key).lock();
-        if shard.get(&fill.key).is_some_and(|found| Arc::ptr_eq(found, fill)) {
-            shard.remove(&fill.key);
-        }
-    }
-
-    /// Ends joining of every fetch of a URL: what they bring is out of date.
-    pub(crate) fn forget(&self, url_key: &[u8]) {
-        let mut shard = self.shard(url_key).lock();
-        shard.retain(|key, _| !(key.starts_with(url_key) && matches!(key.get(url_key.len()), None | Some(b'\n'))));
-    }
-
-    /// Bytes held by all fetches.
-    pub(crate) fn buffered(&self) -> u64 {
-        self.budget.used.load(Relaxed)
+        state.wake_filler();
     }
 }

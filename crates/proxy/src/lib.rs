@@ -6,7 +6,7 @@
 //! |---|---|
 //! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
 //! | whether a response may be stored, reused, served stale | `rules` |
-//! | one fetch for many clients | `fill`, `reader`, `fetch`, `life/collapse` |
+//! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
 //! | what is written into the store | `key`, `head`, `keep` |
 //! | who may do what | `target`, `origin::Guard`, `admin` |
@@ -27,6 +27,7 @@ mod connections;
 mod fast;
 mod fetch;
 mod fill;
+mod fills;
 mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;

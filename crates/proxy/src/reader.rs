@@ -60,9 +60,10 @@ impl Reader {
 
     /// The next bytes.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        let has_rest = self.rest.as_ref().is_some_and(|rest| rest.can_be_asked_for());
         loop {
             match &mut self.source {
-                Source::Fill => match ready!(self.cursor.poll(cx, self.rest.is_some())) {
+                Source::Fill => match ready!(self.cursor.poll(cx, has_rest)) {
                     Next::Bytes(bytes) => return Poll::Ready(Some(Ok(bytes))),
                     Next::End => return Poll::Ready(None),
                     Next::Broken(broken) => return Poll::Ready(Some(Err(broken))),

@@ -106,7 +106,7 @@ reasons! {
         RecentlyPrivate => "recently-private",
         /// A recent response of this URL could not be stored for another reason, so no request waits for one.
         RecentlyNotStored => "recently-not-stored",
-        /// The fetch in progress is past the window that late comers can join.
+        /// The beginning of the fetch in progress is in the store only, and its end is far.
         CollapseLate => "collapse-late",
         /// The response of the fetch waited for is not for this request.
         CollapseMismatch => "collapse-mismatch",

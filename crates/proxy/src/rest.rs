@@ -54,6 +54,11 @@ impl Rest {
         Self { worker, target, request, only_if_cached, validator, encoding, len }
     }
 
+    /// Whether the origin may be asked, and can say whether it has this version.
+    pub(crate) fn can_be_asked_for(&self) -> bool {
+        !self.only_if_cached && self.validator.is_some()
+    }
+
     /// Length of the whole body.
     pub(crate) fn len(&self) -> u64 {
         self.len

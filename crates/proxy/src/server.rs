@@ -26,7 +26,7 @@ use crate::{
     admin,
     config::Config,
     connections::Connections,
-    fill::Fills,
+    fills::Fills,
     keep::Epochs,
     listen::{self, Bound},
     log::{Buffer, Line, Log},
@@ -254,7 +254,7 @@ impl Server {
             connections: Connections::new(config.workers, config.limits.connections_per_client),
             silent: Arc::new(Silent::new(config.limits.origin_pause.0)),
             // Of the store's memory an eighth.
-            fills: Fills::new(config.cache.collapse_window.0, config.store.memory.0 / 8, store.clone()),
+            fills: Fills::new(&config.cache, config.store.memory.0 / 8, store.clone()),
             epochs: Epochs::new(),
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),

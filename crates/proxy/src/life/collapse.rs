@@ -8,7 +8,8 @@ use http::{StatusCode, header};
 use super::Ask;
 use crate::{
     fetch::{self, Alone, Job},
-    fill::{Cursor, Fill, FillHead, Role, Verdict},
+    fill::{Cursor, Fill, FillHead, Verdict},
+    fills::Role,
     keep,
     lookup::{self, Found, Hit},
     reader::Reader,
@@ -61,11 +62,10 @@ impl Ask {
 
     /// The beginning has gone by: the store will have it soon, or only the origin has it.
     async fn late(self, fill: &Fill) -> Answer {
-        if fill.is_nearly_over() {
-            fill.over().await;
-            if let Some(hit) = self.look_again(None).await {
-                return self.fresh(&hit);
-            }
+        if fill.over(self.worker.proxy.config.cache.collapse_patience.0).await
+            && let Some(hit) = self.look_again(None).await
+        {
+            return self.fresh(&hit);
         }
         self.pass_empty(Bypass::CollapseLate).await
     }
