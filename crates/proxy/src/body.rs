@@ -15,13 +15,14 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
 use tokio::time::Sleep;
 
 use crate::{
+    config::LimitsConfig,
     conn::Conn,
     log::Line,
-    origin,
+    origin::{self, Arriving},
+    pace::Pace,
     reader::Reader,
     reason::{Broken, OriginFailure, Outcome, REST_FROM_ORIGIN},
     rest::{Rest, Tail},
@@ -113,7 +114,7 @@ impl http_body::Body for Body {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Pieces(pieces) => SizeHint::with_exact(pieces.left),
             Kind::Fill(reader) => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
-            Kind::Origin(passed) => http_body::Body::size_hint(&passed.incoming),
+            Kind::Origin(passed) => http_body::Body::size_hint(&passed.arriving),
         }
     }
 }
@@ -244,26 +245,31 @@ impl Pieces {
 
 /// An origin's body with a limit on silence: on how long we wait for it, not on how long the client takes.
 pub(crate) struct Passed {
-    incoming: Incoming,
+    arriving: Arriving,
     limit: Duration,
     silence: Pin<Box<Sleep>>,
     waiting: bool,
+    pace: Option<Pace>,
 }
 
 impl Passed {
-    pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
-        Self { incoming, limit, silence: Box::pin(tokio::time::sleep(limit)), waiting: false }
+    pub(crate) fn new(arriving: Arriving, limits: &LimitsConfig) -> Self {
+        let limit = limits.body_timeout.0;
+        let pace = Pace::new(limits.origin_rate, limits.rate_window);
+        Self { arriving, limit, silence: Box::pin(tokio::time::sleep(limit)), waiting: false, pace }
     }
 
     /// The next piece of data, or the trailers.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        match http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx) {
+        match http_body::Body::poll_frame(Pin::new(&mut self.arriving), cx) {
             Poll::Ready(Some(Ok(mut frame))) => {
                 self.waiting = false;
                 if let Some(trailers) = frame.trailers_mut() {
                     origin::strip_hop_by_hop(trailers);
                 }
-                worker.counters.origin_bytes.add(frame.data_ref().map_or(0, Bytes::len) as u64);
+                let len = frame.data_ref().map_or(0, Bytes::len);
+                self.pace.iter_mut().for_each(|pace| pace.came(len));
+                worker.counters.origin_bytes.add(len as u64);
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {
@@ -275,8 +281,12 @@ impl Passed {
                 if !std::mem::replace(&mut self.waiting, true) {
                     self.silence.as_mut().reset(tokio::time::Instant::now() + self.limit);
                 }
-                ready!(self.silence.as_mut().poll(cx));
-                worker.counters.failures.one(OriginFailure::BodyTimeout);
+                let is_slow = self.pace.as_mut().is_some_and(|pace| pace.poll_slow(cx).is_ready());
+                let why = if is_slow { OriginFailure::BodySlow } else { OriginFailure::BodyTimeout };
+                if !is_slow {
+                    ready!(self.silence.as_mut().poll(cx));
+                }
+                worker.counters.failures.one(why);
                 Poll::Ready(Some(Err(Broken::Origin)))
             }
         }

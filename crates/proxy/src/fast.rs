@@ -12,7 +12,9 @@
 //!   waits for its next request has no buffer: each worker keeps one for the next connection that reads.
 //! * hyper may take `granted` bytes: one whole request, so that it never holds the beginning of the next.
 //! * `Turn::Hyper` ends when its response body is gone, hyper has flushed, and hyper took all that was granted.
-//! * Nothing of hyper's is written while `out` is not empty, and nothing of ours while it is hyper's turn.
+//! * Nothing of hyper's is written while `out` is not empty, and nothing of ours while it is hyper's turn, except what
+//!   the origin says ahead of its answer (`interim`), before the first byte of hyper's.
+//! * A client that sends requests ahead has [`TURN`] of them answered, then others have theirs.
 //! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, HTTP/1.0,
 //!   is refused) makes it hyper's for good. What does not parse is answered here and ends the connection.
 //!
@@ -20,6 +22,7 @@
 
 mod answer;
 mod hit;
+mod interim;
 mod refuse;
 pub(crate) mod seen;
 
@@ -57,6 +60,9 @@ use crate::{
 };
 
 const BUFFER: usize = 8 << 10;
+
+/// So many requests of one connection are answered in a row.
+const TURN: usize = 64;
 
 thread_local! {
     /// What the next connection of this worker reads into, and the key that it asks the store for.
@@ -122,6 +128,7 @@ pub(crate) struct FastIo {
     reading: Option<Reading>,
     /// hyper has asked for the next head: it is between two requests, and holds nothing that is still needed.
     hyper_idle: bool,
+    ahead: interim::Ahead,
 }
 
 impl FastIo {
@@ -142,6 +149,7 @@ impl FastIo {
             key: Vec::new(),
             reading: None,
             hyper_idle: false,
+            ahead: interim::Ahead::default(),
         }
     }
 
@@ -322,12 +330,16 @@ impl FastIo {
     fn hand_over(&mut self, granted: u64, turn: Turn) {
         self.granted = granted;
         (self.turn, self.hyper_idle) = (turn, false);
+        self.ahead.begin(turn == Turn::Hyper);
         self.conn.begin_response();
         self.conn.enter(Phase::Busy, self.tick());
     }
 
     /// After a write of hyper's.
     fn note_progress(&self, result: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(n)) = result {
+            self.conn.take(*n);
+        }
         let phase = if result.is_pending() { Phase::Sending } else { Phase::Busy };
         match result {
             Poll::Pending => self.conn.enter_once(phase, self.tick()),
@@ -339,7 +351,7 @@ impl FastIo {
 impl FastIo {
     /// Answers what is answered here, until there is something for hyper: bytes, or the end.
     pub(crate) fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
+        for _ in 0..TURN {
             if !self.out.is_empty() {
                 ready!(self.poll_out(cx))?;
             }
@@ -367,6 +379,8 @@ impl FastIo {
             }
             self.eof = ready!(self.poll_fill(cx))? == 0;
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Whether there is a request for hyper, or the rest of one.
@@ -410,6 +424,7 @@ impl hyper::rt::Write for Hypers {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self.0.lock();
         ready!(this.poll_out_if_any(cx))?;
+        this.ahead.end();
         let result = Pin::new(&mut this.io).poll_write(cx, bytes);
         this.note_progress(&result);
         result
@@ -442,6 +457,7 @@ impl hyper::rt::Write for Hypers {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self.0.lock();
         ready!(this.poll_out_if_any(cx))?;
+        this.ahead.end();
         let result = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
         this.note_progress(&result);
         result
@@ -492,3 +508,6 @@ impl FastIo {
         if self.out.is_empty() { Poll::Ready(Ok(())) } else { self.poll_out(cx) }
     }
 }
+
+#[cfg(test)]
+mod tests;

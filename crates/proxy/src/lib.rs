@@ -40,6 +40,7 @@ mod log;
 mod lookup;
 mod metrics;
 mod origin;
+mod pace;
 mod range;
 mod reader;
 mod reason;
@@ -51,6 +52,7 @@ mod server;
 mod silent;
 mod target;
 mod tunnel;
+mod turns;
 
 pub use config::{Config, ConfigError, Low};
 pub use server::{Server, StartError};

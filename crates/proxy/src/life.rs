@@ -25,7 +25,7 @@ use crate::{
     key::{self, Side},
     listen::Left,
     lookup::{self, Found, Hit},
-    origin,
+    origin::{self, Interim},
     reason::{Bypass, Denied, Outcome},
     respond::{Answer, Source, denied, options, respond},
     rest::Rest,
@@ -47,6 +47,8 @@ pub(crate) struct Ask {
     /// Whether the client reads trailers.
     pub(crate) takes_trailers: bool,
     pub(crate) asked: Asked,
+    /// Where the client is told of interim answers.
+    pub(crate) interim: Interim,
 }
 
 /// Answers one request.
@@ -54,11 +56,12 @@ pub(crate) async fn serve(
     worker: Arc<Worker>,
     conn: Arc<Conn>,
     left: Arc<Left>,
+    interim: Interim,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let start = Instant::now();
     let record = worker.proxy.log.on().then(|| record(&request, start));
-    let answer = answer(&worker, &conn, request).await;
+    let answer = answer(&worker, &conn, interim, request).await;
     worker.counters.head_after(start.elapsed());
     worker.counters.outcomes.one(answer.outcome);
     let mut record = record.map(|mut record| {
@@ -108,7 +111,7 @@ fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
     })
 }
 
-async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incoming>) -> Answer {
+async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, interim: Interim, request: Request<Incoming>) -> Answer {
     if request.method() == Method::OPTIONS && request.uri() == "*" {
         return options();
     }
@@ -121,7 +124,7 @@ async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incomin
         Ok(Some(target)) => {
             let (parts, body) = request.into_parts();
             let bypass = bypass(&parts, &target, &body);
-            let ask = Ask::new(worker, conn, target, parts);
+            let ask = Ask::new(worker, conn, target, interim, parts);
             if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
                 return options();
             }
@@ -175,7 +178,7 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
 }
 
 impl Ask {
-    fn new(worker: &Arc<Worker>, conn: &Conn, target: Target, request: Parts) -> Self {
+    fn new(worker: &Arc<Worker>, conn: &Conn, target: Target, interim: Interim, request: Parts) -> Self {
         let mut headers = request.headers;
         let mut asked = Asked::of(&headers);
         let takes_trailers = origin::takes_trailers(&headers);
@@ -198,6 +201,7 @@ impl Ask {
             headers,
             takes_trailers,
             asked,
+            interim,
         }
     }
 

@@ -251,6 +251,7 @@ struct Serve {
     worker: Arc<Worker>,
     conn: Arc<Conn>,
     left: Arc<Left>,
+    io: Arc<Mutex<FastIo>>,
 }
 
 impl Service<http::Request<Incoming>> for Serve {
@@ -259,7 +260,8 @@ impl Service<http::Request<Incoming>> for Serve {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), request);
+        let interim = FastIo::interim(&self.io);
+        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), interim, request);
         Box::pin(async move { Ok(answer.await) })
     }
 }
@@ -367,7 +369,8 @@ async fn serve(
 ) {
     let busy = conn.clone();
     let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone(), read)));
-    let mut served = Served { io, service: Serve { worker, conn, left }, hyper: None };
+    let service = Serve { worker, conn, left, io: io.clone() };
+    let mut served = Served { io, service, hyper: None };
     let told = stopped.clone();
     let mut stop = std::pin::pin!(async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
@@ -415,6 +418,7 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
     let seconds = |span: crate::config::Span| u32::try_from(span.0.as_secs().max(1)).unwrap_or(u32::MAX);
     let (head, idle, send) =
         (seconds(limits.header_timeout), seconds(limits.idle_timeout), seconds(limits.send_timeout));
+    let (rate, window) = (limits.download_rate, seconds(limits.rate_window));
     let mut last = 0;
     loop {
         tokio::time::sleep(Clock::STEP).await;
@@ -431,9 +435,9 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
                 Phase::Idle => idle,
                 Phase::Head => head,
                 Phase::Sending => send,
-                Phase::Busy => return false,
+                Phase::Busy => u32::MAX,
             };
-            now.saturating_sub(since) > limit
+            now.saturating_sub(since) > limit || rate.is_some_and(|rate| conn.is_slow(rate.0, window))
         };
         // Collected first: ending a task takes its connection off the list.
         let ended: Vec<_> = {

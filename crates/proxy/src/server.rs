@@ -36,6 +36,7 @@ use crate::{
     rules::validate,
     silent::Silent,
     target::Origins,
+    turns::Turns,
 };
 
 /// What can go wrong at start.
@@ -75,6 +76,7 @@ pub(crate) struct Proxy {
     pub(crate) origins: Origins,
     pub(crate) connections: Connections,
     pub(crate) silent: Arc<Silent>,
+    pub(crate) turns: Arc<Turns>,
     pub(crate) fills: Fills,
     pub(crate) epochs: Epochs,
     pub(crate) log: Log,
@@ -188,7 +190,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
-        let pools = Pools::new(&proxy.config, &proxy.own, &proxy.silent);
+        let pools = Pools::new(&proxy.config, &proxy.own, &proxy.silent, &proxy.turns);
         let clock = Clock::default();
         clock.set();
         Self { proxy, counters, pools, clock, lines: Buffer::default() }
@@ -253,6 +255,7 @@ impl Server {
             origins: Origins::new(&config.origin),
             connections: Connections::new(config.workers, config.limits.connections_per_client),
             silent: Arc::new(Silent::new(config.limits.origin_pause.0)),
+            turns: Arc::new(Turns::new(&config.limits)),
             // Of the store's memory an eighth.
             fills: Fills::new(&config.cache, config.store.memory.0 / 8, store.clone()),
             epochs: Epochs::new(),

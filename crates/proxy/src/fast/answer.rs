@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use httparse::Header;
 
-use super::{FastIo, hit::FastHit, seen::MOST_FIELDS};
+use super::{FastIo, Turn, hit::FastHit, seen::MOST_FIELDS};
 use crate::{conn::Phase, head::Head, log::Line, reason::Outcome, server::unix_millis};
 
 /// A body up to here is laid behind its head and both are sent from one place: of a short one that costs less than
@@ -36,7 +36,7 @@ impl Out {
         self.at == self.head.len() + self.body.len()
     }
 
-    fn slices(&self) -> [IoSlice<'_>; 2] {
+    pub(super) fn slices(&self) -> [IoSlice<'_>; 2] {
         let head = &self.head[self.at.min(self.head.len())..];
         let body = &self.body[self.at.saturating_sub(self.head.len())..];
         [IoSlice::new(head), IoSlice::new(body)]
@@ -82,6 +82,7 @@ impl FastIo {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(n) => {
                     self.out.at += n;
+                    self.conn.take(n);
                     self.conn.enter(Phase::Sending, self.tick());
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready!(self.io.poll_write_ready(cx))?,
@@ -90,7 +91,7 @@ impl FastIo {
             }
         }
         self.out = Out::default();
-        self.conn.enter(Phase::Idle, self.tick());
+        self.conn.enter(if self.turn == Turn::Ours { Phase::Idle } else { Phase::Busy }, self.tick());
         Poll::Ready(Ok(()))
     }
 

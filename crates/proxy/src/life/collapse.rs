@@ -87,6 +87,7 @@ impl Ask {
             stale,
             fill: fill.clone(),
             hints: self.hints(),
+            interim: Some(self.interim.clone()),
             for_range: self.headers.contains_key(header::RANGE),
         }
     }
@@ -97,6 +98,7 @@ impl Ask {
         if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key, false) {
             let mut job = self.job(&fill, Some(hit.clone()));
             job.request.remove(header::AUTHORIZATION);
+            job.interim = None;
             drop(fetch::spawn(job));
         }
     }
