@@ -133,7 +133,7 @@ enum Way {
     Between,
     Store(Reading),
     Asking(Pin<Box<dyn Future<Output = Result<Tail, Broken>> + Send>>),
-    Origin(Tail),
+    Origin(Box<Tail>),
 }
 
 /// Parts in order, stored ones read piece by piece.
@@ -231,7 +231,7 @@ impl Pieces {
                     self.way = Way::Asking(Box::pin(rest.fetch(self.part.clone(), why)));
                 }
                 Way::Asking(asking) => match ready!(asking.as_mut().poll(cx)) {
-                    Ok(tail) => (self.way, self.mended) = (Way::Origin(tail), true),
+                    Ok(tail) => (self.way, self.mended) = (Way::Origin(Box::new(tail)), true),
                     Err(broken) => return Poll::Ready(Some(Err(broken))),
                 },
                 Way::Origin(tail) => match ready!(tail.poll(cx)) {
