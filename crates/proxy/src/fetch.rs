@@ -9,11 +9,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, Method, Response, StatusCode, header};
 use tokio::sync::oneshot;
 
 use crate::{
     body::Passed,
+    clock::date,
+    clock::unix_millis,
     fill::{Fill, FillHead, Verdict},
     head::Index,
     keep::{self, Fresh, Hints, Keeper},
@@ -26,7 +28,7 @@ use crate::{
         admit::{self, Exchange},
         validate, vary,
     },
-    server::{Worker, unix_millis},
+    server::Worker,
     target::Target,
 };
 
@@ -319,9 +321,4 @@ async fn stream(job: &Job, arriving: Arriving, mut keeper: Keeper) {
             job.fill.end(Ok(()), result.is_ok());
         }
     }
-}
-
-/// A `Date` of our own, for origins that have none (RFC 9110 6.6.1).
-pub(crate) fn date(millis: u64) -> HeaderValue {
-    validate::text(httpdate::fmt_http_date(std::time::UNIX_EPOCH + Duration::from_millis(millis)))
 }

@@ -28,6 +28,7 @@ use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
+    clock::unix_millis,
     config::CacheConfig,
     fill::{Fill, FillHead},
     head::{self, Index},
@@ -35,7 +36,7 @@ use crate::{
     lookup::Hit,
     reason::NotStored,
     rules::Policy,
-    server::{Proxy, Worker, unix_millis},
+    server::{Proxy, Worker},
 };
 
 /// Longest body that is put in one piece.

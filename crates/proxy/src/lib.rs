@@ -21,6 +21,7 @@ struct Readme;
 
 mod admin;
 mod body;
+mod clock;
 pub mod config;
 mod conn;
 mod connections;

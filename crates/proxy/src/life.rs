@@ -17,6 +17,7 @@ use hyper::{body::Incoming, ext::ReasonPhrase};
 
 use crate::{
     body::{Body, Guard, Kind, Record},
+    clock::unix_millis,
     config::ClientDirectives,
     conn::{Conn, Phase},
     front,
@@ -30,7 +31,7 @@ use crate::{
     respond::{Answer, Source, denied, options, respond},
     rest::Rest,
     rules::{Asked, Reuse, validate},
-    server::{Worker, unix_millis},
+    server::Worker,
     target::{self, Target},
     tunnel,
 };
@@ -320,6 +321,6 @@ impl Ask {
         origin::strip_hop_by_hop(&mut parts.headers);
         origin::add_via(&mut parts.headers, &self.worker.proxy.via);
         parts.version = Version::HTTP_11;
-        parts.headers.entry(header::DATE).or_insert_with(|| crate::fetch::date(unix_millis()));
+        parts.headers.entry(header::DATE).or_insert_with(|| crate::clock::date(unix_millis()));
     }
 }

@@ -27,13 +27,14 @@ use tokio::{
 
 use crate::{
     body::Body,
+    clock::Clock,
     conn::{Client, Conn, Phase},
     connections::Open,
     fast::{FastIo, Hypers},
     front::{self, Beginning, Told},
     life,
     reason::{Denied, Outcome},
-    server::{Clock, LAST_REQUESTS, Proxy, StartError, Stop, Worker},
+    server::{LAST_REQUESTS, Proxy, StartError, Stop, Worker},
 };
 
 /// An address that is ours, at which nobody is answered yet.

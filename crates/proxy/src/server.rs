@@ -11,10 +11,10 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread::JoinHandle,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use http::HeaderValue;
@@ -24,6 +24,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     admin,
+    clock::Clock,
     config::Config,
     connections::Connections,
     fills::Fills,
@@ -61,12 +62,6 @@ pub enum StartError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn unix_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What all workers share.
@@ -145,37 +140,6 @@ impl Proxy {
     fn private_slot(&self, key: &[u8]) -> (&AtomicU64, u64) {
         let hash = xxh3_64(key);
         (&self.private[hash as usize % self.private.len()], hash & !0xffff_ffff)
-    }
-}
-
-/// Time that costs nothing to read: written by the worker's own timer.
-#[derive(Default)]
-pub(crate) struct Clock {
-    millis: AtomicU64,
-    tick: AtomicU32,
-}
-
-impl Clock {
-    /// How often it is set.
-    pub(crate) const STEP: Duration = Duration::from_millis(50);
-
-    /// A step ahead, so that until the next time it is never behind: nothing is served past its lifetime.
-    pub(crate) fn set(&self) {
-        let now = unix_millis() + Self::STEP.as_millis() as u64;
-        self.millis.store(now, Relaxed);
-        self.tick.store((now / 1000) as u32, Relaxed);
-    }
-
-    /// Milliseconds since 1970, at most a step ahead.
-    #[inline]
-    pub(crate) fn millis(&self) -> u64 {
-        self.millis.load(Relaxed)
-    }
-
-    /// Seconds since 1970, for comparing.
-    #[inline]
-    pub(crate) fn tick(&self) -> u32 {
-        self.tick.load(Relaxed)
     }
 }
 

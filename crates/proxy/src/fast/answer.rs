@@ -11,7 +11,7 @@ use bytes::Bytes;
 use httparse::Header;
 
 use super::{FastIo, Turn, hit::FastHit, seen::MOST_FIELDS};
-use crate::{conn::Phase, head::Head, log::Line, reason::Outcome, server::unix_millis};
+use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outcome};
 
 /// A body up to here is laid behind its head and both are sent from one place: of a short one that costs less than
 /// having the kernel gather two.

@@ -15,11 +15,12 @@ use picaflor::PutOptions;
 use super::{FastIo, TURN};
 use crate::{
     Low, Server,
+    clock::unix_millis,
     conn::{Client, Conn},
     head, key,
     key::Side,
     rules::Policy,
-    server::{Worker, unix_millis},
+    server::Worker,
 };
 
 struct Woken(AtomicBool);

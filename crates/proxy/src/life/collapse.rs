@@ -7,6 +7,7 @@ use http::{StatusCode, header};
 
 use super::Ask;
 use crate::{
+    clock::unix_millis,
     fetch::{self, Alone, Job},
     fill::{Cursor, Fill, FillHead, Verdict},
     fills::Role,
@@ -16,7 +17,6 @@ use crate::{
     reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
     rules::{self, Failure, Reuse, validate, vary},
-    server::unix_millis,
 };
 
 impl Ask {

@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use super::Ask;
 use crate::{
     body::{Kind, Passed},
+    clock::unix_millis,
     keep, key,
     lookup::Hit,
     origin::{self, Arriving, Payload},
@@ -20,7 +21,6 @@ use crate::{
         admit::{self, Exchange},
         validate,
     },
-    server::unix_millis,
 };
 
 impl Ask {
@@ -132,7 +132,7 @@ impl Ask {
         origin::strip_hop_by_hop(&mut new);
         validate::freshen(&mut fields, &new);
         let received = unix_millis();
-        fields.entry(header::DATE).or_insert_with(|| crate::fetch::date(received));
+        fields.entry(header::DATE).or_insert_with(|| crate::clock::date(received));
         let request = &self.headers;
         let exchange = Exchange {
             method: &Method::GET,
