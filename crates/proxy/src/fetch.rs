@@ -129,7 +129,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         Err(why) => {
             worker.counters.not_stored.one(why);
             drop_stale(&job, why).await;
-            worker.proxy.remember_private(&job.fill.key, why);
+            worker.proxy.unshared.remember(&job.fill.key, why);
             job.fill.decide(Verdict::Alone(why));
             let _ = alone.send(response);
         }
@@ -188,7 +188,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64,
             // The 304 forbids what was allowed: this answer is the last from it, and its fields are one client's.
             job.worker.counters.not_stored.one(why);
             drop_stale(job, why).await;
-            proxy.remember_private(&job.fill.key, why);
+            proxy.unshared.remember(&job.fill.key, why);
             Policy { birth: received, lifetime: 0, no_cache: true, must_revalidate: true, ..stale.head.policy }
         }
     };

@@ -271,7 +271,7 @@ impl Keeper {
             }
         }
         drop(indexes);
-        proxy.forget_private(&fill.key);
+        proxy.unshared.forget(&fill.key);
         worker.counters.stored.add(1);
         worker.counters.stored_bytes.add(len);
         Ok(())

@@ -54,6 +54,7 @@ mod silent;
 mod target;
 mod tunnel;
 mod turns;
+mod unshared;
 
 pub use config::{Config, ConfigError, Low};
 pub use server::{Server, StartError};

@@ -11,7 +11,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -20,7 +20,6 @@ use std::{
 use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     admin,
@@ -33,11 +32,11 @@ use crate::{
     log::{Buffer, Line, Log},
     metrics::Counters,
     origin::Pools,
-    reason::{Bypass, NotStored},
     rules::validate,
     silent::Silent,
     target::Origins,
     turns::Turns,
+    unshared::Unshared,
 };
 
 /// What can go wrong at start.
@@ -83,63 +82,15 @@ pub(crate) struct Proxy {
     pub(crate) own: Arc<[SocketAddr]>,
     pub(crate) token: String,
     pub(crate) started: Instant,
+    pub(crate) unshared: Unshared,
     stopping: AtomicBool,
-    private: Vec<AtomicU64>,
 }
-
-/// How long nobody waits for a response of a URL whose last response was private.
-const PRIVATE_SECONDS: u64 = 10;
-
-/// Of what is remembered of a key, below its tag: the second until which it counts, and whether it was for one client.
-const UNTIL: u64 = 0x7fff_ffff;
-const IS_PRIVATE: u64 = 0x8000_0000;
 
 impl Proxy {
     /// Whether a connection is to end with the next answer.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Relaxed)
-    }
-
-    /// Remembers that the response of a key could not be shared, so that requests need not queue for the next one.
-    pub(crate) fn remember_private(&self, key: &[u8], why: NotStored) {
-        let lasting = matches!(
-            why,
-            NotStored::NoStore
-                | NotStored::Private
-                | NotStored::VaryStar
-                | NotStored::SetCookie
-                | NotStored::NoFreshness
-                | NotStored::TooLarge
-                | NotStored::Off
-        );
-        if lasting {
-            let (slot, tag) = self.private_slot(key);
-            let until = (self.started.elapsed().as_secs() + PRIVATE_SECONDS) & UNTIL;
-            let is_private = if Bypass::like(why) == Bypass::RecentlyPrivate { IS_PRIVATE } else { 0 };
-            slot.store(tag | is_private | until, Relaxed);
-        }
-    }
-
-    /// A response of the key is stored: it is to be shared after all.
-    pub(crate) fn forget_private(&self, key: &[u8]) {
-        let (slot, tag) = self.private_slot(key);
-        if slot.load(Relaxed) & !0xffff_ffff == tag {
-            slot.store(0, Relaxed);
-        }
-    }
-
-    /// Whether it was so within the last seconds, and what that is called.
-    pub(crate) fn recently_unshared(&self, key: &[u8]) -> Option<Bypass> {
-        let (slot, tag) = self.private_slot(key);
-        let found = slot.load(Relaxed);
-        let is_so = found & !0xffff_ffff == tag && found & UNTIL > self.started.elapsed().as_secs();
-        is_so.then_some(if found & IS_PRIVATE == 0 { Bypass::RecentlyNotStored } else { Bypass::RecentlyPrivate })
-    }
-
-    fn private_slot(&self, key: &[u8]) -> (&AtomicU64, u64) {
-        let hash = xxh3_64(key);
-        (&self.private[hash as usize % self.private.len()], hash & !0xffff_ffff)
     }
 }
 
@@ -225,7 +176,7 @@ impl Server {
             epochs: Epochs::new(),
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),
-            private: (0..4096).map(|_| AtomicU64::new(0)).collect(),
+            unshared: Unshared::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             pseudonym,

@@ -24,7 +24,7 @@ impl Ask {
     pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let proxy = &self.worker.proxy;
         let authorized = self.headers.contains_key(header::AUTHORIZATION).then_some(Bypass::Authorization);
-        let unshared = proxy.recently_unshared(&key).or(authorized);
+        let unshared = proxy.unshared.recently(&key).or(authorized);
         if let Some(why) = unshared.filter(|_| self.is_particular() && stale.is_none()) {
             return self.pass_empty(why).await;
         }
