@@ -279,7 +279,11 @@ impl Fill {
         while !self.has_room(patience).await {
             let mut state = self.state.lock();
             if state.kept == Kept::Writing {
-                state.leave_behind();
+                // Those that would be next go with them: others have waited long enough.
+                let half = state.end - self.limit(&state).min(state.end) / 2;
+                let next = state.chunks.front().map_or(0, |(at, front)| at + front.len() as u64);
+                state.leave_behind(next.max(half));
+                state.held_up = Duration::ZERO;
             }
         }
         let mut state = self.state.lock();
@@ -333,7 +337,7 @@ impl Fill {
                 if !self.is_awaited(state) {
                     return false;
                 }
-                state.leave_behind();
+                state.leave_behind(next);
             }
             self.drop_first(state);
         }
@@ -442,10 +446,8 @@ impl State {
         }
     }
 
-    /// Lets the readers that hold the window up continue from the store later.
-    fn leave_behind(&mut self) {
-        let Some((at, front)) = self.chunks.front() else { return };
-        let next = at + front.len() as u64;
+    /// Waits no more for readers that have not come to `next`: once that has gone they continue elsewhere.
+    fn leave_behind(&mut self, next: u64) {
         for place in self.places.iter_mut().flatten().filter(|place| !place.behind && place.at < next) {
             place.behind = true;
             // Where the end is far it goes elsewhere at once.

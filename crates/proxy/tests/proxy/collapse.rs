@@ -531,7 +531,7 @@ fn a_slow_client_that_goes_on_reading_holds_nobody_up() {
 fn who_is_left_behind_by_a_fetch_that_takes_long_has_the_rest_from_the_origin() {
     let body = Arc::new(large_body());
     let (origin, first, second) = in_two_steps(&body, 2 << 20);
-    let config = "[cache]\ncollapse_window = \"256KiB\"\ncollapse_patience = \"1ms\"\nabandoned_max = \"1MiB\"\n";
+    let config = "[cache]\ncollapse_window = \"256KiB\"\ncollapse_patience = \"500ms\"\nabandoned_max = \"1MiB\"\n";
     let proxy = Proxy::before(&origin.url(), config);
     let mut clients = [proxy.client(), proxy.client()];
     for client in &mut clients {
