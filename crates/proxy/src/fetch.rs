@@ -13,7 +13,6 @@ use http::{HeaderMap, Method, Response, StatusCode, header};
 use tokio::sync::oneshot;
 
 use crate::{
-    body::Passed,
     clock::date,
     clock::unix_millis,
     fill::{Fill, FillHead, Verdict},
@@ -22,6 +21,7 @@ use crate::{
     key, lookup,
     lookup::Hit,
     origin::{self, Arriving, Interim},
+    passed::Passed,
     reason::{Broken, NotStored},
     rules::{
         self, Policy,
@@ -277,7 +277,7 @@ async fn stream(job: &Job, arriving: Arriving, mut keeper: Keeper) {
     let mut body = Passed::new(arriving, &config.limits);
     let (mut unheard, begun, head) = (0, tokio::time::Instant::now(), keeper.head().clone());
     let broken = loop {
-        let bytes = match std::future::poll_fn(|cx| body.poll(cx, &job.worker)).await {
+        let bytes = match std::future::poll_fn(|cx| body.poll(cx, counters)).await {
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(bytes) => bytes,
                 // Trailers are of this transfer, and no part of what is stored (RFC 9111 3.1).

@@ -42,6 +42,8 @@ mod lookup;
 mod metrics;
 mod origin;
 mod pace;
+mod passed;
+mod pieces;
 mod range;
 mod reader;
 mod reason;

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use picaflor::Store;
 
 use crate::{
-    body::Pieces,
     fill::{Cursor, Next},
     head::{Stored, decode},
+    pieces::Pieces,
     reason::Broken,
     rest::Rest,
 };

@@ -10,9 +10,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use picaflor::Object;
 
 use crate::{
-    body::{Kind, Pieces},
+    body::Kind,
     fill::FillHead,
     lookup::Hit,
+    pieces::Pieces,
     range::{self, Plan},
     reader::Reader,
     reason::{Denied, NoAnswer, OriginFailure, Outcome},

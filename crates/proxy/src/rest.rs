@@ -17,8 +17,8 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
 use crate::{
-    body::Passed,
     origin::Arriving,
+    passed::Passed,
     range,
     reason::Broken,
     rules::{self, validate},
@@ -146,7 +146,7 @@ impl Tail {
     /// The next bytes of the range; `None` when all have come.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         while self.left > 0 {
-            let Some(Ok(frame)) = ready!(self.passed.poll(cx, &self.rest.worker)) else {
+            let Some(Ok(frame)) = ready!(self.passed.poll(cx, &self.rest.worker.counters)) else {
                 self.rest.tell(self.at, "the origin broke off, too", "the connection is closed");
                 return Poll::Ready(Some(Err(Broken::OriginFailed)));
             };

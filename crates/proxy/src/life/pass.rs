@@ -8,12 +8,13 @@ use hyper::body::Incoming;
 
 use super::Ask;
 use crate::{
-    body::{Kind, Passed},
+    body::Kind,
     clock::unix_millis,
     keep, key,
     lookup::Hit,
     origin::{self, Arriving, Payload},
     pace::Pace,
+    passed::Passed,
     reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, CACHE_STATUS, denied, failed},
     rules::{
