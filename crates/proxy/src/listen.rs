@@ -29,7 +29,7 @@ use crate::{
     body::Body,
     clock::Clock,
     conn::{Client, Conn, Phase},
-    connections::Open,
+    connections::{Left, Open},
     fast::{FastIo, Hypers},
     front::{self, Beginning, Told},
     life,
@@ -216,8 +216,13 @@ fn begin(
         worker.counters.closed.add(1);
         return worker.counters.outcomes.one(Outcome::Denied);
     };
-    let (connections, peer_conn) = (connections.clone(), conn.clone());
-    let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number, peer: peer_conn });
+    let left = Arc::new(Left {
+        all: worker.proxy.connections.clone(),
+        open: connections.clone(),
+        number,
+        peer: conn.clone(),
+        counters: worker.counters.clone(),
+    });
     let worker = worker.clone();
     let task = if config.front.proxy_protocol && peer.is_front {
         // Its first bytes are due as those of a request are.
@@ -228,22 +233,6 @@ fn begin(
     };
     if let Some((_, abort)) = connections.lock().by_number.get_mut(&number) {
         *abort = Some(task.abort_handle());
-    }
-}
-
-/// Takes the connection off the list when its task ends, however it ends, and the tunnel that it may have become.
-pub(crate) struct Left {
-    worker: Arc<Worker>,
-    connections: Arc<Mutex<Open>>,
-    number: u64,
-    /// As it came: a PROXY header may have named another client since.
-    peer: Arc<Conn>,
-}
-
-impl Drop for Left {
-    fn drop(&mut self) {
-        self.worker.proxy.connections.remove(&self.connections, self.number, &self.peer);
-        self.worker.counters.closed.add(1);
     }
 }
 
@@ -289,7 +278,7 @@ async fn serve_behind(
         _ = stop.wait_for(|stop| *stop == Stop::All) => return,
     };
     let conn = Arc::new(Conn::new(&peer.behind(told, &worker.proxy.config), worker.clock.tick()));
-    if let Some((listed, _)) = left.connections.lock().by_number.get_mut(&left.number) {
+    if let Some((listed, _)) = left.open.lock().by_number.get_mut(&left.number) {
         *listed = conn.clone();
     }
     serve(worker, conn, stream, read, left, stopped).await;

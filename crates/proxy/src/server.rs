@@ -68,7 +68,7 @@ pub(crate) struct Proxy {
     pub(crate) config: Config,
     pub(crate) store: Store,
     pub(crate) origins: Origins,
-    pub(crate) connections: Connections,
+    pub(crate) connections: Arc<Connections>,
     pub(crate) silent: Arc<Silent>,
     pub(crate) turns: Arc<Turns>,
     pub(crate) fills: Fills,
@@ -168,7 +168,7 @@ impl Server {
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
-            connections: Connections::new(config.workers, config.limits.connections_per_client),
+            connections: Arc::new(Connections::new(config.workers, config.limits.connections_per_client)),
             silent: Arc::new(Silent::new(config.limits.origin_pause.0)),
             turns: Arc::new(Turns::new(&config.limits)),
             // Of the store's memory an eighth.

@@ -17,7 +17,7 @@ use tokio::{
 use crate::{
     body::{Guard, Kind},
     conn::Conn,
-    listen::Left,
+    connections::Left,
     origin::{self, dial},
     reason::{Denied, NoAnswer, Outcome},
     respond::{Answer, denied, failed},
