@@ -143,7 +143,7 @@ async fn fresh_stays(job: &Job, response: &Response<Arriving>) -> bool {
     let is_error = (status.is_client_error() || status.is_server_error()) && status != StatusCode::GONE;
     is_error
         && !admit::has_lifetime(response.headers(), job.target.side.is_for_origin(), now)
-        && lookup::has_fresh(proxy, &job.target.key, now).await
+        && lookup::has_fresh(proxy.stored(), &job.target.key, now).await
 }
 
 /// What was stored has been replaced by something that must not be. An answer to one client's credentials replaces

@@ -25,6 +25,7 @@ mod clock;
 pub mod config;
 mod conn;
 mod connections;
+mod epochs;
 mod fast;
 mod fetch;
 mod fill;

@@ -208,7 +208,7 @@ impl Ask {
 
     /// GET and HEAD: the store first.
     async fn cached(self) -> Answer {
-        let found = lookup::find(&self.worker.proxy, &self.target.key, &self.headers).await;
+        let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
         match found {
             Found::Hit(hit) => match hit.head.policy.reuse(&self.asked, self.now) {
                 Reuse::Fresh => self.fresh(&hit),

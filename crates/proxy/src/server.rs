@@ -26,8 +26,8 @@ use crate::{
     clock::Clock,
     config::Config,
     connections::Connections,
+    epochs::Epochs,
     fills::Fills,
-    keep::Epochs,
     listen::{self, Bound},
     log::{Buffer, Line, Log},
     metrics::Counters,
@@ -72,7 +72,7 @@ pub(crate) struct Proxy {
     pub(crate) silent: Arc<Silent>,
     pub(crate) turns: Arc<Turns>,
     pub(crate) fills: Fills,
-    pub(crate) epochs: Epochs,
+    pub(crate) epochs: Arc<Epochs>,
     pub(crate) log: Log,
     pub(crate) counters: Vec<Arc<Counters>>,
     /// Our line in `Via`, and our name in it.
@@ -87,6 +87,11 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
+    /// Where responses are looked for, and what of it is invalid.
+    pub(crate) fn stored(&self) -> (&Store, &Epochs) {
+        (&self.store, &self.epochs)
+    }
+
     /// Whether a connection is to end with the next answer.
     #[inline]
     pub(crate) fn is_stopping(&self) -> bool {
@@ -173,7 +178,7 @@ impl Server {
             turns: Arc::new(Turns::new(&config.limits)),
             // Of the store's memory an eighth.
             fills: Fills::new(&config.cache, config.store.memory.0 / 8, store.clone()),
-            epochs: Epochs::new(),
+            epochs: Arc::new(Epochs::new()),
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),
             unshared: Unshared::new(),

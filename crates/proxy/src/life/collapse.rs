@@ -72,7 +72,7 @@ impl Ask {
 
     /// A fresh response in the store, other than the one that is known to be stale.
     async fn look_again(&self, stale: Option<&Hit>) -> Option<Hit> {
-        let found = lookup::find(&self.worker.proxy, &self.target.key, &self.headers).await;
+        let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
         let Found::Hit(hit) = found else { return None };
         let other = stale.is_none_or(|stale| stale.head.received != hit.head.received);
         (other && hit.head.policy.reuse(&self.asked, unix_millis()) == Reuse::Fresh).then_some(hit)
