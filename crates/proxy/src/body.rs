@@ -17,9 +17,9 @@ use crate::{
     log::Line,
     passed::Passed,
     pieces::Pieces,
+    proxy::Worker,
     reader::Reader,
     reason::{Broken, Outcome, REST_FROM_ORIGIN},
-    server::Worker,
 };
 
 /// Where the bytes come from.

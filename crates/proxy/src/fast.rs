@@ -53,9 +53,9 @@ use crate::{
     front::{self, Scheme},
     head::{Head, Stored, decode},
     key::{self, Side},
+    proxy::Worker,
     reason::{Denied, Outcome},
     rules::vary,
-    server::Worker,
     target::Origins,
 };
 

@@ -22,13 +22,13 @@ use crate::{
     lookup::Hit,
     origin::{self, Arriving, Interim},
     passed::Passed,
+    proxy::Worker,
     reason::{Broken, NotStored},
     rules::{
         self, Policy,
         admit::{self, Exchange},
         validate, vary,
     },
-    server::Worker,
     target::Target,
 };
 

@@ -18,9 +18,9 @@ use crate::{
     head::{self, Index},
     key, lookup,
     lookup::Hit,
+    proxy::{Proxy, Worker},
     reason::NotStored,
     rules::Policy,
-    server::{Proxy, Worker},
 };
 
 /// Longest body that is put in one piece.

@@ -27,11 +27,11 @@ use crate::{
     key::{self, Side},
     lookup::{self, Found, Hit},
     origin::{self, Interim},
+    proxy::Worker,
     reason::{Bypass, Denied, Outcome},
     respond::{Answer, Source, denied, options, respond},
     rest::Rest,
     rules::{Asked, Reuse, validate},
-    server::Worker,
     target::{self, Target},
     tunnel,
 };

@@ -33,8 +33,9 @@ use crate::{
     fast::{FastIo, Hypers},
     front::{self, Beginning, Told},
     life,
+    lifecycle::{LAST_REQUESTS, StartError, Stop},
+    proxy::{Proxy, Worker},
     reason::{Denied, Outcome},
-    server::{LAST_REQUESTS, Proxy, StartError, Stop, Worker},
 };
 
 /// An address that is ours, at which nobody is answered yet.

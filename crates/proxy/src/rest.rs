@@ -19,10 +19,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use crate::{
     origin::Arriving,
     passed::Passed,
+    proxy::Worker,
     range,
     reason::Broken,
     rules::{self, validate},
-    server::Worker,
     target::Target,
 };
 

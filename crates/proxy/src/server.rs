@@ -1,4 +1,4 @@
-//! The proxy as a whole: what all workers share, what each has of its own, starting and stopping.
+//! The proxy as a whole: starting and stopping.
 //!
 //! Starting: take every address, open the store, listen, then start the workers, so that no store is made for a proxy
 //! that cannot be, and a client that can connect is served. Stopping: no new connections; then those that are idle
@@ -14,133 +14,28 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
     admin,
-    clock::Clock,
     config::Config,
     connections::Connections,
     epochs::Epochs,
     fills::Fills,
+    lifecycle::{LAST_REQUESTS, StartError, Stop},
     listen::{self, Bound},
-    log::{Buffer, Line, Log},
-    metrics::Counters,
-    origin::Pools,
+    log::Log,
+    proxy::Proxy,
     rules::validate,
     silent::Silent,
     target::Origins,
     turns::Turns,
     unshared::Unshared,
 };
-
-/// What can go wrong at start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, io::Error),
-    /// The store does not open.
-    #[error("{0}")]
-    Store(String),
-    /// The store does not take a setting of the configuration.
-    #[error("{0}")]
-    Setting(String),
-    /// The store does not open because what it holds is damaged.
-    #[error("{0}")]
-    Damaged(String),
-    /// A file of ours cannot be written or read.
-    #[error("{0}: {1}")]
-    File(String, io::Error),
-    /// A thread cannot be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
-}
-
-/// What all workers share.
-pub(crate) struct Proxy {
-    pub(crate) config: Config,
-    pub(crate) store: Store,
-    pub(crate) origins: Origins,
-    pub(crate) connections: Arc<Connections>,
-    pub(crate) silent: Arc<Silent>,
-    pub(crate) turns: Arc<Turns>,
-    pub(crate) fills: Fills,
-    pub(crate) epochs: Arc<Epochs>,
-    pub(crate) log: Log,
-    pub(crate) counters: Vec<Arc<Counters>>,
-    /// Our line in `Via`, and our name in it.
-    pub(crate) via: HeaderValue,
-    pub(crate) pseudonym: String,
-    /// Our own addresses.
-    pub(crate) own: Arc<[SocketAddr]>,
-    pub(crate) token: String,
-    pub(crate) started: Instant,
-    pub(crate) unshared: Unshared,
-    stopping: AtomicBool,
-}
-
-impl Proxy {
-    /// Where responses are looked for, and what of it is invalid.
-    pub(crate) fn stored(&self) -> (&Store, &Epochs) {
-        (&self.store, &self.epochs)
-    }
-
-    /// Whether a connection is to end with the next answer.
-    #[inline]
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Relaxed)
-    }
-}
-
-/// What one thread has of its own.
-pub(crate) struct Worker {
-    pub(crate) proxy: Arc<Proxy>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) pools: Pools,
-    pub(crate) clock: Clock,
-    lines: Buffer,
-}
-
-impl Worker {
-    pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
-        let pools = Pools::new(&proxy.config, &proxy.own, &proxy.silent, &proxy.turns);
-        let clock = Clock::default();
-        clock.set();
-        Self { proxy, counters, pools, clock, lines: Buffer::default() }
-    }
-
-    pub(crate) fn log(&self, line: &Line<'_>) {
-        self.counters.log_dropped.add(self.proxy.log.line(&self.lines, line));
-    }
-
-    /// Whether fetches that this worker began are still running.
-    pub(crate) fn fills_running(&self) -> bool {
-        self.counters.fills.get() != self.counters.fills_ended.get()
-    }
-
-    pub(crate) fn flush_log(&self) {
-        self.counters.log_dropped.add(self.proxy.log.flush(&self.lines));
-    }
-}
-
-/// How far it is to stop: listening first, so that nobody whose idle connection closes gets another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
-    Not,
-    Listening,
-    All,
-}
-
-/// How long connections that were let in last have for their first request, and those that were not told of the stop
-/// for one more.
-pub(crate) const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A running proxy.
 pub struct Server {

@@ -19,9 +19,9 @@ use crate::{
     conn::Conn,
     connections::Left,
     origin::{self, dial},
+    proxy::Worker,
     reason::{Denied, NoAnswer, Outcome},
     respond::{Answer, denied, failed},
-    server::Worker,
     target::{self, Trust},
 };
 

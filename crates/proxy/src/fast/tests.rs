@@ -19,8 +19,8 @@ use crate::{
     conn::{Client, Conn},
     head, key,
     key::Side,
+    proxy::Worker,
     rules::Policy,
-    server::Worker,
 };
 
 struct Woken(AtomicBool);
