@@ -8,6 +8,7 @@
 //! Every way ends in an [`Answer`], whose `Cache-Status` says what happened and why.
 
 mod collapse;
+mod connect;
 mod pass;
 
 use std::{sync::Arc, time::Instant};
@@ -33,7 +34,6 @@ use crate::{
     rest::Rest,
     rules::{Asked, Reuse, validate},
     target::{self, Target},
-    tunnel,
 };
 
 /// A request on its way, without its body.
@@ -121,7 +121,7 @@ async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, interim: Interim, reques
             worker.counters.denials.one(why);
             denied(why)
         }
-        Ok(None) => tunnel::connect(worker, conn, request).await,
+        Ok(None) => connect::connect(worker, conn, request).await,
         Ok(Some(target)) => {
             let (parts, body) = request.into_parts();
             let bypass = bypass(&parts, &target, &body);
