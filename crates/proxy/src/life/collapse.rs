@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{StatusCode, header};
 
-use super::Ask;
+use super::ask::Ask;
 use crate::{
     clock::unix_millis,
     fetch::{self, Alone, Job},
@@ -14,7 +14,7 @@ use crate::{
     keep,
     lookup::{self, Found, Hit},
     reader::Reader,
-    reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
+    reason::{Bypass, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
     rules::{self, Failure, Reuse, validate, vary},
 };
@@ -190,19 +190,5 @@ impl Ask {
             }
             Err(_) => failed(OriginFailure::Closed.into()),
         }
-    }
-
-    /// Something stale where it may be served; where it must not be, that the origin could not be asked is what counts
-    /// (RFC 9111 5.2.2.2).
-    pub(crate) fn without_origin(&self, stale: Option<&Hit>, why: NoAnswer) -> Answer {
-        let (Some(hit), NoAnswer::Failed(failure)) = (stale, why) else { return failed(why) };
-        if self.survives(hit, Failure::Disconnected) {
-            return self.stale(hit, failure.name());
-        }
-        let mut answer = failed(why);
-        if hit.head.policy.must_revalidate {
-            answer.parts.status = StatusCode::GATEWAY_TIMEOUT;
-        }
-        answer
     }
 }

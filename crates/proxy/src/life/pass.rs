@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::Incoming;
 
-use super::Ask;
+use super::ask::Ask;
 use crate::{
     body::Kind,
     clock::unix_millis,
@@ -109,11 +109,6 @@ impl Ask {
                 self.without_origin(stale.as_ref(), why)
             }
         }
-    }
-
-    /// Whether a stale response may be served although the origin failed.
-    pub(crate) fn survives(&self, hit: &Hit, failure: Failure) -> bool {
-        hit.head.policy.survives(&self.asked, failure, &self.worker.proxy.config.cache, self.now)
     }
 
     async fn update_from_head(&self, hit: &Hit, response: &Response<Arriving>, sent: u64) {
