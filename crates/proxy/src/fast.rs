@@ -25,9 +25,9 @@ mod hit;
 mod interim;
 mod refuse;
 pub(crate) mod seen;
+mod socket;
 
 use std::{
-    cell::Cell,
     io::{self, IoSlice},
     mem::{self, MaybeUninit},
     pin::Pin,
@@ -38,46 +38,26 @@ use std::{
 use httparse::Header;
 use parking_lot::Mutex;
 use picaflor::{Object, TryGet};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::AsyncWrite;
 
+pub(crate) use self::socket::FastIo;
 use self::{
-    answer::Out,
     hit::FastHit,
     seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge, lower_version},
+    socket::{Reading, Turn},
 };
 use crate::{
     conn::{Conn, Phase},
     front::{self, Scheme},
     head::{Head, Stored, decode},
     key::{self, Side},
-    proxy::Worker,
     reason::{Denied, Outcome},
     rules::vary,
     target::Origins,
 };
 
-const BUFFER: usize = 8 << 10;
-
 /// So many requests of one connection are answered in a row.
 const TURN: usize = 64;
-
-thread_local! {
-    /// What the next connection of this worker reads into, and the key that it asks the store for.
-    static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// The next head is looked at here first.
-    Ours,
-    /// hyper has one request.
-    Hyper,
-    /// hyper has the connection.
-    HyperForGood,
-}
 
 /// What to do with the bytes read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,14 +76,6 @@ enum Step {
     Refused(Denied),
 }
 
-/// A read of the device for the head at `start`.
-struct Reading {
-    object: Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>,
-    /// Length of the head.
-    len: usize,
-    head_only: bool,
-}
-
 /// What the store's memory says.
 enum Found {
     Hit(FastHit),
@@ -111,83 +83,10 @@ enum Found {
     Nothing,
 }
 
-/// See the head of this file.
-pub(crate) struct FastIo {
-    io: TcpStream,
-    worker: Arc<Worker>,
-    conn: Arc<Conn>,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    granted: u64,
-    turn: Turn,
-    eof: bool,
-    refused: bool,
-    out: Out,
-    key: Vec<u8>,
-    reading: Option<Reading>,
-    /// hyper has asked for the next head: it is between two requests, and holds nothing that is still needed.
-    hyper_idle: bool,
-    ahead: interim::Ahead,
-}
-
 impl FastIo {
-    /// `read` has come of it already.
-    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>, read: Vec<u8>) -> Self {
-        Self {
-            io,
-            worker,
-            conn,
-            start: 0,
-            end: read.len(),
-            buffer: read,
-            granted: 0,
-            turn: Turn::Ours,
-            eof: false,
-            refused: false,
-            out: Out::default(),
-            key: Vec::new(),
-            reading: None,
-            hyper_idle: false,
-            ahead: interim::Ahead::default(),
-        }
-    }
-
     /// The same socket for hyper.
     pub(crate) fn for_hyper(io: &Arc<Mutex<Self>>) -> Hypers {
         Hypers(io.clone())
-    }
-
-    fn tick(&self) -> u32 {
-        self.worker.clock.tick()
-    }
-
-    /// Reads more behind what is there.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-            if self.buffer.len() != BUFFER {
-                (self.buffer, self.key) = SPARE.take();
-                self.buffer.resize(BUFFER, 0);
-            }
-        } else if self.end == self.buffer.len() {
-            if self.start > 0 {
-                self.buffer.copy_within(self.start..self.end, 0);
-                self.end -= self.start;
-                self.start = 0;
-            } else {
-                self.buffer.resize((self.buffer.len() * 2).max(BUFFER), 0);
-            }
-        }
-        let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
-        let polled = Pin::new(&mut self.io).poll_read(cx, &mut room);
-        let n = room.filled().len();
-        if polled.is_pending() && self.end == 0 {
-            SPARE.set((mem::take(&mut self.buffer), mem::take(&mut self.key)));
-        }
-        ready!(polled)?;
-        self.end += n;
-        Poll::Ready(Ok(n))
     }
 
     /// Looks at the head in the buffer.

@@ -10,7 +10,11 @@ use std::{
 use bytes::Bytes;
 use httparse::Header;
 
-use super::{FastIo, Turn, hit::FastHit, seen::MOST_FIELDS};
+use super::{
+    hit::FastHit,
+    seen::MOST_FIELDS,
+    socket::{FastIo, Out, Turn},
+};
 use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outcome};
 
 /// A body up to here is laid behind its head and both are sent from one place: of a short one that costs less than
@@ -21,26 +25,6 @@ thread_local! {
     /// Where a worker puts answers together. One for all its connections stays in the processor's cache, and those
     /// that are idle hold nothing.
     static WHOLE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// What the socket has not taken.
-#[derive(Default)]
-pub(super) struct Out {
-    pub(super) head: Vec<u8>,
-    pub(super) body: Bytes,
-    pub(super) at: usize,
-}
-
-impl Out {
-    pub(super) fn is_empty(&self) -> bool {
-        self.at == self.head.len() + self.body.len()
-    }
-
-    pub(super) fn slices(&self) -> [IoSlice<'_>; 2] {
-        let head = &self.head[self.at.min(self.head.len())..];
-        let body = &self.body[self.at.saturating_sub(self.head.len())..];
-        [IoSlice::new(head), IoSlice::new(body)]
-    }
 }
 
 impl FastIo {

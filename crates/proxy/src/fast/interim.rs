@@ -7,34 +7,11 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
-use super::{FastIo, answer::Out};
+use super::socket::{FastIo, Out};
 use crate::origin::Interim;
 
-/// The most that are passed on ahead of one answer, and bytes of one.
-const MOST: u32 = 16;
+/// Most bytes of one.
 const LONGEST: usize = 16 << 10;
-
-/// Whether something may be written ahead.
-#[derive(Default)]
-pub(super) struct Ahead {
-    /// The number of the request: what comes for an earlier one is too late.
-    request: u64,
-    /// How many more may come.
-    left: u32,
-}
-
-impl Ahead {
-    /// A request goes to hyper, alone or not.
-    pub(super) fn begin(&mut self, is_alone: bool) {
-        self.request += 1;
-        self.left = if is_alone { MOST } else { 0 };
-    }
-
-    /// Hyper writes.
-    pub(super) fn end(&mut self) {
-        self.left = 0;
-    }
-}
 
 impl FastIo {
     /// Where interim answers to the request that hyper has now are passed on.

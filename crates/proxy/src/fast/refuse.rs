@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
-use super::FastIo;
+use super::socket::FastIo;
 use crate::{
     body::Kind,
     clock::date,
