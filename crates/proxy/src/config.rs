@@ -146,7 +146,7 @@ low! {
         origin_rate: Size,
         /// The time over which these rates are measured; default 10 s.
         rate_window: Span,
-        /// Requests that one origin has at one time, all workers together, each on a connection of its own; default none.
+        /// Requests that one origin has at one time, all workers together, each on its own connection; default none.
         origin_connections: usize,
         /// Requests that wait for one of these, at most for `connect_timeout`; default 1,000.
         origin_waiting: usize,

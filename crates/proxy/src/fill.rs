@@ -216,7 +216,7 @@ impl Fill {
         !matches!(&*self.verdict.borrow(), Verdict::Waiting)
     }
 
-    /// Waits until the fetch is over and what it brought is stored, if its end is near enough to be worth it, and for no
+    /// Waits until the fetch is over and what it brought is stored, if its end is near enough to be worth it, for no
     /// longer than `patience`; says whether it is over.
     pub(crate) async fn over(&self, patience: Duration) -> bool {
         {

@@ -4,12 +4,13 @@
 //!
 //! | what | where |
 //! |---|---|
+//! | starting and stopping; what workers share meanwhile | `server`; `proxy` |
 //! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
 //! | whether a response may be stored, reused, served stale | `rules` |
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
-//! | what is written into the store | `key`, `head`, `keep` |
-//! | who may do what | `target`, `origin::Guard`, `admin` |
+//! | what is written into the store, and invalidated | `key`, `head`, `keep`, `epochs` |
+//! | who may do what, how much and how slowly | `target`, `origin::Guard`, `admin`, `connections`, `turns`, `pace` |
 //! | what stands in front of us, and what it says counts | `front` |
 //!
 //! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.

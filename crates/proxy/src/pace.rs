@@ -1,5 +1,5 @@
-//! The smallest rate of a body that arrives: in each `limits.rate_window` of waiting for it so many bytes must come. The
-//! time in which nobody wants its bytes does not count.
+//! The smallest rate of a body that arrives: in each `limits.rate_window` of waiting for it so many bytes must come.
+//! The time in which its bytes are not wanted does not count.
 
 use std::{
     future::Future,

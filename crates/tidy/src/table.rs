@@ -99,7 +99,7 @@ pub const CIRCLES: &[(&str, &[usize])] = &[
     ("crates/table", &[9, 6, 2]),
     ("crates/engine", &[50, 2]),
     ("crates/graph", &[8]),
-    ("crates/proxy", &[18]),
+    ("crates/proxy", &[]),
     ("crates/capi", &[]),
     ("crates/shared", &[2]),
     ("crates/cli", &[2, 2]),
