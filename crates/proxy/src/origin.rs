@@ -289,10 +289,10 @@ impl Pools {
         request: Request<Payload>,
     ) -> Result<Response<Arriving>, NoAnswer> {
         let origin = &target.upstream.authority;
-        let turn = self.turns.take(origin).await.ok_or(OriginFailure::Busy)?;
         if !self.silent.may_ask(origin, Instant::now()) {
             return Err(OriginFailure::Paused.into());
         }
+        let turn = self.turns.take(origin).await.ok_or(OriginFailure::Busy)?;
         // One that has a body may wait for its client.
         let waits_for_client = matches!(request.body(), Payload::Client { .. });
         let result = self.try_send(target, request).await;

@@ -277,23 +277,33 @@ fn what_is_to_be_new_joins_no_fetch_whose_head_has_come() {
 
 #[test]
 fn an_error_answers_all_who_wait_and_those_of_the_next_moment() {
+    answers_all_of_a_moment("503 Service Unavailable");
+}
+
+#[test]
+fn a_redirect_for_the_moment_answers_all_who_wait_and_those_of_the_next() {
+    answers_all_of_a_moment("302 Found");
+}
+
+fn answers_all_of_a_moment(status: &'static str) {
+    let code: u16 = status[..3].parse().unwrap();
     let door = Door::default();
     let closed = door.clone();
     let origin = Origin::start(move |request, stream| {
         if !request.field("x-client").is_empty() {
             closed.pass();
         }
-        answer(stream, "503 Service Unavailable", "", b"busy")
+        answer(stream, status, "", b"busy")
     });
     let mut proxy =
         Proxy::before(&origin.url(), "workers = 1\n[cache]\nerror_hold = \"1h\"\n[limits]\ndrain = \"5m\"\n");
     for client in &mut proxy.held_at(&door, (0..30).map(|n| format!("x-client: {n}"))) {
         let reply = client.read("GET").unwrap();
-        assert_eq!((reply.status(), reply.text().as_str()), (503, "busy"), "{reply:?}");
+        assert_eq!((reply.status(), reply.text().as_str()), (code, "busy"), "{reply:?}");
     }
     assert_eq!(origin.count(), 1 + 1, "and one to see that all wait");
     let mut client = proxy.client();
-    assert_eq!(client.get("/").cache(), "picaflor; fwd=uri-miss; fwd-status=503; collapsed");
+    assert_eq!(client.get("/").cache(), format!("picaflor; fwd=uri-miss; fwd-status={code}; collapsed"));
     assert_eq!(client.send("GET", "/", &["cookie: a=b"], b"").text(), "busy");
     assert_eq!(origin.count(), 1 + 1 + 1, "what may be for one client is not for others");
     // A stop that waited for the moment to be over would take minutes.
