@@ -262,7 +262,8 @@ async fn prepare(job: &Job, response: &Response<Arriving>, epoch: u64, sent: u64
 }
 
 /// Whether a response that is not stored is still the answer to all requests that wait for it: an error, for an origin
-/// that fails is not to be asked by each of them, or where to go for the moment. What credentials or cookies were sent with, or brought, may be for one client.
+/// that fails is not to be asked by each of them, or where to go for the moment. What credentials or cookies were sent
+/// with, or brought, may be for one client.
 fn is_for_all_who_wait(client: &HeaderMap, response: &Response<Arriving>) -> bool {
     let status = response.status();
     (rules::is_server_error(status) || matches!(status, StatusCode::FOUND | StatusCode::TEMPORARY_REDIRECT))
