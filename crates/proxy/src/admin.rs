@@ -32,8 +32,9 @@ use tokio::sync::watch;
 use crate::{
     config::AdminConfig,
     keep, key,
+    lifecycle::{StartError, Stop},
     metrics::{self, Total},
-    server::{Proxy, StartError, Stop},
+    proxy::Proxy,
 };
 
 /// The configured token, the one in the token file, or a new one left there; and the file, if it counts.

@@ -1,31 +1,25 @@
 //! The body of a response to a client: nothing, bytes in memory, pieces of a stored object, a fetch that is still
-//! arriving, or an origin's body passed on. Where pieces break off, the origin is asked for the rest. It ends in a
+//! arriving, or an origin's body passed on. It ends in a
 //! [`Guard`] that tells the connection, the counters and the access log.
 
-use picaflor::{Chunks, Object};
 use std::{
-    collections::VecDeque,
-    future::Future,
-    ops::Range,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use hyper::body::Incoming;
-use tokio::time::Sleep;
 
 use crate::{
     conn::Conn,
-    fill::Reader,
     log::Line,
-    origin,
-    reason::{Broken, OriginFailure, Outcome, REST_FROM_ORIGIN},
-    rest::{Rest, Tail},
-    server::Worker,
+    passed::Passed,
+    pieces::Pieces,
+    proxy::Worker,
+    reader::Reader,
+    reason::{Broken, Outcome, REST_FROM_ORIGIN},
 };
 
 /// Where the bytes come from.
@@ -77,7 +71,7 @@ impl http_body::Body for Body {
                 next
             }
             Kind::Origin(passed) => {
-                let frame = ready!(passed.poll(cx, &this.guard.worker));
+                let frame = ready!(passed.poll(cx, &this.guard.worker.counters));
                 match &frame {
                     Some(Ok(frame)) => this.guard.sent += frame.data_ref().map_or(0, Bytes::len) as u64,
                     Some(Err(broken)) => this.guard.broken = Some(*broken),
@@ -111,174 +105,9 @@ impl http_body::Body for Body {
         match &self.kind {
             Kind::Empty => SizeHint::with_exact(0),
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Pieces(pieces) => SizeHint::with_exact(pieces.left),
+            Kind::Pieces(pieces) => SizeHint::with_exact(pieces.left()),
             Kind::Fill(reader) => reader.left().map_or_else(SizeHint::default, SizeHint::with_exact),
-            Kind::Origin(passed) => http_body::Body::size_hint(&passed.incoming),
-        }
-    }
-}
-
-/// A part of a body.
-pub(crate) enum Piece {
-    Text(Bytes),
-    Stored(Object, Range<u64>),
-}
-
-type Reading = Pin<Box<dyn Future<Output = (Chunks, Option<Result<Bytes, picaflor::Error>>)> + Send>>;
-
-/// Where the next bytes of a stored part come from.
-enum Way {
-    /// There is no such part at the moment.
-    Between,
-    Store(Reading),
-    Asking(Pin<Box<dyn Future<Output = Result<Tail, Broken>> + Send>>),
-    Origin(Tail),
-}
-
-/// Parts in order, stored ones read piece by piece.
-pub(crate) struct Pieces {
-    queue: VecDeque<Piece>,
-    way: Way,
-    /// What is still to come of the stored part that is being sent.
-    part: Range<u64>,
-    left: u64,
-    rest: Option<Arc<Rest>>,
-    /// Whether bytes come from the origin that were to come from the store.
-    pub(crate) mended: bool,
-}
-
-fn read_on(mut chunks: Chunks) -> Reading {
-    Box::pin(async move {
-        let next = chunks.next_async().await;
-        (chunks, next)
-    })
-}
-
-impl Pieces {
-    pub(crate) fn new(queue: VecDeque<Piece>) -> Self {
-        let left = queue
-            .iter()
-            .map(|piece| match piece {
-                Piece::Text(text) => text.len() as u64,
-                Piece::Stored(_, range) => range.end - range.start,
-            })
-            .sum();
-        Self { queue, way: Way::Between, part: 0..0, left, rest: None, mended: false }
-    }
-
-    /// Bytes left.
-    pub(crate) fn left(&self) -> u64 {
-        self.left
-    }
-
-    /// A range of one object.
-    pub(crate) fn stored(object: Object, range: Range<u64>) -> Self {
-        Self::new(VecDeque::from([Piece::Stored(object, range)]))
-    }
-
-    /// A range of an object that the store has lost: why.
-    pub(crate) fn from_origin(rest: Arc<Rest>, range: Range<u64>, why: &str) -> Self {
-        let left = range.end.saturating_sub(range.start);
-        let way = Way::Asking(Box::pin(rest.fetch(range, why.to_owned())));
-        Self { queue: VecDeque::new(), way, part: 0..0, left, rest: None, mended: false }
-    }
-
-    /// Where they break off, the rest comes from there.
-    pub(crate) fn or_from(mut self, rest: Option<Arc<Rest>>) -> Self {
-        self.rest = rest;
-        self
-    }
-
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        let next = ready!(self.poll_part(cx));
-        match &next {
-            Some(Ok(bytes)) => self.left = self.left.saturating_sub(bytes.len() as u64),
-            // Nothing comes behind it.
-            Some(Err(_)) => (self.way, self.left) = (Way::Between, 0),
-            None => {}
-        }
-        Poll::Ready(next)
-    }
-
-    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        loop {
-            match &mut self.way {
-                Way::Between => match self.queue.pop_front() {
-                    Some(Piece::Text(text)) => return Poll::Ready(Some(Ok(text))),
-                    Some(Piece::Stored(object, range)) => {
-                        self.part = range.clone();
-                        self.way = Way::Store(read_on(object.chunks(range)));
-                    }
-                    None => return Poll::Ready(None),
-                },
-                Way::Store(reading) => {
-                    let (chunks, next) = ready!(reading.as_mut().poll(cx));
-                    let why = match next {
-                        Some(Ok(bytes)) => {
-                            self.part.start += bytes.len() as u64;
-                            self.way = Way::Store(read_on(chunks));
-                            return Poll::Ready(Some(Ok(bytes)));
-                        }
-                        None if self.part.is_empty() => {
-                            self.way = Way::Between;
-                            continue;
-                        }
-                        None => "it ends there".to_owned(),
-                        Some(Err(error)) => error.to_string(),
-                    };
-                    let Some(rest) = self.rest.clone() else { return Poll::Ready(Some(Err(Broken::Store))) };
-                    self.way = Way::Asking(Box::pin(rest.fetch(self.part.clone(), why)));
-                }
-                Way::Asking(asking) => match ready!(asking.as_mut().poll(cx)) {
-                    Ok(tail) => (self.way, self.mended) = (Way::Origin(tail), true),
-                    Err(broken) => return Poll::Ready(Some(Err(broken))),
-                },
-                Way::Origin(tail) => match ready!(tail.poll(cx)) {
-                    None => self.way = Way::Between,
-                    next => return Poll::Ready(next),
-                },
-            }
-        }
-    }
-}
-
-/// An origin's body with a limit on silence: on how long we wait for it, not on how long the client takes.
-pub(crate) struct Passed {
-    incoming: Incoming,
-    limit: Duration,
-    silence: Pin<Box<Sleep>>,
-    waiting: bool,
-}
-
-impl Passed {
-    pub(crate) fn new(incoming: Incoming, limit: Duration) -> Self {
-        Self { incoming, limit, silence: Box::pin(tokio::time::sleep(limit)), waiting: false }
-    }
-
-    /// The next piece of data, or the trailers.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        match http_body::Body::poll_frame(Pin::new(&mut self.incoming), cx) {
-            Poll::Ready(Some(Ok(mut frame))) => {
-                self.waiting = false;
-                if let Some(trailers) = frame.trailers_mut() {
-                    origin::strip_hop_by_hop(trailers);
-                }
-                worker.counters.origin_bytes.add(frame.data_ref().map_or(0, Bytes::len) as u64);
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(error))) => {
-                worker.counters.failures.one(origin::failure(&error));
-                Poll::Ready(Some(Err(Broken::Origin)))
-            }
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => {
-                if !std::mem::replace(&mut self.waiting, true) {
-                    self.silence.as_mut().reset(tokio::time::Instant::now() + self.limit);
-                }
-                ready!(self.silence.as_mut().poll(cx));
-                worker.counters.failures.one(OriginFailure::BodyTimeout);
-                Poll::Ready(Some(Err(Broken::Origin)))
-            }
+            Kind::Origin(passed) => passed.size_hint(),
         }
     }
 }

@@ -109,9 +109,11 @@ low! {
         client_directives: ClientDirectives,
         /// How long an origin's error that says nothing of caches answers later requests, too; default 1 s.
         error_hold: Span,
-        /// How long a fetch waits for its slowest reader before it goes on without it; default 5 s.
+        /// How long a fetch waits for its slowest reader before it goes on without it, and a late comer for the end of
+        /// a fetch whose beginning is in the store only; default 5 s.
         collapse_patience: Span,
-        /// Bytes still fetched for the store when every client of a fetch has gone; default 64 MiB.
+        /// Bytes still fetched for the store when every client of a fetch has gone, or late comers wait for its end;
+        /// default 64 MiB.
         abandoned_max: Size,
     }
     /// `[limits]`.
@@ -136,6 +138,18 @@ low! {
         body_timeout: Span,
         /// Longest body of a request; default none.
         upload_max: Size,
+        /// Fewest bytes a second of a request's body; default none.
+        upload_rate: Size,
+        /// Fewest bytes a second that a client takes of a response; default none.
+        download_rate: Size,
+        /// Fewest bytes a second of an origin's body; default none.
+        origin_rate: Size,
+        /// The time over which these rates are measured; default 10 s.
+        rate_window: Span,
+        /// Requests that one origin has at one time, all workers together, each on its own connection; default none.
+        origin_connections: usize,
+        /// Requests that wait for one of these, at most for `connect_timeout`; default 1,000.
+        origin_waiting: usize,
         /// Longest silence of a tunnel; default 10 min.
         tunnel_timeout: Span,
         /// How long idle origin connections are kept; default 30 s.
@@ -350,6 +364,16 @@ pub struct LimitsConfig {
     pub origin_pause: Span,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upload_max: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload_rate: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub download_rate: Option<Size>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin_rate: Option<Size>,
+    pub rate_window: Span,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin_connections: Option<usize>,
+    pub origin_waiting: usize,
     pub origin_idle_timeout: Span,
     pub origin_idle: usize,
     pub drain: Span,

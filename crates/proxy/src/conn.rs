@@ -4,7 +4,7 @@
 
 use std::{
     net::IpAddr,
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 use crate::config::Config;
@@ -60,6 +60,11 @@ pub(crate) struct Conn {
     since: AtomicU32,
     response_done: AtomicBool,
     hyper_for_good: AtomicBool,
+    /// Bytes that the socket has taken.
+    taken: AtomicU64,
+    /// For how many seconds there has always been more for it, and what it had taken before them.
+    full: AtomicU32,
+    taken_before: AtomicU64,
 }
 
 impl Conn {
@@ -73,6 +78,9 @@ impl Conn {
             since: AtomicU32::new(tick),
             response_done: AtomicBool::new(true),
             hyper_for_good: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
+            full: AtomicU32::new(0),
+            taken_before: AtomicU64::new(0),
         }
     }
 
@@ -99,6 +107,26 @@ impl Conn {
             _ => Phase::Sending,
         };
         (phase, self.since.load(Relaxed))
+    }
+
+    /// The socket has taken so many bytes.
+    #[inline]
+    pub(crate) fn take(&self, bytes: usize) {
+        self.taken.store(self.taken.load(Relaxed).wrapping_add(bytes as u64), Relaxed);
+    }
+
+    /// Asked once a second: whether for `window` seconds there has been more for the client than it took, and that was
+    /// less than `rate` bytes a second.
+    pub(crate) fn is_slow(&self, rate: u64, window: u32) -> bool {
+        let (taken, full) = (self.taken.load(Relaxed), self.full.load(Relaxed) + 1);
+        let is_full = self.phase().0 == Phase::Sending;
+        if is_full && full < window {
+            self.full.store(full, Relaxed);
+            return false;
+        }
+        let before = self.taken_before.swap(taken, Relaxed);
+        self.full.store(0, Relaxed);
+        is_full && taken.wrapping_sub(before) < rate.saturating_mul(u64::from(full))
     }
 
     /// A request goes to hyper.

@@ -12,7 +12,10 @@ use std::{
 use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
-use crate::conn::{Conn, Phase};
+use crate::{
+    conn::{Conn, Phase},
+    metrics::Counters,
+};
 
 /// Those of one worker.
 #[derive(Default)]
@@ -114,5 +117,22 @@ impl Connections {
         };
         let mut others = self.workers.iter().filter(|other| !Arc::ptr_eq(other, worker));
         stillest(worker).or_else(|| others.find_map(|other| stillest(other)))
+    }
+}
+
+/// Takes the connection off the list when its task ends, however it ends, and the tunnel that it may have become.
+pub(crate) struct Left {
+    pub(crate) all: Arc<Connections>,
+    pub(crate) open: Arc<Mutex<Open>>,
+    pub(crate) number: u64,
+    /// As it came: a PROXY header may have named another client since.
+    pub(crate) peer: Arc<Conn>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        self.all.remove(&self.open, self.number, &self.peer);
+        self.counters.closed.add(1);
     }
 }

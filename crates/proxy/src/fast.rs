@@ -12,7 +12,9 @@
 //!   waits for its next request has no buffer: each worker keeps one for the next connection that reads.
 //! * hyper may take `granted` bytes: one whole request, so that it never holds the beginning of the next.
 //! * `Turn::Hyper` ends when its response body is gone, hyper has flushed, and hyper took all that was granted.
-//! * Nothing of hyper's is written while `out` is not empty, and nothing of ours while it is hyper's turn.
+//! * Nothing of hyper's is written while `out` is not empty, and nothing of ours while it is hyper's turn, except what
+//!   the origin says ahead of its answer (`interim`), before the first byte of hyper's.
+//! * A client that sends requests ahead has [`TURN`] of them answered, then others have theirs.
 //! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, HTTP/1.0,
 //!   is refused) makes it hyper's for good. What does not parse is answered here and ends the connection.
 //!
@@ -20,11 +22,12 @@
 
 mod answer;
 mod hit;
+mod interim;
 mod refuse;
 pub(crate) mod seen;
+mod socket;
 
 use std::{
-    cell::Cell,
     io::{self, IoSlice},
     mem::{self, MaybeUninit},
     pin::Pin,
@@ -35,15 +38,13 @@ use std::{
 use httparse::Header;
 use parking_lot::Mutex;
 use picaflor::{Object, TryGet};
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::AsyncWrite;
 
+pub(crate) use self::socket::FastIo;
 use self::{
-    answer::Out,
     hit::FastHit,
     seen::{Judged, LONGEST_HEAD, MOST_FIELDS, hyper_takes, judge, lower_version},
+    socket::{Reading, Turn},
 };
 use crate::{
     conn::{Conn, Phase},
@@ -52,26 +53,11 @@ use crate::{
     key::{self, Side},
     reason::{Denied, Outcome},
     rules::vary,
-    server::Worker,
     target::Origins,
 };
 
-const BUFFER: usize = 8 << 10;
-
-thread_local! {
-    /// What the next connection of this worker reads into, and the key that it asks the store for.
-    static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
-    /// The next head is looked at here first.
-    Ours,
-    /// hyper has one request.
-    Hyper,
-    /// hyper has the connection.
-    HyperForGood,
-}
+/// So many requests of one connection are answered in a row.
+const TURN: usize = 64;
 
 /// What to do with the bytes read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,14 +76,6 @@ enum Step {
     Refused(Denied),
 }
 
-/// A read of the device for the head at `start`.
-struct Reading {
-    object: Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>,
-    /// Length of the head.
-    len: usize,
-    head_only: bool,
-}
-
 /// What the store's memory says.
 enum Found {
     Hit(FastHit),
@@ -105,81 +83,10 @@ enum Found {
     Nothing,
 }
 
-/// See the head of this file.
-pub(crate) struct FastIo {
-    io: TcpStream,
-    worker: Arc<Worker>,
-    conn: Arc<Conn>,
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-    granted: u64,
-    turn: Turn,
-    eof: bool,
-    refused: bool,
-    out: Out,
-    key: Vec<u8>,
-    reading: Option<Reading>,
-    /// hyper has asked for the next head: it is between two requests, and holds nothing that is still needed.
-    hyper_idle: bool,
-}
-
 impl FastIo {
-    /// `read` has come of it already.
-    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>, read: Vec<u8>) -> Self {
-        Self {
-            io,
-            worker,
-            conn,
-            start: 0,
-            end: read.len(),
-            buffer: read,
-            granted: 0,
-            turn: Turn::Ours,
-            eof: false,
-            refused: false,
-            out: Out::default(),
-            key: Vec::new(),
-            reading: None,
-            hyper_idle: false,
-        }
-    }
-
     /// The same socket for hyper.
     pub(crate) fn for_hyper(io: &Arc<Mutex<Self>>) -> Hypers {
         Hypers(io.clone())
-    }
-
-    fn tick(&self) -> u32 {
-        self.worker.clock.tick()
-    }
-
-    /// Reads more behind what is there.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-            if self.buffer.len() != BUFFER {
-                (self.buffer, self.key) = SPARE.take();
-                self.buffer.resize(BUFFER, 0);
-            }
-        } else if self.end == self.buffer.len() {
-            if self.start > 0 {
-                self.buffer.copy_within(self.start..self.end, 0);
-                self.end -= self.start;
-                self.start = 0;
-            } else {
-                self.buffer.resize((self.buffer.len() * 2).max(BUFFER), 0);
-            }
-        }
-        let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
-        let polled = Pin::new(&mut self.io).poll_read(cx, &mut room);
-        let n = room.filled().len();
-        if polled.is_pending() && self.end == 0 {
-            SPARE.set((mem::take(&mut self.buffer), mem::take(&mut self.key)));
-        }
-        ready!(polled)?;
-        self.end += n;
-        Poll::Ready(Ok(n))
     }
 
     /// Looks at the head in the buffer.
@@ -322,12 +229,16 @@ impl FastIo {
     fn hand_over(&mut self, granted: u64, turn: Turn) {
         self.granted = granted;
         (self.turn, self.hyper_idle) = (turn, false);
+        self.ahead.begin(turn == Turn::Hyper);
         self.conn.begin_response();
         self.conn.enter(Phase::Busy, self.tick());
     }
 
     /// After a write of hyper's.
     fn note_progress(&self, result: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(n)) = result {
+            self.conn.take(*n);
+        }
         let phase = if result.is_pending() { Phase::Sending } else { Phase::Busy };
         match result {
             Poll::Pending => self.conn.enter_once(phase, self.tick()),
@@ -339,7 +250,7 @@ impl FastIo {
 impl FastIo {
     /// Answers what is answered here, until there is something for hyper: bytes, or the end.
     pub(crate) fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
+        for _ in 0..TURN {
             if !self.out.is_empty() {
                 ready!(self.poll_out(cx))?;
             }
@@ -367,6 +278,8 @@ impl FastIo {
             }
             self.eof = ready!(self.poll_fill(cx))? == 0;
         }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Whether there is a request for hyper, or the rest of one.
@@ -410,6 +323,7 @@ impl hyper::rt::Write for Hypers {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self.0.lock();
         ready!(this.poll_out_if_any(cx))?;
+        this.ahead.end();
         let result = Pin::new(&mut this.io).poll_write(cx, bytes);
         this.note_progress(&result);
         result
@@ -442,6 +356,7 @@ impl hyper::rt::Write for Hypers {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self.0.lock();
         ready!(this.poll_out_if_any(cx))?;
+        this.ahead.end();
         let result = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
         this.note_progress(&result);
         result
@@ -492,3 +407,6 @@ impl FastIo {
         if self.out.is_empty() { Poll::Ready(Ok(())) } else { self.poll_out(cx) }
     }
 }
+
+#[cfg(test)]
+mod tests;

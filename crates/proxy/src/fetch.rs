@@ -9,25 +9,26 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, Method, Response, StatusCode, header};
 use tokio::sync::oneshot;
 
 use crate::{
-    body::Passed,
+    clock::date,
+    clock::unix_millis,
     fill::{Fill, FillHead, Verdict},
     head::Index,
     keep::{self, Fresh, Hints, Keeper},
     key, lookup,
     lookup::Hit,
-    origin,
+    origin::{self, Arriving, Interim},
+    passed::Passed,
+    proxy::Worker,
     reason::{Broken, NotStored},
     rules::{
         self, Policy,
         admit::{self, Exchange},
         validate, vary,
     },
-    server::{Worker, unix_millis},
     target::Target,
 };
 
@@ -43,12 +44,14 @@ pub(crate) struct Job {
     pub(crate) stale: Option<Hit>,
     pub(crate) fill: Arc<Fill>,
     pub(crate) hints: Hints,
+    /// Where the first request's client is told of interim answers.
+    pub(crate) interim: Option<Interim>,
     /// The request asked for a range; a body larger than `cache.range_whole_max` is then not fetched whole.
     pub(crate) for_range: bool,
 }
 
 /// A response that only the first request may have.
-pub(crate) type Alone = oneshot::Receiver<Response<Incoming>>;
+pub(crate) type Alone = oneshot::Receiver<Response<Arriving>>;
 
 /// Starts it.
 pub(crate) fn spawn(job: Job) -> Alone {
@@ -77,13 +80,13 @@ impl Drop for Ending {
     }
 }
 
-async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
+async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
     let worker = job.worker.clone();
     let epoch = worker.proxy.epochs.now(&job.target.key);
     let mut headers = job.request.clone();
     let conditional = job.stale.as_ref().is_some_and(|hit| validate::validators(&hit.fields(), &mut headers));
     let mut sent = unix_millis();
-    let mut result = worker.pools.get(&job.target, &Method::GET, &headers).await;
+    let mut result = worker.pools.get(&job.target, &Method::GET, &headers, job.interim.as_ref()).await;
     if conditional
         && let (Ok(response), Some(stale)) = (&result, &job.stale)
         && response.status() == StatusCode::NOT_MODIFIED
@@ -91,9 +94,10 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
         if validate::confirms(&stale.fields(), response.headers()) {
             return confirmed(&job, stale, response.headers(), epoch, sent).await;
         }
-        // It confirms something we do not have.
+        // It confirms something we do not have. Its turn is over before the next one begins.
+        drop(result);
         sent = unix_millis();
-        result = worker.pools.get(&job.target, &Method::GET, &job.request).await;
+        result = worker.pools.get(&job.target, &Method::GET, &job.request, job.interim.as_ref()).await;
     }
     let response = match result {
         Ok(response) => response,
@@ -125,7 +129,7 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
         Err(why) => {
             worker.counters.not_stored.one(why);
             drop_stale(&job, why).await;
-            worker.proxy.remember_private(&job.fill.key, why);
+            worker.proxy.unshared.remember(&job.fill.key, why);
             job.fill.decide(Verdict::Alone(why));
             let _ = alone.send(response);
         }
@@ -134,12 +138,12 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Incoming>>) {
 
 /// Whether the response is an error that says nothing of its lifetime, and something fresh is stored: then any client
 /// that has the origin asked, or finds a request that it does not like, could put the error in its place. 410 is meant.
-async fn fresh_stays(job: &Job, response: &Response<Incoming>) -> bool {
+async fn fresh_stays(job: &Job, response: &Response<Arriving>) -> bool {
     let (proxy, status, now) = (&job.worker.proxy, response.status(), unix_millis());
     let is_error = (status.is_client_error() || status.is_server_error()) && status != StatusCode::GONE;
     is_error
         && !admit::has_lifetime(response.headers(), job.target.side.is_for_origin(), now)
-        && lookup::has_fresh(proxy, &job.target.key, now).await
+        && lookup::has_fresh(proxy.stored(), &job.target.key, now).await
 }
 
 /// What was stored has been replaced by something that must not be. An answer to one client's credentials replaces
@@ -184,7 +188,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64,
             // The 304 forbids what was allowed: this answer is the last from it, and its fields are one client's.
             job.worker.counters.not_stored.one(why);
             drop_stale(job, why).await;
-            proxy.remember_private(&job.fill.key, why);
+            proxy.unshared.remember(&job.fill.key, why);
             Policy { birth: received, lifetime: 0, no_cache: true, must_revalidate: true, ..stale.head.policy }
         }
     };
@@ -195,7 +199,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, epoch: u64,
 }
 
 /// Whether and how the response is stored.
-async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64) -> Result<Keeper, NotStored> {
+async fn prepare(job: &Job, response: &Response<Arriving>, epoch: u64, sent: u64) -> Result<Keeper, NotStored> {
     let proxy = &job.worker.proxy;
     let received = unix_millis();
     let mut fields = response.headers().clone();
@@ -257,23 +261,25 @@ async fn prepare(job: &Job, response: &Response<Incoming>, epoch: u64, sent: u64
     Ok(keeper)
 }
 
-/// Whether an error, which is not stored, is still the answer to all requests that wait for it: an origin that fails is
-/// not to be asked by each of them. What credentials or cookies were sent with, or brought, may be for one client.
-fn is_for_all_who_wait(client: &HeaderMap, response: &Response<Incoming>) -> bool {
-    rules::is_server_error(response.status())
+/// Whether a response that is not stored is still the answer to all requests that wait for it: an error, for an origin
+/// that fails is not to be asked by each of them, or where to go for the moment. What credentials or cookies were sent
+/// with, or brought, may be for one client.
+fn is_for_all_who_wait(client: &HeaderMap, response: &Response<Arriving>) -> bool {
+    let status = response.status();
+    (rules::is_server_error(status) || matches!(status, StatusCode::FOUND | StatusCode::TEMPORARY_REDIRECT))
         && !rules::is_personal(client)
         && !response.headers().contains_key(header::SET_COOKIE)
 }
 
 /// Body to store and readers.
-async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
+async fn stream(job: &Job, arriving: Arriving, mut keeper: Keeper) {
     let config = &job.worker.proxy.config;
     let counters = &job.worker.counters;
     let patience = config.cache.collapse_patience.0.max(Duration::from_millis(1));
-    let mut body = Passed::new(incoming, config.limits.body_timeout.0);
+    let mut body = Passed::new(arriving, &config.limits);
     let (mut unheard, begun, head) = (0, tokio::time::Instant::now(), keeper.head().clone());
     let broken = loop {
-        let bytes = match std::future::poll_fn(|cx| body.poll(cx, &job.worker)).await {
+        let bytes = match std::future::poll_fn(|cx| body.poll(cx, counters)).await {
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(bytes) => bytes,
                 // Trailers are of this transfer, and no part of what is stored (RFC 9111 3.1).
@@ -284,10 +290,10 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
         };
         let len = bytes.len() as u64;
         keeper.add(&job.fill, &bytes).await;
-        if job.fill.is_crowded() {
+        if !job.fill.push(bytes) {
             counters.throttled.add(1);
         }
-        let readers = job.fill.push(bytes, patience).await;
+        let readers = job.fill.room(patience).await;
         counters.left_behind.add(readers.dropped as u64);
         unheard = if readers.left == 0 { unheard + len } else { 0 };
         if readers.left == 0 && (!keeper.is_on() || unheard > config.cache.abandoned_max.0) {
@@ -317,9 +323,4 @@ async fn stream(job: &Job, incoming: Incoming, mut keeper: Keeper) {
             job.fill.end(Ok(()), result.is_ok());
         }
     }
-}
-
-/// A `Date` of our own, for origins that have none (RFC 9110 6.6.1).
-pub(crate) fn date(millis: u64) -> HeaderValue {
-    validate::text(httpdate::fmt_http_date(std::time::UNIX_EPOCH + Duration::from_millis(millis)))
 }

@@ -2,38 +2,42 @@
 //!
 //! A [`Fill`] is made by the first request that misses a key and is run by a task of its own, so no client that
 //! leaves can end it. Everyone, the first request included, waits for the [`Verdict`] on the response head and then
-//! reads the body through a [`Reader`] from its first byte, at its own pace.
+//! reads the body through a [`Cursor`] from its first byte, at its own pace.
 //!
 //! Memory is bounded, and counts in the store's. A body is kept whole as long as all fetches together hold no more than
 //! their [`Budget`], and it can be whole within that; then the newest `collapse_window` bytes are. As long as byte 0 is
 //! among what is kept a new reader may join. When a piece must go that a reader still needs, the fetch waits for that
-//! reader, at most `collapse_patience`; then, if the body is also being written to the store, it goes on without the
-//! reader, which continues from the store when the fetch is complete, and from the origin what the store has not.
-//! Without a store to fall back on it waits for as long as the reader's connection lives.
+//! reader, at most `collapse_patience` at once, and in all while another reader waits for more; then, if the body is
+//! also being written to the store, it goes on without the reader, which continues from the store when the fetch is
+//! complete. Without a store to fall back on it waits for as long as the reader's connection lives.
+//!
+//! What can be read only from the store can be read at the end of the fetch. So while any request waits for that, and
+//! no more than `near` bytes are to come, the fetch waits for no reader: the end is as near as the origin is quick.
+//! Where more are to come, a reader that is left behind has the rest from the origin, and late ones fetch for
+//! themselves.
 //!
 //! Invariants: `base + sum(chunks) == end`; a reader that is not behind has `base <= at <= end`; `ended` is set once.
 
-use picaflor::{Reserved, Store};
+use picaflor::Reserved;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
+    future::poll_fn,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    body::Pieces,
     lookup::Hit,
     reason::{Broken, NoAnswer, NotStored, OriginFailure},
-    rest::Rest,
     rules::Policy,
 };
 
@@ -98,6 +102,14 @@ struct State {
     kept: Kept,
     places: Vec<Option<Place>>,
     filler: Option<Waker>,
+    /// Length of the body, where it is known.
+    len: Option<u64>,
+    /// Late requests that wait for the end.
+    late: usize,
+    /// For how long the slowest reader has held up others.
+    held_up: Duration,
+    /// Readers that the fetch has gone on without, since they were last counted.
+    left_behind: usize,
     /// What is kept, in the store's account of memory.
     reserved: Reserved,
     /// It may be kept whole: its length is not known to be more than all fetches may hold.
@@ -111,8 +123,17 @@ pub(crate) struct Fill {
     verdict: watch::Sender<Verdict>,
     over: watch::Sender<bool>,
     state: Mutex<State>,
-    budget: Arc<Budget>,
-    window: u64,
+    bounds: Bounds,
+}
+
+/// How much a fetch holds, and how long it waits.
+#[derive(Clone)]
+pub(crate) struct Bounds {
+    pub(crate) budget: Arc<Budget>,
+    /// Bytes that it keeps when all together hold more than their budget, or it cannot be whole.
+    pub(crate) window: u64,
+    /// So many bytes before its end that is waited for.
+    pub(crate) near: u64,
 }
 
 /// What a filler that pushes is told.
@@ -120,7 +141,7 @@ pub(crate) struct Fill {
 pub(crate) struct Readers {
     /// Readers that are still there.
     pub(crate) left: usize,
-    /// Readers that this push went on without.
+    /// Readers that the fetch went on without.
     pub(crate) dropped: usize,
 }
 
@@ -133,8 +154,20 @@ pub(crate) struct Budget {
     used: AtomicU64,
 }
 
+impl Budget {
+    pub(crate) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { max, used: AtomicU64::new(0) })
+    }
+
+    /// Bytes held by all fetches.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+}
+
 impl Fill {
-    fn new(key: Vec<u8>, window: u64, budget: Arc<Budget>, reserved: Reserved) -> Arc<Self> {
+    /// One that is not begun, of `key`.
+    pub(crate) fn new(key: Vec<u8>, bounds: &Bounds, reserved: Reserved) -> Arc<Self> {
         let state = State {
             chunks: VecDeque::new(),
             base: 0,
@@ -143,17 +176,28 @@ impl Fill {
             kept: Kept::Writing,
             places: Vec::new(),
             filler: None,
+            len: None,
+            late: 0,
+            held_up: Duration::ZERO,
+            left_behind: 0,
             reserved,
             may_be_whole: true,
         };
-        let verdict = watch::Sender::new(Verdict::Waiting);
-        Arc::new(Self { key, verdict, over: watch::Sender::new(false), state: Mutex::new(state), budget, window })
+        Arc::new(Self {
+            key,
+            verdict: watch::Sender::new(Verdict::Waiting),
+            over: watch::Sender::new(false),
+            state: Mutex::new(state),
+            bounds: bounds.clone(),
+        })
     }
 
     /// Says what the head means; once, before the body.
     pub(crate) fn decide(&self, verdict: Verdict) {
         if let Verdict::Streaming(head) = &verdict {
-            self.state.lock().may_be_whole = head.len.is_none_or(|len| len <= self.budget.max);
+            let mut state = self.state.lock();
+            state.may_be_whole = head.len.is_none_or(|len| len <= self.bounds.budget.max);
+            state.len = head.len;
         }
         self.verdict.send_replace(verdict);
     }
@@ -168,26 +212,39 @@ impl Fill {
     }
 
     /// Whether it is decided already what the head means.
-    fn is_decided(&self) -> bool {
+    pub(crate) fn is_decided(&self) -> bool {
         !matches!(&*self.verdict.borrow(), Verdict::Waiting)
     }
 
-    /// Whether all of the body has come, or soon will have: then it is better to wait for the store than to ask again.
-    pub(crate) fn is_nearly_over(&self) -> bool {
-        let end = self.state.lock().end;
-        match &*self.verdict.borrow() {
-            Verdict::Streaming(head) => head.len.is_some_and(|len| len.saturating_sub(end) <= self.window),
-            _ => false,
+    /// Waits until the fetch is over and what it brought is stored, if its end is near enough to be worth it, for no
+    /// longer than `patience`; says whether it is over.
+    pub(crate) async fn over(&self, patience: Duration) -> bool {
+        {
+            let mut state = self.state.lock();
+            if !self.is_near(&state) {
+                return false;
+            }
+            state.late += 1;
+            state.wake_filler();
         }
+        let _late = Late(self);
+        let mut over = self.over.subscribe();
+        tokio::time::timeout(patience, over.wait_for(|over| *over)).await.is_ok()
     }
 
-    /// Waits until the fetch is over and what it brought is stored, if it is.
-    pub(crate) async fn over(&self) {
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    /// Whether the body is on its way into the store, and little of it is to come.
+    fn is_near(&self, state: &State) -> bool {
+        state.kept != Kept::No && state.len.is_some_and(|len| len.saturating_sub(state.end) <= self.bounds.near)
+    }
+
+    /// Whether requests wait for an end that is near.
+    fn is_awaited(&self, state: &State) -> bool {
+        let are_behind = || state.places.iter().flatten().any(|place| place.behind);
+        (state.late > 0 || are_behind()) && self.is_near(state)
     }
 
     /// A reader from the first byte; `None` when that byte has gone.
-    pub(crate) fn join(self: &Arc<Self>, store: &Store) -> Option<Reader> {
+    pub(crate) fn join(self: &Arc<Self>) -> Option<Cursor> {
         let mut state = self.state.lock();
         if state.base > 0 {
             return None;
@@ -201,84 +258,98 @@ impl Fill {
         };
         state.places[slot] = Some(Place { at: 0, waker: None, behind: false });
         drop(state);
-        let (fill, store) = (self.clone(), store.clone());
-        Some(Reader { fill, store, slot, at: 0, until: u64::MAX, source: Source::Fill, rest: None })
+        Some(Cursor { fill: self.clone(), slot, at: 0, until: u64::MAX })
     }
 
-    /// Adds a piece of the body. Waits while the window is full of what a reader still needs, at most until `patience`
-    /// is over where that reader can go on from the store.
-    pub(crate) async fn push(&self, bytes: Bytes, patience: std::time::Duration) -> Readers {
-        {
+    /// Adds a piece of the body; says whether there was room for it.
+    pub(crate) fn push(&self, bytes: Bytes) -> bool {
+        let mut state = self.state.lock();
+        let at = state.end;
+        state.end += bytes.len() as u64;
+        self.bounds.budget.used.fetch_add(bytes.len() as u64, Relaxed);
+        state.chunks.push_back((at, bytes));
+        state.reserve();
+        state.wake_readers();
+        self.make_room(&mut state)
+    }
+
+    /// Waits while the window is full of what a reader still needs, at most until `patience` is over where that reader
+    /// can go on without us.
+    pub(crate) async fn room(&self, patience: Duration) -> Readers {
+        while !self.has_room(patience).await {
             let mut state = self.state.lock();
-            let at = state.end;
-            state.end += bytes.len() as u64;
-            self.budget.used.fetch_add(bytes.len() as u64, Relaxed);
-            state.chunks.push_back((at, bytes));
-            state.reserve();
-            state.wake_readers();
+            if state.kept == Kept::Writing {
+                // Those that would be next go with them: others have waited long enough.
+                let half = state.end - self.limit(&state).min(state.end) / 2;
+                let next = state.chunks.front().map_or(0, |(at, front)| at + front.len() as u64);
+                state.leave_behind(next.max(half));
+                state.held_up = Duration::ZERO;
+            }
         }
-        let mut dropped = 0;
-        while tokio::time::timeout(patience, std::future::poll_fn(|cx| self.poll_room(cx))).await.is_err() {
-            dropped += self.leave_behind();
-        }
-        let left = self.state.lock().places.iter().flatten().count();
-        Readers { left, dropped }
+        let mut state = self.state.lock();
+        let left = state.places.iter().flatten().count() + state.late;
+        Readers { left, dropped: std::mem::take(&mut state.left_behind) }
     }
 
-    /// Whether `push` would have to wait; for counting.
-    pub(crate) fn is_crowded(&self) -> bool {
-        let state = self.state.lock();
-        state.end - state.base > self.limit(&state)
+    async fn has_room(&self, patience: Duration) -> bool {
+        let patience = {
+            let mut state = self.state.lock();
+            if self.make_room(&mut state) {
+                return true;
+            }
+            if state.kept == Kept::Writing { patience.saturating_sub(state.held_up) } else { patience }
+        };
+        let begun = Instant::now();
+        let has_room = tokio::time::timeout(patience, poll_fn(|cx| self.poll_room(cx))).await.is_ok();
+        let mut state = self.state.lock();
+        let others_wait = state.places.iter().flatten().any(|place| !place.behind && place.at == state.end);
+        state.held_up = if others_wait { state.held_up + begun.elapsed() } else { Duration::ZERO };
+        has_room
     }
 
     fn limit(&self, state: &State) -> u64 {
-        if self.budget.used.load(Relaxed) > self.budget.max {
-            SMALL_WINDOW.min(self.window)
+        if self.bounds.budget.used() > self.bounds.budget.max {
+            SMALL_WINDOW.min(self.bounds.window)
         } else if state.base == 0 && state.may_be_whole {
             u64::MAX
         } else {
-            self.window
+            self.bounds.window
         }
     }
 
-    fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        let limit = self.limit(&state);
+        if self.make_room(&mut state) {
+            state.filler = None;
+            return Poll::Ready(());
+        }
+        state.filler = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Lets go what is too much, unless a reader needs it that is waited for; says whether that did.
+    fn make_room(&self, state: &mut State) -> bool {
+        let limit = self.limit(state);
         while state.end - state.base > limit {
             let Some((at, front)) = state.chunks.front() else { break };
             let next = at + front.len() as u64;
             if state.places.iter().flatten().any(|place| !place.behind && place.at < next) {
-                state.filler = Some(cx.waker().clone());
-                return Poll::Pending;
+                if !self.is_awaited(state) {
+                    return false;
+                }
+                state.leave_behind(next);
             }
-            self.drop_first(&mut state);
+            self.drop_first(state);
         }
-        state.filler = None;
-        Poll::Ready(())
+        true
     }
 
     fn drop_first(&self, state: &mut State) {
         if let Some((_, bytes)) = state.chunks.pop_front() {
             state.base += bytes.len() as u64;
-            self.budget.used.fetch_sub(bytes.len() as u64, Relaxed);
+            self.bounds.budget.used.fetch_sub(bytes.len() as u64, Relaxed);
             state.reserve();
         }
-    }
-
-    /// Lets the readers that hold the window up continue from the store later. Without a store nobody is left.
-    fn leave_behind(&self) -> usize {
-        let mut state = self.state.lock();
-        if state.kept != Kept::Writing {
-            return 0;
-        }
-        let Some((at, front)) = state.chunks.front() else { return 0 };
-        let next = at + front.len() as u64;
-        let mut count = 0;
-        for place in state.places.iter_mut().flatten().filter(|place| !place.behind && place.at < next) {
-            place.behind = true;
-            count += 1;
-        }
-        count
     }
 
     /// The bytes so far, while all of them are still here.
@@ -306,7 +377,7 @@ impl Fill {
         state.kept = if stored { Kept::Stored } else { Kept::No };
         if stored {
             // The store has it: slow readers go on from there, and others have the memory.
-            while state.end - state.base > self.window {
+            while state.end - state.base > self.bounds.window {
                 self.drop_first(&mut state);
             }
             let base = state.base;
@@ -339,10 +410,19 @@ impl Fill {
     }
 }
 
+/// A late request that waits for the end.
+struct Late<'a>(&'a Fill);
+
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().late -= 1;
+    }
+}
+
 impl Drop for Fill {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        self.budget.used.fetch_sub(state.end - state.base, Relaxed);
+        self.bounds.budget.used.fetch_sub(state.end - state.base, Relaxed);
     }
 }
 
@@ -360,6 +440,24 @@ impl State {
         }
     }
 
+    fn wake_filler(&mut self) {
+        if let Some(filler) = self.filler.take() {
+            filler.wake();
+        }
+    }
+
+    /// Waits no more for readers that have not come to `next`: once that has gone they continue elsewhere.
+    fn leave_behind(&mut self, next: u64) {
+        for place in self.places.iter_mut().flatten().filter(|place| !place.behind && place.at < next) {
+            place.behind = true;
+            // Where the end is far it goes elsewhere at once.
+            if let Some(waker) = place.waker.take() {
+                waker.wake();
+            }
+            self.left_behind += 1;
+        }
+    }
+
     fn next(&self, at: u64) -> Option<Bytes> {
         let n = self.chunks.partition_point(|(start, bytes)| start + bytes.len() as u64 <= at);
         let (start, bytes) = self.chunks.get(n)?;
@@ -367,34 +465,25 @@ impl State {
     }
 }
 
-enum Source {
-    Fill,
-    Opening(std::pin::Pin<Box<dyn Future<Output = Option<Pieces>> + Send>>),
-    Store(Pieces),
-}
-
-/// One client's way through a growing body.
-pub(crate) struct Reader {
+/// Where one client is in a growing body: its way through what the fetch holds.
+pub(crate) struct Cursor {
     fill: Arc<Fill>,
-    store: Store,
     slot: usize,
     at: u64,
     until: u64,
-    source: Source,
-    rest: Option<Arc<Rest>>,
 }
 
-impl Reader {
-    /// Where it has to go on from the store, and that has it not, or not to its end, the rest comes from there.
-    pub(crate) fn or_from(&mut self, rest: Rest) {
-        self.rest = Some(Arc::new(rest));
-    }
+/// What comes next.
+pub(crate) enum Next {
+    Bytes(Bytes),
+    End,
+    Broken(Broken),
+    /// The fetch has gone on without this reader: the rest is to be read from the store, or, if it is not there, from
+    /// the origin.
+    Elsewhere,
+}
 
-    /// Whether it does.
-    pub(crate) fn is_mended(&self) -> bool {
-        matches!(&self.source, Source::Store(pieces) if pieces.mended)
-    }
-
+impl Cursor {
     /// Reads this part only; before the first `poll`.
     pub(crate) fn narrow(&mut self, range: std::ops::Range<u64>) {
         let mut state = self.fill.state.lock();
@@ -402,9 +491,7 @@ impl Reader {
         if let Some(place) = &mut state.places[self.slot] {
             place.at = range.start.min(end);
         }
-        if let Some(filler) = state.filler.take() {
-            filler.wake();
-        }
+        state.wake_filler();
         (self.at, self.until) = (range.start, range.end);
     }
 
@@ -413,48 +500,44 @@ impl Reader {
         (self.until != u64::MAX).then(|| self.until - self.at)
     }
 
-    /// The next bytes.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        if self.at >= self.until {
-            return Poll::Ready(None);
-        }
-        loop {
-            match &mut self.source {
-                Source::Fill => match ready!(self.poll_fill(cx)) {
-                    Some(next) => return Poll::Ready(next),
-                    None => self.source = self.rest_from_store(),
-                },
-                Source::Opening(opening) => match ready!(opening.as_mut().poll(cx)) {
-                    Some(pieces) => self.source = Source::Store(pieces),
-                    None => {
-                        let Some(rest) = self.rest.clone() else {
-                            return Poll::Ready(Some(Err(Broken::LeftBehind)));
-                        };
-                        let range = self.at..self.until.min(rest.len());
-                        self.source = Source::Store(Pieces::from_origin(rest, range, "it is not there"));
-                    }
-                },
-                Source::Store(pieces) => return pieces.poll(cx),
-            }
+    /// What has not been read.
+    pub(crate) fn range(&self) -> std::ops::Range<u64> {
+        self.at..self.until
+    }
+
+    /// The head that this is the body of.
+    pub(crate) fn head(&self) -> Option<Arc<FillHead>> {
+        match &*self.fill.verdict.borrow() {
+            Verdict::Streaming(head) => Some(head.clone()),
+            _ => None,
         }
     }
 
-    /// `Ready(None)`: the rest is to be read from the store.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Option<Option<Result<Bytes, Broken>>>> {
+    /// So much has come.
+    pub(crate) fn come(&self) -> u64 {
+        self.fill.state.lock().end
+    }
+
+    /// The next bytes; `has_rest` says that a reader that is left behind can go on without the store.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, has_rest: bool) -> Poll<Next> {
+        if self.at >= self.until {
+            return Poll::Ready(Next::End);
+        }
         let mut guard = self.fill.state.lock();
         let state = &mut *guard;
         let behind = state.places[self.slot].as_ref().is_none_or(|place| place.behind);
         if behind && self.at < state.base {
             return match (state.kept, state.ended) {
-                (Kept::Stored, _) => Poll::Ready(None),
-                (Kept::No, _) if self.rest.is_none() => Poll::Ready(Some(Some(Err(Broken::LeftBehind)))),
-                (Kept::No, _) => Poll::Ready(None),
+                (Kept::Stored, _) => Poll::Ready(Next::Elsewhere),
+                (Kept::No, _) if !has_rest => Poll::Ready(Next::Broken(Broken::LeftBehind)),
+                (Kept::No, _) => Poll::Ready(Next::Elsewhere),
+                (Kept::Writing, _) if has_rest && !self.fill.is_near(state) => Poll::Ready(Next::Elsewhere),
                 (Kept::Writing, _) => self.sleep(state, cx),
             };
         }
         if self.at < state.end {
             let Some(mut bytes) = state.next(self.at) else {
-                return Poll::Ready(Some(Some(Err(Broken::LeftBehind))));
+                return Poll::Ready(Next::Broken(Broken::LeftBehind));
             };
             let room = self.until - self.at;
             if bytes.len() as u64 > room {
@@ -465,14 +548,12 @@ impl Reader {
                 place.at = self.at;
                 place.behind = false;
             }
-            if let Some(filler) = state.filler.take() {
-                filler.wake();
-            }
-            return Poll::Ready(Some(Some(Ok(bytes))));
+            state.wake_filler();
+            return Poll::Ready(Next::Bytes(bytes));
         }
         match state.ended {
-            Some(Ok(())) => Poll::Ready(Some(None)),
-            Some(Err(broken)) => Poll::Ready(Some(Some(Err(broken)))),
+            Some(Ok(())) => Poll::Ready(Next::End),
+            Some(Err(broken)) => Poll::Ready(Next::Broken(broken)),
             None => {
                 // A range that begins later than what has come does not hold anything up.
                 let end = state.end;
@@ -490,97 +571,12 @@ impl Reader {
         }
         Poll::Pending
     }
-
-    fn rest_from_store(&self) -> Source {
-        let (store, at, until, rest) = (self.store.clone(), self.at, self.until, self.rest.clone());
-        let Verdict::Streaming(head) = self.fill.verdict.borrow().clone() else {
-            return Source::Opening(Box::pin(std::future::ready(None)));
-        };
-        let expected = self.fill.state.lock().end;
-        Source::Opening(Box::pin(async move {
-            let object = store.get_async(&head.key).await.ok().flatten()?;
-            // It may have been replaced since: only the very response that this reader began with will do.
-            let same = match &*object.decoded(crate::head::decode) {
-                crate::head::Stored::Response(stored) => {
-                    stored.received == head.received && stored.policy == head.policy && object.len() == expected
-                }
-                _ => false,
-            };
-            same.then(|| Pieces::stored(object, at..until.min(expected)).or_from(rest))
-        }))
-    }
 }
 
-impl Drop for Reader {
+impl Drop for Cursor {
     fn drop(&mut self) {
         let mut state = self.fill.state.lock();
         state.places[self.slot] = None;
-        if let Some(filler) = state.filler.take() {
-            filler.wake();
-        }
-    }
-}
-
-/// The fetches in progress, by key.
-pub(crate) struct Fills {
-    shards: [Mutex<HashMap<Vec<u8>, Arc<Fill>>>; 16],
-    budget: Arc<Budget>,
-    window: u64,
-    store: Store,
-}
-
-/// What a miss finds.
-pub(crate) enum Role {
-    /// Nobody fetches this yet: run it.
-    First(Arc<Fill>),
-    /// Somebody does.
-    Waiter(Arc<Fill>),
-}
-
-impl Fills {
-    /// Each keeps `window` bytes as long as all keep no more than `max`, in the memory of `store`.
-    pub(crate) fn new(window: u64, max: u64, store: Store) -> Self {
-        let budget = Arc::new(Budget { max, used: AtomicU64::new(0) });
-        Self { shards: std::array::from_fn(|_| Mutex::default()), budget, window, store }
-    }
-
-    fn shard(&self, url_key: &[u8]) -> &Mutex<HashMap<Vec<u8>, Arc<Fill>>> {
-        &self.shards[xxh3_64(url_key) as usize % self.shards.len()]
-    }
-
-    /// Joins the fetch of `key`, or begins it. `url_key` is the key without the variant. One `for_new` joins none whose
-    /// head has come: then it begins another, which others join instead.
-    pub(crate) fn enter(&self, url_key: &[u8], key: &[u8], for_new: bool) -> Role {
-        let mut shard = self.shard(url_key).lock();
-        if let Some(fill) = shard.get(key).filter(|fill| !for_new || !fill.is_decided()) {
-            return Role::Waiter(fill.clone());
-        }
-        let fill = self.alone(key);
-        shard.insert(key.to_vec(), fill.clone());
-        Role::First(fill)
-    }
-
-    /// A fetch that nobody can join.
-    pub(crate) fn alone(&self, key: &[u8]) -> Arc<Fill> {
-        Fill::new(key.to_vec(), self.window, self.budget.clone(), self.store.reserve())
-    }
-
-    /// Ends joining of this fetch.
-    pub(crate) fn leave(&self, url_key: &[u8], fill: &Arc<Fill>) {
-        let mut shard = self.shard(url_key).lock();
-        if shard.get(&fill.key).is_some_and(|found| Arc::ptr_eq(found, fill)) {
-            shard.remove(&fill.key);
-        }
-    }
-
-    /// Ends joining of every fetch of a URL: what they bring is out of date.
-    pub(crate) fn forget(&self, url_key: &[u8]) {
-        let mut shard = self.shard(url_key).lock();
-        shard.retain(|key, _| !(key.starts_with(url_key) && matches!(key.get(url_key.len()), None | Some(b'\n'))));
-    }
-
-    /// Bytes held by all fetches.
-    pub(crate) fn buffered(&self) -> u64 {
-        self.budget.used.load(Relaxed)
+        state.wake_filler();
     }
 }

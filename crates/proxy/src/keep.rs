@@ -4,28 +4,13 @@
 //! Nothing here can fail a request: whatever the store says, the response goes on to the client, and the reason why
 //! it was not stored is counted.
 //!
-//! A purge or an unsafe request during a fetch must win over that fetch. Each URL belongs to one of [`STRIPES`]
-//! epochs; a fetch notes its epoch before it asks the origin, and stores its response, under the epoch's lock, only
-//! if the epoch is still the same. Invalidation moves the epoch on under the same lock and then deletes. A store that
-//! stopped writing deletes nothing: then the stripe notes the time, and what was received before it is not served.
+//! A purge or an unsafe request during a fetch wins over that fetch: see `epochs`.
 
 use picaflor::{Error, Expiry, PutOptions, PutStream, Store};
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool, AtomicU64, AtomicUsize,
-            Ordering::{Acquire, Relaxed, Release},
-        },
-    },
-};
+use std::{future::Future, pin::Pin, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
-use parking_lot::{Mutex, MutexGuard};
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::{
     config::CacheConfig,
@@ -33,83 +18,13 @@ use crate::{
     head::{self, Index},
     key, lookup,
     lookup::Hit,
+    proxy::{Proxy, Worker},
     reason::NotStored,
     rules::Policy,
-    server::{Proxy, Worker, unix_millis},
 };
 
 /// Longest body that is put in one piece.
 pub(crate) const SMALL: u64 = 64 << 10;
-
-/// Many, because an invalidation costs the fetches of its whole stripe their place in the store.
-const STRIPES: usize = 16 << 10;
-
-/// Locks of the indexes of variants.
-const INDEXES: usize = 256;
-
-/// See the head of this file.
-pub(crate) struct Epochs {
-    seed: u64,
-    stripes: Vec<Mutex<u64>>,
-    /// Of a stripe, when something of it was invalidated that the store could not delete; and whether any was.
-    gone: Vec<AtomicU64>,
-    any_gone: AtomicBool,
-    /// Invalidations that are under way, and requests that may end in one.
-    invalidating: AtomicUsize,
-    indexes: Vec<tokio::sync::Mutex<()>>,
-}
-
-impl Epochs {
-    pub(crate) fn new() -> Self {
-        Self {
-            seed: rand::random(),
-            stripes: (0..STRIPES).map(|_| Mutex::new(0)).collect(),
-            gone: (0..STRIPES).map(|_| AtomicU64::new(0)).collect(),
-            any_gone: AtomicBool::new(false),
-            invalidating: AtomicUsize::new(0),
-            indexes: (0..INDEXES).map(|_| tokio::sync::Mutex::new(())).collect(),
-        }
-    }
-
-    fn stripe(url_key: &[u8]) -> usize {
-        xxh3_64(url_key) as usize % STRIPES
-    }
-
-    /// The epoch of a URL now.
-    pub(crate) fn now(&self, url_key: &[u8]) -> u64 {
-        *self.stripes[Self::stripe(url_key)].lock()
-    }
-
-    /// The nonce of a new index of variants: the same for all fetches of a URL within an epoch, so that two that run
-    /// at one time agree, and never one that was in use before an invalidation or a restart.
-    pub(crate) fn nonce(&self, url_key: &[u8], epoch: u64, names: &[String]) -> u64 {
-        let text = [url_key, b"\n", names.join(",").as_bytes(), b"\n", &epoch.to_le_bytes()].concat();
-        xxh3_64_with_seed(&text, self.seed)
-    }
-
-    /// Whether a response of the URL that was received then is invalid, though the store still has it.
-    #[inline]
-    pub(crate) fn is_gone(&self, url_key: &[u8], received: u64) -> bool {
-        self.any_gone.load(Acquire) && received <= self.gone[Self::stripe(url_key)].load(Acquire)
-    }
-
-    /// Whether something is being taken out that is not to be left half done.
-    pub(crate) fn invalidating(&self) -> bool {
-        self.invalidating.load(Relaxed) > 0
-    }
-
-    /// The store could not delete it.
-    fn note_gone(&self, url_key: &[u8]) {
-        self.gone[Self::stripe(url_key)].fetch_max(unix_millis(), Release);
-        self.any_gone.store(true, Release);
-    }
-
-    /// Holds the epoch still, if it is still `epoch`.
-    fn hold(&self, url_key: &[u8], epoch: u64) -> Option<MutexGuard<'_, u64>> {
-        let guard = self.stripes[Self::stripe(url_key)].lock();
-        (*guard == epoch).then_some(guard)
-    }
-}
 
 /// How a response is laid down.
 #[derive(Clone, Default)]
@@ -238,7 +153,7 @@ impl Keeper {
     pub(crate) async fn finish(self, fill: &Fill) -> Result<(), NotStored> {
         let Self { worker, url_key, epoch, head, variant, options, len, way } = self;
         let proxy = worker.proxy.clone();
-        let indexes = proxy.epochs.indexes[Epochs::stripe(&url_key) % INDEXES].lock().await;
+        let indexes = proxy.epochs.index_of(&url_key).lock().await;
         let old = lookup::index(&proxy.store, &url_key).await;
         let max = proxy.config.cache.max_variants;
         let key = head.key.clone();
@@ -270,7 +185,7 @@ impl Keeper {
             }
         }
         drop(indexes);
-        proxy.forget_private(&fill.key);
+        proxy.unshared.forget(&fill.key);
         worker.counters.stored.add(1);
         worker.counters.stored_bytes.add(len);
         Ok(())
@@ -403,30 +318,21 @@ pub(crate) async fn to_its_end<T: Send + 'static>(
     proxy: &Arc<Proxy>,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
-    let running = proxy.clone();
-    running.epochs.invalidating.fetch_add(1, Relaxed);
+    let invalidating = proxy.epochs.begin_invalidating();
     let task = tokio::spawn(async move {
-        let _ending = Invalidating(&running.epochs);
+        let _invalidating = invalidating;
         work.await
     });
     task.await.ok()
 }
 
-struct Invalidating<'a>(&'a Epochs);
-
-impl Drop for Invalidating<'_> {
-    fn drop(&mut self) {
-        self.0.invalidating.fetch_sub(1, Relaxed);
-    }
-}
-
 async fn take_out(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
     proxy.fills.forget(url_key);
-    let _indexes = proxy.epochs.indexes[Epochs::stripe(url_key) % INDEXES].lock().await;
+    let _indexes = proxy.epochs.index_of(url_key).lock().await;
     let found = lookup::object(&proxy.store, url_key).await;
     let index = lookup::index(&proxy.store, url_key).await;
     // Who held the epoch before has put what is deleted now, and whoever comes later began later.
-    *proxy.epochs.stripes[Epochs::stripe(url_key)].lock() += 1;
+    proxy.epochs.move_on(url_key);
     let plain = usize::from(found.is_some() && index.is_none());
     let variants = index.map(|index| index.variants).unwrap_or_default();
     let variants: Vec<_> = variants.into_iter().map(|hash| key::variant(url_key, hash)).collect();
@@ -477,7 +383,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             // It has begun, and waits, when the client goes.
-            let held = proxy.epochs.indexes[Epochs::stripe(&keys[0]) % INDEXES].lock().await;
+            let held = proxy.epochs.index_of(&keys[0]).lock().await;
             let mut asked = Box::pin(invalidate(&proxy, keys.to_vec()));
             assert!(asked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             drop(asked);

@@ -4,12 +4,13 @@
 //!
 //! | what | where |
 //! |---|---|
+//! | starting and stopping; what workers share meanwhile | `server`; `proxy` |
 //! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
 //! | whether a response may be stored, reused, served stale | `rules` |
-//! | one fetch for many clients | `fill`, `fetch`, `life/collapse` |
+//! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
-//! | what is written into the store | `key`, `head`, `keep` |
-//! | who may do what | `target`, `origin::Guard`, `admin` |
+//! | what is written into the store, and invalidated | `key`, `head`, `keep`, `epochs` |
+//! | who may do what, how much and how slowly | `target`, `origin::Guard`, `admin`, `connections`, `turns`, `pace` |
 //! | what stands in front of us, and what it says counts | `front` |
 //!
 //! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.
@@ -21,12 +22,15 @@ struct Readme;
 
 mod admin;
 mod body;
+mod clock;
 pub mod config;
 mod conn;
 mod connections;
+mod epochs;
 mod fast;
 mod fetch;
 mod fill;
+mod fills;
 mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
@@ -34,12 +38,18 @@ mod head;
 mod keep;
 mod key;
 mod life;
+mod lifecycle;
 mod listen;
 mod log;
 mod lookup;
 mod metrics;
 mod origin;
+mod pace;
+mod passed;
+mod pieces;
+mod proxy;
 mod range;
+mod reader;
 mod reason;
 mod reference;
 mod respond;
@@ -49,6 +59,9 @@ mod server;
 mod silent;
 mod target;
 mod tunnel;
+mod turns;
+mod unshared;
 
 pub use config::{Config, ConfigError, Low};
-pub use server::{Server, StartError};
+pub use lifecycle::StartError;
+pub use server::Server;

@@ -7,58 +7,43 @@
 //!
 //! Every way ends in an [`Answer`], whose `Cache-Status` says what happened and why.
 
+mod ask;
 mod collapse;
+mod connect;
 mod pass;
 
 use std::{sync::Arc, time::Instant};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
 use hyper::{body::Incoming, ext::ReasonPhrase};
 
+use self::ask::Ask;
 use crate::{
-    body::{Body, Guard, Kind, Record},
-    config::ClientDirectives,
+    body::{Body, Guard, Record},
+    clock::unix_millis,
     conn::{Conn, Phase},
-    front,
-    head::{Head, NO_REASON},
-    keep::Hints,
-    key::{self, Side},
-    listen::Left,
+    connections::Left,
+    head::NO_REASON,
     lookup::{self, Found, Hit},
-    origin,
+    origin::Interim,
+    proxy::Worker,
     reason::{Bypass, Denied, Outcome},
-    respond::{Answer, Source, denied, options, respond},
-    rest::Rest,
-    rules::{Asked, Reuse, validate},
-    server::{Worker, unix_millis},
+    respond::{Answer, denied, options},
+    rules::{Reuse, validate},
     target::{self, Target},
-    tunnel,
 };
-
-/// A request on its way, without its body.
-pub(crate) struct Ask {
-    pub(crate) worker: Arc<Worker>,
-    pub(crate) now: u64,
-    pub(crate) method: Method,
-    pub(crate) target: Arc<Target>,
-    /// Those that the origin gets, and that may select a stored response: what was meant for us alone is not among
-    /// them, and what the origin is told of the client is.
-    pub(crate) headers: HeaderMap,
-    /// Whether the client reads trailers.
-    pub(crate) takes_trailers: bool,
-    pub(crate) asked: Asked,
-}
 
 /// Answers one request.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
     conn: Arc<Conn>,
     left: Arc<Left>,
+    interim: Interim,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let start = Instant::now();
     let record = worker.proxy.log.on().then(|| record(&request, start));
-    let answer = answer(&worker, &conn, request).await;
+    let answer = answer(&worker, &conn, interim, request).await;
     worker.counters.head_after(start.elapsed());
     worker.counters.outcomes.one(answer.outcome);
     let mut record = record.map(|mut record| {
@@ -108,7 +93,7 @@ fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
     })
 }
 
-async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incoming>) -> Answer {
+async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, interim: Interim, request: Request<Incoming>) -> Answer {
     if request.method() == Method::OPTIONS && request.uri() == "*" {
         return options();
     }
@@ -117,11 +102,11 @@ async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incomin
             worker.counters.denials.one(why);
             denied(why)
         }
-        Ok(None) => tunnel::connect(worker, conn, request).await,
+        Ok(None) => connect::connect(worker, conn, request).await,
         Ok(Some(target)) => {
             let (parts, body) = request.into_parts();
             let bypass = bypass(&parts, &target, &body);
-            let ask = Ask::new(worker, conn, target, parts);
+            let ask = Ask::new(worker, conn, target, interim, parts);
             if ask.method == Method::OPTIONS && ask.headers.get(header::MAX_FORWARDS).is_some_and(|n| n == "0") {
                 return options();
             }
@@ -175,35 +160,9 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
 }
 
 impl Ask {
-    fn new(worker: &Arc<Worker>, conn: &Conn, target: Target, request: Parts) -> Self {
-        let mut headers = request.headers;
-        let mut asked = Asked::of(&headers);
-        let takes_trailers = origin::takes_trailers(&headers);
-        origin::strip_hop_by_hop(&mut headers);
-        headers.remove(header::EXPECT);
-        if target.side.is_for_origin() {
-            let scheme = if target.side == Side::Encrypted { "https" } else { "http" };
-            front::tell(&mut headers, conn, &target.host_field, scheme);
-            // Whether it holds is seen by what the origin has now, or by what is fresh.
-            asked.directives.no_cache |= validate::has_precondition(&headers);
-            if worker.proxy.config.cache.client_directives == ClientDirectives::Ignore {
-                asked.ignore();
-            }
-        }
-        Self {
-            worker: worker.clone(),
-            now: unix_millis(),
-            method: request.method,
-            target: Arc::new(target),
-            headers,
-            takes_trailers,
-            asked,
-        }
-    }
-
     /// GET and HEAD: the store first.
     async fn cached(self) -> Answer {
-        let found = lookup::find(&self.worker.proxy, &self.target.key, &self.headers).await;
+        let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
         match found {
             Found::Hit(hit) => match hit.head.policy.reuse(&self.asked, self.now) {
                 Reuse::Fresh => self.fresh(&hit),
@@ -220,11 +179,6 @@ impl Ask {
         }
     }
 
-    fn only_if_cached(&self) -> Answer {
-        self.worker.counters.denials.one(Denied::OnlyIfCached);
-        denied(Denied::OnlyIfCached)
-    }
-
     async fn forward(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         if self.asked.directives.only_if_cached {
             return self.only_if_cached();
@@ -236,86 +190,5 @@ impl Ask {
             return self.pass_head(stale, fwd).await;
         }
         self.fetch(key, stale, fwd).await
-    }
-
-    /// A fresh response from the store.
-    pub(crate) fn fresh(&self, hit: &Hit) -> Answer {
-        let ttl = hit.head.policy.remaining(self.now) / 1000;
-        let outcome = if hit.from_device { Outcome::HitDevice } else { Outcome::HitMemory };
-        let source = Source::stored(hit, self.now);
-        self.stored(hit, source, &format!("picaflor; hit; ttl={ttl}"), outcome)
-    }
-
-    /// A stale response, with the reason why it is served.
-    pub(crate) fn stale(&self, hit: &Hit, why: &'static str) -> Answer {
-        let ttl = hit.head.policy.remaining(self.now).div_euclid(1000);
-        let status = format!("picaflor; hit; ttl={ttl}; detail={why}");
-        self.stored(hit, Source::stored(hit, self.now), &status, Outcome::HitStale).because(why)
-    }
-
-    /// An answer out of the store; where its body breaks off, the origin is asked for the rest.
-    fn stored(&self, hit: &Hit, source: Source, status: &str, outcome: Outcome) -> Answer {
-        let (parts, kind) = respond(source, &self.method, &self.headers, status);
-        let kind = match kind {
-            Kind::Pieces(pieces) => {
-                // The fields that came with this body: a 304 may have brought a strong validator for a weak one.
-                let fields = Head::fields(hit.object.metadata());
-                Kind::Pieces(pieces.or_from(Some(Arc::new(self.rest(&fields, hit.object.len())))))
-            }
-            kind => kind,
-        };
-        Answer::new(parts, kind, outcome)
-    }
-
-    /// Whom to ask for the rest of a body of `len` bytes that came with these fields.
-    fn rest(&self, fields: &HeaderMap, len: u64) -> Rest {
-        let only_if_cached = self.asked.directives.only_if_cached;
-        let request = self.outgoing_for_all();
-        Rest::new(self.worker.clone(), self.target.clone(), request, only_if_cached, (fields, len))
-    }
-
-    /// The fields to ask the origin with.
-    pub(crate) fn outgoing(&self) -> HeaderMap {
-        let mut headers = self.headers.clone();
-        if self.takes_trailers {
-            headers.insert(header::TE, HeaderValue::from_static("trailers"));
-            headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
-        }
-        headers.insert(header::HOST, self.target.host_field.clone());
-        origin::add_via(&mut headers, &self.worker.proxy.via);
-        // RFC 9110 7.6.2; for other methods it means nothing.
-        let forwards = headers.get(header::MAX_FORWARDS).and_then(|n| n.to_str().ok()?.parse::<u32>().ok());
-        if let (Some(n), &Method::OPTIONS) = (forwards, &self.method) {
-            headers.insert(header::MAX_FORWARDS, HeaderValue::from(n.saturating_sub(1)));
-        }
-        headers
-    }
-
-    /// The same without conditions, ranges and trailers: what everybody can use.
-    pub(crate) fn outgoing_for_all(&self) -> HeaderMap {
-        let mut headers = self.outgoing();
-        headers.remove(header::TE);
-        headers.remove(header::CONNECTION);
-        for name in validate::CONDITIONS {
-            headers.remove(name);
-        }
-        headers
-    }
-
-    /// Where the response is to lie.
-    pub(crate) fn hints(&self) -> Hints {
-        let referer = self.headers.get(header::REFERER).map(HeaderValue::as_bytes);
-        Hints {
-            server: key::server(self.target.host()),
-            neighbour: referer.and_then(|page| key::neighbour(self.target.side, self.target.host(), page)),
-        }
-    }
-
-    /// The origin's response head as the client gets it.
-    pub(crate) fn clean(&self, parts: &mut http::response::Parts) {
-        origin::strip_hop_by_hop(&mut parts.headers);
-        origin::add_via(&mut parts.headers, &self.worker.proxy.via);
-        parts.version = Version::HTTP_11;
-        parts.headers.entry(header::DATE).or_insert_with(|| crate::fetch::date(unix_millis()));
     }
 }

@@ -27,13 +27,15 @@ use tokio::{
 
 use crate::{
     body::Body,
+    clock::Clock,
     conn::{Client, Conn, Phase},
-    connections::Open,
+    connections::{Left, Open},
     fast::{FastIo, Hypers},
     front::{self, Beginning, Told},
     life,
+    lifecycle::{LAST_REQUESTS, StartError, Stop},
+    proxy::{Proxy, Worker},
     reason::{Denied, Outcome},
-    server::{Clock, LAST_REQUESTS, Proxy, StartError, Stop, Worker},
 };
 
 /// An address that is ours, at which nobody is answered yet.
@@ -215,8 +217,13 @@ fn begin(
         worker.counters.closed.add(1);
         return worker.counters.outcomes.one(Outcome::Denied);
     };
-    let (connections, peer_conn) = (connections.clone(), conn.clone());
-    let left = Arc::new(Left { worker: worker.clone(), connections: connections.clone(), number, peer: peer_conn });
+    let left = Arc::new(Left {
+        all: worker.proxy.connections.clone(),
+        open: connections.clone(),
+        number,
+        peer: conn.clone(),
+        counters: worker.counters.clone(),
+    });
     let worker = worker.clone();
     let task = if config.front.proxy_protocol && peer.is_front {
         // Its first bytes are due as those of a request are.
@@ -230,27 +237,12 @@ fn begin(
     }
 }
 
-/// Takes the connection off the list when its task ends, however it ends, and the tunnel that it may have become.
-pub(crate) struct Left {
-    worker: Arc<Worker>,
-    connections: Arc<Mutex<Open>>,
-    number: u64,
-    /// As it came: a PROXY header may have named another client since.
-    peer: Arc<Conn>,
-}
-
-impl Drop for Left {
-    fn drop(&mut self) {
-        self.worker.proxy.connections.remove(&self.connections, self.number, &self.peer);
-        self.worker.counters.closed.add(1);
-    }
-}
-
 #[derive(Clone)]
 struct Serve {
     worker: Arc<Worker>,
     conn: Arc<Conn>,
     left: Arc<Left>,
+    io: Arc<Mutex<FastIo>>,
 }
 
 impl Service<http::Request<Incoming>> for Serve {
@@ -259,7 +251,8 @@ impl Service<http::Request<Incoming>> for Serve {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), request);
+        let interim = FastIo::interim(&self.io);
+        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), interim, request);
         Box::pin(async move { Ok(answer.await) })
     }
 }
@@ -286,7 +279,7 @@ async fn serve_behind(
         _ = stop.wait_for(|stop| *stop == Stop::All) => return,
     };
     let conn = Arc::new(Conn::new(&peer.behind(told, &worker.proxy.config), worker.clock.tick()));
-    if let Some((listed, _)) = left.connections.lock().by_number.get_mut(&left.number) {
+    if let Some((listed, _)) = left.open.lock().by_number.get_mut(&left.number) {
         *listed = conn.clone();
     }
     serve(worker, conn, stream, read, left, stopped).await;
@@ -367,7 +360,8 @@ async fn serve(
 ) {
     let busy = conn.clone();
     let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone(), read)));
-    let mut served = Served { io, service: Serve { worker, conn, left }, hyper: None };
+    let service = Serve { worker, conn, left, io: io.clone() };
+    let mut served = Served { io, service, hyper: None };
     let told = stopped.clone();
     let mut stop = std::pin::pin!(async {
         let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
@@ -415,6 +409,7 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
     let seconds = |span: crate::config::Span| u32::try_from(span.0.as_secs().max(1)).unwrap_or(u32::MAX);
     let (head, idle, send) =
         (seconds(limits.header_timeout), seconds(limits.idle_timeout), seconds(limits.send_timeout));
+    let (rate, window) = (limits.download_rate, seconds(limits.rate_window));
     let mut last = 0;
     loop {
         tokio::time::sleep(Clock::STEP).await;
@@ -431,9 +426,9 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
                 Phase::Idle => idle,
                 Phase::Head => head,
                 Phase::Sending => send,
-                Phase::Busy => return false,
+                Phase::Busy => u32::MAX,
             };
-            now.saturating_sub(since) > limit
+            now.saturating_sub(since) > limit || rate.is_some_and(|rate| conn.is_slow(rate.0, window))
         };
         // Collected first: ending a task takes its connection off the list.
         let ended: Vec<_> = {

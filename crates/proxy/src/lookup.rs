@@ -6,10 +6,10 @@ use http::{HeaderMap, StatusCode};
 use picaflor::{Object, Store, TryGet};
 
 use crate::{
+    epochs::Epochs,
     head::{Head, Index, Stored, decode},
     key,
     rules::vary,
-    server::Proxy,
 };
 
 /// A stored response.
@@ -62,19 +62,17 @@ pub(crate) async fn index(store: &Store, url_key: &[u8]) -> Option<Index> {
 }
 
 /// Whether a URL, in any variant, has a 200 that is fresh.
-pub(crate) async fn has_fresh(proxy: &Proxy, url_key: &[u8], now: u64) -> bool {
+pub(crate) async fn has_fresh((store, epochs): (&Store, &Epochs), url_key: &[u8], now: u64) -> bool {
     let is_fresh = |object: &Object| match &*object.decoded(decode) {
         Stored::Response(head) => {
-            head.status == StatusCode::OK
-                && now < head.policy.fresh_until()
-                && !proxy.epochs.is_gone(url_key, head.received)
+            head.status == StatusCode::OK && now < head.policy.fresh_until() && !epochs.is_gone(url_key, head.received)
         }
         _ => false,
     };
-    let Some((plain, _)) = object(&proxy.store, url_key).await else { return false };
+    let Some((plain, _)) = object(store, url_key).await else { return false };
     let Stored::Vary(index) = &*plain.decoded(decode) else { return is_fresh(&plain) };
     for hash in &index.variants {
-        if object(&proxy.store, &key::variant(url_key, *hash)).await.is_some_and(|(found, _)| is_fresh(&found)) {
+        if object(store, &key::variant(url_key, *hash)).await.is_some_and(|(found, _)| is_fresh(&found)) {
             return true;
         }
     }
@@ -82,9 +80,9 @@ pub(crate) async fn has_fresh(proxy: &Proxy, url_key: &[u8], now: u64) -> bool {
 }
 
 /// Looks for what answers a request with these fields.
-pub(crate) async fn find(proxy: &Proxy, url_key: &[u8], request: &HeaderMap) -> Found {
-    match stored(&proxy.store, url_key, request).await {
-        Found::Hit(hit) if proxy.epochs.is_gone(url_key, hit.head.received) => {
+pub(crate) async fn find((store, epochs): (&Store, &Epochs), url_key: &[u8], request: &HeaderMap) -> Found {
+    match stored(store, url_key, request).await {
+        Found::Hit(hit) if epochs.is_gone(url_key, hit.head.received) => {
             Found::Nothing { variant: false, key: hit.key }
         }
         found => found,

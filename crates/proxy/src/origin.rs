@@ -10,7 +10,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -27,9 +27,11 @@ use tokio::net::TcpStream;
 use crate::{
     config::Config,
     front,
+    pace::Pace,
     reason::{Denied, NoAnswer, OriginFailure},
     silent::Silent,
     target::{self, Target, Trust},
+    turns::{Turn, Turns},
 };
 
 /// A request body: none, or a client's, passed on. Each piece counts, so that a long upload is not taken for an
@@ -41,8 +43,36 @@ pub(crate) enum Payload {
         pieces: Arc<AtomicU64>,
         /// Bytes that may still come.
         room: u64,
+        pace: Option<Pace>,
     },
 }
+
+/// The body of an answer; the origin's next request may have its turn when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    incoming: Incoming,
+    _turn: Turn,
+}
+
+impl http_body::Body for Arriving {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.get_mut().incoming).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+/// Gets the interim answers to a request, those of 100 and 101 excepted.
+pub(crate) type Interim = Arc<dyn Fn(StatusCode, &HeaderMap) + Send + Sync>;
 
 /// Why a request body is not sent to its end.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +81,8 @@ pub(crate) enum BadBody {
     Broken(#[from] hyper::Error),
     #[error("longer than limits.upload_max")]
     TooLong,
+    #[error("slower than limits.upload_rate")]
+    TooSlow,
 }
 
 impl http_body::Body for Payload {
@@ -60,13 +92,17 @@ impl http_body::Body for Payload {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BadBody>>> {
         match self.get_mut() {
             Self::None => Poll::Ready(None),
-            Self::Client { body, pieces, room } => {
-                let next = ready!(Pin::new(body).poll_frame(cx));
+            Self::Client { body, pieces, room, pace } => {
+                let Poll::Ready(next) = Pin::new(body).poll_frame(cx) else {
+                    let Some(pace) = pace else { return Poll::Pending };
+                    return pace.poll_slow(cx).map(|()| Some(Err(BadBody::TooSlow)));
+                };
                 pieces.fetch_add(1, Relaxed);
-                let len = |frame: &Frame<Bytes>| frame.data_ref().map_or(0, Bytes::len) as u64;
                 Poll::Ready(next.map(|next| {
                     let frame = next?;
-                    *room = room.checked_sub(len(&frame)).ok_or(BadBody::TooLong)?;
+                    let len = frame.data_ref().map_or(0, Bytes::len);
+                    pace.iter_mut().for_each(|pace| pace.came(len));
+                    *room = room.checked_sub(len as u64).ok_or(BadBody::TooLong)?;
                     Ok(frame)
                 }))
             }
@@ -216,11 +252,12 @@ pub(crate) struct Pools {
     local_client: Pool,
     remote_client: Pool,
     silent: Arc<Silent>,
+    turns: Arc<Turns>,
     limit: Duration,
 }
 
 impl Pools {
-    pub(crate) fn new(config: &Config, own: &Arc<[SocketAddr]>, silent: &Arc<Silent>) -> Self {
+    pub(crate) fn new(config: &Config, own: &Arc<[SocketAddr]>, silent: &Arc<Silent>, turns: &Arc<Turns>) -> Self {
         let limits = &config.limits;
         let pool = |trust| {
             let guard = Guard { own: own.clone(), trust };
@@ -240,6 +277,7 @@ impl Pools {
             local_client: pool(Trust::LocalClient),
             remote_client: pool(Trust::RemoteClient),
             silent: silent.clone(),
+            turns: turns.clone(),
             limit: limits.response_timeout.0,
         }
     }
@@ -249,11 +287,12 @@ impl Pools {
         &self,
         target: &Target,
         request: Request<Payload>,
-    ) -> Result<Response<Incoming>, NoAnswer> {
+    ) -> Result<Response<Arriving>, NoAnswer> {
         let origin = &target.upstream.authority;
         if !self.silent.may_ask(origin, Instant::now()) {
             return Err(OriginFailure::Paused.into());
         }
+        let turn = self.turns.take(origin).await.ok_or(OriginFailure::Busy)?;
         // One that has a body may wait for its client.
         let waits_for_client = matches!(request.body(), Payload::Client { .. });
         let result = self.try_send(target, request).await;
@@ -265,7 +304,7 @@ impl Pools {
             Err(NoAnswer::Denied(_) | NoAnswer::Failed(OriginFailure::Resolve)) => {}
             _ => self.silent.heard(origin),
         }
-        result
+        result.map(|response| response.map(|incoming| Arriving { incoming, _turn: turn }))
     }
 
     async fn try_send(&self, target: &Target, request: Request<Payload>) -> Result<Response<Incoming>, NoAnswer> {
@@ -297,15 +336,32 @@ impl Pools {
         target: &Target,
         method: &http::Method,
         headers: &HeaderMap,
-    ) -> Result<Response<Incoming>, NoAnswer> {
-        let first = self.send(target, request(target, method, headers.clone(), Payload::None)?).await;
-        match first {
-            Err(NoAnswer::Failed(OriginFailure::Closed)) => {
-                self.send(target, request(target, method, headers.clone(), Payload::None)?).await
-            }
+        interim: Option<&Interim>,
+    ) -> Result<Response<Arriving>, NoAnswer> {
+        let request = || {
+            let mut request = request(target, method, headers.clone(), Payload::None)?;
+            pass_on(&mut request, interim);
+            Ok::<_, NoAnswer>(request)
+        };
+        match self.send(target, request()?).await {
+            Err(NoAnswer::Failed(OriginFailure::Closed)) => self.send(target, request()?).await,
             first => first,
         }
     }
+}
+
+/// Has the interim answers to a request passed on. 100 is for who waits to send a body, 101 for who wants another
+/// protocol, and we ask for neither.
+pub(crate) fn pass_on(request: &mut Request<Payload>, interim: Option<&Interim>) {
+    let Some(interim) = interim.cloned() else { return };
+    hyper::ext::on_informational(request, move |answer| {
+        if !matches!(answer.status(), StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS) {
+            let mut fields = answer.headers().clone();
+            strip_hop_by_hop(&mut fields);
+            fields.remove(header::CONTENT_LENGTH);
+            interim(answer.status(), &fields);
+        }
+    });
 }
 
 /// Puts a request to an origin together; `headers` are already what is to be sent.
@@ -356,6 +412,7 @@ fn no_answer(error: &hyper_util::client::legacy::Error) -> NoAnswer {
             // `is_user`: what we were to send could not be read.
             return match error.source().and_then(|why| why.downcast_ref()) {
                 Some(BadBody::TooLong) => NoAnswer::Denied(Denied::UploadTooLong),
+                Some(BadBody::TooSlow) => NoAnswer::Denied(Denied::UploadTooSlow),
                 _ if error.is_user() => NoAnswer::Denied(Denied::BrokenBody),
                 _ => failure(error).into(),
             };

@@ -6,8 +6,6 @@ use std::{collections::VecDeque, fmt::Write as _, ops::Range};
 use bytes::Bytes;
 use http::HeaderValue;
 
-use crate::body::Piece;
-
 /// What to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Plan {
@@ -96,6 +94,12 @@ fn several(parts: Vec<Range<u64>>, len: u64) -> Plan {
 /// `Content-Range` of a part.
 pub(crate) fn content_range(range: &Range<u64>, len: u64) -> String {
     format!("bytes {}-{}/{len}", range.start, range.end - 1)
+}
+
+/// A part of a body.
+pub(crate) enum Piece {
+    Text(Bytes),
+    Stored(Object, Range<u64>),
 }
 
 /// A multipart body over a stored object.

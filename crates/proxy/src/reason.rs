@@ -106,7 +106,7 @@ reasons! {
         RecentlyPrivate => "recently-private",
         /// A recent response of this URL could not be stored for another reason, so no request waits for one.
         RecentlyNotStored => "recently-not-stored",
-        /// The fetch in progress is past the window that late comers can join.
+        /// The beginning of the fetch in progress is in the store only, and its end is far.
         CollapseLate => "collapse-late",
         /// The response of the fetch waited for is not for this request.
         CollapseMismatch => "collapse-mismatch",
@@ -144,6 +144,8 @@ reasons! {
         BrokenBody => "broken-body",
         /// The request's body is longer than `limits.upload_max`.
         UploadTooLong => "upload-too-long",
+        /// The request's body comes slower than `limits.upload_rate`.
+        UploadTooSlow => "upload-too-slow",
         /// This client may not use the proxy to go elsewhere.
         ForwardClient => "forward-client",
         /// Forwarding is off.
@@ -184,6 +186,10 @@ reasons! {
         BodyTimeout => "body-timeout",
         /// It did not answer a moment ago, and `limits.origin_pause` is not over.
         Paused => "paused",
+        /// It has `limits.origin_connections` requests, and too many wait, or for too long.
+        Busy => "origin-busy",
+        /// Its body came slower than `limits.origin_rate`.
+        BodySlow => "body-slow",
         /// What came is not HTTP/1.
         Protocol => "protocol",
         /// The connection ended before the answer.
@@ -243,9 +249,15 @@ impl NoAnswer {
         match self {
             Self::Failed(why) => !matches!(
                 why,
-                OriginFailure::Resolve | OriginFailure::Connect | OriginFailure::ConnectTimeout | OriginFailure::Paused
+                OriginFailure::Resolve
+                    | OriginFailure::Connect
+                    | OriginFailure::ConnectTimeout
+                    | OriginFailure::Paused
+                    | OriginFailure::Busy
             ),
-            Self::Denied(why) => matches!(why, Denied::BrokenBody | Denied::UploadTooLong),
+            Self::Denied(why) => {
+                matches!(why, Denied::BrokenBody | Denied::UploadTooLong | Denied::UploadTooSlow)
+            }
         }
     }
 }

@@ -10,10 +10,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, hea
 use picaflor::Object;
 
 use crate::{
-    body::{Kind, Pieces},
-    fill::{FillHead, Reader},
+    body::Kind,
+    fill::FillHead,
     lookup::Hit,
+    pieces::Pieces,
     range::{self, Plan},
+    reader::Reader,
     reason::{Denied, NoAnswer, OriginFailure, Outcome},
     rules::validate,
     tunnel::Tunnel,
@@ -187,6 +189,7 @@ pub(crate) fn denied(why: Denied) -> Answer {
         Denied::Expectation => (StatusCode::EXPECTATION_FAILED, "the only expectation known here is 100-continue"),
         Denied::ConnectBody => (StatusCode::BAD_REQUEST, "CONNECT has no body"),
         Denied::BrokenBody => (StatusCode::BAD_REQUEST, "the request's body is not HTTP, or it broke off"),
+        Denied::UploadTooSlow => (StatusCode::REQUEST_TIMEOUT, "the request's body comes too slowly"),
         Denied::UploadTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the operator can raise limits.upload_max"),
         Denied::BadTarget => (StatusCode::BAD_REQUEST, "ask for a path, or for a whole http:// URL"),
         Denied::UrlTooLong => (StatusCode::URI_TOO_LONG, "the limit is 8,000 bytes"),
@@ -228,13 +231,15 @@ pub(crate) fn failed(why: NoAnswer) -> Answer {
         NoAnswer::Denied(why) => return denied(why),
     };
     let (status, mend) = match why {
-        OriginFailure::ConnectTimeout | OriginFailure::ResponseTimeout | OriginFailure::BodyTimeout => {
-            (StatusCode::GATEWAY_TIMEOUT, "the origin did not answer in time")
-        }
+        OriginFailure::ConnectTimeout
+        | OriginFailure::ResponseTimeout
+        | OriginFailure::BodyTimeout
+        | OriginFailure::BodySlow => (StatusCode::GATEWAY_TIMEOUT, "the origin did not answer in time"),
         OriginFailure::Paused => (
             StatusCode::GATEWAY_TIMEOUT,
             "the origin did not answer a moment ago; it is tried again in limits.origin_pause",
         ),
+        OriginFailure::Busy => (StatusCode::SERVICE_UNAVAILABLE, "the origin has as many requests as it may have"),
         OriginFailure::Resolve => (StatusCode::BAD_GATEWAY, "the origin's name does not resolve"),
         OriginFailure::Connect => (StatusCode::BAD_GATEWAY, "the origin does not accept connections"),
         OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP that is understood here"),

@@ -15,14 +15,14 @@ use std::{
 
 use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
-use hyper::body::Incoming;
 
 use crate::{
-    body::Passed,
+    origin::Arriving,
+    passed::Passed,
+    proxy::Worker,
     range,
     reason::Broken,
     rules::{self, validate},
-    server::Worker,
     target::Target,
 };
 
@@ -54,6 +54,11 @@ impl Rest {
         Self { worker, target, request, only_if_cached, validator, encoding, len }
     }
 
+    /// Whether the origin may be asked, and can say whether it has this version.
+    pub(crate) fn can_be_asked_for(&self) -> bool {
+        !self.only_if_cached && self.validator.is_some()
+    }
+
     /// Length of the whole body.
     pub(crate) fn len(&self) -> u64 {
         self.len
@@ -70,14 +75,14 @@ impl Rest {
             Err(_) => "the origin does not answer; the connection is closed",
         };
         self.tell(range.start, &why, then);
-        let (incoming, skip) = response?;
-        let limit = self.worker.proxy.config.limits.body_timeout.0;
-        let (passed, left) = (Passed::new(incoming, limit), range.end.saturating_sub(range.start));
+        let (arriving, skip) = response?;
+        let passed = Passed::new(arriving, &self.worker.proxy.config.limits);
+        let left = range.end.saturating_sub(range.start);
         Ok(Tail { rest: self, passed, skip, at: range.start, left })
     }
 
     /// A body that has the range, and how much of it comes before that.
-    async fn ask(&self, range: &Range<u64>) -> Result<(Incoming, u64), Broken> {
+    async fn ask(&self, range: &Range<u64>) -> Result<(Arriving, u64), Broken> {
         if self.only_if_cached {
             return Err(Broken::OnlyIfCached);
         }
@@ -86,7 +91,7 @@ impl Rest {
         let wanted = validate::text(format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
         headers.insert(header::RANGE, wanted);
         headers.insert(header::IF_RANGE, validator.clone());
-        match self.worker.pools.get(&self.target, &Method::GET, &headers).await {
+        match self.worker.pools.get(&self.target, &Method::GET, &headers, None).await {
             Ok(response) if rules::is_server_error(response.status()) => Err(Broken::OriginFailed),
             Ok(response) => {
                 let skip = self.before(&response, range).ok_or(Broken::OriginChanged)?;
@@ -101,7 +106,7 @@ impl Rest {
 
     /// How many bytes of a response come before the range; `None` if they are of another version, or others. What it
     /// does not say of itself is not taken on trust: there are servers that know ranges and not `If-Range`.
-    fn before(&self, response: &Response<Incoming>, range: &Range<u64>) -> Option<u64> {
+    fn before(&self, response: &Response<Arriving>, range: &Range<u64>) -> Option<u64> {
         let fields = response.headers();
         let (name, value) = self.validator.as_ref()?;
         if fields.get(name) != Some(value) || fields.get(header::CONTENT_ENCODING) != self.encoding.as_ref() {
@@ -141,7 +146,7 @@ impl Tail {
     /// The next bytes of the range; `None` when all have come.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         while self.left > 0 {
-            let Some(Ok(frame)) = ready!(self.passed.poll(cx, &self.rest.worker)) else {
+            let Some(Ok(frame)) = ready!(self.passed.poll(cx, &self.rest.worker.counters)) else {
                 self.rest.tell(self.at, "the origin broke off, too", "the connection is closed");
                 return Poll::Ready(Some(Err(Broken::OriginFailed)));
             };

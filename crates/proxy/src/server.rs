@@ -1,4 +1,4 @@
-//! The proxy as a whole: what all workers share, what each has of its own, starting and stopping.
+//! The proxy as a whole: starting and stopping.
 //!
 //! Starting: take every address, open the store, listen, then start the workers, so that no store is made for a proxy
 //! that cannot be, and a client that can connect is served. Stopping: no new connections; then those that are idle
@@ -11,214 +11,31 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::JoinHandle,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::Instant,
 };
 
-use http::HeaderValue;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     admin,
     config::Config,
     connections::Connections,
-    fill::Fills,
-    keep::Epochs,
+    epochs::Epochs,
+    fills::Fills,
+    lifecycle::{LAST_REQUESTS, StartError, Stop},
     listen::{self, Bound},
-    log::{Buffer, Line, Log},
-    metrics::Counters,
-    origin::Pools,
-    reason::{Bypass, NotStored},
+    log::Log,
+    proxy::Proxy,
     rules::validate,
     silent::Silent,
     target::Origins,
+    turns::Turns,
+    unshared::Unshared,
 };
-
-/// What can go wrong at start.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {0}: {1}")]
-    Listen(SocketAddr, io::Error),
-    /// The store does not open.
-    #[error("{0}")]
-    Store(String),
-    /// The store does not take a setting of the configuration.
-    #[error("{0}")]
-    Setting(String),
-    /// The store does not open because what it holds is damaged.
-    #[error("{0}")]
-    Damaged(String),
-    /// A file of ours cannot be written or read.
-    #[error("{0}: {1}")]
-    File(String, io::Error),
-    /// A thread cannot be started.
-    #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn unix_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// What all workers share.
-pub(crate) struct Proxy {
-    pub(crate) config: Config,
-    pub(crate) store: Store,
-    pub(crate) origins: Origins,
-    pub(crate) connections: Connections,
-    pub(crate) silent: Arc<Silent>,
-    pub(crate) fills: Fills,
-    pub(crate) epochs: Epochs,
-    pub(crate) log: Log,
-    pub(crate) counters: Vec<Arc<Counters>>,
-    /// Our line in `Via`, and our name in it.
-    pub(crate) via: HeaderValue,
-    pub(crate) pseudonym: String,
-    /// Our own addresses.
-    pub(crate) own: Arc<[SocketAddr]>,
-    pub(crate) token: String,
-    pub(crate) started: Instant,
-    stopping: AtomicBool,
-    private: Vec<AtomicU64>,
-}
-
-/// How long nobody waits for a response of a URL whose last response was private.
-const PRIVATE_SECONDS: u64 = 10;
-
-/// Of what is remembered of a key, below its tag: the second until which it counts, and whether it was for one client.
-const UNTIL: u64 = 0x7fff_ffff;
-const IS_PRIVATE: u64 = 0x8000_0000;
-
-impl Proxy {
-    /// Whether a connection is to end with the next answer.
-    #[inline]
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping.load(Relaxed)
-    }
-
-    /// Remembers that the response of a key could not be shared, so that requests need not queue for the next one.
-    pub(crate) fn remember_private(&self, key: &[u8], why: NotStored) {
-        let lasting = matches!(
-            why,
-            NotStored::NoStore
-                | NotStored::Private
-                | NotStored::VaryStar
-                | NotStored::SetCookie
-                | NotStored::NoFreshness
-                | NotStored::TooLarge
-                | NotStored::Off
-        );
-        if lasting {
-            let (slot, tag) = self.private_slot(key);
-            let until = (self.started.elapsed().as_secs() + PRIVATE_SECONDS) & UNTIL;
-            let is_private = if Bypass::like(why) == Bypass::RecentlyPrivate { IS_PRIVATE } else { 0 };
-            slot.store(tag | is_private | until, Relaxed);
-        }
-    }
-
-    /// A response of the key is stored: it is to be shared after all.
-    pub(crate) fn forget_private(&self, key: &[u8]) {
-        let (slot, tag) = self.private_slot(key);
-        if slot.load(Relaxed) & !0xffff_ffff == tag {
-            slot.store(0, Relaxed);
-        }
-    }
-
-    /// Whether it was so within the last seconds, and what that is called.
-    pub(crate) fn recently_unshared(&self, key: &[u8]) -> Option<Bypass> {
-        let (slot, tag) = self.private_slot(key);
-        let found = slot.load(Relaxed);
-        let is_so = found & !0xffff_ffff == tag && found & UNTIL > self.started.elapsed().as_secs();
-        is_so.then_some(if found & IS_PRIVATE == 0 { Bypass::RecentlyNotStored } else { Bypass::RecentlyPrivate })
-    }
-
-    fn private_slot(&self, key: &[u8]) -> (&AtomicU64, u64) {
-        let hash = xxh3_64(key);
-        (&self.private[hash as usize % self.private.len()], hash & !0xffff_ffff)
-    }
-}
-
-/// Time that costs nothing to read: written by the worker's own timer.
-#[derive(Default)]
-pub(crate) struct Clock {
-    millis: AtomicU64,
-    tick: AtomicU32,
-}
-
-impl Clock {
-    /// How often it is set.
-    pub(crate) const STEP: Duration = Duration::from_millis(50);
-
-    /// A step ahead, so that until the next time it is never behind: nothing is served past its lifetime.
-    pub(crate) fn set(&self) {
-        let now = unix_millis() + Self::STEP.as_millis() as u64;
-        self.millis.store(now, Relaxed);
-        self.tick.store((now / 1000) as u32, Relaxed);
-    }
-
-    /// Milliseconds since 1970, at most a step ahead.
-    #[inline]
-    pub(crate) fn millis(&self) -> u64 {
-        self.millis.load(Relaxed)
-    }
-
-    /// Seconds since 1970, for comparing.
-    #[inline]
-    pub(crate) fn tick(&self) -> u32 {
-        self.tick.load(Relaxed)
-    }
-}
-
-/// What one thread has of its own.
-pub(crate) struct Worker {
-    pub(crate) proxy: Arc<Proxy>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) pools: Pools,
-    pub(crate) clock: Clock,
-    lines: Buffer,
-}
-
-impl Worker {
-    pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
-        let pools = Pools::new(&proxy.config, &proxy.own, &proxy.silent);
-        let clock = Clock::default();
-        clock.set();
-        Self { proxy, counters, pools, clock, lines: Buffer::default() }
-    }
-
-    pub(crate) fn log(&self, line: &Line<'_>) {
-        self.counters.log_dropped.add(self.proxy.log.line(&self.lines, line));
-    }
-
-    /// Whether fetches that this worker began are still running.
-    pub(crate) fn fills_running(&self) -> bool {
-        self.counters.fills.get() != self.counters.fills_ended.get()
-    }
-
-    pub(crate) fn flush_log(&self) {
-        self.counters.log_dropped.add(self.proxy.log.flush(&self.lines));
-    }
-}
-
-/// How far it is to stop: listening first, so that nobody whose idle connection closes gets another one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stop {
-    Not,
-    Listening,
-    All,
-}
-
-/// How long connections that were let in last have for their first request, and those that were not told of the stop
-/// for one more.
-pub(crate) const LAST_REQUESTS: Duration = Duration::from_millis(100);
 
 /// A running proxy.
 pub struct Server {
@@ -251,14 +68,15 @@ impl Server {
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
-            connections: Connections::new(config.workers, config.limits.connections_per_client),
+            connections: Arc::new(Connections::new(config.workers, config.limits.connections_per_client)),
             silent: Arc::new(Silent::new(config.limits.origin_pause.0)),
+            turns: Arc::new(Turns::new(&config.limits)),
             // Of the store's memory an eighth.
-            fills: Fills::new(config.cache.collapse_window.0, config.store.memory.0 / 8, store.clone()),
-            epochs: Epochs::new(),
+            fills: Fills::new(&config.cache, config.store.memory.0 / 8, store.clone()),
+            epochs: Arc::new(Epochs::new()),
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),
-            private: (0..4096).map(|_| AtomicU64::new(0)).collect(),
+            unshared: Unshared::new(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             pseudonym,

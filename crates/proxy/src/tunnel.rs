@@ -1,12 +1,12 @@
-//! CONNECT: bytes both ways, nothing looked at. Who may, and to which ports, is configuration; where to is guarded
-//! by the connector's rules. A tunnel that is silent in both directions for `limits.tunnel_timeout` is closed.
+//! A tunnel: bytes both ways, nothing looked at. One that is silent in both directions for `limits.tunnel_timeout` is
+//! closed.
 
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use http::{Request, Response, StatusCode};
+use http::Request;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -14,53 +14,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{
-    body::{Guard, Kind},
-    conn::Conn,
-    listen::Left,
-    origin::{self, dial},
-    reason::{Denied, NoAnswer, Outcome},
-    respond::{Answer, denied, failed},
-    server::Worker,
-    target::{self, Trust},
-};
-
-/// Answers a CONNECT.
-pub(crate) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incoming>) -> Answer {
-    let refuse = |why: Denied| {
-        worker.counters.denials.one(why);
-        denied(why)
-    };
-    let config = &worker.proxy.config;
-    if !config.forward.enabled {
-        return refuse(Denied::ForwardOff);
-    }
-    if !conn.may_forward {
-        return refuse(Denied::ForwardClient);
-    }
-    let (host, port) = match target::tunnel(request.uri()) {
-        Ok(found) => found,
-        Err(why) => return refuse(why),
-    };
-    if !config.forward.connect_ports.contains(&port) {
-        return refuse(Denied::ConnectPort);
-    }
-    let trust = if conn.client.is_loopback() { Trust::LocalClient } else { Trust::RemoteClient };
-    let guard = origin::Guard { own: worker.proxy.own.clone(), trust };
-    let server = match dial(&host, port, &guard, config.limits.connect_timeout.0).await {
-        Ok(server) => server,
-        Err(e) => {
-            let why = NoAnswer::from(&e);
-            worker.counters.no_answer(why);
-            return failed(why);
-        }
-    };
-    let mut parts = Response::new(()).into_parts().0;
-    parts.status = StatusCode::OK;
-    let mut answer = Answer::new(parts, Kind::Empty, Outcome::Tunnel);
-    answer.tunnel = Some(Tunnel { request, server });
-    answer
-}
+use crate::{body::Guard, connections::Left};
 
 /// A tunnel whose client has yet to be told.
 pub(crate) struct Tunnel {
@@ -69,6 +23,11 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
+    /// What `request` asked for, connected to `server`.
+    pub(crate) fn new(request: Request<Incoming>, server: TcpStream) -> Self {
+        Self { request, server }
+    }
+
     /// Runs it until one side or the limits end it: in the log it is one request, in the limits one connection.
     pub(crate) fn begin(self, mut guard: Guard, left: Arc<Left>, silence: Duration) {
         tokio::spawn(async move {

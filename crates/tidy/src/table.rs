@@ -117,7 +117,7 @@ pub const CIRCLES: &[(&str, &[usize])] = &[
     ("crates/engine", &[53, 2]),
     ("crates/literature", &[]),
     ("crates/graph", &[8]),
-    ("crates/proxy", &[18]),
+    ("crates/proxy", &[]),
     ("crates/capi", &[]),
     ("crates/shared", &[2]),
     ("crates/cli", &[2, 2]),

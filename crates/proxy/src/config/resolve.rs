@@ -141,6 +141,12 @@ fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
         response_timeout: low.response_timeout.unwrap_or(Span::secs(60)),
         origin_pause: low.origin_pause.unwrap_or(Span::secs(5)),
         upload_max: low.upload_max,
+        upload_rate: low.upload_rate,
+        download_rate: low.download_rate,
+        origin_rate: low.origin_rate,
+        rate_window: low.rate_window.unwrap_or(Span::secs(10)),
+        origin_connections: low.origin_connections,
+        origin_waiting: low.origin_waiting.unwrap_or(1000),
         body_timeout: low.body_timeout.unwrap_or(Span::secs(60)),
         tunnel_timeout: low.tunnel_timeout.unwrap_or(Span::secs(600)),
         origin_idle_timeout: low.origin_idle_timeout.unwrap_or(Span::secs(30)),
@@ -149,6 +155,12 @@ fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
     };
     if limits.connections == 0 {
         return Err(ConfigError::value("limits.connections", "0 would serve nobody".into()));
+    }
+    if limits.origin_connections == Some(0) {
+        return Err(ConfigError::value("limits.origin_connections", "0 would ask no origin".into()));
+    }
+    if limits.rate_window.0.as_secs() == 0 {
+        return Err(ConfigError::value("limits.rate_window", "less than 1 s".into()));
     }
     Ok(limits)
 }

@@ -10,8 +10,12 @@ use std::{
 use bytes::Bytes;
 use httparse::Header;
 
-use super::{FastIo, hit::FastHit, seen::MOST_FIELDS};
-use crate::{conn::Phase, head::Head, log::Line, reason::Outcome, server::unix_millis};
+use super::{
+    hit::FastHit,
+    seen::MOST_FIELDS,
+    socket::{FastIo, Out, Turn},
+};
+use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outcome};
 
 /// A body up to here is laid behind its head and both are sent from one place: of a short one that costs less than
 /// having the kernel gather two.
@@ -21,26 +25,6 @@ thread_local! {
     /// Where a worker puts answers together. One for all its connections stays in the processor's cache, and those
     /// that are idle hold nothing.
     static WHOLE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// What the socket has not taken.
-#[derive(Default)]
-pub(super) struct Out {
-    pub(super) head: Vec<u8>,
-    pub(super) body: Bytes,
-    pub(super) at: usize,
-}
-
-impl Out {
-    pub(super) fn is_empty(&self) -> bool {
-        self.at == self.head.len() + self.body.len()
-    }
-
-    fn slices(&self) -> [IoSlice<'_>; 2] {
-        let head = &self.head[self.at.min(self.head.len())..];
-        let body = &self.body[self.at.saturating_sub(self.head.len())..];
-        [IoSlice::new(head), IoSlice::new(body)]
-    }
 }
 
 impl FastIo {
@@ -82,6 +66,7 @@ impl FastIo {
                 Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Ok(n) => {
                     self.out.at += n;
+                    self.conn.take(n);
                     self.conn.enter(Phase::Sending, self.tick());
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready!(self.io.poll_write_ready(cx))?,
@@ -90,7 +75,7 @@ impl FastIo {
             }
         }
         self.out = Out::default();
-        self.conn.enter(Phase::Idle, self.tick());
+        self.conn.enter(if self.turn == Turn::Ours { Phase::Idle } else { Phase::Busy }, self.tick());
         Poll::Ready(Ok(()))
     }
 

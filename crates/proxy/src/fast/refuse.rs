@@ -9,15 +9,15 @@ use std::{
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
-use super::FastIo;
+use super::socket::FastIo;
 use crate::{
     body::Kind,
+    clock::date,
+    clock::unix_millis,
     conn::Phase,
-    fetch::date,
     log::Line,
     reason::{Denied, Outcome},
     respond::denied,
-    server::unix_millis,
 };
 
 impl FastIo {

@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use http::{StatusCode, header};
 
-use super::Ask;
+use super::ask::Ask;
 use crate::{
+    clock::unix_millis,
     fetch::{self, Alone, Job},
-    fill::{Fill, FillHead, Reader, Role, Verdict},
+    fill::{Cursor, Fill, FillHead, Verdict},
+    fills::Role,
     keep,
     lookup::{self, Found, Hit},
-    reason::{Bypass, NoAnswer, NotStored, OriginFailure, Outcome},
+    reader::Reader,
+    reason::{Bypass, NotStored, OriginFailure, Outcome},
     respond::{Answer, Source, failed, respond},
     rules::{self, Failure, Reuse, validate, vary},
-    server::unix_millis,
 };
 
 impl Ask {
@@ -22,7 +24,7 @@ impl Ask {
     pub(crate) async fn fetch(self, key: Vec<u8>, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let proxy = &self.worker.proxy;
         let authorized = self.headers.contains_key(header::AUTHORIZATION).then_some(Bypass::Authorization);
-        let unshared = proxy.recently_unshared(&key).or(authorized);
+        let unshared = proxy.unshared.recently(&key).or(authorized);
         if let Some(why) = unshared.filter(|_| self.is_particular() && stale.is_none()) {
             return self.pass_empty(why).await;
         }
@@ -39,10 +41,10 @@ impl Ask {
                     return self.first(fill, stale, fwd).await;
                 }
                 Role::Waiter(fill) => {
-                    let Some(reader) = fill.join(&proxy.store) else {
+                    let Some(cursor) = fill.join() else {
                         return self.late(&fill).await;
                     };
-                    if let Some(answer) = self.waiter(&fill, reader, stale.as_ref(), fwd).await {
+                    if let Some(answer) = self.waiter(&fill, cursor, stale.as_ref(), fwd).await {
                         return answer;
                     }
                     self.worker.counters.bypasses.one(Bypass::CollapseMismatch);
@@ -60,18 +62,17 @@ impl Ask {
 
     /// The beginning has gone by: the store will have it soon, or only the origin has it.
     async fn late(self, fill: &Fill) -> Answer {
-        if fill.is_nearly_over() {
-            fill.over().await;
-            if let Some(hit) = self.look_again(None).await {
-                return self.fresh(&hit);
-            }
+        if fill.over(self.worker.proxy.config.cache.collapse_patience.0).await
+            && let Some(hit) = self.look_again(None).await
+        {
+            return self.fresh(&hit);
         }
         self.pass_empty(Bypass::CollapseLate).await
     }
 
     /// A fresh response in the store, other than the one that is known to be stale.
     async fn look_again(&self, stale: Option<&Hit>) -> Option<Hit> {
-        let found = lookup::find(&self.worker.proxy, &self.target.key, &self.headers).await;
+        let found = lookup::find(self.worker.proxy.stored(), &self.target.key, &self.headers).await;
         let Found::Hit(hit) = found else { return None };
         let other = stale.is_none_or(|stale| stale.head.received != hit.head.received);
         (other && hit.head.policy.reuse(&self.asked, unix_millis()) == Reuse::Fresh).then_some(hit)
@@ -86,6 +87,7 @@ impl Ask {
             stale,
             fill: fill.clone(),
             hints: self.hints(),
+            interim: Some(self.interim.clone()),
             for_range: self.headers.contains_key(header::RANGE),
         }
     }
@@ -96,20 +98,21 @@ impl Ask {
         if let Role::First(fill) = self.worker.proxy.fills.enter(&self.target.key, &hit.key, false) {
             let mut job = self.job(&fill, Some(hit.clone()));
             job.request.remove(header::AUTHORIZATION);
+            job.interim = None;
             drop(fetch::spawn(job));
         }
     }
 
     /// Runs the fetch and answers from it.
     async fn first(self, fill: Arc<Fill>, stale: Option<Hit>, fwd: &'static str) -> Answer {
-        let Some(reader) = fill.join(&self.worker.proxy.store) else { return failed(OriginFailure::Closed.into()) };
+        let Some(cursor) = fill.join() else { return failed(OriginFailure::Closed.into()) };
         let response = fetch::spawn(self.job(&fill, stale.clone()));
         match fill.verdict().await {
             Verdict::Streaming(head) => {
                 // One without a length may yet turn out too large.
                 let stored = if head.len.is_some() && fill.is_kept() { "; stored" } else { "" };
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}{stored}", head.status.as_u16());
-                self.arriving(&head, reader, false, &status, Outcome::Miss)
+                self.arriving(&head, cursor, false, &status, Outcome::Miss)
             }
             Verdict::Confirmed(hit, fields, _) => self.revalidated(&hit, &fields, fwd),
             Verdict::Alone(why) if self.is_particular() => {
@@ -133,13 +136,13 @@ impl Ask {
     }
 
     /// Answers from somebody else's fetch; `None` when it is not for this request.
-    async fn waiter(&self, fill: &Arc<Fill>, reader: Reader, stale: Option<&Hit>, fwd: &'static str) -> Option<Answer> {
+    async fn waiter(&self, fill: &Arc<Fill>, cursor: Cursor, stale: Option<&Hit>, fwd: &'static str) -> Option<Answer> {
         match fill.verdict().await {
             Verdict::Streaming(head) => {
                 let fits = vary::values(&head.names, &self.headers) == head.values
                     && !(head.is_error && rules::is_personal(&self.headers));
                 let status = format!("picaflor; fwd={fwd}; fwd-status={}; collapsed", head.status.as_u16());
-                fits.then(|| self.arriving(&head, reader, true, &status, Outcome::Collapsed))
+                fits.then(|| self.arriving(&head, cursor, true, &status, Outcome::Collapsed))
             }
             Verdict::Confirmed(hit, fields, None) => Some(self.revalidated(&hit, &fields, fwd)),
             Verdict::ServerError => {
@@ -153,7 +156,8 @@ impl Ask {
         }
     }
 
-    fn arriving(&self, head: &FillHead, mut reader: Reader, shared: bool, status: &str, outcome: Outcome) -> Answer {
+    fn arriving(&self, head: &FillHead, cursor: Cursor, shared: bool, status: &str, outcome: Outcome) -> Answer {
+        let mut reader = Reader::new(cursor, &self.worker.proxy.store);
         // It may be left behind, and go on from the store.
         if let Some(len) = head.len.filter(|len| *len > keep::SMALL) {
             reader.or_from(self.rest(&head.fields, len));
@@ -186,19 +190,5 @@ impl Ask {
             }
             Err(_) => failed(OriginFailure::Closed.into()),
         }
-    }
-
-    /// Something stale where it may be served; where it must not be, that the origin could not be asked is what counts
-    /// (RFC 9111 5.2.2.2).
-    pub(crate) fn without_origin(&self, stale: Option<&Hit>, why: NoAnswer) -> Answer {
-        let (Some(hit), NoAnswer::Failed(failure)) = (stale, why) else { return failed(why) };
-        if self.survives(hit, Failure::Disconnected) {
-            return self.stale(hit, failure.name());
-        }
-        let mut answer = failed(why);
-        if hit.head.policy.must_revalidate {
-            answer.parts.status = StatusCode::GATEWAY_TIMEOUT;
-        }
-        answer
     }
 }

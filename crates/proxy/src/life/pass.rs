@@ -6,12 +6,15 @@ use std::sync::Arc;
 use http::{HeaderMap, Method, Request, Response, header};
 use hyper::body::Incoming;
 
-use super::Ask;
+use super::ask::Ask;
 use crate::{
-    body::{Kind, Passed},
+    body::Kind,
+    clock::unix_millis,
     keep, key,
     lookup::Hit,
-    origin::{self, Payload},
+    origin::{self, Arriving, Payload},
+    pace::Pace,
+    passed::Passed,
     reason::{Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome},
     respond::{Answer, CACHE_STATUS, denied, failed},
     rules::{
@@ -19,23 +22,29 @@ use crate::{
         admit::{self, Exchange},
         validate,
     },
-    server::unix_millis,
 };
 
 impl Ask {
     /// With the client's body.
     pub(crate) async fn pass(self, body: Incoming, why: Bypass) -> Answer {
         self.worker.counters.bypasses.one(why);
-        let room = self.worker.proxy.config.limits.upload_max.map_or(u64::MAX, |max| max.0);
+        let limits = &self.worker.proxy.config.limits;
+        let room = limits.upload_max.map_or(u64::MAX, |max| max.0);
         if http_body::Body::size_hint(&body).lower() > room {
             self.worker.counters.denials.one(Denied::UploadTooLong);
             return denied(Denied::UploadTooLong);
         }
-        let payload = Payload::Client { body, pieces: Arc::default(), room };
-        let request = match origin::request(&self.target, &self.method, self.outgoing(), payload) {
+        let payload = Payload::Client {
+            body,
+            pieces: Arc::default(),
+            room,
+            pace: Pace::new(limits.upload_rate, limits.rate_window),
+        };
+        let mut request = match origin::request(&self.target, &self.method, self.outgoing(), payload) {
             Ok(request) => request,
             Err(failure) => return failed(failure.into()),
         };
+        origin::pass_on(&mut request, Some(&self.interim));
         let ask = Arc::new(self);
         let result = if rules::is_unsafe(&ask.method) {
             let asking = ask.clone();
@@ -56,7 +65,7 @@ impl Ask {
 
     /// Asks for a change, and takes out what it makes invalid: also where the origin ends without a word, for it may
     /// have done it.
-    async fn change(&self, request: Request<Payload>) -> Result<Response<Incoming>, NoAnswer> {
+    async fn change(&self, request: Request<Payload>) -> Result<Response<Arriving>, NoAnswer> {
         let result = self.worker.pools.send(&self.target, request).await;
         match &result {
             Ok(response) if rules::invalidates(response.status()) => self.invalidate(response.headers()).await,
@@ -69,7 +78,7 @@ impl Ask {
     /// Without a body.
     pub(crate) async fn pass_empty(self, why: Bypass) -> Answer {
         self.worker.counters.bypasses.one(why);
-        match self.worker.pools.get(&self.target, &self.method, &self.outgoing()).await {
+        match self.worker.pools.get(&self.target, &self.method, &self.outgoing(), Some(&self.interim)).await {
             Ok(response) => self.passed(response, "bypass", why.name()),
             Err(why) => {
                 self.worker.counters.no_answer(why);
@@ -81,7 +90,7 @@ impl Ask {
     /// HEAD that nothing fresh answers. What it brings updates or drops the stored response (RFC 9111 4.3.5).
     pub(crate) async fn pass_head(self, stale: Option<Hit>, fwd: &'static str) -> Answer {
         let sent = unix_millis();
-        match self.worker.pools.get(&self.target, &self.method, &self.outgoing()).await {
+        match self.worker.pools.get(&self.target, &self.method, &self.outgoing(), Some(&self.interim)).await {
             Ok(response) => {
                 if let Some(hit) = &stale {
                     if rules::is_server_error(response.status()) && self.survives(hit, Failure::ServerError) {
@@ -102,12 +111,7 @@ impl Ask {
         }
     }
 
-    /// Whether a stale response may be served although the origin failed.
-    pub(crate) fn survives(&self, hit: &Hit, failure: Failure) -> bool {
-        hit.head.policy.survives(&self.asked, failure, &self.worker.proxy.config.cache, self.now)
-    }
-
-    async fn update_from_head(&self, hit: &Hit, response: &Response<Incoming>, sent: u64) {
+    async fn update_from_head(&self, hit: &Hit, response: &Response<Arriving>, sent: u64) {
         let proxy = &self.worker.proxy;
         let mut fields = hit.fields();
         let new = response.headers();
@@ -124,7 +128,7 @@ impl Ask {
         origin::strip_hop_by_hop(&mut new);
         validate::freshen(&mut fields, &new);
         let received = unix_millis();
-        fields.entry(header::DATE).or_insert_with(|| crate::fetch::date(received));
+        fields.entry(header::DATE).or_insert_with(|| crate::clock::date(received));
         let request = &self.headers;
         let exchange = Exchange {
             method: &Method::GET,
@@ -150,7 +154,7 @@ impl Ask {
     }
 
     /// The origin's response, passed on.
-    pub(crate) fn passed(&self, response: Response<Incoming>, fwd: &str, detail: &'static str) -> Answer {
+    pub(crate) fn passed(&self, response: Response<Arriving>, fwd: &str, detail: &'static str) -> Answer {
         let (mut parts, body) = response.into_parts();
         let trailer = parts.headers.get(header::TRAILER).cloned();
         self.clean(&mut parts);
@@ -167,7 +171,7 @@ impl Ask {
         let kind = if self.method == Method::HEAD {
             Kind::Empty
         } else {
-            Kind::Origin(Box::new(Passed::new(body, self.worker.proxy.config.limits.body_timeout.0)))
+            Kind::Origin(Box::new(Passed::new(body, &self.worker.proxy.config.limits)))
         };
         Answer::new(parts, kind, Outcome::Bypass).because(detail)
     }

@@ -8,6 +8,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -276,23 +277,33 @@ fn what_is_to_be_new_joins_no_fetch_whose_head_has_come() {
 
 #[test]
 fn an_error_answers_all_who_wait_and_those_of_the_next_moment() {
+    answers_all_of_a_moment("503 Service Unavailable");
+}
+
+#[test]
+fn a_redirect_for_the_moment_answers_all_who_wait_and_those_of_the_next() {
+    answers_all_of_a_moment("302 Found");
+}
+
+fn answers_all_of_a_moment(status: &'static str) {
+    let code: u16 = status[..3].parse().unwrap();
     let door = Door::default();
     let closed = door.clone();
     let origin = Origin::start(move |request, stream| {
         if !request.field("x-client").is_empty() {
             closed.pass();
         }
-        answer(stream, "503 Service Unavailable", "", b"busy")
+        answer(stream, status, "", b"busy")
     });
     let mut proxy =
         Proxy::before(&origin.url(), "workers = 1\n[cache]\nerror_hold = \"1h\"\n[limits]\ndrain = \"5m\"\n");
     for client in &mut proxy.held_at(&door, (0..30).map(|n| format!("x-client: {n}"))) {
         let reply = client.read("GET").unwrap();
-        assert_eq!((reply.status(), reply.text().as_str()), (503, "busy"), "{reply:?}");
+        assert_eq!((reply.status(), reply.text().as_str()), (code, "busy"), "{reply:?}");
     }
     assert_eq!(origin.count(), 1 + 1, "and one to see that all wait");
     let mut client = proxy.client();
-    assert_eq!(client.get("/").cache(), "picaflor; fwd=uri-miss; fwd-status=503; collapsed");
+    assert_eq!(client.get("/").cache(), format!("picaflor; fwd=uri-miss; fwd-status={code}; collapsed"));
     assert_eq!(client.send("GET", "/", &["cookie: a=b"], b"").text(), "busy");
     assert_eq!(origin.count(), 1 + 1 + 1, "what may be for one client is not for others");
     // A stop that waited for the moment to be over would take minutes.
@@ -435,7 +446,9 @@ fn a_late_comer_past_the_window_fetches_for_itself() {
         }
         stream.write_all(rest).is_ok()
     });
-    let proxy = Proxy::before(&origin.url(), "[cache]\ncollapse_window = \"64KiB\"\ncollapse_patience = \"60s\"\n");
+    // Its end is further away than what is worth waiting for.
+    let config = "[cache]\ncollapse_window = \"64KiB\"\ncollapse_patience = \"60s\"\nabandoned_max = \"1MiB\"\n";
+    let proxy = Proxy::before(&origin.url(), config);
     let mut early = proxy.client();
     early.write("GET", "/", &[], b"");
     let head = early.read_head().unwrap();
@@ -445,4 +458,103 @@ fn a_late_comer_past_the_window_fetches_for_itself() {
     assert!(late.body == body && late.cache().ends_with("detail=collapse-late"), "{}", late.cache());
     door.open();
     assert!([begun, early.read_bytes(body.len() - (1 << 20)).unwrap()].concat() == body);
+}
+
+#[test]
+fn slow_clients_of_what_memory_cannot_hold_are_one_fetch() {
+    let body = &large_body()[..16 << 20];
+    let sent = body.to_vec();
+    let origin = Origin::start(move |_, stream| ok(stream, "cache-control: max-age=60", &sent));
+    let proxy = Proxy::before(&origin.url(), "[cache]\ncollapse_patience = \"1h\"\n[store]\nmemory = \"32MiB\"\n");
+    let ask = || {
+        let mut client = proxy.client();
+        client.write("GET", "/", &[], b"");
+        client
+    };
+    let mut clients = vec![ask()];
+    eventually("the fetch waits for it", || proxy.stats()["proxy"]["fill_waits"].as_u64() >= Some(1));
+    clients.extend((1..200).map(|_| ask()));
+    for client in &mut clients {
+        assert!(client.read("GET").unwrap().body == body);
+    }
+    assert_eq!(origin.count(), 1);
+}
+
+/// An origin of a large body that stops behind its first bytes, and `before_end` bytes before its end, at a door each.
+/// Ranges are answered at once.
+fn in_two_steps(body: &Arc<Vec<u8>>, before_end: usize) -> (Origin, Door, Door) {
+    let (sent, first, second) = (body.clone(), Door::default(), Door::default());
+    let doors = (first.clone(), second.clone());
+    let origin = Origin::start(move |request, stream| {
+        let fields = "cache-control: max-age=60\netag: \"v\"";
+        if let Some(range) = request.field("range").strip_prefix("bytes=") {
+            let (first, last) = range.split_once('-').unwrap();
+            let part = &sent[first.parse::<usize>().unwrap()..=last.parse::<usize>().unwrap()];
+            let fields = format!("{fields}\ncontent-range: bytes {range}/{}", sent.len());
+            return answer(stream, "206 Partial Content", &fields, part);
+        }
+        let fields = fields.replace('\n', "\r\n");
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\ncontent-length: {}\r\n\r\n", sent.len());
+        let (begun, rest) = sent.split_at(1000);
+        let (rest, end) = rest.split_at(rest.len() - before_end);
+        let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(begun));
+        doors.0.pass();
+        let _ = stream.write_all(rest);
+        doors.1.pass();
+        stream.write_all(end).is_ok()
+    });
+    (origin, first, second)
+}
+
+#[test]
+fn a_slow_client_that_goes_on_reading_holds_nobody_up() {
+    let body = Arc::new(large_body());
+    let (origin, first, second) = in_two_steps(&body, 0);
+    second.open();
+    let config = "[cache]\ncollapse_window = \"256KiB\"\ncollapse_patience = \"500ms\"\n";
+    let proxy = Proxy::before(&origin.url(), config);
+    let mut clients = [proxy.client(), proxy.client()];
+    for client in &mut clients {
+        client.write("GET", "/", &[], b"");
+        client.read_head().unwrap();
+    }
+    first.open();
+    let [mut slow, mut quick] = clients;
+    let (is_over, over) = mpsc::channel::<()>();
+    let thread = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        while over.recv_timeout(Duration::from_millis(5)).is_err() && bytes.len() < 24 << 20 {
+            bytes.extend(slow.read_bytes(32 << 10).unwrap());
+        }
+        (slow, bytes)
+    });
+    assert!(quick.read_bytes(body.len()).unwrap() == *body);
+    is_over.send(()).unwrap();
+    let (mut slow, mut bytes) = thread.join().unwrap();
+    assert!(bytes.len() < body.len() / 2, "the quick one had to wait until the slow one had {}", bytes.len());
+    bytes.extend(slow.read_bytes(body.len() - bytes.len()).unwrap());
+    assert!(bytes == *body);
+    assert_eq!(origin.count(), 1);
+}
+
+#[test]
+fn who_is_left_behind_by_a_fetch_that_takes_long_has_the_rest_from_the_origin() {
+    let body = Arc::new(large_body());
+    let (origin, first, second) = in_two_steps(&body, 2 << 20);
+    let config = "[cache]\ncollapse_window = \"256KiB\"\ncollapse_patience = \"500ms\"\nabandoned_max = \"1MiB\"\n";
+    let proxy = Proxy::before(&origin.url(), config);
+    let mut clients = [proxy.client(), proxy.client()];
+    for client in &mut clients {
+        client.write("GET", "/", &[], b"");
+        client.read_head().unwrap();
+    }
+    first.open();
+    let [mut slow, mut quick] = clients;
+    let come = body.len() - (2 << 20);
+    assert!(quick.read_bytes(come).unwrap() == body[..come]);
+    // It was left behind, and the fetch is not over.
+    assert!(slow.read_bytes(body.len()).unwrap() == *body);
+    assert_eq!(origin.count(), 2);
+    second.open();
+    assert!(quick.read_bytes(2 << 20).unwrap() == body[come..]);
 }

@@ -1,0 +1,164 @@
+//! The socket of a connection, what was read from it, and what it has not taken. The invariants stand in `fast`.
+
+use std::{
+    cell::Cell,
+    io::{self, IoSlice},
+    mem,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use picaflor::Object;
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::{conn::Conn, proxy::Worker};
+
+const BUFFER: usize = 8 << 10;
+
+thread_local! {
+    /// What the next connection of this worker reads into, and the key that it asks the store for.
+    static SPARE: Cell<(Vec<u8>, Vec<u8>)> = const { Cell::new((Vec::new(), Vec::new())) };
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The next head is looked at here first.
+    Ours,
+    /// hyper has one request.
+    Hyper,
+    /// hyper has the connection.
+    HyperForGood,
+}
+
+/// What the socket has not taken.
+#[derive(Default)]
+pub(super) struct Out {
+    pub(super) head: Vec<u8>,
+    pub(super) body: Bytes,
+    pub(super) at: usize,
+}
+
+impl Out {
+    pub(super) fn is_empty(&self) -> bool {
+        self.at == self.head.len() + self.body.len()
+    }
+
+    pub(super) fn slices(&self) -> [IoSlice<'_>; 2] {
+        let head = &self.head[self.at.min(self.head.len())..];
+        let body = &self.body[self.at.saturating_sub(self.head.len())..];
+        [IoSlice::new(head), IoSlice::new(body)]
+    }
+}
+
+/// The most that are passed on ahead of one answer.
+const MOST: u32 = 16;
+
+/// Whether something may be written ahead.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// The number of the request: what comes for an earlier one is too late.
+    pub(super) request: u64,
+    /// How many more may come.
+    pub(super) left: u32,
+}
+
+impl Ahead {
+    /// A request goes to hyper, alone or not.
+    pub(super) fn begin(&mut self, is_alone: bool) {
+        self.request += 1;
+        self.left = if is_alone { MOST } else { 0 };
+    }
+
+    /// Hyper writes.
+    pub(super) fn end(&mut self) {
+        self.left = 0;
+    }
+}
+
+/// A read of the device for the head at `start`.
+pub(super) struct Reading {
+    pub(super) object: Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>,
+    /// Length of the head.
+    pub(super) len: usize,
+    pub(super) head_only: bool,
+}
+
+/// See `fast`.
+pub(crate) struct FastIo {
+    pub(super) io: TcpStream,
+    pub(super) worker: Arc<Worker>,
+    pub(super) conn: Arc<Conn>,
+    pub(super) buffer: Vec<u8>,
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) granted: u64,
+    pub(super) turn: Turn,
+    pub(super) eof: bool,
+    pub(super) refused: bool,
+    pub(super) out: Out,
+    pub(super) key: Vec<u8>,
+    pub(super) reading: Option<Reading>,
+    /// hyper has asked for the next head: it is between two requests, and holds nothing that is still needed.
+    pub(super) hyper_idle: bool,
+    pub(super) ahead: Ahead,
+}
+
+impl FastIo {
+    /// `read` has come of it already.
+    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>, read: Vec<u8>) -> Self {
+        Self {
+            io,
+            worker,
+            conn,
+            start: 0,
+            end: read.len(),
+            buffer: read,
+            granted: 0,
+            turn: Turn::Ours,
+            eof: false,
+            refused: false,
+            out: Out::default(),
+            key: Vec::new(),
+            reading: None,
+            hyper_idle: false,
+            ahead: Ahead::default(),
+        }
+    }
+
+    pub(super) fn tick(&self) -> u32 {
+        self.worker.clock.tick()
+    }
+
+    /// Reads more behind what is there.
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            if self.buffer.len() != BUFFER {
+                (self.buffer, self.key) = SPARE.take();
+                self.buffer.resize(BUFFER, 0);
+            }
+        } else if self.end == self.buffer.len() {
+            if self.start > 0 {
+                self.buffer.copy_within(self.start..self.end, 0);
+                self.end -= self.start;
+                self.start = 0;
+            } else {
+                self.buffer.resize((self.buffer.len() * 2).max(BUFFER), 0);
+            }
+        }
+        let mut room = ReadBuf::new(&mut self.buffer[self.end..]);
+        let polled = Pin::new(&mut self.io).poll_read(cx, &mut room);
+        let n = room.filled().len();
+        if polled.is_pending() && self.end == 0 {
+            SPARE.set((mem::take(&mut self.buffer), mem::take(&mut self.key)));
+        }
+        ready!(polled)?;
+        self.end += n;
+        Poll::Ready(Ok(n))
+    }
+}

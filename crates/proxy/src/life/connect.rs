@@ -1,0 +1,54 @@
+//! CONNECT: who may, and to which ports, is configuration; where to is guarded by the connector's rules.
+
+use std::sync::Arc;
+
+use http::{Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use crate::{
+    body::Kind,
+    conn::Conn,
+    origin::{self, dial},
+    proxy::Worker,
+    reason::{Denied, NoAnswer, Outcome},
+    respond::{Answer, denied, failed},
+    target::{self, Trust},
+    tunnel::Tunnel,
+};
+
+/// Answers a CONNECT.
+pub(super) async fn connect(worker: &Arc<Worker>, conn: &Arc<Conn>, request: Request<Incoming>) -> Answer {
+    let refuse = |why: Denied| {
+        worker.counters.denials.one(why);
+        denied(why)
+    };
+    let config = &worker.proxy.config;
+    if !config.forward.enabled {
+        return refuse(Denied::ForwardOff);
+    }
+    if !conn.may_forward {
+        return refuse(Denied::ForwardClient);
+    }
+    let (host, port) = match target::tunnel(request.uri()) {
+        Ok(found) => found,
+        Err(why) => return refuse(why),
+    };
+    if !config.forward.connect_ports.contains(&port) {
+        return refuse(Denied::ConnectPort);
+    }
+    let trust = if conn.client.is_loopback() { Trust::LocalClient } else { Trust::RemoteClient };
+    let guard = origin::Guard { own: worker.proxy.own.clone(), trust };
+    let server = match dial(&host, port, &guard, config.limits.connect_timeout.0).await {
+        Ok(server) => server,
+        Err(e) => {
+            let why = NoAnswer::from(&e);
+            worker.counters.no_answer(why);
+            return failed(why);
+        }
+    };
+    let mut parts = Response::new(()).into_parts().0;
+    parts.status = StatusCode::OK;
+    let mut answer = Answer::new(parts, Kind::Empty, Outcome::Tunnel);
+    answer.tunnel = Some(Tunnel::new(request, server));
+    answer
+}

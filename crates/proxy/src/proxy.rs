@@ -1,0 +1,96 @@
+//! The proxy while it runs: what all workers share, and what each has of its own.
+
+use picaflor::Store;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use http::HeaderValue;
+
+use crate::{
+    clock::Clock,
+    config::Config,
+    connections::Connections,
+    epochs::Epochs,
+    fills::Fills,
+    log::{Buffer, Line, Log},
+    metrics::Counters,
+    origin::Pools,
+    silent::Silent,
+    target::Origins,
+    turns::Turns,
+    unshared::Unshared,
+};
+
+/// What all workers share.
+pub(crate) struct Proxy {
+    pub(crate) config: Config,
+    pub(crate) store: Store,
+    pub(crate) origins: Origins,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) silent: Arc<Silent>,
+    pub(crate) turns: Arc<Turns>,
+    pub(crate) fills: Fills,
+    pub(crate) epochs: Arc<Epochs>,
+    pub(crate) log: Log,
+    pub(crate) counters: Vec<Arc<Counters>>,
+    /// Our line in `Via`, and our name in it.
+    pub(crate) via: HeaderValue,
+    pub(crate) pseudonym: String,
+    /// Our own addresses.
+    pub(crate) own: Arc<[SocketAddr]>,
+    pub(crate) token: String,
+    pub(crate) started: Instant,
+    pub(crate) unshared: Unshared,
+    /// A stop has begun.
+    pub(crate) stopping: AtomicBool,
+}
+
+impl Proxy {
+    /// Where responses are looked for, and what of it is invalid.
+    pub(crate) fn stored(&self) -> (&Store, &Epochs) {
+        (&self.store, &self.epochs)
+    }
+
+    /// Whether a connection is to end with the next answer.
+    #[inline]
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+}
+
+/// What one thread has of its own.
+pub(crate) struct Worker {
+    pub(crate) proxy: Arc<Proxy>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) pools: Pools,
+    pub(crate) clock: Clock,
+    lines: Buffer,
+}
+
+impl Worker {
+    pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
+        let pools = Pools::new(&proxy.config, &proxy.own, &proxy.silent, &proxy.turns);
+        let clock = Clock::default();
+        clock.set();
+        Self { proxy, counters, pools, clock, lines: Buffer::default() }
+    }
+
+    pub(crate) fn log(&self, line: &Line<'_>) {
+        self.counters.log_dropped.add(self.proxy.log.line(&self.lines, line));
+    }
+
+    /// Whether fetches that this worker began are still running.
+    pub(crate) fn fills_running(&self) -> bool {
+        self.counters.fills.get() != self.counters.fills_ended.get()
+    }
+
+    pub(crate) fn flush_log(&self) {
+        self.counters.log_dropped.add(self.proxy.log.flush(&self.lines));
+    }
+}
