@@ -251,10 +251,9 @@ impl FastIo {
     /// Answers what is answered here, until there is something for hyper: bytes, or the end.
     pub(crate) fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         for _ in 0..TURN {
-            if !self.out.is_empty() {
-                ready!(self.poll_out(cx))?;
-            }
             ready!(self.poll_reading(cx));
+            // Also of what was read just now: the next answer begins behind it.
+            ready!(self.poll_out_if_any(cx))?;
             let unread = self.end - self.start;
             if unread > 0 && self.granted > 0 {
                 return Poll::Ready(Ok(()));

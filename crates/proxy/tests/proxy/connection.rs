@@ -75,6 +75,32 @@ fn a_client_that_reads_late_gets_every_answer_of_the_fast_path() {
 }
 
 #[test]
+fn a_client_that_reads_late_gets_every_answer_that_the_device_has() {
+    let body = |path: &str| path.repeat(200_000 / path.len());
+    let origin =
+        Origin::start(move |request, stream| ok(stream, "cache-control: max-age=60", body(request.path()).as_bytes()));
+    let proxy = Proxy::before(&origin.url(), "");
+    let paths: Vec<_> = (0..more_than_sockets_hold() / 200_000).map(|n| format!("/{n:04}")).collect();
+    for path in &paths {
+        proxy.client().get(path);
+    }
+    proxy.settle();
+    eventually("it is in memory", || proxy.fast("/in-memory"));
+    // Some answer of the device fills the socket, and one that could go out at once waits behind it.
+    let asked = || paths.iter().flat_map(|path| [path, "/in-memory"]);
+    let mut client = proxy.client();
+    for path in asked() {
+        client.write("GET", path, &[], b"");
+    }
+    sleep(500);
+    for path in asked() {
+        assert!(client.read("GET").is_some_and(|reply| reply.text() == body(path)), "{path}");
+    }
+    let stats = proxy.stats();
+    assert!(stats["proxy"]["requests"]["hit-device"].as_u64() > Some(paths.len() as u64 / 2), "{stats:#}");
+}
+
+#[test]
 fn a_chunked_upload_is_the_last_of_its_connection() {
     let origin = Origin::start(|request, stream| ok(stream, "cache-control: max-age=60", request.first.as_bytes()));
     let proxy = Proxy::before(&origin.url(), "");
