@@ -121,6 +121,7 @@ fn pieces(
 
 /// One connection to the proxy.
 pub(super) struct Client {
+    pub(super) address: SocketAddr,
     pub(super) from: BufReader<TcpStream>,
     to: TcpStream,
 }
@@ -132,7 +133,7 @@ impl Client {
         let to = TcpStream::connect(address)?;
         to.set_read_timeout(Some(PATIENCE))?;
         to.set_nodelay(true)?;
-        Ok(Self { from: BufReader::new(to.try_clone()?), to })
+        Ok(Self { address, from: BufReader::new(to.try_clone()?), to })
     }
 
     /// Asks, and waits for the head of the answer; `fields` are whole lines.

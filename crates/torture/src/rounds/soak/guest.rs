@@ -123,9 +123,11 @@ impl<'a> Guest<'a> {
 
     /// One request, as far as the head of its answer.
     fn begin(&mut self, method: &str, target: &str, fields: &str) -> io::Result<(Message, Client)> {
-        let mut client = match self.client.take().filter(|(_, since)| since.elapsed() < IDLE) {
+        let address = self.scene.addresses.lock().0;
+        let is_there = |(client, since): &(Client, Instant)| client.address == address && since.elapsed() < IDLE;
+        let mut client = match self.client.take().filter(is_there) {
             Some((client, _)) => client,
-            None => Client::new(self.scene.addresses.lock().0)?,
+            None => Client::new(address)?,
         };
         let head = client.begin(method, target, fields)?;
         Ok((head, client))
