@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor_torture::rounds::{Break, Fault, Rounds, Setup, Soak, Wish, child, notice_break, run_proxied, run_series, run_soak};
+use picaflor_torture::rounds::{
+    Break, Fault, Rounds, Setup, Soak, Wish, child, notice_break, run_proxied, run_series, run_soak,
+};
 
 const HELP: &str = "\
 Kills processes that use a store, with SIGKILL, on real files, and holds what is left to what was promised.
@@ -231,10 +233,7 @@ fn canary(call: &Call) -> std::io::Result<ExitCode> {
     breaks(all, |sabotage| notice_break(sabotage, &call.wish, seeds.clone(), call.proxy.as_deref()))
 }
 
-fn breaks(
-    all: &[Break],
-    notice: impl Fn(Break) -> std::io::Result<Option<Fault>>,
-) -> std::io::Result<ExitCode> {
+fn breaks(all: &[Break], notice: impl Fn(Break) -> std::io::Result<Option<Fault>>) -> std::io::Result<ExitCode> {
     let mut missed = 0;
     for sabotage in all {
         match notice(*sabotage)? {

@@ -41,16 +41,8 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) const ALL: [Self; 8] = [
-        Self::None,
-        Self::Slow,
-        Self::Refuse,
-        Self::Reset,
-        Self::Hang,
-        Self::Error,
-        Self::Unavailable,
-        Self::Cut,
-    ];
+    pub(super) const ALL: [Self; 8] =
+        [Self::None, Self::Slow, Self::Refuse, Self::Reset, Self::Hang, Self::Error, Self::Unavailable, Self::Cut];
 
     /// Whether requests may fail for it.
     pub(super) fn fails(self) -> bool {

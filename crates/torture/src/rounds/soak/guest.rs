@@ -213,13 +213,7 @@ impl<'a> Guest<'a> {
     }
 
     /// Holds what came of a body to what it may be.
-    fn judge(
-        &mut self,
-        asked: &Asked,
-        head: &Message,
-        bytes: &mut Vec<u8>,
-        end: &End,
-    ) -> Result<Option<u32>, String> {
+    fn judge(&mut self, asked: &Asked, head: &Message, bytes: &mut Vec<u8>, end: &End) -> Result<Option<u32>, String> {
         let key = asked.key;
         if self.breaks(Break::TornAnswers, 1) && bytes.len() > 2 * body::SHORTEST {
             bytes[body::SHORTEST + 9] ^= 1;
@@ -257,7 +251,10 @@ impl<'a> Guest<'a> {
     fn beyond(&self, asked: &Asked, head: &Message) -> Result<(), String> {
         let len = head.field("content-range").strip_prefix("bytes */").and_then(|len| len.parse::<usize>().ok());
         match (asked.range, len) {
-            (Some((from, _)), Some(len)) if from >= len => Ok(self.scene.tally.one(Class::Part)),
+            (Some((from, _)), Some(len)) if from >= len => {
+                self.scene.tally.one(Class::Part);
+                Ok(())
+            }
             (range, len) => Err(format!("range {range:?} of key {} is said to be beyond {len:?} bytes", asked.key)),
         }
     }
@@ -275,9 +272,11 @@ impl<'a> Guest<'a> {
     /// The version that a head names, which must be one that may come now.
     fn tagged(&self, asked: &Asked, head: &Message) -> Result<u32, String> {
         let (key, site) = (asked.key, &self.scene.site);
-        let tag = head.field("etag").trim_matches('"').split_once('-').and_then(|(of, version)| {
-            (of.parse::<u32>().ok()? == key).then_some(version)?.parse::<u32>().ok()
-        });
+        let tag = head
+            .field("etag")
+            .trim_matches('"')
+            .split_once('-')
+            .and_then(|(of, version)| (of.parse::<u32>().ok()? == key).then_some(version)?.parse::<u32>().ok());
         let Some(version) = tag else {
             return Err(format!("key {key} was answered with etag {:?} ({})", head.field("etag"), head.first));
         };
@@ -290,7 +289,10 @@ impl<'a> Guest<'a> {
         let life = Duration::from_secs((site.life_of)(key).into()) + OVERDUE;
         let until = changed.saturating_add(life.as_nanos() as u64);
         if version < current && until < asked.at && !self.is_excused(asked, life) {
-            return Err(format!("{came}, {} s after {current} came, beyond its lifetime", (now() - changed) / (1000 * MILLISECOND)));
+            return Err(format!(
+                "{came}, {} s after {current} came, beyond its lifetime",
+                (now() - changed) / (1000 * MILLISECOND)
+            ));
         }
         Ok(version)
     }

@@ -15,6 +15,7 @@ pub(super) struct Memory {
     /// What the trend may rise by, from the first quarter's end on.
     rise: u64,
     samples: Vec<(f64, u64)>,
+    beyond: u64,
 }
 
 /// A line through what was resident after the first quarter.
@@ -29,14 +30,15 @@ impl Memory {
     /// Of a process whose store may take `cap` bytes, and which has so many connections.
     pub(super) fn new(cap: u64, connections: u64) -> Self {
         let bound = rss::bound(cap) + connections * CONNECTION;
-        Self { bound, rise: cap / 20 + (2 << 20), samples: Vec::new() }
+        Self { bound, rise: cap / 20 + (2 << 20), samples: Vec::new(), beyond: 0 }
     }
 
     /// # Errors
-    /// In words: it is more than it may be.
+    /// In words, the first time: it is more than it may be.
     pub(super) fn sample(&mut self, at: Duration, resident: u64) -> Result<(), String> {
         self.samples.push((at.as_secs_f64(), resident));
-        if resident > self.bound {
+        self.beyond += u64::from(resident > self.bound);
+        if resident > self.bound && self.beyond == 1 {
             return Err(format!("{} resident, of at most {}", mib(resident), mib(self.bound)));
         }
         Ok(())
@@ -80,6 +82,9 @@ impl Memory {
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "most {} of {} resident", mib(self.most()), mib(self.bound))?;
+        if self.beyond > 0 {
+            write!(f, " (beyond it in {} of {} samples)", self.beyond, self.samples.len())?;
+        }
         let Some(Trend { rise, seconds, mean }) = self.trend() else { return Ok(()) };
         let mib = 1024.0 * 1024.0;
         write!(f, ", mean {:.1} MiB, trend {:+.2} MiB in the last {seconds:.0} s", mean / mib, rise / mib)

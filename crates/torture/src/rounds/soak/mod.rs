@@ -142,6 +142,30 @@ struct Scene {
 }
 
 impl Scene {
+    fn new(soak: &Soak, wish: &Wish, origin: &Origin, durability: Durability) -> Self {
+        let mut sum = 0.0;
+        let more = |rank: u32| {
+            sum += f64::from(rank + 1).powf(-SKEW);
+            sum
+        };
+        Self {
+            addresses: Mutex::new((origin.address, origin.address)),
+            site: Arc::clone(&origin.site),
+            known: (0..soak.keys).map(|_| Mutex::default()).collect(),
+            popularity: (0..soak.keys).map(more).collect(),
+            durability,
+            grace: wish.grace,
+            sabotage: wish.sabotage,
+            rate: soak.rate,
+            clients: soak.clients,
+            tally: Tally::default(),
+            failed_at: AtomicU64::new(NEVER),
+            over: AtomicBool::new(false),
+            gate: RwLock::new(()),
+            wrong: Mutex::default(),
+        }
+    }
+
     fn draw(&self, dice: &mut Dice) -> u32 {
         let all = self.popularity.last().copied().unwrap_or(0.0);
         let at = dice.below(1 << 53) as f64 / (1_u64 << 53) as f64 * all;
@@ -197,9 +221,13 @@ impl fmt::Display for Soaked {
     }
 }
 
+/// Of the Zipf mixture.
+const SKEW: f64 = 0.8;
+
 /// What the proxy is told that no argument says: an origin's silence is found out soon.
 const CONFIG: &str = "[limits]\nconnect_timeout = \"1s\"\nresponse_timeout = \"2s\"\nbody_timeout = \"2s\"\n\
                       origin_pause = \"1s\"\ndrain = \"20s\"\n[cache]\nmax_object = \"8MiB\"\n";
+
 /// Runs a soak, and says a line a minute. Its files stay if something is wrong.
 ///
 /// # Errors
@@ -222,28 +250,14 @@ pub fn run_soak(picaflor: &Path, seed: u64, wish: &Wish, soak: &Soak) -> io::Res
         memory: soak.memory,
         config: Some(&config),
     };
-    let mut sum = 0.0;
-    let mut more = |rank: u32| {
-        sum += f64::from(rank + 1).powf(-0.8);
-        sum
-    };
-    let scene = Scene {
-        addresses: Mutex::new((origin.address, origin.address)),
-        site: Arc::clone(&origin.site),
-        known: (0..soak.keys).map(|_| Mutex::default()).collect(),
-        popularity: (0..soak.keys).map(&mut more).collect(),
-        durability,
-        grace: wish.grace,
-        sabotage: wish.sabotage,
-        rate: soak.rate,
-        clients: soak.clients,
-        tally: Tally::default(),
-        failed_at: AtomicU64::new(NEVER),
-        over: AtomicBool::new(false),
-        gate: RwLock::new(()),
-        wrong: Mutex::default(),
-    };
-    let mut conductor = Conductor::new(soak, seed, &serving, &origin, &scene);
+    let scene = Scene::new(soak, wish, &origin, durability);
+    let command = format!(
+        "picaflor-rounds --proxy {} --from {seed} {} {}",
+        picaflor.display(),
+        soak.arguments(),
+        wish.arguments().join(" ")
+    );
+    let mut conductor = Conductor::new(soak, seed, &serving, &origin, &scene, command);
     conductor.start()?;
     let ran = std::thread::scope(|scope| {
         for number in 0..soak.clients as u64 {
@@ -264,12 +278,5 @@ pub fn run_soak(picaflor: &Path, seed: u64, wish: &Wish, soak: &Soak) -> io::Res
         let kept = folder.keep();
         faults.iter_mut().for_each(|fault| fault.kept = Some(kept.clone()));
     }
-    let command = format!(
-        "picaflor-rounds --proxy {} --from {seed} {} {}",
-        picaflor.display(),
-        soak.arguments(),
-        wish.arguments().join(" ")
-    );
-    faults.iter_mut().for_each(|fault| fault.command.clone_from(&command));
     Ok(Soaked { faults, summary })
 }
