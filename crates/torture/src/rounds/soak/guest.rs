@@ -397,16 +397,19 @@ impl<'a> Guest<'a> {
         let traffic = &self.scene.site.traffic[key as usize];
         let seen = || (traffic.begun.load(SeqCst), traffic.ended.load(SeqCst), traffic.last.load(SeqCst));
         let was_failing = self.is_failing();
-        let (begun, ended, last) = seen();
+        // In this order: what begins from here on brings this version.
         let next = self.scene.site.change(key);
+        let (begun, ended, last) = seen();
         let asked = self.asked("GET", key, None);
         let Some(version) = self.answer(&asked, Pace::Full, "cache-control: no-cache\r\n")? else { return Ok(()) };
+        // One fetch may answer all that ask past the cache at the same time: also one that began before.
+        let is_quiet = begun == ended && last.saturating_add(SETTLED) < asked.at;
         // While the origin fails, what is stale may come in its place.
-        if version < next && !self.is_excused(&asked, AFTER_TROUBLE) {
+        if version < next && is_quiet && !self.is_excused(&asked, AFTER_TROUBLE) {
             return Err(format!("key {key} brought version {version} where no cache was to answer, not {next}"));
         }
-        let alone = begun == ended && last.saturating_add(SETTLED) < asked.at && seen().0 == begun + 1;
-        if version < next || !alone || was_failing || self.is_failing() {
+        let is_alone = is_quiet && seen().0 == begun + 1;
+        if version < next || !is_alone || was_failing || self.is_failing() {
             self.scene.tally.one(Class::NotAlone);
             return Ok(());
         }
