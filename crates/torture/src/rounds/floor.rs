@@ -1,5 +1,5 @@
-//! The oldest version of a key that may be served: its *floor*. Whatever raises it says when that is durable; a kill takes
-//! back what was not.
+//! The oldest version of a key that may be served: its *floor*. Whatever raises it says when that is durable; a kill
+//! takes back what was not.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! A soak through the proxy: one `picaflor serve` under load for hours, before an origin that fails in spells, on a
-//! device whose writes fail now and then. Every body is compared, every failure must be the origin's, and what the proxy
-//! has resident must not grow.
+//! device whose writes fail now and then. Every body is compared, every failure must be the origin's, and what the
+//! proxy has resident must not grow.
 //!
 //! The device fails by the limit that the system sets to the length of files (`RLIMIT_FSIZE`): writes beyond it end in
 //! an error, and what was written before stays. A store whose device failed takes no more writes until it is opened
