@@ -98,7 +98,7 @@ impl Site {
 
     /// Gives a key its next version. Says which.
     pub(super) fn change(&self, key: u32) -> u32 {
-        // In this order: whoever reads them the other way around takes no version for older than it is.
+        // In this order: read the other way around, no version seems older than it is.
         self.changed[key as usize].store(now(), SeqCst);
         self.versions[key as usize].fetch_add(1, SeqCst) + 1
     }

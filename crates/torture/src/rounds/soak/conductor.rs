@@ -181,7 +181,7 @@ impl<'a> Conductor<'a> {
         wrong.into_iter().take(ENOUGH).for_each(|what| self.fault(what));
     }
 
-    /// What the proxy says of itself, for whoever looks into a violation.
+    /// What the proxy says of itself, to look into a violation with.
     fn keep_stats(&self) {
         let token = format!("authorization: Bearer {TOKEN}\r\n");
         let admin = self.scene.addresses.lock().1;

@@ -136,7 +136,7 @@ struct Scene {
     /// Since when the device fails, if it does; else [`NEVER`].
     failed_at: AtomicU64,
     over: AtomicBool,
-    /// Requests hold it shared; who restarts the proxy holds it alone.
+    /// Requests hold it shared; a restart of the proxy holds it alone.
     gate: RwLock<()>,
     wrong: Mutex<Vec<String>>,
 }
