@@ -26,3 +26,21 @@ pub fn give_back_freed() {
         unsafe { malloc_trim(0) };
     }
 }
+
+/// Has the threads of this process share so many arenas of the allocator. Left alone, glibc makes up to eight for each
+/// processor, and what one thread frees is of no use to those of another arena: where threads hand buffers to each
+/// other, each arena keeps what it once took. For a program to say as it starts; a library's threads are not its own.
+pub fn share_arenas(most: usize) {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        /// `M_ARENA_MAX` of glibc's `malloc.h`.
+        const ARENA_MAX: i32 = -8;
+        unsafe extern "C" {
+            fn mallopt(param: i32, value: i32) -> i32;
+        }
+        // SAFETY: the signature is glibc's; it sets a number, under the allocator's own lock.
+        unsafe { mallopt(ARENA_MAX, i32::try_from(most.max(1)).unwrap_or(i32::MAX)) };
+    }
+    #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+    let _ = most;
+}

@@ -37,7 +37,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-pub use ahead::{give_back_freed, prefetch};
+pub use ahead::{give_back_freed, prefetch, share_arenas};
 pub use buf::{ALIGN, AlignedBuf, BufPool};
 pub use clock::Clock;
 pub use counted::{CountedDevice, Counts};

@@ -309,6 +309,10 @@ async fn stream(job: &Job, arriving: Arriving, mut keeper: Keeper) {
             let result = keeper.finish(&job.fill).await;
             if let Err(why) = result {
                 counters.not_stored.one(why);
+                // What clients were given is newer. A store that failed goes on with what it has.
+                if job.worker.proxy.store.failures().is_empty() {
+                    drop_stale(job, why).await;
+                }
             }
             // New requests find the stored response; until now they could join.
             if head.is_error && job.target.side.is_for_origin() && rules::says_nothing(&head.fields) {

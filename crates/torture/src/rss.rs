@@ -24,8 +24,18 @@ pub fn now() -> Option<u64> {
     of("VmRSS:")
 }
 
+/// Bytes of memory that another process has resident now; none where the kernel does not say.
+#[must_use]
+pub fn of_process(id: u32) -> Option<u64> {
+    within(&format!("/proc/{id}/status"), "VmRSS:")
+}
+
 fn of(name: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    within("/proc/self/status", name)
+}
+
+fn within(path: &str, name: &str) -> Option<u64> {
+    let status = fs::read_to_string(path).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib << 10)

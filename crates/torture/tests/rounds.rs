@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on must stop")]
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
@@ -56,6 +56,39 @@ fn a_violation_says_what_came_and_how_to_run_it_again() {
     {
         assert!(said.contains(word), "{word} in {said}");
     }
+}
+
+/// The proxy, which another package builds.
+fn picaflor() -> PathBuf {
+    let path = Path::new(env!("CARGO_BIN_EXE_picaflor-rounds")).with_file_name("picaflor");
+    if !path.exists() {
+        let folder = path.parent().unwrap();
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["build", "--package", "picaflor-cli", "--target-dir"]).arg(folder.parent().unwrap());
+        if folder.ends_with("release") {
+            command.arg("--release");
+        }
+        assert!(command.status().unwrap().success());
+    }
+    path
+}
+
+#[test]
+fn a_soak_finds_nothing_but_what_is_broken_on_purpose() {
+    let picaflor = picaflor();
+    let hours = |seconds: f64| (seconds / 3600.0).to_string();
+    let soak = ["--proxy", picaflor.to_str().unwrap(), "--rate", "200", "--keys", "1500", "--capacity", "64"];
+    let (done, said) =
+        rounds(&[&soak[..], &["--grace", "2000", "--device-every", "0.1", "--soak", &hours(25.0)]].concat());
+    println!("{said}");
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert!(said.contains("noticed after") && said.contains("the proxy restarted"), "its device failed: {said}");
+    assert!(number(&said, " whole bodies") > 100 && number(&said, " purged") > 3, "{said}");
+    let (done, said) = rounds(&[&soak[..], &["--canary", "--soak", &hours(60.0)]].concat());
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.matches(": noticed").count() == 5 && !said.contains("NOT noticed"), "{said}");
+    let (done, said) = rounds(&["--soak", "1"]);
+    assert!(done.status.code() == Some(2) && said.contains("needs --proxy"), "{said}");
 }
 
 #[test]

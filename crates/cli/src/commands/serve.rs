@@ -148,6 +148,8 @@ impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let config = self.resolve()?;
         print_choices(&config);
+        // What workers, daemons and blocking calls free is of use to each other.
+        picaflor::device::share_arenas(config.workers.max(2));
         let server = Server::start(config.clone())?;
         // Who reads that it is ready may end it.
         let signals = Signals::listen()?;

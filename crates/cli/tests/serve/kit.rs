@@ -232,6 +232,11 @@ impl Serve {
         Command::new("curl").args(["-s", "-S", "-H", &host]).args(more).arg(url).output().expect("curl is installed")
     }
 
+    /// What is mapped into its memory, as the kernel lists it.
+    pub(crate) fn maps(&self) -> String {
+        std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap()
+    }
+
     /// SIGKILL.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();

@@ -5,3 +5,4 @@ mod damaged;
 mod durable;
 mod failing;
 mod kit;
+mod memory;

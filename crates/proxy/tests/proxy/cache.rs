@@ -436,6 +436,29 @@ fn a_full_store_fails_no_request() {
 }
 
 #[test]
+fn what_was_replaced_is_not_served_though_what_replaced_it_is_not_stored() {
+    let asked = AtomicUsize::new(0);
+    let origin = Origin::start(move |_, stream| match asked.fetch_add(1, SeqCst) {
+        0 => ok(stream, "cache-control: max-age=3600", b"old"),
+        1 => {
+            // Only its end shows that it is too large.
+            let head = "HTTP/1.1 200 OK\r\ncache-control: max-age=3600\r\ntransfer-encoding: chunked\r\n\r\n";
+            let body = [head.as_bytes(), b"200000\r\n", &vec![7; 2 << 20], b"\r\n0\r\n\r\n"].concat();
+            stream.write_all(&body).is_ok()
+        }
+        _ => ok(stream, "cache-control: max-age=3600", b"newest"),
+    });
+    let proxy = Proxy::before(&origin.url(), "[cache]\nmax_object = \"1MiB\"\n");
+    assert_eq!(proxy.get("/").text(), "old");
+    proxy.settle();
+    assert!(proxy.get("/").is_hit());
+    assert_eq!(proxy.get_with("/", &["Cache-Control: no-cache"]).body.len(), 2 << 20);
+    proxy.settle();
+    assert_eq!(proxy.stats()["proxy"]["not_stored"]["too-large"], 1);
+    assert_eq!(proxy.get("/").text(), "newest");
+}
+
+#[test]
 fn a_purge_during_a_fetch_wins() {
     let (begin, wait) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (begun, may_end) = (begin.clone(), wait.clone());

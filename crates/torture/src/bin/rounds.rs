@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor_torture::rounds::{Break, Rounds, Setup, Wish, child, notice_break, run_proxied, run_series};
+use picaflor_torture::rounds::{
+    Break, Fault, Rounds, Setup, Soak, Wish, child, notice_break, run_proxied, run_series, run_soak,
+};
 
 const HELP: &str = "\
 Kills processes that use a store, with SIGKILL, on real files, and holds what is left to what was promised.
@@ -44,9 +46,17 @@ What seeds draw, unless it is said:
 
 Other rounds:
   --proxy PATH         through this program's `serve`: stored, replaced, purged, invalidated by POST, killed, restarted
+  --soak HOURS         one `serve` for so long (0.5 is half an hour), in place of kills: clients that read, ask for ranges,
+                       purge, invalidate, leave and dawdle; an origin that fails in spells; a device that fails and comes
+                       back; a line a minute. Every body must be right, and every failure the origin's
+  --rate N             requests a second of a soak (default 150)
+  --clients N, --keys N, --capacity MIB, --memory MIB
+                       its clients (24), the origin's objects (6000), the store (256) and its memory (64)
+  --memory-over MIB    how much more than is promised may be resident (0)
+  --device-every MIN   minutes from one failure of its device to the next, 0 for none (default 20)
   --canary             break the children, or the clients of the proxy, on purpose; status 1 if every break is noticed
   --break NAME         one such break: forgotten-puts, forgotten-deletes, early-acks, old-answers, torn-answers,
-                       old-read-only
+                       short-answers, rolled-back, old-read-only, lost-answers, growing-memory
   -h, --help           this
 
 Status: 0 if nothing was found, 1 for a violation, 2 for a mistake in the call or a failure of the system.
@@ -55,7 +65,8 @@ Examples:
   picaflor-rounds --rounds 500                                  # all presets, about ten minutes
   picaflor-rounds --preset squid --delete-count 1 --threads 4   # one corner
   picaflor-rounds --from 137 --rounds 6                         # the setup of one seed; kills fall elsewhere
-  picaflor-rounds --proxy target/release/picaflor --rounds 40";
+  picaflor-rounds --proxy target/release/picaflor --rounds 40
+  picaflor-rounds --proxy target/release/picaflor --soak 6 --durability every-put --folder /var/tmp";
 
 struct Call {
     wish: Wish,
@@ -66,6 +77,7 @@ struct Call {
     keep_going: bool,
     canary: bool,
     proxy: Option<PathBuf>,
+    soak: Option<Soak>,
 }
 
 fn main() -> ExitCode {
@@ -74,6 +86,7 @@ fn main() -> ExitCode {
         return be_child(args);
     }
     let done = match parse(args) {
+        Ok(Some(call)) if call.soak.is_some() => soak(&call),
         Ok(Some(call)) if call.canary => canary(&call),
         Ok(Some(call)) => rounds(&call),
         Ok(None) => {
@@ -94,8 +107,18 @@ fn main() -> ExitCode {
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let wish = Wish::default();
-    let mut call =
-        Call { wish, rounds: 100, from: 0, seconds: None, jobs, keep_going: false, canary: false, proxy: None };
+    let mut call = Call {
+        wish,
+        rounds: 100,
+        from: 0,
+        seconds: None,
+        jobs,
+        keep_going: false,
+        canary: false,
+        proxy: None,
+        soak: None,
+    };
+    let (mut soak, mut soaks) = (Soak::default(), false);
     while let Some(arg) = args.next() {
         let mut number = || {
             let value = args.next().ok_or_else(|| format!("{arg} needs a number"))?;
@@ -111,9 +134,15 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Call>, String>
             "--proxy" => call.proxy = Some(args.next().ok_or("--proxy needs the path of picaflor")?.into()),
             "-h" | "--help" => return Ok(None),
             _ if call.wish.take(&arg, &mut args)? => {}
+            _ if soak.take(&arg, &mut args)? => soaks = true,
             _ => return Err(format!("unknown option {arg}")),
         }
     }
+    if soaks && call.proxy.is_none() {
+        return Err("a soak needs --proxy PATH".into());
+    }
+    soak.keep_going = call.keep_going;
+    call.soak = soaks.then_some(soak);
     Ok(Some(call))
 }
 
@@ -182,12 +211,33 @@ fn work(call: &Call, progress: &Progress, began: Instant) -> std::io::Result<()>
     Ok(())
 }
 
+/// One proxy for hours; or, as a canary, for as long as it takes to notice each break.
+fn soak(call: &Call) -> std::io::Result<ExitCode> {
+    let (Some(picaflor), Some(soak)) = (&call.proxy, &call.soak) else { return Ok(ExitCode::from(2)) };
+    if !call.canary {
+        let came = run_soak(picaflor, call.from, &call.wish, soak)?;
+        came.faults.iter().for_each(|fault| println!("{fault}\n"));
+        println!("{came}");
+        return Ok(ExitCode::from(u8::from(!came.faults.is_empty())));
+    }
+    let notice = |sabotage| {
+        let came = run_soak(picaflor, call.from, &Wish { sabotage, ..call.wish.clone() }, soak)?;
+        Ok(came.faults.into_iter().next())
+    };
+    breaks(&Break::SOAKED, notice)
+}
+
 /// Every break must be noticed; then the status is 1, as for any violation.
 fn canary(call: &Call) -> std::io::Result<ExitCode> {
-    let mut missed = 0;
     let all = if call.proxy.is_some() { &Break::PROXIED[..] } else { &Break::ALL };
+    let seeds = call.from..call.from + 12;
+    breaks(all, |sabotage| notice_break(sabotage, &call.wish, seeds.clone(), call.proxy.as_deref()))
+}
+
+fn breaks(all: &[Break], notice: impl Fn(Break) -> std::io::Result<Option<Fault>>) -> std::io::Result<ExitCode> {
+    let mut missed = 0;
     for sabotage in all {
-        match notice_break(*sabotage, &call.wish, call.from..call.from + 12, call.proxy.as_deref())? {
+        match notice(*sabotage)? {
             Some(fault) => {
                 println!("{}: noticed\n{fault} (with the canary's break)\n", sabotage.name());
                 fault.kept.iter().try_for_each(std::fs::remove_dir_all)?;

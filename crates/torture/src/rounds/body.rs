@@ -66,24 +66,52 @@ pub(super) fn version_of(key: u32, metadata: Option<&[u8]>, bytes: &[u8]) -> Res
     if len != bytes.len() as u64 {
         return Err(format!("version {is} with {} of its {len} bytes", bytes.len()));
     }
-    for (number, found) in bytes.chunks(BLOCK).enumerate().skip(1) {
-        let right = block(key, version, bytes.len(), number);
-        if found == &right[..found.len()] {
-            continue;
-        }
-        let whose = match who(found) {
-            Some(found) if found == (version, owner) => "has its own version and key, and belongs elsewhere".into(),
-            Some((other, owner)) => format!("is of key {owner}, version {}", name(other)),
-            None => format!("is {found:02x?}"),
-        };
-        return Err(format!("version {is}, {len} bytes, of which the block at {} {whose}", number * BLOCK));
-    }
+    as_is(key, version, bytes.len(), 0, bytes)?;
     match metadata {
         Some(found) if found != self::metadata(key, version) => {
             Err(format!("version {is} with the metadata {:?}", String::from_utf8_lossy(found)))
         }
         _ => Ok(version),
     }
+}
+
+/// Which version this part is of, from byte `from` of a body of `len` on. `None` if it holds no whole block, which
+/// could say.
+///
+/// # Errors
+/// As [`version_of`].
+pub(super) fn version_of_part(key: u32, len: usize, from: usize, bytes: &[u8]) -> Result<Option<u32>, String> {
+    let Some(first) = bytes.get(from.next_multiple_of(BLOCK) - from..).and_then(|rest| rest.get(..BLOCK)) else {
+        return Ok(None);
+    };
+    let (version, owner) = who(first).ok_or_else(|| format!("a part from {from} on with {first:02x?}"))?;
+    if owner != key as u16 {
+        return Err(format!("a part from {from} on of key {owner}, version {}", name(version)));
+    }
+    as_is(key, version, len, from, bytes).map(|()| Some(version))
+}
+
+/// Whether these bytes are those of a version of `len` bytes, from byte `from` on.
+fn as_is(key: u32, version: u32, len: usize, from: usize, bytes: &[u8]) -> Result<(), String> {
+    let mut at = from;
+    while at < from + bytes.len() {
+        let end = ((at / BLOCK + 1) * BLOCK).min(from + bytes.len());
+        let found = &bytes[at - from..end - from];
+        let right = block(key, version, len, at / BLOCK);
+        if found != &right[at % BLOCK..at % BLOCK + found.len()] {
+            let is = name(version);
+            let whose = match who(found).filter(|_| at.is_multiple_of(BLOCK)) {
+                Some(found) if found == (version, key as u16) => {
+                    "has its own version and key, and belongs elsewhere".into()
+                }
+                Some((other, owner)) => format!("is of key {owner}, version {}", name(other)),
+                None => format!("is {found:02x?}"),
+            };
+            return Err(format!("version {is}, {len} bytes, of which the block at {at} {whose}"));
+        }
+        at = end;
+    }
+    Ok(())
 }
 
 /// Version and key of a block, if it is one.
@@ -103,6 +131,20 @@ mod tests {
             assert_eq!(version_of(7, Some(b"7 12"), &body(7, 12, len)), Ok(12));
         }
         assert!(version_of(7, Some(b"7 11"), &body(7, 12, 99)).is_err_and(|why| why.contains("metadata")));
+    }
+
+    #[test]
+    fn a_part_says_who_it_is_wherever_it_begins() {
+        let (old, new) = (body(7, 11, 500), body(7, 12, 500));
+        for from in [0, 1, 15, 16, 17, 460] {
+            assert_eq!(version_of_part(7, 500, from, &new[from..from + 40]), Ok(Some(12)));
+        }
+        assert_eq!(version_of_part(7, 500, 17, &new[17..47]), Ok(None), "it holds no whole block");
+        let mixed = [&new[..256], &old[256..]].concat();
+        for (len, from, bytes) in [(500, 16, &old[32..80]), (500, 3, &mixed[3..]), (499, 0, &new[..40])] {
+            assert!(version_of_part(7, len, from, bytes).is_err(), "{len} {from}");
+        }
+        assert!(version_of_part(8, 500, 0, &new).is_err());
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub enum Break {
     RolledBack,
     /// What is read-only answers with an older version.
     OldReadOnly,
+    /// Some good answers are taken for failures.
+    LostAnswers,
+    /// The proxy has more resident each second.
+    GrowingMemory,
 }
 
 impl Break {
@@ -49,6 +53,10 @@ impl Break {
     /// Those that clients of a proxy, or its device, can do.
     pub const PROXIED: [Self; 4] = [Self::ForgottenDeletes, Self::TornAnswers, Self::ShortAnswers, Self::RolledBack];
 
+    /// Those that a soak must notice: of its clients, and of what it measures.
+    pub const SOAKED: [Self; 5] =
+        [Self::ForgottenDeletes, Self::TornAnswers, Self::ShortAnswers, Self::LostAnswers, Self::GrowingMemory];
+
     /// As it is said on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -62,6 +70,8 @@ impl Break {
             Self::ShortAnswers => "short-answers",
             Self::RolledBack => "rolled-back",
             Self::OldReadOnly => "old-read-only",
+            Self::LostAnswers => "lost-answers",
+            Self::GrowingMemory => "growing-memory",
         }
     }
 }

@@ -6,11 +6,9 @@
 //! that may be served: the *floor*. Whatever raises it says when that is durable; a kill takes back what was not.
 
 use std::{
-    fs::File,
-    io::{self, BufRead, BufReader},
+    io,
     net::SocketAddr,
     path::Path,
-    process::{Child, Command, Stdio},
     sync::{
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst},
         mpsc,
@@ -24,76 +22,23 @@ use super::{
     body,
     canary::{Before, Break},
     durable::NEVER,
+    floor::{Known, PURGE_WITHIN, REPLACED, Raise, STORED, invalidation_within, replacement_within},
     log::now,
+    origin::{Origin, Site},
+    serve::{Proxy, Serving, TOKEN},
     tally::{Fault, Rounds},
-    web::{Client, HOST, Origin, ask_once},
-    wish::{Wish, durability_word},
+    web::{Client, HOST, ask_once},
+    wish::Wish,
 };
 use crate::dice::Dice;
 
-/// What is asked of the admin listener needs it.
-const TOKEN: &str = "rounds-token-0123456789abcdef";
 const CLIENTS: u32 = 3;
 const KEYS: u32 = 60;
-/// How long the store may keep a delete volatile, as `serve` sets it.
-const DELETE_TIME: Duration = Duration::from_secs(1);
-/// How long after its last byte an answer may take to be in the store.
-const STORED: Duration = Duration::from_secs(1);
+/// Bytes of its store, and of its memory.
+const MEMORY: u64 = 48 << 20;
 /// Rows that proxies are given, the default most of all.
 const ROWS: [&str; 8] =
     ["picaflor", "picaflor", "picaflor", "stream-pack", "lazy-reads", "buddy", "damelo", "pmflf-pfl"];
-
-/// How a floor was raised by an answer that the store was not there for.
-const REPLACED: &str = "replaced";
-
-/// What raised a key's floor.
-#[derive(Clone, Copy)]
-struct Raise {
-    version: u32,
-    at: u64,
-    /// How long it may be volatile; `None` is for ever.
-    within: Option<Duration>,
-    how: &'static str,
-}
-
-/// What is known of a key.
-#[derive(Clone, Default)]
-struct Known {
-    floor: u32,
-    by: &'static str,
-    raises: Vec<Raise>,
-    /// Nobody has looked since the last kill.
-    unseen: bool,
-}
-
-impl Known {
-    fn raise(&mut self, raise: Raise) {
-        self.raises.push(raise);
-    }
-
-    /// The oldest version that may be served to who asks at this time, if a replacement has had `stored` to be in the
-    /// store.
-    fn least(&self, at: u64, stored: Duration) -> (u32, &'static str) {
-        let is_there = |raise: &&Raise| raise.how != REPLACED || raise.at + stored.as_nanos() as u64 <= at;
-        let all = self.raises.iter().filter(is_there).map(|raise| (raise.version, raise.how));
-        all.chain([(self.floor, self.by)]).max_by_key(|(version, _)| *version).unwrap_or_default()
-    }
-
-    /// Only what was durable counts.
-    fn killed(&mut self, at: u64, grace: Duration) {
-        for raise in std::mem::take(&mut self.raises) {
-            let stays = match raise.within {
-                None => false,
-                Some(Duration::ZERO) => true,
-                Some(within) => raise.at.saturating_add((within + grace).as_nanos() as u64) < at,
-            };
-            if stays && raise.version > self.floor {
-                (self.floor, self.by) = (raise.version, raise.how);
-            }
-        }
-        self.unseen = true;
-    }
-}
 
 /// What all clients of one life share.
 struct Scene<'a> {
@@ -106,75 +51,6 @@ struct Scene<'a> {
     over: AtomicBool,
     /// Told of each purge and invalidation that was acknowledged.
     acknowledged: mpsc::SyncSender<()>,
-}
-
-impl Scene<'_> {
-    /// How long a purge may be volatile: it is durable when it is answered.
-    const PURGE_WITHIN: Option<Duration> = Some(Duration::ZERO);
-
-    /// How long an invalidation may be: as long as the put that it follows.
-    fn invalidation_within(&self) -> Option<Duration> {
-        match self.durability {
-            Durability::EveryPut => Self::PURGE_WITHIN,
-            Durability::Bounded { time, .. } => Some(time),
-            _ => Some(DELETE_TIME),
-        }
-    }
-
-    fn replacement_within(&self) -> Option<Duration> {
-        match self.durability {
-            Durability::EveryPut => Some(STORED),
-            Durability::Bounded { time, .. } => Some(STORED + time),
-            Durability::None => None,
-        }
-    }
-}
-
-/// A proxy that runs.
-struct Proxy {
-    child: Child,
-    addresses: Option<(SocketAddr, SocketAddr)>,
-}
-
-fn serve(
-    picaflor: &Path,
-    folder: &Path,
-    origin: SocketAddr,
-    preset: &str,
-    durability: Durability,
-) -> io::Result<Proxy> {
-    let word = match durability {
-        Durability::Bounded { time, .. } => format!("{}ms", time.as_millis()),
-        other => durability_word(other),
-    };
-    let origin = format!("http://{origin}");
-    let errors = File::options().create(true).append(true).open(folder.join("errors"))?;
-    let mut command = Command::new(picaflor);
-    command.args(["serve", "--no-forward", "--origin", &origin, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    command.args(["--capacity", "48MiB", "--memory", "48MiB", "--workers", "2", "--token", TOKEN]);
-    command.args(["--preset", preset, "--durability", &word, "--store"]).arg(folder.join("store"));
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn()?;
-    Ok(Proxy { child, addresses: None })
-}
-
-impl Proxy {
-    /// Waits until it says where it listens. False if it ended before.
-    fn listen(&mut self) -> bool {
-        let Some(out) = self.child.stdout.take() else { return false };
-        let (mut listen, mut admin) = (None, None);
-        let mut lines = BufReader::new(out).lines().map_while(Result::ok);
-        for line in &mut lines {
-            let address = |name| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok();
-            listen = listen.or(address("listen"));
-            admin = admin.or(address("admin"));
-            if let (Some(listen), Some(admin)) = (listen, admin) {
-                self.addresses = Some((listen, admin));
-                std::thread::spawn(move || lines.for_each(drop));
-                return true;
-            }
-        }
-        false
-    }
 }
 
 /// A client's part of one life.
@@ -288,7 +164,7 @@ impl Part<'_> {
                 return Err(format!("key {} brought version {version} where no cache was to answer", self.key(at)));
             }
             self.tally.done += 1;
-            let within = self.scene.replacement_within();
+            let within = replacement_within(self.scene.durability);
             self.known[at].raise(Raise { version, at: now(), within, how: REPLACED });
         }
         Ok(())
@@ -299,7 +175,7 @@ impl Part<'_> {
         let version = self.scene.versions[key as usize].fetch_add(1, SeqCst) + 1;
         let target = format!("/purge?url=http://{HOST}/{key}");
         let fields = format!("authorization: Bearer {TOKEN}\r\n");
-        let within = Scene::PURGE_WITHIN;
+        let within = PURGE_WITHIN;
         if self.scene.sabotage == Break::ForgottenDeletes {
             self.acknowledged(at, Raise { version, at: now(), within, how: "purged" });
             return Ok(());
@@ -320,7 +196,7 @@ impl Part<'_> {
             return Err(format!("a POST to key {} was answered with {}", self.key(at), answer.first));
         }
         let version = self.scene.versions[self.key(at) as usize].load(SeqCst);
-        let within = self.scene.invalidation_within();
+        let within = invalidation_within(self.scene.durability);
         self.acknowledged(at, Raise { version, at: now(), within, how: "invalidated" });
         Ok(())
     }
@@ -346,6 +222,13 @@ struct Proxied<'a> {
     tally: Rounds,
 }
 
+/// Bytes of a version's body: some are longer than a cluster.
+fn len_of(key: u32, version: u32) -> usize {
+    let mut dice = Dice::new(key.into(), version.into());
+    let most = if key % 8 == 3 { 600 << 10 } else { 40 << 10 };
+    dice.scaled(body::SHORTEST as u64, most) as usize
+}
+
 /// Runs the rounds of one store through `picaflor serve`; its files stay if something is wrong.
 ///
 /// # Errors
@@ -363,7 +246,7 @@ pub fn run_proxied(picaflor: &Path, seed: u64, wish: &Wish) -> io::Result<Rounds
         wish,
         preset: wish.preset.unwrap_or(ROWS[(seed % ROWS.len() as u64) as usize]),
         durability: wish.durability.unwrap_or(drawn),
-        origin: Origin::start(KEYS)?,
+        origin: Origin::start(Site::new(KEYS, len_of))?,
         known: vec![vec![Known::default(); each]; CLIENTS as usize],
         tally: Rounds { stores: 1, ..Rounds::default() },
     };
@@ -402,7 +285,17 @@ impl Proxied<'_> {
     /// One life of the proxy, from its start to its kill.
     fn life(&mut self, life: u32, dice: &mut Dice) -> io::Result<()> {
         let before = Before::take(self.wish.sabotage, vec![self.folder.join("store")])?;
-        let mut proxy = serve(self.picaflor, self.folder, self.origin.address, self.preset, self.durability)?;
+        let serving = Serving {
+            picaflor: self.picaflor,
+            folder: self.folder,
+            origin: self.origin.address,
+            preset: self.preset,
+            durability: self.durability,
+            capacity: MEMORY,
+            memory: MEMORY,
+            config: None,
+        };
+        let mut proxy = serving.start()?;
         if life <= self.wish.kills && dice.percent(15) {
             std::thread::sleep(Duration::from_micros(dice.scaled(100, 60_000)));
             proxy.child.kill()?;
@@ -442,7 +335,7 @@ impl Proxied<'_> {
         let scene = Scene {
             address,
             admin,
-            versions: &self.origin.versions,
+            versions: &self.origin.site.versions,
             durability: self.durability,
             sabotage: self.wish.sabotage,
             over: AtomicBool::new(false),
@@ -487,30 +380,5 @@ impl Proxied<'_> {
             self.fault(life, &format!("killed {how}"), what);
         }
         Ok((how, at))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_kill_takes_back_what_was_not_durable() {
-        let second = 1_000_000_000;
-        let within = |seconds: Option<u64>| seconds.map(Duration::from_secs);
-        let raise = |version, seconds| Raise { version, at: 0, within: within(seconds), how: "purged" };
-        let least = |known: &Known| known.least(9 * second, STORED).0;
-        let mut known = Known::default();
-        known.raise(raise(3, Some(0)));
-        known.raise(raise(4, Some(1)));
-        known.raise(raise(5, None));
-        assert_eq!(least(&known), 5);
-        let mut early = known.clone();
-        early.killed(second / 2, Duration::ZERO);
-        assert_eq!(least(&early), 3);
-        known.killed(2 * second, Duration::ZERO);
-        assert_eq!(least(&known), 4);
-        known.raise(Raise { at: 8 * second + 1, how: REPLACED, ..raise(6, None) });
-        assert_eq!((least(&known), known.least(10 * second, STORED).0), (4, 6), "its put takes a moment");
     }
 }

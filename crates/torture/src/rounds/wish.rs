@@ -121,8 +121,9 @@ impl Wish {
             "--work" => self.work = Duration::from_millis(number(60, 600_000)?),
             "--grace" => self.grace = Duration::from_millis(number(0, 60_000)?),
             "--break" => {
-                let found = Break::ALL.into_iter().find(|sabotage| sabotage.name() == value);
-                let all = Break::ALL.map(Break::name).join(", ");
+                let all = Break::ALL.into_iter().chain([Break::LostAnswers, Break::GrowingMemory]);
+                let found = all.clone().find(|sabotage| sabotage.name() == value);
+                let all = all.map(Break::name).collect::<Vec<_>>().join(", ");
                 self.sabotage = found.ok_or_else(|| needs(&format!("one of {all}")))?;
             }
             _ => self.folder = value.into(),
