@@ -78,8 +78,10 @@ fn a_soak_finds_nothing_but_what_is_broken_on_purpose() {
     let picaflor = picaflor();
     let hours = |seconds: f64| (seconds / 3600.0).to_string();
     let soak = ["--proxy", picaflor.to_str().unwrap(), "--rate", "200", "--keys", "1500", "--capacity", "64"];
-    let (done, said) =
-        rounds(&[&soak[..], &["--grace", "2000", "--device-every", "0.1", "--soak", &hours(25.0)]].concat());
+    let (done, said) = rounds(
+        &[&soak[..], &["--grace", "2000", "--memory-over", "16", "--device-every", "0.1", "--soak", &hours(25.0)]]
+            .concat(),
+    );
     println!("{said}");
     assert_eq!(done.status.code(), Some(0), "{said}");
     assert!(said.contains("noticed after") && said.contains("the proxy restarted"), "its device failed: {said}");
