@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use picaflor::{Durability, Mode, Options, PutOptions, Refusal, Store, ThreadRing, device::Preallocate};
+use picaflor::{Durability, Mode, PutOptions, Refusal, Store, ThreadRing, device::Preallocate};
 
 use super::{Asker, Config, Engine, OwnCount, Putter};
 
