@@ -16,7 +16,7 @@
 //! `background/` makes room and verifies; `write/` takes an object to the device (`write/append.rs` frames it,
 //! `write/flush.rs` writes it); `read/` is the way back; `cache/` is what is in memory, `log/` what survives a crash;
 //! `index/` and `space/` say where things are. `volume.rs` has the parts of one device. `base/preset.rs` is the table
-//! of rows; `in_place/` has layouts of the literature; `layout.rs` is the seam for those of other crates.
+//! of rows; `in_place/` has layouts of the literature; `base/layout.rs` is the seam for those of other crates.
 //!
 //! The feature `serde`, off by default, makes statistics, receipts and reports `Serialize`.
 #![forbid(unsafe_code)]
@@ -29,9 +29,9 @@ mod api;
 mod background;
 mod base;
 mod cache;
+mod env;
 mod in_place;
 mod index;
-pub mod layout;
 mod log;
 #[cfg(all(test, shuttle))]
 mod models;
@@ -52,10 +52,12 @@ pub use base::options::{
 pub use base::error::{Error, Miss, Refusal, Result};
 pub use base::group::Priority;
 pub use base::policy::{ClusterAge, Mode, PackOrder, Reopening};
+pub use base::receipt::{Dropped, Receipt, VolumeReceipt};
+pub use base::report::CheckReport;
 pub use base::spread::Spread;
 pub use base::stats::{Counts, Stats, VolumeStats};
 pub use ops::batch::Put;
-pub use ops::check::{CheckReport, Finding, Severity};
+pub use ops::check::{Finding, Severity};
 pub use ops::chunks::Chunks;
 pub use ops::fetch::Fetched;
 pub use ops::get::TryGet;
@@ -63,9 +65,24 @@ pub use ops::list::{Entry, Keys};
 pub use ops::stream::PutStream;
 pub use picaflor_device as device;
 pub use picaflor_device::ThreadRing;
-pub use recovery::{Dropped, Receipt, VolumeReceipt};
 pub use space::NextCluster;
 pub use store::{Group, Reserved, Store};
+
+/// What a layout of another crate is built on: the seam. Not a part of the interface that is kept stable: a layout is
+/// built with the very version of this crate.
+#[doc(hidden)]
+pub mod layout {
+    pub use crate::{
+        base::{
+            frame::{Draft, Frame},
+            layout::{Env, Former, Layout, LayoutPlace, Listing, OpenedLayout, Opener},
+            policy::{Eviction, Persistence, Placement, Reading, Retention},
+            preset::Preset,
+        },
+        recovery::write_superblock,
+        space::LayoutKind,
+    };
+}
 
 type Commits = picaflor_common::Commits<Error>;
 

@@ -14,12 +14,12 @@ use picaflor_common::{Hasher, KeyHash};
 use picaflor_format::journal::Record;
 
 use crate::{
-    Error, Mode, Object, Options, Priority, Result, Stats,
+    Error, Mode, Object, Options, Priority, Receipt, Result, Stats,
     background::daemons::Threads,
-    layout::Layout,
+    base::layout::Layout,
     ops::blocking::BlockingPool,
     ops::get::Query,
-    recovery::{self, Deferred, Receipt},
+    recovery::{self, Deferred},
     volume::{Shared, Volume},
     write::append::payload_max,
 };

@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 
 use crate::{
     Daemons, Error, Result,
+    base::layout::Layout,
     base::stats::add,
-    layout::Layout,
     recovery::Deferred,
     volume::{Shared, Volume},
     write::flush::Woken,

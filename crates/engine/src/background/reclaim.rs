@@ -25,9 +25,9 @@ use picaflor_format::{
 use crate::{
     Departure, Error, Mode, Result,
     background::eviction::Occupant,
+    base::frame::Draft,
     base::policy::Eviction,
     base::stats::add,
-    cache::buffers::Draft,
     cache::cluster_contents::Content,
     index::{IndexEntry, Location},
     space::{SPARE, State, Victim},

@@ -14,7 +14,36 @@ use std::{
 
 use bytes::Bytes;
 use picaflor_device::BufPool;
-use picaflor_format::frame::Header;
+use picaflor_format::frame::{HEADER, Header};
+
+/// The parts of a frame that is not yet framed.
+#[derive(Clone, Copy)]
+pub struct Draft<'a> {
+    /// The short hash of its key.
+    pub hash: u64,
+    /// All but the cluster's sequence number.
+    pub header: Header,
+    /// The key.
+    pub key: &'a [u8],
+    /// The metadata.
+    pub metadata: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl Draft<'_> {
+    /// Lays the object at the start of `frame`, and zeros behind it; returns its header as it is there.
+    pub fn lay(&self, mark: u64, frame: &mut [u8]) -> Header {
+        let header = Header { mark, ..self.header };
+        let (meta, body, end) = (header.meta_start(), header.body_start(), HEADER + header.payload_len());
+        frame[HEADER..meta].copy_from_slice(self.key);
+        frame[meta..body].copy_from_slice(self.metadata);
+        frame[body..end].copy_from_slice(self.body);
+        header.encode(frame);
+        frame[end..].fill(0);
+        header
+    }
+}
 
 /// Where objects came from that were not asked for yet.
 pub(crate) trait ReadaheadStats: Send + Sync {
@@ -47,7 +76,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(hash: u64, header: Header, bytes: Bytes) -> Self {
+    /// A verified frame of a key with this short hash.
+    pub fn new(hash: u64, header: Header, bytes: Bytes) -> Self {
         let (uses, number) = (AtomicU8::new(0), AtomicU64::new(0));
         let held = u32::try_from(BufPool::copied(bytes.len())).unwrap_or(u32::MAX);
         Self { hash, header, bytes, held, decoded: OnceLock::new(), uses, number, brought: OnceLock::new() }

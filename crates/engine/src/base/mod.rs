@@ -1,11 +1,14 @@
-//! What every floor may name: options and presets with their answers, errors, counters, frames, groups, and on which
-//! device a key has its home.
+//! What every floor may name: options and presets with their answers, errors, counters, reports, frames, groups, on
+//! which device a key has its home, and the seam to layouts of other crates.
 
 pub(crate) mod error;
 pub(crate) mod frame;
 pub(crate) mod group;
+pub(crate) mod layout;
 pub(crate) mod options;
 pub(crate) mod policy;
 pub(crate) mod preset;
+pub(crate) mod receipt;
+pub(crate) mod report;
 pub(crate) mod spread;
 pub(crate) mod stats;

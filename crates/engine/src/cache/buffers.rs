@@ -25,37 +25,12 @@ use picaflor_format::{
 };
 
 use crate::{
-    base::frame::Frame, base::policy::PackOrder, index::SLOTS_MAX, write::placement::Class, write::staging::Staging,
+    base::frame::{Draft, Frame},
+    base::policy::PackOrder,
+    index::SLOTS_MAX,
+    write::placement::Class,
+    write::staging::Staging,
 };
-
-/// The parts of a frame that is not yet framed.
-#[derive(Clone, Copy)]
-pub struct Draft<'a> {
-    /// The short hash of its key.
-    pub hash: u64,
-    /// All but the cluster's sequence number.
-    pub header: frame::Header,
-    /// The key.
-    pub key: &'a [u8],
-    /// The metadata.
-    pub metadata: &'a [u8],
-    /// The body.
-    pub body: &'a [u8],
-}
-
-impl Draft<'_> {
-    /// Lays the object at the start of `frame`, and zeros behind it; returns its header as it is there.
-    pub fn lay(&self, mark: u64, frame: &mut [u8]) -> frame::Header {
-        let header = frame::Header { mark, ..self.header };
-        let (meta, body, end) = (header.meta_start(), header.body_start(), frame::HEADER + header.payload_len());
-        frame[frame::HEADER..meta].copy_from_slice(self.key);
-        frame[meta..body].copy_from_slice(self.metadata);
-        frame[body..end].copy_from_slice(self.body);
-        header.encode(frame);
-        frame[end..].fill(0);
-        header
-    }
-}
 
 pub(crate) enum Slot {
     Free,

@@ -17,8 +17,9 @@ use picaflor_format::{
 
 use crate::{
     Departure, Error, Mode, Options, Result,
+    base::frame::Draft,
     base::stats::add,
-    cache::buffers::{Draft, Open, Slot},
+    cache::buffers::{Open, Slot},
     in_place::place::InPlace,
     index::{Entered, IndexEntry, Location},
     volume::Volume,

@@ -24,9 +24,9 @@ use picaflor_format::{
 
 use crate::{
     Durability, Error, Mode, Options, Result,
+    base::frame::Draft,
     base::frame::Frame,
     base::stats::add,
-    cache::buffers::Draft,
     in_place::files::Files,
     in_place::locality::piece,
     in_place::packet::{Packet, Pending},

@@ -12,8 +12,8 @@ use picaflor_format::frame::{self, Kind};
 
 use crate::{
     Error, PutOptions, Refusal, Result,
+    base::layout::Layout,
     base::stats::add,
-    layout::Layout,
     ops::insert::Parts,
     ops::put::{Awaited, wait},
     store::Store,

@@ -14,10 +14,10 @@ use picaflor_format::{
 
 use crate::{
     Error, Mode, Refusal, Result,
+    base::layout::{Former, Layout},
     base::stats::add,
     cache::leases::{KEPT, Left},
     index::{IndexEntry, Location},
-    layout::{Former, Layout},
     ops::put::{Awaited, wait, wait_async},
     store::Store,
     volume::Volume,

@@ -26,9 +26,9 @@ use self::{plan::Plan, seek::Seek};
 use crate::{
     Chunks, Departure, Error, Miss, Mode, Object, Result,
     base::frame::Frame,
+    base::layout::Layout,
     base::stats::add,
     index::{IndexEntry, Location},
-    layout::Layout,
     read::reading::Outcome,
     store::Store,
     volume::Volume,

@@ -12,10 +12,10 @@ use picaflor_format::frame::{self, Header, Kind};
 
 use crate::{
     Daemons, Error, Mode, PutOptions, Result,
+    base::frame::Draft,
+    base::layout::Layout,
     base::stats::add,
-    cache::buffers::Draft,
     index::{IndexEntry, Location},
-    layout::Layout,
     store::Store,
     volume::Volume,
     write::append::{Blocked, PATIENCE, Purpose},

@@ -19,11 +19,11 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     merge::{Entered, Merge},
-    receipt::{Receipt, VolumeReceipt},
     volume::account,
 };
 use crate::{
     Result,
+    base::receipt::{Receipt, VolumeReceipt},
     volume::{Shared, Volume},
 };
 

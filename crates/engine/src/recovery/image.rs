@@ -9,8 +9,8 @@ use picaflor_format::{
     superblock::{CheckpointRef, Superblock},
 };
 
-use super::{parallel_read, receipt::VolumeReceipt};
-use crate::{Error, index::IndexEntry, volume::Volume};
+use super::parallel_read;
+use crate::{Error, VolumeReceipt, index::IndexEntry, volume::Volume};
 
 /// Why what an opening needs is of no use.
 #[derive(Clone)]
@@ -42,6 +42,17 @@ impl fmt::Display for Unfit {
             Self::Damaged(why) => f.write_str(why),
             Self::Refused(error) => write!(f, "{error}"),
         }
+    }
+}
+
+impl VolumeReceipt {
+    /// Notes why something of the opening could not be had; `what` names it.
+    pub(super) fn note(&mut self, what: &str, why: &Unfit) {
+        let notes = match why {
+            Unfit::Damaged(_) => &mut self.damage,
+            Unfit::Refused(_) => &mut self.refused,
+        };
+        notes.push(format!("{what}{why}"));
     }
 }
 

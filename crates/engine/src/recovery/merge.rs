@@ -19,13 +19,10 @@ use picaflor_format::{
     frame::{ChunkKey, GRAIN, Header},
 };
 
-use super::{
-    parallel_read,
-    receipt::{Dropped, VolumeReceipt},
-    since::Since,
-};
+use super::{parallel_read, since::Since};
 use crate::{
     Error, Mode, Result,
+    base::receipt::{Dropped, VolumeReceipt},
     index::{Candidates, IndexEntry, Location},
     space::State,
     volume::Volume,

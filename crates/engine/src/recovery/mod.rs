@@ -11,7 +11,6 @@ mod merge;
 pub(crate) mod outdated;
 mod parallel_read;
 mod places;
-mod receipt;
 mod ring;
 mod scan;
 mod since;
@@ -40,7 +39,6 @@ use picaflor_format::{
     zone::Map,
 };
 use rand::Rng;
-pub use receipt::{Dropped, Receipt, VolumeReceipt};
 use validate::{as_it_was_made, check, check_memory, too_small};
 
 use crate::{
@@ -48,10 +46,10 @@ use crate::{
     api::inspect::inspect,
     background::eviction::Budget,
     base::group::Groups,
+    base::layout::{Env, Layout},
     base::stats::Counters,
     cache::memory::Memory,
     in_place::files,
-    layout::{Env, Layout},
     read::cluster_reader::read_twice,
     space::LayoutKind,
     volume::{STRIPES, Shared, Volume},
@@ -110,7 +108,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         && let Some(found) = found.pop()
     {
         let place = volume::to_place(found, &shared, &identity);
-        let (layout, receipt) = opener.0(place, Env(Arc::clone(&shared)))?;
+        let (layout, receipt) = opener.0(place, Arc::clone(&shared) as Arc<dyn Env>)?;
         let deferred = Arc::new(Deferred::over(&shared, receipt, began));
         return Ok(Opened { shared, volumes: Vec::new(), layout: Some(layout), hasher, deferred, created });
     }

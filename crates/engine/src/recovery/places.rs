@@ -22,9 +22,10 @@ use picaflor_format::{
     zone::SLOT,
 };
 
-use super::{EPOCH_SHIFT, merge::Deletes, receipt::VolumeReceipt};
+use super::{EPOCH_SHIFT, merge::Deletes};
 use crate::{
     Error, Mode, Result,
+    base::receipt::VolumeReceipt,
     base::stats::add,
     in_place::files::Files,
     in_place::place::{InPlace, longest_ever},

@@ -32,10 +32,10 @@ use super::{
     image::Unfit,
     merge::{Deletes, Merge, Sighting},
     parallel_read,
-    receipt::VolumeReceipt,
 };
 use crate::{
     Error, Result,
+    base::receipt::VolumeReceipt,
     index::{IndexEntry, Location},
     read::cluster_reader::Use,
     volume::Volume,

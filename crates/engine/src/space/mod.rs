@@ -13,7 +13,7 @@ mod ring;
 mod runs;
 mod slots;
 
-use crate::layout::Opener;
+use crate::base::layout::Opener;
 
 pub(crate) use extents::{Extents, Freed, Place};
 pub(crate) use region::Site;

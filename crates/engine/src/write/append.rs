@@ -15,9 +15,10 @@ use picaflor_format::{
 
 use crate::{
     Options, Refusal, Result,
+    base::frame::Draft,
     base::policy::Placement,
     base::stats::add,
-    cache::buffers::{Draft, Open, Slot},
+    cache::buffers::{Open, Slot},
     index::{Entered, IndexEntry, Location},
     space::{SPARE, State},
     volume::Volume,

@@ -21,8 +21,8 @@ use picaflor_format::{
 
 use crate::{
     Error, Mode, Result,
+    base::frame::Draft,
     base::stats::add,
-    cache::buffers::Draft,
     index::IndexEntry,
     space::{Fill, SPARE},
     volume::Volume,

@@ -21,10 +21,11 @@ use picaflor_format::frame::{self, Kind};
 
 use crate::{
     Departure, Durability, Mode, Result,
+    base::frame::Draft,
     base::frame::Frame,
     base::policy::Placement,
     base::stats::add,
-    cache::buffers::{Draft, Slot},
+    cache::buffers::Slot,
     index::{Entered, IndexEntry, Location},
     space::SPARE,
     volume::Volume,

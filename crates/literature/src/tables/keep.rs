@@ -28,7 +28,7 @@ impl TableLayout {
         if let Some(failure) = self.tables.failure() {
             return Err(of_table(failure));
         }
-        if self.env.options().read_only {
+        if self.env.read_only() {
             return Ok(false);
         }
         if self.drop_released() {

@@ -35,12 +35,13 @@ impl TableLayout {
     /// Drops the chunks of a large object that is gone, by who holds its key's lock, or put them himself. What a
     /// failure leaves of them, the keeper finds.
     pub(super) fn drop_or_leave(&self, parent: KeyHash, manifest: Manifest) {
-        self.env.drop_or_leave(parent, manifest, self.capacity(), || self.drop_chunks_now(parent, manifest));
+        let mut drop = || self.drop_chunks_now(parent, manifest);
+        self.env.drop_or_leave(parent, manifest, self.capacity(), &mut drop);
     }
 
     /// Drops what was left to handles that are gone. Returns whether there was anything.
     pub(super) fn drop_released(&self) -> bool {
-        self.env.drop_released(|parent, manifest| self.drop_chunks_now(parent, manifest))
+        self.env.drop_released(&|parent, manifest| self.drop_chunks_now(parent, manifest))
     }
 
     fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {

@@ -61,7 +61,7 @@ struct TableLayout {
     may_have_orphans: AtomicBool,
     rest: Mutex<Rest>,
     stirred: Condvar,
-    env: Env,
+    env: Arc<dyn Env>,
 }
 
 /// What the keeper looks at when it rests.
@@ -78,7 +78,7 @@ impl TableLayout {
 }
 
 /// Opens a place, or makes one.
-pub(crate) fn open(place: LayoutPlace, env: Env) -> Result<OpenedLayout> {
+pub(crate) fn open(place: LayoutPlace, env: Arc<dyn Env>) -> Result<OpenedLayout> {
     let (layout, receipt) = TableLayout::open(place, env)?;
     Ok((Arc::new(layout), receipt))
 }

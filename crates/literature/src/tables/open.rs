@@ -8,7 +8,10 @@
 
 use std::{
     collections::HashSet,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -41,12 +44,11 @@ impl TableLayout {
     ///
     /// # Errors
     /// [`Error::Io`] if the device fails; [`Error::Damaged`] if the tables are not there, or not intact.
-    pub(super) fn open(place: LayoutPlace, env: Env) -> Result<(Self, VolumeReceipt)> {
+    pub(super) fn open(place: LayoutPlace, env: Arc<dyn Env>) -> Result<(Self, VolumeReceipt)> {
         let LayoutPlace { name, device, mut superblock, is_new, doubtful, epoch } = place;
-        let options = env.options();
         let method = method_of(superblock.layout);
-        let (had_tables, read_only) = (superblock.durable != 0, options.read_only);
-        (superblock.epoch, superblock.preset) = (epoch, env.preset().number());
+        let (had_tables, read_only) = (superblock.durable != 0, env.read_only());
+        (superblock.epoch, superblock.preset) = (epoch, env.preset_number());
         let write = |block: &mut Superblock| {
             block.seq += 1;
             write_superblock(&*device, block)
@@ -55,10 +57,10 @@ impl TableLayout {
         let section = Section::new(Arc::clone(&device), BLOCKS_START..superblock.capacity)
             .map_err(|error| Error::io(format!("{name}: the part of the blocks"), error))?;
         let room = section.capacity();
-        if had_tables && !options.read_only {
-            Opened::open(Arc::new(section.clone().read_only()), method, &env, &superblock)?;
+        if had_tables && !read_only {
+            Opened::open(Arc::new(section.clone().read_only()), method, &*env, &superblock)?;
         }
-        let section = if options.read_only {
+        let section = if read_only {
             section.read_only()
         } else {
             for _ in 0..=usize::from(doubtful) {
@@ -72,7 +74,7 @@ impl TableLayout {
             section
         };
         let counted = CountedDevice::new(Arc::new(section));
-        let opened = Opened::open(Arc::new(counted.clone()), method, &env, &superblock)?;
+        let opened = Opened::open(Arc::new(counted.clone()), method, &*env, &superblock)?;
         let Opened { tables, objects, chunks, large, groups, settings, receipt } = opened;
         settings.into_iter().for_each(|group| env.restore_group(group));
         let layout = Self {
@@ -82,10 +84,10 @@ impl TableLayout {
             groups,
             hasher: Hasher::new(superblock.seed),
             payload_max: env.payload_max(room),
-            put_room: Room::new(options.memory),
-            stamps: Env::stamps(),
+            put_room: Room::new(env.memory()),
+            stamps: (0..env.stripes()).map(|_| AtomicU64::new(0)).collect(),
             under_way: Mutex::new(HashSet::new()),
-            may_have_orphans: AtomicBool::new(!receipt.clean && !options.read_only),
+            may_have_orphans: AtomicBool::new(!receipt.clean && !read_only),
             rest: Mutex::new(Rest::default()),
             stirred: Condvar::new(),
             device: Arc::clone(&device),
@@ -130,14 +132,13 @@ struct Opened {
 }
 
 impl Opened {
-    fn open(device: Arc<dyn Device>, method: Method, env: &Env, block: &Superblock) -> Result<Self> {
-        let options = env.options();
+    fn open(device: Arc<dyn Device>, method: Method, env: &dyn Env, block: &Superblock) -> Result<Self> {
         let mut blocks = BlockOptions::sparing();
         blocks.method = method;
-        blocks.pool = (options.memory / 16).min(4 << 20) as usize;
+        blocks.pool = (env.memory() / 16).min(4 << 20) as usize;
         blocks.create = block.durable == 0;
-        let cache = (options.memory / CACHE_SHARE) as usize;
-        let batch = if env.preset().placement == Placement::Batch { Batch::BestFit } else { Batch::ByLists };
+        let cache = (env.memory() / CACHE_SHARE) as usize;
+        let batch = if env.placement() == Placement::Batch { Batch::BestFit } else { Batch::ByLists };
         let htod = HtodOptions { cache, durable: Durable::EachCall, seed: Some(block.seed), batch };
         let (tables, receipt) = HashTables::open(device, blocks, htod).map_err(of_table)?;
         let table = |name| {

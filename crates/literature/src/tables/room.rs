@@ -19,7 +19,7 @@ pub(super) struct Room {
 /// Bytes that a put takes, until it is dropped.
 pub(super) struct Taken<'a> {
     room: &'a Room,
-    env: &'a Env,
+    env: &'a dyn Env,
     bytes: u64,
 }
 
@@ -30,7 +30,7 @@ impl Room {
 
     /// Waits until there is room for so many bytes, or nobody else has any: one put is always let through. What it
     /// holds of keys' locks must not be needed by those who have theirs.
-    pub(super) fn take<'a>(&'a self, bytes: u64, env: &'a Env) -> Taken<'a> {
+    pub(super) fn take<'a>(&'a self, bytes: u64, env: &'a dyn Env) -> Taken<'a> {
         {
             let _turn = self.turn.lock();
             let mut taken = self.taken.lock();

@@ -141,7 +141,7 @@ impl Layout for TableLayout {
     }
 
     fn is_settled(&self) -> bool {
-        self.env.options().read_only || !self.tables.wants_mending() && !self.may_have_orphans.load(Relaxed)
+        self.env.read_only() || !self.tables.wants_mending() && !self.may_have_orphans.load(Relaxed)
     }
 
     fn run_keeper(&self) {

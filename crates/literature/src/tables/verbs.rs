@@ -17,7 +17,7 @@ use picaflor_table::htod::{Table, runs};
 
 use picaflor::{
     Error, Result,
-    layout::{Draft, Env, Former, Frame},
+    layout::{Draft, Former, Frame},
 };
 
 use super::{TableLayout, error::of_table};
@@ -38,7 +38,7 @@ impl TableLayout {
     }
 
     fn stamp(&self, hash: u64) -> &AtomicU64 {
-        &self.stamps[hash as usize % Env::STRIPES]
+        &self.stamps[hash as usize % self.stamps.len()]
     }
 
     /// Changes keys: nobody is answered from memory meanwhile, and nothing older stays there afterwards.
@@ -61,7 +61,7 @@ impl TableLayout {
     /// [`Error::Full`], and then the key is as it was; [`Error::Io`], and then nobody knows which of the two it is.
     pub(super) fn insert_one(&self, draft: &Draft<'_>, stays: bool) -> Result<Option<Former>> {
         let len = HEADER + draft.header.payload_len();
-        let room = self.put_room.take(COPIES * (len + draft.key.len()) as u64, &self.env);
+        let room = self.put_room.take(COPIES * (len + draft.key.len()) as u64, &*self.env);
         let mut frame = vec![0; len];
         let header = draft.lay(0, &mut frame);
         let table = self.table(header.kind == Kind::Chunk);
@@ -69,7 +69,7 @@ impl TableLayout {
         drop(room);
         let former = replaced.inspect_err(|error| self.note_failed(error))?.map(|old| former_of(&old));
         if stays {
-            self.env.cache_object(draft.hash, header, frame.into());
+            self.env.cache_object(&Arc::new(Frame::new(draft.hash, header, frame.into())));
         }
         Ok(former)
     }
@@ -109,7 +109,7 @@ impl TableLayout {
     fn put_part(&self, part: &[(Draft<'_>, bool)], mut replaced: impl FnMut(usize, Former)) -> Result<()> {
         let len = |(draft, _): &(Draft<'_>, bool)| HEADER + draft.header.payload_len();
         let bytes = COPIES * part.iter().map(|it| (len(it) + it.0.key.len()) as u64).sum::<u64>();
-        let room = self.put_room.take(bytes, &self.env);
+        let room = self.put_room.take(bytes, &*self.env);
         let mut frames = Vec::with_capacity(part.len());
         for (draft, _) in part {
             let mut frame = vec![0; HEADER + draft.header.payload_len()];
@@ -126,7 +126,7 @@ impl TableLayout {
         outcome?;
         for ((draft, stays), (header, frame)) in part.iter().zip(frames) {
             if *stays {
-                self.env.cache_object(draft.hash, header, frame.into());
+                self.env.cache_object(&Arc::new(Frame::new(draft.hash, header, frame.into())));
             }
         }
         Ok(())
@@ -185,12 +185,13 @@ impl TableLayout {
         let Some(value) = self.table(is_chunk).get(key).map_err(of_table)? else { return Ok(None) };
         let header = self.verified(&value, key, is_chunk)?;
         self.env.count_read();
-        // Current, and it stays so as long as the lock is held.
-        let stripe = self.env.try_lock_key(hash).filter(|_| self.stamp(hash).load(Acquire) == stamp);
-        Ok(Some(match stripe {
-            Some(_) => self.env.cache_object(hash, header, value.into()),
-            None => self.env.frame(hash, header, value.into()),
-        }))
+        let frame = Arc::new(Frame::new(hash, header, value.into()));
+        if let Some(_stripe) = self.env.try_lock_key(hash)
+            && self.stamp(hash).load(Acquire) == stamp
+        {
+            self.env.cache_object(&frame);
+        }
+        Ok(Some(frame))
     }
 
     /// The header of a value, if that is the whole frame of this key and nothing else.

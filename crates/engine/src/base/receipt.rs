@@ -2,8 +2,6 @@
 
 use std::{fmt, time::Duration};
 
-use super::image::Unfit;
-
 /// What opening a store found.
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -74,19 +72,8 @@ pub struct Dropped {
     pub cold_start: bool,
 }
 
-impl VolumeReceipt {
-    /// Notes why something of the opening could not be had; `what` names it.
-    pub(super) fn note(&mut self, what: &str, why: &Unfit) {
-        let notes = match why {
-            Unfit::Damaged(_) => &mut self.damage,
-            Unfit::Refused(_) => &mut self.refused,
-        };
-        notes.push(format!("{what}{why}"));
-    }
-}
-
 impl Dropped {
-    pub(super) fn join(&mut self, other: &Self) {
+    pub(crate) fn join(&mut self, other: &Self) {
         self.replaced += other.replaced;
         self.deleted += other.deleted;
         self.overwritten += other.overwritten;
@@ -97,7 +84,7 @@ impl Dropped {
 }
 
 impl Receipt {
-    pub(super) fn new(volumes: Vec<VolumeReceipt>, opened: Duration, merged: Duration) -> Self {
+    pub(crate) fn new(volumes: Vec<VolumeReceipt>, opened: Duration, merged: Duration) -> Self {
         let objects = volumes.iter().map(|volume| volume.objects).sum();
         Self { objects, seconds: opened.as_secs_f64(), seconds_merged: merged.as_secs_f64(), volumes }
     }

@@ -4,19 +4,9 @@
 //! The store does what does not depend on where objects lie: limits, expiry, admission, hashes, checksums, the lock of
 //! a key, generations, memory, pieces of large objects, counters, tasks, handles. A layout gets drafts, which it makes
 //! durable before it returns, and gives frames back, verified. It is asked once a verb.
-//!
-//! Not a part of the interface that is kept stable: a layout is built with the very version of this crate.
-#![doc(hidden)]
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
-};
+use std::{fmt, sync::Arc};
 
-use bytes::Bytes;
 use parking_lot::MutexGuard;
 use picaflor_common::KeyHash;
 use picaflor_device::Device;
@@ -27,22 +17,11 @@ use picaflor_format::{
 };
 
 use crate::{
-    CheckReport, Counts, Error, Options, Result, VolumeReceipt, VolumeStats,
-    background::daemons::is_quiet,
-    base::stats::add,
-    cache::leases::{KEPT, Left},
-    in_place,
-    volume::{STRIPES, Shared},
-};
-pub use crate::{
+    CheckReport, Counts, Error, Result, VolumeReceipt, VolumeStats,
     base::{
-        frame::Frame,
-        policy::{Eviction, Persistence, Placement, Reading, Retention},
-        preset::Preset,
+        frame::{Draft, Frame},
+        policy::Placement,
     },
-    cache::buffers::Draft,
-    recovery::write_superblock,
-    space::LayoutKind,
 };
 
 /// A layout, open on its place. Where a verb is said to hold a key's lock, the store holds it.
@@ -61,7 +40,7 @@ pub trait Layout: Send + Sync {
     /// Puts an object, durably, with its key's lock held. `stays`: it may stay in memory. Returns what it replaced.
     ///
     /// # Errors
-    /// [`Error::Full`], and then the key is as it was; [`Error::Io`], and then nobody knows which of the two it is.
+    /// [`Error::Full`], and then the key is as it was; [`Error::Io`], and then it may be either.
     fn insert(&self, draft: &Draft<'_>, stays: bool) -> Result<Option<Former>>;
     /// Puts objects of different keys, whose locks are held, that may stay in memory where that is said; with one
     /// commit. `replaced` hears, once that is complete, of each that took the place of another, by its number.
@@ -98,9 +77,9 @@ pub trait Layout: Send + Sync {
     fn begin_large(&self, id: u64, key: &[u8]) -> Result<()>;
     /// The manifest is there, or the chunks are about to be dropped.
     fn end_large(&self, id: u64);
-    /// Whether nobody knows, after a verb failed like this, which version its key has.
+    /// Whether it is unknown, after a verb failed like this, which version its key has.
     fn doubts(&self, error: &Error) -> bool;
-    /// A verb failed so: chunks that nobody owns are to be looked for.
+    /// A verb failed so: chunks without an owner are to be looked for.
     fn look_for_orphans(&self);
     /// Whether the object with this key has the manifest of this id.
     ///
@@ -188,7 +167,7 @@ pub type OpenedLayout = (Arc<dyn Layout>, VolumeReceipt);
 
 /// Opens a place, or makes one.
 #[derive(Clone, Copy)]
-pub struct Opener(pub fn(LayoutPlace, Env) -> Result<OpenedLayout>);
+pub struct Opener(pub fn(LayoutPlace, Arc<dyn Env>) -> Result<OpenedLayout>);
 
 impl PartialEq for Opener {
     fn eq(&self, other: &Self) -> bool {
@@ -205,110 +184,49 @@ impl fmt::Debug for Opener {
 }
 
 /// What a layout is given of its store.
-#[derive(Clone)]
-pub struct Env(pub(crate) Arc<Shared>);
-
-impl Env {
-    /// Keys are told apart by so many locks.
-    pub const STRIPES: usize = STRIPES;
-
-    /// What the store was opened with.
-    pub fn options(&self) -> &Options {
-        &self.0.options
-    }
-
-    /// The row of the table of presets.
-    pub fn preset(&self) -> &Preset {
-        &self.0.preset
-    }
-
+pub trait Env: Send + Sync {
+    /// Bytes of memory that the store was given.
+    fn memory(&self) -> u64;
+    /// Whether nothing may be written.
+    fn read_only(&self) -> bool;
+    /// Question 1 of the row of the table of presets.
+    fn placement(&self) -> Placement;
+    /// What superblocks call that row.
+    fn preset_number(&self) -> u32;
     /// Bytes of key, metadata and body of the longest object that is put as one, to so many bytes of device.
-    pub fn payload_max(&self, room: u64) -> usize {
-        in_place::place::payload_max(&self.0.options, room)
-    }
+    fn payload_max(&self, room: u64) -> usize;
 
+    /// How many locks keys have: that of a key is its short hash modulo this.
+    fn stripes(&self) -> usize;
     /// The lock of a key.
-    pub fn lock_key(&self, hash: u64) -> MutexGuard<'_, ()> {
-        self.0.lock_key(hash)
-    }
-
+    fn lock_key(&self, hash: u64) -> MutexGuard<'_, ()>;
     /// The lock of a key, if it is free.
-    pub fn try_lock_key(&self, hash: u64) -> Option<MutexGuard<'_, ()>> {
-        self.0.try_lock_key(hash)
-    }
+    fn try_lock_key(&self, hash: u64) -> Option<MutexGuard<'_, ()>>;
 
     /// Lets a frame stay in memory, in the place of an older one of its key; by the holder of the key's lock.
-    pub fn cache_object(&self, hash: u64, header: Header, frame: Bytes) -> Arc<Frame> {
-        let frame = Arc::new(Frame::new(hash, header, frame));
-        self.0.cache_object(&frame, || true);
-        frame
-    }
-
-    /// A frame that does not stay in memory.
-    pub fn frame(&self, hash: u64, header: Header, frame: Bytes) -> Arc<Frame> {
-        Arc::new(Frame::new(hash, header, frame))
-    }
-
+    fn cache_object(&self, frame: &Arc<Frame>);
     /// What memory has of a key leaves it.
-    pub fn forget_object(&self, hash: u64) {
-        self.0.memory.remove(hash);
-    }
-
+    fn forget_object(&self, hash: u64);
     /// Takes memory for what is being put: objects in memory make room first.
-    pub fn take_memory(&self, bytes: u64) {
-        self.0.reserve_memory(bytes, || self.0.buffer_bytes.fetch_add(bytes, Relaxed));
-    }
-
+    fn take_memory(&self, bytes: u64);
     /// Gives back what [`Env::take_memory`] took.
-    pub fn give_memory(&self, bytes: u64) {
-        self.0.buffer_bytes.fetch_sub(bytes, Relaxed);
-    }
-
+    fn give_memory(&self, bytes: u64);
     /// So many bytes the index takes now.
-    pub fn set_index_bytes(&self, bytes: u64) {
-        let before = self.0.index_bytes.swap(bytes, Relaxed);
-        if bytes > before {
-            self.0.shrink_memory();
-        }
-    }
+    fn set_index_bytes(&self, bytes: u64);
 
     /// A get is about to need the device: work in the background keeps out of its way.
-    pub fn note_read(&self) {
-        self.0.last_read.store(self.0.clock.now_nanos(), Relaxed);
-    }
-
+    fn note_read(&self);
     /// Counts an object that was read.
-    pub fn count_read(&self) {
-        add(&self.0.counters.object_reads, 1);
-    }
-
+    fn count_read(&self);
     /// Whether no get needed the device of late.
-    pub fn is_quiet(&self) -> bool {
-        is_quiet(&self.0)
-    }
+    fn is_quiet(&self) -> bool;
 
     /// A group has these settings.
-    pub fn restore_group(&self, group: Group) {
-        self.0.groups.restore(group);
-    }
-
+    fn restore_group(&self, group: Group);
     /// Drops the chunks of a large object with `drop`, or leaves them to its last handle, on a device of so many bytes.
-    pub fn drop_or_leave(&self, parent: KeyHash, manifest: Manifest, capacity: u64, drop: impl FnOnce()) {
-        self.0.leases.drop_or_leave(Left { parent, manifest, home: 0 }, capacity / KEPT, drop);
-    }
-
+    fn drop_or_leave(&self, parent: KeyHash, manifest: Manifest, capacity: u64, drop: &mut dyn FnMut());
     /// Drops with `drop` what was left to handles that are gone. Returns whether there was anything.
-    pub fn drop_released(&self, drop: impl Fn(KeyHash, Manifest)) -> bool {
-        self.0.leases.drop_over(0, |left| drop(left.parent, left.manifest))
-    }
-
+    fn drop_released(&self, drop: &dyn Fn(KeyHash, Manifest)) -> bool;
     /// Whether there is a handle on the object of this chunk.
-    pub fn is_leased(&self, key: &ChunkKey) -> bool {
-        self.0.leases.is_leased(key)
-    }
-
-    /// A stamp for each lock of keys.
-    pub fn stamps() -> Box<[AtomicU64]> {
-        (0..STRIPES).map(|_| AtomicU64::new(0)).collect()
-    }
+    fn is_leased(&self, key: &ChunkKey) -> bool;
 }
