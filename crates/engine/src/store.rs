@@ -92,7 +92,7 @@ impl Store {
         &self.inner.volumes
     }
 
-    /// The volumes, for who only looks for a key and has asked [`Deferred`] for it.
+    /// The volumes, for a caller that only looks for a key and has asked [`Deferred`] for it.
     pub(crate) fn volumes(&self) -> &[Arc<Volume>] {
         &self.inner.volumes
     }

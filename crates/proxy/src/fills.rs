@@ -20,7 +20,7 @@ pub(crate) struct Fills {
 
 /// What a miss finds.
 pub(crate) enum Role {
-    /// Nobody fetches this yet: run it.
+    /// No fetch of this is under way yet: run it.
     First(Arc<Fill>),
     /// Somebody does.
     Waiter(Arc<Fill>),
@@ -50,7 +50,7 @@ impl Fills {
         Role::First(fill)
     }
 
-    /// A fetch that nobody can join.
+    /// A fetch that no other request can join.
     pub(crate) fn alone(&self, key: &[u8]) -> Arc<Fill> {
         Fill::new(key.to_vec(), &self.bounds, self.store.reserve())
     }

@@ -350,8 +350,8 @@ impl Pools {
     }
 }
 
-/// Has the interim answers to a request passed on. 100 is for who waits to send a body, 101 for who wants another
-/// protocol, and we ask for neither.
+/// Has the interim answers to a request passed on. 100 is for a client that waits to send a body, 101 for
+/// one that wants another protocol, and we ask for neither.
 pub(crate) fn pass_on(request: &mut Request<Payload>, interim: Option<&Interim>) {
     let Some(interim) = interim.cloned() else { return };
     hyper::ext::on_informational(request, move |answer| {

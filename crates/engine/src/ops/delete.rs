@@ -295,7 +295,7 @@ impl Volume {
     pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         let chunk = kind == Kind::Chunk;
         let mut candidates = self.index.candidates(hash.short());
-        // Whoever's entries they are, they lead nowhere; this key's only if no other is.
+        // They lead nowhere, whichever key's they are; one is this key's only if no other is.
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
             let (mut manifest, mut generation) = (None, 0);

@@ -1,4 +1,4 @@
-//! Pieces of large objects. They have entries of their own, so a crash may leave some that nobody owns.
+//! Pieces of large objects. They have entries of their own, so a crash may leave some without an owner.
 //!
 //! Steps of a put: the id is noted in the table `large` with the object's key → chunks, each durable → the manifest.
 //! Of a drop: the chunks, the last first → the note. So whatever a crash leaves has a note, and its chunks have numbers

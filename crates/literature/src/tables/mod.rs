@@ -6,9 +6,9 @@
 //! becomes of the pieces of large objects; `seam.rs` is what the store asks; `audit.rs` goes through everything;
 //! `keep.rs` is the keeper.
 //!
-//! Invariants: what a verb returned is durable; an object in the memory tier is current, for who puts or deletes a key
-//! removes it there first, holds the key's lock to the end, and changes the key's *stamp*, and who read it from the
-//! device lets it stay only if the stamp is what it was before.
+//! Invariants: what a verb returned is durable; an object in the memory tier is current, for a put or delete of its key
+//! removes it there first, holds the key's lock to the end, and changes the key's *stamp*, and a get that read it from
+//! the device lets it stay only if the stamp is what it was before.
 
 mod audit;
 mod error;
@@ -57,7 +57,7 @@ struct TableLayout {
     stamps: Box<[AtomicU64]>,
     /// Ids of large objects that are being put, and of those that are being dropped.
     under_way: Mutex<HashSet<u64>>,
-    /// A crash, or a verb that failed, may have left pieces of large objects that nobody owns.
+    /// A crash, or a verb that failed, may have left pieces of large objects without an owner.
     may_have_orphans: AtomicBool,
     rest: Mutex<Rest>,
     stirred: Condvar,

@@ -92,7 +92,7 @@ impl Layout for TableLayout {
         self.keep_group(group)
     }
 
-    /// The verbs left nothing volatile; but who asks is told of a failure.
+    /// The verbs left nothing volatile; but the caller is told of a failure.
     fn flush(&self) -> Result<()> {
         match self.tables.failure() {
             Some(failure) => Err(of_table(failure)),

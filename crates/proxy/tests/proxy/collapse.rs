@@ -13,7 +13,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::kit::{Door, Origin, Proxy, STALE, answer, eventually, ok};
+use crate::kit::{Client, Door, Origin, Proxy, STALE, answer, eventually, ok};
 
 /// An origin that writes what the test sends it, piece by piece; an empty piece breaks the connection off.
 fn by_hand(head: &'static str) -> (Origin, mpsc::Sender<Vec<u8>>) {
@@ -506,6 +506,16 @@ fn in_two_steps(body: &Arc<Vec<u8>>, before_end: usize) -> (Origin, Door, Door) 
     (origin, first, second)
 }
 
+/// Two clients of one fetch, each with the head of its answer.
+fn two_with_heads(proxy: &Proxy) -> [Client; 2] {
+    [(); 2].map(|()| {
+        let mut client = proxy.client();
+        client.write("GET", "/", &[], b"");
+        client.read_head().unwrap();
+        client
+    })
+}
+
 #[test]
 fn a_slow_client_that_goes_on_reading_holds_nobody_up() {
     let body = Arc::new(large_body());
@@ -513,13 +523,8 @@ fn a_slow_client_that_goes_on_reading_holds_nobody_up() {
     second.open();
     let config = "[cache]\ncollapse_window = \"256KiB\"\ncollapse_patience = \"500ms\"\n";
     let proxy = Proxy::before(&origin.url(), config);
-    let mut clients = [proxy.client(), proxy.client()];
-    for client in &mut clients {
-        client.write("GET", "/", &[], b"");
-        client.read_head().unwrap();
-    }
+    let [mut slow, mut quick] = two_with_heads(&proxy);
     first.open();
-    let [mut slow, mut quick] = clients;
     let (is_over, over) = mpsc::channel::<()>();
     let thread = thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -543,13 +548,8 @@ fn who_is_left_behind_by_a_fetch_that_takes_long_has_the_rest_from_the_origin() 
     let (origin, first, second) = in_two_steps(&body, 2 << 20);
     let config = "[cache]\ncollapse_window = \"256KiB\"\ncollapse_patience = \"500ms\"\nabandoned_max = \"1MiB\"\n";
     let proxy = Proxy::before(&origin.url(), config);
-    let mut clients = [proxy.client(), proxy.client()];
-    for client in &mut clients {
-        client.write("GET", "/", &[], b"");
-        client.read_head().unwrap();
-    }
+    let [mut slow, mut quick] = two_with_heads(&proxy);
     first.open();
-    let [mut slow, mut quick] = clients;
     let come = body.len() - (2 << 20);
     assert!(quick.read_bytes(come).unwrap() == body[..come]);
     // It was left behind, and the fetch is not over.

@@ -51,7 +51,7 @@ pub(super) struct Known {
     pub(super) floor: u32,
     pub(super) by: &'static str,
     raises: Vec<Raise>,
-    /// Nobody has looked since the last kill.
+    /// There was no look since the last kill.
     pub(super) unseen: bool,
 }
 
@@ -60,7 +60,7 @@ impl Known {
         self.raises.push(raise);
     }
 
-    /// The oldest version that may be served to who asks at this time, if a replacement has had `stored` to be in the
+    /// The oldest version that may be served to a request of this time, if a replacement has had `stored` to be in the
     /// store.
     pub(super) fn least(&self, at: u64, stored: Duration) -> (u32, &'static str) {
         let is_there = |raise: &&Raise| raise.how != REPLACED || raise.at + stored.as_nanos() as u64 <= at;
