@@ -163,6 +163,10 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             let help = "Body bytes kept for clients that share a fetch.";
             metrics::walk("picaflor_fill_buffered_bytes", help, &buffered, &mut text);
             metrics::walk("picaflor_uptime_seconds", "Seconds since the proxy started.", &uptime, &mut text);
+            if let Some(tls) = &proxy.tls {
+                let help = "When the first certificate expires, in seconds since 1970.";
+                metrics::walk("picaflor_tls_certificate_expires_seconds", help, &json!(tls.expires()), &mut text);
+            }
             reply(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
         }
         ("GET", "/stats") => {

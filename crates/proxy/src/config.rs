@@ -81,6 +81,15 @@ low! {
         /// Connections from these begin with a header of the PROXY protocol, version 1 or 2; default false.
         proxy_protocol: bool,
     }
+    /// `[tls]`.
+    LowTls {
+        /// Addresses for clients that come by TLS; default none.
+        listen: Vec<SocketAddr>,
+        /// Oldest version, `1.2` or `1.3`; default `1.2`.
+        min_version: TlsVersion,
+        /// `[[tls.certificate]]`, any number. The first is for clients that name none of the others.
+        certificate: Vec<LowCertificate>,
+    }
     /// `[cache]`.
     LowCache {
         /// Default true.
@@ -124,6 +133,8 @@ low! {
         connections_per_client: usize,
         /// Longest time from the first byte of a request head to its last; default 10 s.
         header_timeout: Span,
+        /// Longest time of a TLS handshake; default 10 s.
+        handshake_timeout: Span,
         /// Longest time between two requests on a connection; default 60 s.
         idle_timeout: Span,
         /// Longest time without progress while sending to a client; default 60 s.
@@ -172,7 +183,7 @@ low! {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Low {
-    /// Addresses for clients; default `127.0.0.1:3128`.
+    /// Addresses for clients; default `127.0.0.1:3128`, or none where there are some in `[tls]`.
     pub listen: Option<Vec<SocketAddr>>,
     /// Threads that serve; default one a core.
     pub workers: Option<usize>,
@@ -184,6 +195,8 @@ pub struct Low {
     pub forward: LowForward,
     /// `[front]`.
     pub front: LowFront,
+    /// `[tls]`.
+    pub tls: LowTls,
     /// `[[origin]]`, any number.
     pub origin: Vec<LowOrigin>,
     /// `[cache]`.
@@ -203,6 +216,28 @@ pub struct LowOrigin {
     pub host: Option<String>,
     /// `http://HOST:PORT`.
     pub url: String,
+}
+
+/// `[[tls.certificate]]`: a chain and its key. For which names it is stands in it.
+#[derive(Debug, Clone, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct LowCertificate {
+    /// PEM: the server's own certificate, then those that a client needs to trust it.
+    pub file: PathBuf,
+    /// PEM; default: in the same file.
+    pub key: Option<PathBuf>,
+}
+
+/// A version of TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum TlsVersion {
+    /// With what is safe of it.
+    #[default]
+    #[serde(rename = "1.2")]
+    V1_2,
+    /// Alone.
+    #[serde(rename = "1.3")]
+    V1_3,
 }
 
 /// Form of a line of the access log.
@@ -244,6 +279,9 @@ pub struct Config {
     pub forward: ForwardConfig,
     /// What stands in front.
     pub front: FrontConfig,
+    /// TLS to clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsConfig>,
     /// Rules and bounds of caching.
     pub cache: CacheConfig,
     /// Time and size limits.
@@ -327,6 +365,26 @@ pub struct FrontConfig {
     pub proxy_protocol: bool,
 }
 
+/// See [`LowTls`].
+#[derive(Debug, Clone, Serialize)]
+pub struct TlsConfig {
+    /// Addresses for clients that come by TLS.
+    pub listen: Vec<SocketAddr>,
+    /// Oldest version.
+    pub min_version: TlsVersion,
+    /// At least one.
+    pub certificate: Vec<CertificateConfig>,
+}
+
+/// See [`LowCertificate`].
+#[derive(Debug, Clone, Serialize)]
+pub struct CertificateConfig {
+    /// The chain.
+    pub file: PathBuf,
+    /// The key.
+    pub key: PathBuf,
+}
+
 /// See [`LowCache`].
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)] // each field is described in LowCache
@@ -355,6 +413,7 @@ pub struct LimitsConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_client: Option<usize>,
     pub header_timeout: Span,
+    pub handshake_timeout: Span,
     pub idle_timeout: Span,
     pub send_timeout: Span,
     pub connect_timeout: Span,
@@ -398,6 +457,7 @@ impl Low {
             admin: self.admin.under(over.admin),
             forward: self.forward.under(over.forward),
             front: self.front.under(over.front),
+            tls: self.tls.under(over.tls),
             origin: if over.origin.is_empty() { self.origin } else { over.origin },
             cache: self.cache.under(over.cache),
             limits: self.limits.under(over.limits),

@@ -17,7 +17,7 @@ pub(crate) struct Client {
     pub(crate) may_forward: bool,
     /// It is a front: what it says of its own clients is kept.
     pub(crate) is_front: bool,
-    /// It is connected to the front before us by TLS.
+    /// It is connected by TLS, to us or to the front before us.
     pub(crate) is_encrypted: bool,
 }
 
@@ -43,6 +43,8 @@ pub(crate) enum Phase {
     Busy = 2,
     /// The client does not take what we have for it.
     Sending = 3,
+    /// TLS has begun, and no request can.
+    Handshake = 4,
 }
 
 /// One client connection.
@@ -54,7 +56,7 @@ pub(crate) struct Conn {
     pub(crate) may_forward: bool,
     /// What it says of its own clients is kept.
     pub(crate) is_front: bool,
-    /// A front says that the client is connected by TLS.
+    /// By TLS: to us, or, as a front says, to that.
     pub(crate) is_encrypted: bool,
     phase: AtomicU8,
     since: AtomicU32,
@@ -104,7 +106,8 @@ impl Conn {
             0 => Phase::Idle,
             1 => Phase::Head,
             2 => Phase::Busy,
-            _ => Phase::Sending,
+            3 => Phase::Sending,
+            _ => Phase::Handshake,
         };
         (phase, self.since.load(Relaxed))
     }

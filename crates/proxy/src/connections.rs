@@ -102,16 +102,16 @@ impl Connections {
         }
     }
 
-    /// The connection that has been without a request, or without the end of its head, for the longest time at `now`:
+    /// The connection that has been without a request, or the end of its head or handshake, for the longest time at `now`:
     /// one of this worker, or else of another. One that has come within a second has yet to be heard.
     pub(crate) fn stillest(&self, worker: &Arc<Mutex<Open>>, now: u32) -> Option<AbortHandle> {
         let stillest = |open: &Mutex<Open>| {
             let open = open.lock();
             let still = open.by_number.values().filter_map(|(conn, abort)| {
                 let (phase, since) = conn.phase();
-                let is_still = matches!(phase, Phase::Idle | Phase::Head) && now.saturating_sub(since) > 1;
+                let is_still = matches!(phase, Phase::Idle | Phase::Head | Phase::Handshake) && now.saturating_sub(since) > 1;
                 let abort = abort.as_ref().filter(|abort| is_still && !abort.is_finished())?;
-                Some((phase == Phase::Head, since, abort))
+                Some((phase != Phase::Idle, since, abort))
             });
             still.min_by_key(|(is_asking, since, _)| (*is_asking, *since)).map(|(.., abort)| abort.clone())
         };

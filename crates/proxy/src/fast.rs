@@ -331,7 +331,6 @@ impl hyper::rt::Write for Hypers {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self.0.lock();
         ready!(this.poll_out_if_any(cx))?;
-        ready!(Pin::new(&mut this.io).poll_flush(cx))?;
         this.end_turn(cx);
         Poll::Ready(Ok(()))
     }
@@ -403,7 +402,7 @@ pub(crate) fn plain_key(
 
 impl FastIo {
     fn poll_out_if_any(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.out.is_empty() { Poll::Ready(Ok(())) } else { self.poll_out(cx) }
+        if self.is_all_out() { Poll::Ready(Ok(())) } else { self.poll_out(cx) }
     }
 }
 

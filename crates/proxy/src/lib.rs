@@ -12,6 +12,7 @@
 //! | what is written into the store, and invalidated | `key`, `head`, `keep`, `epochs` |
 //! | who may do what, how much and how slowly | `target`, `origin::Guard`, `admin`, `connections`, `turns`, `pace` |
 //! | what stands in front of us, and what it says counts | `front` |
+//! | TLS: to clients; certificates; a client's connection, with and without it | `tls`; `certs`; `stream` |
 //!
 //! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ struct Readme;
 
 mod admin;
 mod body;
+mod certs;
 mod clock;
 pub mod config;
 mod conn;
@@ -55,9 +57,12 @@ mod reference;
 mod respond;
 mod rest;
 mod rules;
+mod serve;
 mod server;
 mod silent;
+mod stream;
 mod target;
+mod tls;
 mod tunnel;
 mod turns;
 mod unshared;

@@ -42,7 +42,7 @@ pub(crate) async fn serve(
     request: Request<Incoming>,
 ) -> Response<Body> {
     let start = Instant::now();
-    let record = worker.proxy.log.on().then(|| record(&request, start));
+    let record = worker.proxy.log.on().then(|| record(&conn, &request, start));
     let answer = answer(&worker, &conn, interim, request).await;
     worker.counters.head_after(start.elapsed());
     worker.counters.outcomes.one(answer.outcome);
@@ -70,13 +70,15 @@ pub(crate) async fn serve(
     Response::from_parts(parts, Body::new(answer.kind, guard))
 }
 
-fn record(request: &Request<Incoming>, start: Instant) -> Box<Record> {
+fn record(conn: &Conn, request: &Request<Incoming>, start: Instant) -> Box<Record> {
     let field = |name| {
         let value: Option<&HeaderValue> = request.headers().get(name);
         String::from_utf8_lossy(value.map_or(b"", HeaderValue::as_bytes)).into_owned()
     };
     let target = request.uri().to_string();
-    let url = if target.starts_with('/') { format!("http://{}{target}", field(header::HOST)) } else { target.clone() };
+    let scheme = if conn.is_encrypted { "https" } else { "http" };
+    let url =
+        if target.starts_with('/') { format!("{scheme}://{}{target}", field(header::HOST)) } else { target.clone() };
     Box::new(Record {
         began: unix_millis(),
         start,

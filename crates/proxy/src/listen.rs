@@ -9,33 +9,29 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     os::fd::{AsFd, OwnedFd},
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::ready,
     time::Duration,
 };
 
-use hyper::{body::Incoming, rt::Write, server::conn::http1, service::Service};
 use parking_lot::Mutex;
 use picaflor::ThreadRing;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use tokio::{
-    io::{AsyncReadExt, Interest, unix::AsyncFd},
+    io::{Interest, unix::AsyncFd},
     net::TcpStream,
     sync::watch,
 };
 
 use crate::{
-    body::Body,
     clock::Clock,
     conn::{Client, Conn, Phase},
     connections::{Left, Open},
-    fast::{FastIo, Hypers},
-    front::{self, Beginning, Told},
-    life,
-    lifecycle::{LAST_REQUESTS, StartError, Stop},
+    lifecycle::{StartError, Stop},
     proxy::{Proxy, Worker},
-    reason::{Denied, Outcome},
+    reason::{Denied, Outcome, TlsFailure},
+    serve::{Opening, serve},
+    stream::Stream,
 };
 
 /// An address that is ours, at which nobody is answered yet.
@@ -92,8 +88,8 @@ pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<V
     Ok(all)
 }
 
-/// Runs a worker until it is told to stop and has drained.
-pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, stopped: watch::Receiver<Stop>) {
+/// Runs a worker until it is told to stop and has drained. With each socket, whether TLS is spoken there.
+pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<(TcpListener, bool)>, stopped: watch::Receiver<Stop>) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return eprintln!("picaflor: worker {number}: {e}"),
@@ -109,7 +105,7 @@ pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<TcpListener>, 
         let connections = worker.proxy.connections.of(number);
         let accepting: Vec<_> = sockets
             .into_iter()
-            .filter_map(|socket| tokio::net::TcpListener::from_std(socket).ok())
+            .filter_map(|(socket, is_tls)| Some((tokio::net::TcpListener::from_std(socket).ok()?, is_tls)))
             .map(|socket| tokio::spawn(accept(worker.clone(), socket, connections.clone(), stopped.clone())))
             .collect();
         let ticking = tokio::spawn(tick(worker.clone(), connections.clone()));
@@ -150,7 +146,7 @@ async fn turn(readable: OwnedFd) -> io::Result<()> {
 
 async fn accept(
     worker: Arc<Worker>,
-    socket: tokio::net::TcpListener,
+    (socket, is_tls): (tokio::net::TcpListener, bool),
     connections: Arc<Mutex<Open>>,
     stopped: watch::Receiver<Stop>,
 ) {
@@ -168,7 +164,7 @@ async fn accept(
                 tokio::time::sleep(Duration::from_millis(if is_ending { 1 } else { 10 })).await;
             }
             if let Some((stream, peer)) = next.take() {
-                begin(&worker, stream, peer, &connections, stopped.clone());
+                begin(&worker, stream, (peer, is_tls), &connections, stopped.clone());
             }
         }
     };
@@ -178,7 +174,7 @@ async fn accept(
         _ = stop.wait_for(|stop| *stop != Stop::Not) => {}
     }
     if let Some((stream, peer)) = next {
-        begin(&worker, stream, peer, &connections, stopped.clone());
+        begin(&worker, stream, (peer, is_tls), &connections, stopped.clone());
     }
     // Those whom the system has let in already would be hung up on with the listener.
     let Ok(socket) = socket.into_std() else { return };
@@ -186,7 +182,7 @@ async fn accept(
         if stream.set_nonblocking(true).is_ok()
             && let Ok(stream) = TcpStream::from_std(stream)
         {
-            begin(&worker, stream, peer, &connections, stopped.clone());
+            begin(&worker, stream, (peer, is_tls), &connections, stopped.clone());
         }
     }
 }
@@ -203,14 +199,14 @@ fn end_stillest(worker: &Worker, connections: &Arc<Mutex<Open>>) -> bool {
 fn begin(
     worker: &Arc<Worker>,
     stream: TcpStream,
-    peer: SocketAddr,
+    (peer, is_tls): (SocketAddr, bool),
     connections: &Arc<Mutex<Open>>,
     stopped: watch::Receiver<Stop>,
 ) {
     let _ = stream.set_nodelay(true);
     worker.counters.accepted.add(1);
     let config = &worker.proxy.config;
-    let peer = Client::peer(peer.ip().to_canonical(), config);
+    let peer = Client { is_encrypted: is_tls, ..Client::peer(peer.ip().to_canonical(), config) };
     let conn = Arc::new(Conn::new(&peer, worker.clock.tick()));
     let Some(number) = worker.proxy.connections.add(connections, &conn) else {
         worker.counters.denials.one(Denied::ClientConnections);
@@ -225,183 +221,18 @@ fn begin(
         counters: worker.counters.clone(),
     });
     let worker = worker.clone();
-    let task = if config.front.proxy_protocol && peer.is_front {
+    let is_behind = config.front.proxy_protocol && peer.is_front;
+    let task = if is_behind || is_tls {
         // Its first bytes are due as those of a request are.
-        conn.enter(Phase::Head, worker.clock.tick());
-        tokio::spawn(serve_behind(worker, peer, stream, left, stopped))
+        conn.enter(if is_behind { Phase::Head } else { Phase::Handshake }, worker.clock.tick());
+        tokio::spawn(Opening { worker, peer, conn, left, stopped }.serve(stream, is_behind, is_tls))
     } else {
-        tokio::spawn(serve(worker, conn, stream, Vec::new(), left, stopped))
+        tokio::spawn(serve(worker, conn, Stream::Plain(stream), left, stopped))
     };
     if let Some((_, abort)) = connections.lock().by_number.get_mut(&number) {
         *abort = Some(task.abort_handle());
     }
 }
-
-#[derive(Clone)]
-struct Serve {
-    worker: Arc<Worker>,
-    conn: Arc<Conn>,
-    left: Arc<Left>,
-    io: Arc<Mutex<FastIo>>,
-}
-
-impl Service<http::Request<Incoming>> for Serve {
-    type Response = http::Response<Body>;
-    type Error = std::convert::Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
-
-    fn call(&self, request: http::Request<Incoming>) -> Self::Future {
-        let interim = FastIo::interim(&self.io);
-        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), interim, request);
-        Box::pin(async move { Ok(answer.await) })
-    }
-}
-
-/// Reads the PROXY header of a front, and serves the client that it names.
-async fn serve_behind(
-    worker: Arc<Worker>,
-    peer: Client,
-    mut stream: TcpStream,
-    left: Arc<Left>,
-    stopped: watch::Receiver<Stop>,
-) {
-    let mut stop = stopped.clone();
-    let (read, told) = tokio::select! {
-        // Between two reads, so that one that has come is not forgotten.
-        biased;
-        begun = read_header(&mut stream) => match begun {
-            Some(begun) => begun,
-            None => {
-                worker.counters.denials.one(Denied::ProxyHeader);
-                return worker.counters.outcomes.one(Outcome::Denied);
-            }
-        },
-        _ = stop.wait_for(|stop| *stop == Stop::All) => return,
-    };
-    let conn = Arc::new(Conn::new(&peer.behind(told, &worker.proxy.config), worker.clock.tick()));
-    if let Some((listed, _)) = left.open.lock().by_number.get_mut(&left.number) {
-        *listed = conn.clone();
-    }
-    serve(worker, conn, stream, read, left, stopped).await;
-}
-
-/// What the PROXY header says, and what came behind it; `None` where there is no header.
-async fn read_header(stream: &mut TcpStream) -> Option<(Vec<u8>, Option<Told>)> {
-    let mut bytes = Vec::with_capacity(front::LONGEST);
-    loop {
-        match front::header(&bytes) {
-            Beginning::Header(len, told) => return Some((bytes.split_off(len), told)),
-            Beginning::Partial if stream.read_buf(&mut bytes).await.is_ok_and(|n| n > 0) => {}
-            Beginning::Partial | Beginning::Bad => return None,
-        }
-    }
-}
-
-/// A connection: the fast path, and hyper for what that does not answer.
-struct Served {
-    io: Arc<Mutex<FastIo>>,
-    service: Serve,
-    /// There, with its buffers, from a request that needs it to the end of the answer.
-    hyper: Option<Pin<Box<http1::UpgradeableConnection<Hypers, Serve>>>>,
-}
-
-impl Served {
-    /// Answers until the connection is over.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        loop {
-            if let Some(hyper) = &mut self.hyper {
-                if hyper.as_mut().poll(context).is_ready() {
-                    return Poll::Ready(());
-                }
-                if !self.io.lock().is_hyper_idle() {
-                    return Poll::Pending;
-                }
-                self.hyper = None;
-            }
-            if ready!(self.io.lock().poll_own(context)).is_err() {
-                return Poll::Ready(());
-            }
-            if !self.io.lock().is_hypers() {
-                return self.poll_close(context);
-            }
-            let hyper = http1::Builder::new()
-                .header_read_timeout(None)
-                .max_buf_size(64 << 10)
-                // A client that says that it will ask no more is still to be answered.
-                .half_close(true)
-                .serve_connection(FastIo::for_hyper(&self.io), self.service.clone())
-                .with_upgrades();
-            self.hyper = Some(Box::pin(hyper));
-        }
-    }
-
-    fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut FastIo::for_hyper(&self.io)).poll_shutdown(context).map(drop)
-    }
-
-    /// Ends it with what is being answered.
-    async fn end(mut self) {
-        if let Some(mut hyper) = self.hyper.take() {
-            hyper.as_mut().graceful_shutdown();
-            let _ = hyper.await;
-        } else {
-            poll_fn(|context| self.poll_close(context)).await;
-        }
-    }
-}
-
-async fn serve(
-    worker: Arc<Worker>,
-    conn: Arc<Conn>,
-    stream: TcpStream,
-    read: Vec<u8>,
-    left: Arc<Left>,
-    mut stopped: watch::Receiver<Stop>,
-) {
-    let busy = conn.clone();
-    let io = Arc::new(Mutex::new(FastIo::new(stream, worker.clone(), conn.clone(), read)));
-    let service = Serve { worker, conn, left, io: io.clone() };
-    let mut served = Served { io, service, hyper: None };
-    let told = stopped.clone();
-    let mut stop = std::pin::pin!(async {
-        let _ = stopped.wait_for(|stop| *stop == Stop::All).await;
-        // A turn of the reactor, however late this worker is: a request that has come is seen before the end is.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    });
-    let mut waits = false;
-    let is_over = poll_fn(|context| {
-        if served.poll(context).is_ready() {
-            return Poll::Ready(true);
-        }
-        // Once both wait, nothing but the socket wakes us, until we are told to stop.
-        if waits && !told.has_changed().unwrap_or(true) {
-            return Poll::Pending;
-        }
-        waits = true;
-        stop.as_mut().poll(context).map(|()| false)
-    });
-    if is_over.await {
-        return;
-    }
-    // What is being answered may be answered without a word of the stop: then the next request is told.
-    let is_busy = || matches!(busy.phase().0, Phase::Busy | Phase::Sending);
-    while is_busy() {
-        let told = async {
-            while is_busy() {
-                tokio::time::sleep(STILL_BUSY).await;
-            }
-            tokio::time::sleep(LAST_REQUESTS).await;
-        };
-        tokio::select! {
-            () = poll_fn(|context| served.poll(context)) => return,
-            () = told => {}
-        }
-    }
-    served.end().await;
-}
-
-/// How often it is looked whether a connection is answered, once we stop.
-const STILL_BUSY: Duration = Duration::from_millis(5);
 
 /// The clock, the log, and the time limits.
 async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
@@ -409,6 +240,7 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
     let seconds = |span: crate::config::Span| u32::try_from(span.0.as_secs().max(1)).unwrap_or(u32::MAX);
     let (head, idle, send) =
         (seconds(limits.header_timeout), seconds(limits.idle_timeout), seconds(limits.send_timeout));
+    let handshake = seconds(limits.handshake_timeout);
     let (rate, window) = (limits.download_rate, seconds(limits.rate_window));
     let mut last = 0;
     loop {
@@ -426,6 +258,7 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
                 Phase::Idle => idle,
                 Phase::Head => head,
                 Phase::Sending => send,
+                Phase::Handshake => handshake,
                 Phase::Busy => u32::MAX,
             };
             now.saturating_sub(since) > limit || rate.is_some_and(|rate| conn.is_slow(rate.0, window))
@@ -433,10 +266,14 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
         // Collected first: ending a task takes its connection off the list.
         let ended: Vec<_> = {
             let open = connections.lock();
-            open.by_number.values().filter(|(conn, _)| late(conn)).filter_map(|(_, abort)| abort.clone()).collect()
+            let late = open.by_number.values().filter(|(conn, _)| late(conn));
+            late.filter_map(|(conn, abort)| Some((conn.phase().0, abort.clone()?))).collect()
         };
-        for abort in ended {
+        for (phase, abort) in ended {
             worker.counters.timed_out.add(1);
+            if phase == Phase::Handshake {
+                worker.counters.tls_failures.one(TlsFailure::Timeout);
+            }
             abort.abort();
         }
         if connections.lock().have_many_gone() {

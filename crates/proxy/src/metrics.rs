@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use crate::reason::{Broken, Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome};
+use crate::reason::{Broken, Bypass, Denied, NoAnswer, NotStored, OriginFailure, Outcome, TlsFailure};
 
 /// A number that one thread writes and any thread reads.
 #[derive(Debug, Default)]
@@ -65,6 +65,7 @@ table!(Bypass);
 table!(Denied);
 table!(OriginFailure);
 table!(Broken);
+table!(TlsFailure);
 
 /// Upper bounds of the histogram, in microseconds.
 const BOUNDS: [u64; 14] =
@@ -80,6 +81,9 @@ pub(crate) struct Counters {
     pub(crate) denials: Counts<Denied>,
     pub(crate) failures: Counts<OriginFailure>,
     pub(crate) broken: Counts<Broken>,
+    pub(crate) tls_failures: Counts<TlsFailure>,
+    pub(crate) tls_handshakes: Counter,
+    pub(crate) tls_resumed: Counter,
     pub(crate) mended: Counter,
     pub(crate) stored: Counter,
     pub(crate) stored_bytes: Counter,
@@ -117,7 +121,7 @@ impl Counters {
 
 type Simple = (&'static str, &'static str, fn(&Counters) -> &Counter);
 
-const SIMPLE: [Simple; 13] = [
+const SIMPLE: [Simple; 15] = [
     ("stored_total", "Responses stored.", |c| &c.stored),
     ("stored_bytes_total", "Body bytes stored.", |c| &c.stored_bytes),
     ("client_bytes_total", "Body bytes sent to clients, fast hits with their heads.", |c| &c.sent_bytes),
@@ -125,6 +129,8 @@ const SIMPLE: [Simple; 13] = [
     ("connections_total", "Client connections accepted.", |c| &c.accepted),
     ("connections_closed_total", "Client connections closed.", |c| &c.closed),
     ("connections_timed_out_total", "Client connections closed because of a limit.", |c| &c.timed_out),
+    ("tls_handshakes_total", "TLS handshakes with clients that succeeded.", |c| &c.tls_handshakes),
+    ("tls_resumed_total", "Those of them that resumed a session.", |c| &c.tls_resumed),
     ("fills_total", "Fetches that several clients may share, begun.", |c| &c.fills),
     ("fills_ended_total", "Fetches that several clients may share, ended.", |c| &c.fills_ended),
     ("fill_waits_total", "Times a fetch waited for its slowest reader.", |c| &c.throttled),
@@ -148,7 +154,7 @@ impl Total<'_> {
         T::all().into_iter().map(|(name, n)| (name, self.sum(|c| pick(c).0[n].get()))).collect()
     }
 
-    fn tables(&self) -> [Table; 6] {
+    fn tables(&self) -> [Table; 7] {
         [
             ("requests", "outcome", "Requests by outcome.", self.table(|c| &c.outcomes)),
             ("not_stored", "reason", "Responses not stored.", self.table(|c| &c.not_stored)),
@@ -161,6 +167,7 @@ impl Total<'_> {
                 "Bodies that ended early, and their connections with them.",
                 self.table(|c| &c.broken),
             ),
+            ("tls_failures", "reason", "TLS handshakes with clients that failed.", self.table(|c| &c.tls_failures)),
         ]
     }
 

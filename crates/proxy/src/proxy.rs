@@ -23,6 +23,7 @@ use crate::{
     origin::Pools,
     silent::Silent,
     target::Origins,
+    tls::Tls,
     turns::Turns,
     unshared::Unshared,
 };
@@ -47,6 +48,8 @@ pub(crate) struct Proxy {
     pub(crate) token: String,
     pub(crate) started: Instant,
     pub(crate) unshared: Unshared,
+    /// Where clients may come by TLS.
+    pub(crate) tls: Option<Tls>,
     /// A stop has begun.
     pub(crate) stopping: AtomicBool,
 }

@@ -198,6 +198,26 @@ reasons! {
 }
 
 reasons! {
+    /// Why a handshake with a client failed.
+    TlsFailure {
+        /// It does not begin as TLS does: HTTP, mostly.
+        NotTls => "not-tls",
+        /// No version, cipher or kind of key that both have.
+        NothingInCommon => "nothing-in-common",
+        /// None of the client's protocols (ALPN) is ours.
+        NoProtocol => "no-protocol",
+        /// The client does not go on, for it does not like the certificate or something else.
+        Refused => "client-refused",
+        /// The client's certificate is missing, or is not one that is taken.
+        ClientCertificate => "client-certificate",
+        /// `limits.handshake_timeout` passed.
+        Timeout => "timeout",
+        /// The connection ended.
+        Closed => "closed",
+        /// What came is not TLS as it should be.
+        Protocol => "protocol",
+    }
+
     /// Why a body ended early. The connection is closed then, so that the client notices.
     Broken {
         /// The origin's body broke off.

@@ -33,6 +33,7 @@ use crate::{
     rules::validate,
     silent::Silent,
     target::Origins,
+    tls::Tls,
     turns::Turns,
     unshared::Unshared,
 };
@@ -43,6 +44,7 @@ pub struct Server {
     stop: watch::Sender<Stop>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     listen: Vec<SocketAddr>,
+    by_tls: Vec<SocketAddr>,
     admin: SocketAddr,
     token_file: Option<std::path::PathBuf>,
 }
@@ -51,20 +53,25 @@ impl Server {
     /// Opens the store, listens, and serves.
     pub fn start(config: Config) -> Result<Self, StartError> {
         raise_descriptors();
-        let sockets = listen::bind_all(&config.listen, config.workers)?;
+        let of_tls = config.tls.as_ref().map_or(&[][..], |tls| &tls.listen);
+        let sockets = listen::bind_all(&[&config.listen, of_tls].concat(), config.workers)?;
         let admin_socket = listen::bind(config.admin.listen, false)?;
         let log =
             Log::open(&config.log, config.store.mode()).map_err(|e| StartError::File(config.log.to.clone(), e))?;
+        let tls = config.tls.as_ref().map(Tls::new).transpose().map_err(|bad| StartError::Setting(bad.why))?;
         let (token, token_file) = admin::token(&config.admin)?;
         let store = open_store(&config)?;
         let admin = admin_socket.address()?;
-        let listen = sockets[0].iter().map(Bound::address).collect::<Result<Vec<_>, _>>()?;
+        let mut listen = sockets[0].iter().map(Bound::address).collect::<Result<Vec<_>, _>>()?;
         let admin_socket = admin_socket.listen()?;
+        let plain = config.listen.len();
+        let listening = |(n, socket): (usize, Bound)| Ok((socket.listen()?, n >= plain));
         let sockets: Vec<Vec<_>> = sockets
             .into_iter()
-            .map(|of_worker| of_worker.into_iter().map(Bound::listen).collect())
-            .collect::<Result<_, _>>()?;
+            .map(|of_worker| of_worker.into_iter().enumerate().map(listening).collect())
+            .collect::<Result<_, StartError>>()?;
         let own: Arc<[SocketAddr]> = listen.iter().copied().chain([admin]).collect();
+        let by_tls = listen.split_off(plain);
         let pseudonym = format!("picaflor-{:08x}", rand::random::<u32>());
         let proxy = Arc::new(Proxy {
             origins: Origins::new(&config.origin),
@@ -77,6 +84,7 @@ impl Server {
             counters: (0..config.workers).map(|_| Arc::default()).collect(),
             via: validate::text(format!("1.1 {pseudonym}")),
             unshared: Unshared::new(),
+            tls,
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             pseudonym,
@@ -94,12 +102,17 @@ impl Server {
         }
         let shared = proxy.clone();
         threads.push(spawn("picaflor-admin".into(), move || admin::work(shared, admin_socket, stopped))?);
-        Ok(Self { proxy, stop, threads: Mutex::new(threads), listen, admin, token_file })
+        Ok(Self { proxy, stop, threads: Mutex::new(threads), listen, by_tls, admin, token_file })
     }
 
     /// Where clients connect.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.listen
+    }
+
+    /// Where those connect that come by TLS.
+    pub fn tls_addresses(&self) -> &[SocketAddr] {
+        &self.by_tls
     }
 
     #[cfg(test)]

@@ -3,17 +3,25 @@
 use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use super::{
-    AdminConfig, CacheConfig, Config, Deletes, ForwardConfig, FrontConfig, LimitsConfig, LogConfig, Low, LowCache,
-    LowFront, LowLimits, LowOrigin, LowStore, Size, Span, StoreConfig, durability, file::ConfigError, machine, units,
+    AdminConfig, CacheConfig, CertificateConfig, Config, Deletes, ForwardConfig, FrontConfig, LimitsConfig, LogConfig,
+    Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowStore, LowTls, Size, Span, StoreConfig, TlsConfig, durability,
+    file::ConfigError, machine, units,
 };
+use crate::certs::{Pair, Part};
 
 impl Low {
     /// Defaults, the machine's sizes, and refusal of what cannot work.
     pub fn resolve(self) -> Result<Config, ConfigError> {
         let bad = |key: &str, why: String| Err(ConfigError::value(key, why));
-        let listen = self.listen.unwrap_or_else(|| vec![SocketAddr::from(([127, 0, 0, 1], 3128))]);
-        if listen.is_empty() {
-            return bad("listen", "at least one address is needed".into());
+        let tls = tls(self.tls)?;
+        let of_tls = tls.as_ref().map_or(&[][..], |tls| &tls.listen);
+        let otherwise = if of_tls.is_empty() { vec![SocketAddr::from(([127, 0, 0, 1], 3128))] } else { vec![] };
+        let listen = self.listen.unwrap_or(otherwise);
+        if listen.is_empty() && of_tls.is_empty() {
+            return bad("listen", "at least one address is needed, here or in tls.listen".into());
+        }
+        if let Some(both) = of_tls.iter().find(|address| address.port() != 0 && listen.contains(address)) {
+            return bad("tls.listen", format!("{both} is also in listen"));
         }
         let workers = self.workers.unwrap_or_else(machine::cores);
         if !(1..=1024).contains(&workers) {
@@ -33,7 +41,7 @@ impl Low {
             token: self.admin.token,
             token_file,
         };
-        if admin.listen.port() != 0 && listen.contains(&admin.listen) {
+        if admin.listen.port() != 0 && listen.iter().chain(of_tls).any(|address| *address == admin.listen) {
             return bad("admin.listen", format!("{} is also in listen", admin.listen));
         }
         let origin = origins(self.origin)?;
@@ -47,7 +55,7 @@ impl Low {
         let log =
             LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
         let limits = limits(self.limits)?;
-        Ok(Config { listen, workers, store, admin, forward, front, cache, limits, log, origin })
+        Ok(Config { listen, workers, store, admin, forward, front, tls, cache, limits, log, origin })
     }
 }
 
@@ -59,6 +67,32 @@ fn front(low: LowFront) -> Result<FrontConfig, ConfigError> {
         return Err(ConfigError::value("front.proxy_protocol", why));
     }
     Ok(front)
+}
+
+/// Certificates that cannot be served with are refused here, so that `check-config` says so.
+fn tls(low: LowTls) -> Result<Option<TlsConfig>, ConfigError> {
+    let bad = |key: &str, why: &str| Err(ConfigError::value(key, why.into()));
+    let (listen, low_pairs) = (low.listen.unwrap_or_default(), low.certificate.unwrap_or_default());
+    match (listen.is_empty(), low_pairs.is_empty()) {
+        (true, true) => return Ok(None),
+        (true, false) => return bad("tls.certificate", "no address is given for it in tls.listen"),
+        (false, true) => return bad("tls.listen", "a [[tls.certificate]] is needed"),
+        (false, false) => {}
+    }
+    let mut certificate = Vec::new();
+    for low in low_pairs {
+        let LowCertificate { file, key } = low;
+        let key = key.unwrap_or_else(|| file.clone());
+        Pair::read(&file, &key).map_err(|bad| {
+            let key = match bad.part {
+                Part::Certificate => "tls.certificate.file",
+                Part::Key => "tls.certificate.key",
+            };
+            ConfigError::value(key, bad.why)
+        })?;
+        certificate.push(CertificateConfig { file, key });
+    }
+    Ok(Some(TlsConfig { listen, min_version: low.min_version.unwrap_or_default(), certificate }))
 }
 
 fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {
@@ -135,6 +169,7 @@ fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
         connections: low.connections.unwrap_or(20_000),
         connections_per_client: low.connections_per_client,
         header_timeout: low.header_timeout.unwrap_or(Span::secs(10)),
+        handshake_timeout: low.handshake_timeout.unwrap_or(Span::secs(10)),
         idle_timeout: low.idle_timeout.unwrap_or(Span::secs(60)),
         send_timeout: low.send_timeout.unwrap_or(Span::secs(60)),
         connect_timeout: low.connect_timeout.unwrap_or(Span::secs(5)),

@@ -4,11 +4,13 @@ use std::{
     cell::RefCell,
     io::{self, IoSlice},
     mem::MaybeUninit,
+    pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use httparse::Header;
+use tokio::io::AsyncWrite;
 
 use super::{
     hit::FastHit,
@@ -52,31 +54,47 @@ impl FastIo {
             }
         });
         self.worker.counters.outcomes.one(outcome);
-        let phase = if self.out.is_empty() { Phase::Idle } else { Phase::Sending };
+        let phase = if self.is_all_out() { Phase::Idle } else { Phase::Sending };
         self.conn.enter(phase, self.tick());
         if self.worker.proxy.log.on() {
             self.log(hit, outcome, request);
         }
     }
 
+    /// Whether the socket has all of our own answer.
+    #[inline]
+    pub(super) fn is_all_out(&self) -> bool {
+        self.out.is_empty() && self.io.is_flushed()
+    }
+
     /// Writes what is left of our own answer.
     pub(super) fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
-            match self.io.try_write_vectored(&self.out.slices()) {
-                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Ok(n) => {
-                    self.out.at += n;
-                    self.conn.take(n);
-                    self.conn.enter(Phase::Sending, self.tick());
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => ready!(self.io.poll_write_ready(cx))?,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Poll::Ready(Err(e)),
+            let n = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, &self.out.slices()))?;
+            if n == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            self.out.at += n;
+            self.conn.take(n);
+            self.conn.enter(Phase::Sending, self.tick());
         }
+        ready!(self.poll_flush_io(cx))?;
         self.out = Out::default();
         self.conn.enter(if self.turn == Turn::Ours { Phase::Idle } else { Phase::Busy }, self.tick());
         Poll::Ready(Ok(()))
+    }
+
+    /// Has the socket take what TLS keeps. What it takes of that is progress, too.
+    pub(super) fn poll_flush_io(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let before = self.io.taken();
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        if flushed.is_pending() {
+            if self.io.taken() != before {
+                self.conn.enter(Phase::Sending, self.tick());
+            }
+            self.conn.enter_once(Phase::Sending, self.tick());
+        }
+        flushed
     }
 
     fn log(&self, hit: &FastHit, outcome: Outcome, bytes: &[u8]) {
@@ -90,7 +108,8 @@ impl FastIo {
             let found = request.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
             String::from_utf8_lossy(found.map_or(&b""[..], |field| field.value)).into_owned()
         };
-        let url = if path.starts_with('/') { format!("http://{}{path}", field("host")) } else { path.to_owned() };
+        let scheme = if self.conn.is_encrypted { "https" } else { "http" };
+        let url = if path.starts_with('/') { format!("{scheme}://{}{path}", field("host")) } else { path.to_owned() };
         let stored = Head::fields(hit.object.metadata());
         let kind = stored.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         self.worker.log(&Line {

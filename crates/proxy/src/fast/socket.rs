@@ -11,12 +11,9 @@ use std::{
 
 use bytes::Bytes;
 use picaflor::Object;
-use tokio::{
-    io::{AsyncRead, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{conn::Conn, proxy::Worker};
+use crate::{conn::Conn, proxy::Worker, stream::Stream};
 
 const BUFFER: usize = 8 << 10;
 
@@ -90,7 +87,7 @@ pub(super) struct Reading {
 
 /// See `fast`.
 pub(crate) struct FastIo {
-    pub(super) io: TcpStream,
+    pub(super) io: Stream,
     pub(super) worker: Arc<Worker>,
     pub(super) conn: Arc<Conn>,
     pub(super) buffer: Vec<u8>,
@@ -109,15 +106,14 @@ pub(crate) struct FastIo {
 }
 
 impl FastIo {
-    /// `read` has come of it already.
-    pub(crate) fn new(io: TcpStream, worker: Arc<Worker>, conn: Arc<Conn>, read: Vec<u8>) -> Self {
+    pub(crate) fn new(io: Stream, worker: Arc<Worker>, conn: Arc<Conn>) -> Self {
         Self {
             io,
             worker,
             conn,
             start: 0,
-            end: read.len(),
-            buffer: read,
+            end: 0,
+            buffer: Vec::new(),
             granted: 0,
             turn: Turn::Ours,
             eof: false,

@@ -21,6 +21,7 @@ use crate::{
     key::Side,
     proxy::Worker,
     rules::Policy,
+    stream::Stream,
 };
 
 struct Woken(AtomicBool);
@@ -67,7 +68,7 @@ fn a_client_that_sends_requests_ahead_has_its_turn_and_then_others_theirs() {
         let worker = Arc::new(Worker::new(proxy.clone(), counters.clone()));
         let peer = Client::peer(peer.ip(), &proxy.config);
         let conn = Arc::new(Conn::new(&peer, worker.clock.tick()));
-        let mut io = FastIo::new(stream, worker, conn, Vec::new());
+        let mut io = FastIo::new(Stream::Plain(stream), worker, conn);
         let woken = Arc::new(Woken(AtomicBool::new(false)));
         let waker = woken.clone().into();
         assert!(io.poll_own(&mut Context::from_waker(&waker)).is_pending());
