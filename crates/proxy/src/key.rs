@@ -4,12 +4,12 @@
 //!   reach less, so they must not read what was fetched for those
 //! * reverse: `origin://host/path?query`, where `host` is what the client asked for; a client that can choose any
 //!   `Host` in front of a catch-all origin can therefore never fill what forward clients will read.
-//!   `origin+https://…` where a front of ours says that the client came by https: the origin may answer by that
+//!   `origin+https://…` where the client came by https, to us or to a front of ours: the origin may answer by that
 //! * a variant (`Vary`): the key of the URL, a line feed, and a hash of the selecting fields (see `variant`)
 //! * newer head fields of a large object: the key, a line feed, `head`
 //!
 //! The fast path and the slow path build keys with the same function, so they cannot disagree. Host names are
-//! lower-cased and `:80` is dropped; paths and queries are kept byte by byte.
+//! lower-cased, `:80` is dropped, and by https `:443`; paths and queries are kept byte by byte.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ pub(crate) enum Side {
     Remote,
     /// Origin-form: for the client we are the server.
     Reverse,
-    /// The same by https, which ended in front of us.
+    /// The same by https, which ended here or in front of us.
     Encrypted,
 }
 
@@ -87,6 +87,11 @@ pub(crate) fn host(out: &mut Vec<u8>, authority: &[u8]) -> Result<(), BadKey> {
     }
 }
 
+/// Without the port that `https` has of itself.
+pub(crate) fn without_https_port(authority: &[u8]) -> &[u8] {
+    authority.strip_suffix(b":443").unwrap_or(authority)
+}
+
 /// Writes the key of a URL into `out`; returns where the normal form of the host lies in it.
 pub(crate) fn url(
     out: &mut Vec<u8>,
@@ -102,7 +107,7 @@ pub(crate) fn url(
         Side::Encrypted => ENCRYPTED,
     });
     let start = out.len();
-    host(out, authority)?;
+    host(out, if side == Side::Encrypted { without_https_port(authority) } else { authority })?;
     let end = out.len();
     match path.first() {
         Some(b'/') => {}
@@ -201,6 +206,8 @@ mod tests {
         assert_eq!(by_the_other_scheme(&keys[0][0]), None);
         assert_eq!(built(Side::Forward, "a", "?q"), Ok("http://a/?q".into()));
         assert_eq!(built(Side::Forward, "[::1]:8080", ""), Ok("http://[::1]:8080/".into()));
+        assert_eq!(built(Side::Encrypted, "A:443", "/"), Ok("origin+https://a/".into()));
+        assert_eq!(built(Side::Reverse, "a:443", "/"), Ok("origin://a:443/".into()), "by http it is another port");
     }
 
     #[test]

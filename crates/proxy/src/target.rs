@@ -96,6 +96,10 @@ impl Target {
         let Some(path) = uri.path_and_query().cloned() else { return Err(Denied::BadTarget) };
         let (authority, absolute) = match (uri.scheme_str(), uri.authority()) {
             (Some("http"), Some(authority)) => (authority.as_str().as_bytes(), true),
+            // The whole URL of a host of ours, by the scheme of the connection (RFC 9112 3.2.2).
+            (Some("https"), Some(authority)) if conn.is_encrypted && is_own(origins, authority) => {
+                (authority.as_str().as_bytes(), false)
+            }
             (Some(_), Some(_)) => return Err(Denied::Scheme),
             (None, None) if path.as_str().starts_with('/') => match (host_field, &origins.every) {
                 (Some(host), _) => (host.as_bytes(), false),
@@ -106,12 +110,13 @@ impl Target {
             _ => return Err(Denied::BadTarget),
         };
         let mut key = Vec::with_capacity(authority.len() + path.as_str().len() + 16);
-        key::host(&mut key, authority).map_err(|_| Denied::BadHost)?;
+        let fields = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
+        let scheme = front::scheme(conn, authority, fields);
+        let named = if scheme == Scheme::Https { key::without_https_port(authority) } else { authority };
+        key::host(&mut key, named).map_err(|_| Denied::BadHost)?;
         // A server must accept the absolute form for its own hosts (RFC 9112 3.2.2): for every host, where it does not
         // forward and one origin takes them all.
         let own = origins.of(&key).filter(|_| !absolute || !config.forward.enabled || origins.names(&key));
-        let fields = request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-        let scheme = front::scheme(conn, authority, fields);
         let (side, upstream) = match own {
             Some(own) if scheme == Scheme::Https => (Side::Encrypted, own.clone()),
             Some(own) => (Side::Reverse, own.clone()),
@@ -167,6 +172,12 @@ impl Target {
         let host = key::url(&mut key, self.side, authority, &named.against(base)).ok()?;
         (&key[host] == self.host()).then_some(key)
     }
+}
+
+/// Whether an origin is configured for it.
+fn is_own(origins: &Origins, authority: &Authority) -> bool {
+    let mut normal = Vec::new();
+    key::host(&mut normal, key::without_https_port(authority.as_str().as_bytes())).is_ok() && origins.of(&normal).is_some()
 }
 
 /// One host at most and one meaning of the length (RFC 9112 3.2, 6.3). The parser below has refused most of what is

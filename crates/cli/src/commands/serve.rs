@@ -10,7 +10,7 @@ use clap::Args;
 use picaflor::Durability;
 use picaflor_proxy::{
     Config, Low, Server,
-    config::{Deletes, IpNet, LogFormat, LowOrigin, Size},
+    config::{Deletes, IpNet, LogFormat, LowCertificate, LowOrigin, Size},
 };
 use tokio::{
     runtime::Runtime,
@@ -29,6 +29,10 @@ Examples:
 
   In front of a web server, forwarding for nobody unless --forward is given, too:
       picaflor serve --origin http://127.0.0.1:8080 --listen 0.0.0.0:80
+
+  By TLS, with a certificate and its key in PEM form:
+      picaflor serve --origin http://127.0.0.1:8080 --tls-listen 0.0.0.0:443 \\
+           --tls-certificate fullchain.pem --tls-key privkey.pem
 
   Behind a TLS terminator on this machine, which speaks the PROXY protocol:
       picaflor serve --origin http://10.0.0.1:80 --trust 127.0.0.1/32 --proxy-protocol
@@ -69,6 +73,15 @@ pub(crate) struct Serve {
     /// Address for clients, repeatable [default: 127.0.0.1:3128]
     #[arg(short, long, value_name = "IP:PORT")]
     listen: Vec<SocketAddr>,
+    /// Address for clients that come by TLS, repeatable [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    tls_listen: Vec<SocketAddr>,
+    /// Certificate and those that clients need to trust it, PEM, repeatable: clients say by name which they want
+    #[arg(long, value_name = "FILE")]
+    tls_certificate: Vec<PathBuf>,
+    /// Its key, PEM, as often as --tls-certificate and in the same order [default: in the same file]
+    #[arg(long, value_name = "FILE")]
+    tls_key: Vec<PathBuf>,
     /// Origin for every host, or for one: [HOST=]http://HOST:PORT, repeatable
     #[arg(short, long, value_name = "[HOST=]URL", value_parser = origin)]
     origin: Vec<LowOrigin>,
@@ -135,6 +148,17 @@ fn origin(text: &str) -> Result<LowOrigin, String> {
     }
 }
 
+/// Each certificate with its key.
+fn certificates(files: Vec<PathBuf>, keys: Vec<PathBuf>) -> Result<Option<Vec<LowCertificate>>, Failure> {
+    if !keys.is_empty() && keys.len() != files.len() {
+        let (keys, files) = (keys.len(), files.len());
+        return Err(Failure::Usage(format!("--tls-key is given {keys} times, and --tls-certificate {files} times")));
+    }
+    let keys = keys.into_iter().map(Some).chain(std::iter::repeat(None));
+    let pairs: Vec<_> = files.into_iter().zip(keys).map(|(file, key)| LowCertificate { file, key }).collect();
+    Ok((!pairs.is_empty()).then_some(pairs))
+}
+
 fn log_format(text: &str) -> Result<LogFormat, String> {
     match text {
         "combined" => Ok(LogFormat::Combined),
@@ -175,6 +199,8 @@ impl Serve {
         flags.forward.enabled = (self.forward || self.no_forward).then_some(self.forward);
         flags.front.trusted = (!self.trust.is_empty()).then_some(self.trust);
         flags.front.proxy_protocol = self.proxy_protocol.then_some(true);
+        flags.tls.listen = (!self.tls_listen.is_empty()).then_some(self.tls_listen);
+        flags.tls.certificate = certificates(self.tls_certificate, self.tls_key)?;
         flags.log.to = self.log;
         flags.log.format = self.log_format;
         let low = file.under(flags);
@@ -224,6 +250,9 @@ fn print_ready(config: &Config, server: &Server) {
     for address in server.addresses() {
         say!("listen   {address}");
     }
+    for address in server.tls_addresses() {
+        say!("listen   {address} by TLS");
+    }
     if config.forward.enabled {
         let clients: Vec<_> = config.forward.clients.iter().map(ToString::to_string).collect();
         say!("forward  for {}; CONNECT to {:?}", clients.join(", "), config.forward.connect_ports);
@@ -248,15 +277,18 @@ fn print_ready(config: &Config, server: &Server) {
     if let Some(backend) = server.backend() {
         say!("device   {backend}");
     }
-    if let Some(first) = server.addresses().first() {
+    // A certificate that was made for a try is not one that curl trusts.
+    let by_tls = server.tls_addresses().first().map(|first| (first, "-k ", "https"));
+    if let Some((first, flag, scheme)) = server.addresses().first().map(|first| (first, "", "http")).or(by_tls) {
         say!();
         say!("Try it twice, and look at Cache-Status:");
         match config.origin.first() {
             Some(origin) => {
                 let host = origin.host.as_ref().map(|host| format!("-H 'Host: {host}' ")).unwrap_or_default();
-                say!("  curl -sD- -o /dev/null {host}http://{first}/");
+                say!("  curl -sD- -o /dev/null {flag}{host}{scheme}://{first}/");
             }
-            None => say!("  curl -sD- -o /dev/null -x http://{first} http://example.com/"),
+            None if flag.is_empty() => say!("  curl -sD- -o /dev/null -x http://{first} http://example.com/"),
+            None => say!("  curl -sD- -o /dev/null --proxy-insecure -x https://{first} http://example.com/"),
         }
     }
 }

@@ -53,7 +53,7 @@ impl Message {
         self.cache().starts_with("picaflor; hit")
     }
 
-    fn read_head(from: &mut impl BufRead) -> Option<Self> {
+    pub(crate) fn read_head(from: &mut impl BufRead) -> Option<Self> {
         let mut message = Self::default();
         let mut line = String::new();
         from.read_line(&mut line).ok().filter(|n| *n > 0)?;
@@ -134,6 +134,8 @@ pub(crate) fn answer(stream: &mut TcpStream, status: &str, fields: &str, body: &
 pub(crate) struct Proxy {
     server: Option<Server>,
     pub(crate) address: SocketAddr,
+    /// The first of those by TLS.
+    pub(crate) by_tls: Option<SocketAddr>,
     pub(crate) admin: SocketAddr,
     pub(crate) token: String,
     pub(crate) folder: TempDir,
@@ -158,7 +160,8 @@ impl Proxy {
         let server = Server::start(low.resolve().unwrap()).unwrap();
         let token = std::fs::read_to_string(server.token_file().unwrap()).unwrap().trim().to_owned();
         let (address, admin) = (server.addresses()[0], server.admin_address());
-        Self { server: Some(server), address, admin, token, folder }
+        let by_tls = server.tls_addresses().first().copied();
+        Self { server: Some(server), address, by_tls, admin, token, folder }
     }
 
     /// In front of one origin.

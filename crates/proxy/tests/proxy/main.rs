@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod cache;
+mod certs;
 mod collapse;
 mod connection;
 mod forward;
@@ -14,4 +15,5 @@ mod limits;
 mod nginx;
 mod ranges;
 mod scrape;
+mod tls;
 mod trust;
