@@ -7,6 +7,7 @@
 //! | `GET /stats` | JSON |
 //! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store, durably |
 //! | `PURGE http://…` | the same |
+//! | `POST /reload` | takes new certificates, as the signal HUP does; 409 and why, if it takes nothing |
 //!
 //! The token goes into `Authorization: Bearer …`. A browser never sends that by itself, so no web page can reach
 //! anything here through its user.
@@ -180,14 +181,22 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             });
             reply(StatusCode::OK, "application/json", format!("{value:#}\n"))
         }
+        ("POST", "/reload") => match proxy.reload() {
+            Ok(taken) => reply(StatusCode::OK, "application/json", format!("{}\n", json!({"reloaded": taken}))),
+            Err(e) => {
+                let why = format!("{}\n", json!({"error": e.to_string()}));
+                reply(StatusCode::CONFLICT, "application/json", why)
+            }
+        },
         ("PURGE", path) if path != "/purge" => purge(proxy, &wanted(&request)).await,
         ("POST" | "PURGE", "/purge") => match uri.query().and_then(url_of) {
             Some(url) => purge(proxy, &url).await,
             None => plain(StatusCode::BAD_REQUEST, "say which: POST /purge?url=http://host/path"),
         },
-        (_, path @ ("/metrics" | "/stats" | "/purge" | "/health")) => {
+        (_, path @ ("/metrics" | "/stats" | "/purge" | "/health" | "/reload")) => {
             let allowed = match path {
                 "/purge" => "POST, PURGE",
+                "/reload" => "POST",
                 "/health" => "GET, HEAD",
                 _ => "GET",
             };
@@ -195,7 +204,7 @@ async fn answer(proxy: &Arc<Proxy>, request: Request<Incoming>) -> Reply {
             reply.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
             reply
         }
-        _ => plain(StatusCode::NOT_FOUND, "here are /health, /metrics, /stats and /purge"),
+        _ => plain(StatusCode::NOT_FOUND, "here are /health, /metrics, /stats, /purge and /reload"),
     }
 }
 

@@ -22,13 +22,20 @@ pub use units::{Deletes, Size, Span, durability};
 macro_rules! low {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty),+ $(,)? })+) => {$(
         $(#[$doc])*
-        #[derive(Debug, Clone, Default, Deserialize)]
+        #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
         #[serde(deny_unknown_fields, default)]
         pub struct $name { $($(#[$field_doc])* pub $field: Option<$kind>),+ }
 
         impl $name {
             fn under(self, over: Self) -> Self {
                 Self { $($field: over.$field.or(self.$field)),+ }
+            }
+
+            /// The keys of `table` in which both differ.
+            fn differing(&self, other: &Self, table: &str) -> Vec<String> {
+                let mut keys = Vec::new();
+                $(if self.$field != other.$field { keys.push(format!("{table}.{}", stringify!($field))); })+
+                keys
             }
         }
     )+};
@@ -208,14 +215,23 @@ pub struct Low {
 }
 
 /// `[[origin]]`: where requests of one host, or of every host, are fetched.
-#[derive(Debug, Clone, Deserialize, Serialize, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct LowOrigin {
     /// The host (and port) that clients ask for; absent: every host that no other origin has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// `http://HOST:PORT`.
+    /// `http://HOST:PORT` or `https://HOST:PORT`.
     pub url: String,
+    /// PEM: the authorities by which an `https` origin is trusted; absent: those of the system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// The name that its certificate has to be for, and that it is asked for (SNI); absent: the one in the URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `false` takes any certificate: anyone in between can then pose as the origin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<bool>,
 }
 
 /// `[[tls.certificate]]`: a chain and its key. For which names it is stands in it.
@@ -463,6 +479,24 @@ impl Low {
             limits: self.limits.under(over.limits),
             log: self.log.under(over.log),
         }
+    }
+
+    /// The keys in which both differ and that only a restart takes.
+    pub(crate) fn fixed_in(&self, new: &Self) -> Vec<String> {
+        let mut keys = Vec::new();
+        keys.extend((self.listen != new.listen).then(|| "listen".into()));
+        keys.extend((self.workers != new.workers).then(|| "workers".into()));
+        keys.extend((self.origin != new.origin).then(|| "origin".into()));
+        keys.extend(self.store.differing(&new.store, "store"));
+        keys.extend(self.admin.differing(&new.admin, "admin"));
+        keys.extend(self.forward.differing(&new.forward, "forward"));
+        keys.extend(self.front.differing(&new.front, "front"));
+        keys.extend(self.tls.differing(&new.tls, "tls"));
+        keys.extend(self.cache.differing(&new.cache, "cache"));
+        keys.extend(self.limits.differing(&new.limits, "limits"));
+        keys.extend(self.log.differing(&new.log, "log"));
+        keys.retain(|key| !matches!(key.as_str(), "tls.certificate" | "tls.min_version"));
+        keys
     }
 }
 

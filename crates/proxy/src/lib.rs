@@ -4,7 +4,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | starting and stopping; what workers share meanwhile | `server`; `proxy` |
+//! | starting and stopping; what workers share meanwhile; a new configuration | `server`; `proxy`; `reload` |
 //! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
 //! | whether a response may be stored, reused, served stale | `rules` |
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
@@ -12,7 +12,7 @@
 //! | what is written into the store, and invalidated | `key`, `head`, `keep`, `epochs` |
 //! | who may do what, how much and how slowly | `target`, `origin::Guard`, `admin`, `connections`, `turns`, `pace` |
 //! | what stands in front of us, and what it says counts | `front` |
-//! | TLS: to clients; certificates; a client's connection, with and without it | `tls`; `certs`; `stream` |
+//! | TLS: to clients; to origins; certificates; a connection with and without it | `tls`; `origin_tls`; `certs`; `stream` |
 //!
 //! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.
 #![forbid(unsafe_code)]
@@ -46,6 +46,7 @@ mod log;
 mod lookup;
 mod metrics;
 mod origin;
+mod origin_tls;
 mod pace;
 mod passed;
 mod pieces;
@@ -54,6 +55,7 @@ mod range;
 mod reader;
 mod reason;
 mod reference;
+mod reload;
 mod respond;
 mod rest;
 mod rules;
@@ -69,4 +71,5 @@ mod unshared;
 
 pub use config::{Config, ConfigError, Low};
 pub use lifecycle::StartError;
+pub use reload::ReloadError;
 pub use server::Server;

@@ -25,8 +25,9 @@ use hyper_util::{
 use tokio::net::TcpStream;
 
 use crate::{
-    config::Config,
+    config::LimitsConfig,
     front,
+    origin_tls::{OriginStream, OriginTls},
     pace::Pace,
     reason::{Denied, NoAnswer, OriginFailure},
     silent::Silent,
@@ -145,6 +146,8 @@ pub(crate) enum DialError {
     Connect(std::io::Error),
     #[error("connecting took too long")]
     Timeout,
+    #[error("no TLS: {0}")]
+    Tls(OriginFailure),
 }
 
 impl From<&DialError> for NoAnswer {
@@ -155,6 +158,7 @@ impl From<&DialError> for NoAnswer {
             DialError::Resolve(_) => Self::Failed(OriginFailure::Resolve),
             DialError::Connect(_) => Self::Failed(OriginFailure::Connect),
             DialError::Timeout => Self::Failed(OriginFailure::ConnectTimeout),
+            DialError::Tls(why) => Self::Failed(*why),
         }
     }
 }
@@ -221,10 +225,11 @@ pub(crate) async fn dial(host: &str, port: u16, guard: &Guard, limit: Duration) 
 pub(crate) struct Connector {
     guard: Guard,
     limit: Duration,
+    tls: Arc<OriginTls>,
 }
 
 impl tower_service::Service<Uri> for Connector {
-    type Response = TokioIo<TcpStream>;
+    type Response = TokioIo<OriginStream>;
     type Error = DialError;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, DialError>> + Send>>;
 
@@ -233,10 +238,18 @@ impl tower_service::Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (guard, limit) = (self.guard.clone(), self.limit);
+        let (guard, limit, tls) = (self.guard.clone(), self.limit, self.tls.clone());
         Box::pin(async move {
             let host = uri.host().unwrap_or_default();
-            dial(host, uri.port_u16().unwrap_or(80), &guard, limit).await.map(TokioIo::new)
+            let Some(authority) = uri.authority().filter(|_| uri.scheme_str() == Some("https")) else {
+                let tcp = dial(host, uri.port_u16().unwrap_or(80), &guard, limit).await?;
+                return Ok(TokioIo::new(OriginStream::Plain(tcp)));
+            };
+            let attempt = async {
+                let tcp = dial(host, uri.port_u16().unwrap_or(443), &guard, limit).await?;
+                tls.connect(authority, tcp).await.map_err(DialError::Tls)
+            };
+            tokio::time::timeout(limit, attempt).await.unwrap_or(Err(DialError::Timeout)).map(TokioIo::new)
         })
     }
 }
@@ -257,8 +270,13 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    pub(crate) fn new(config: &Config, own: &Arc<[SocketAddr]>, silent: &Arc<Silent>, turns: &Arc<Turns>) -> Self {
-        let limits = &config.limits;
+    /// With the bounds of `limits`, and what all workers know of origins.
+    pub(crate) fn new(
+        limits: &LimitsConfig,
+        own: &Arc<[SocketAddr]>,
+        tls: &Arc<OriginTls>,
+        (silent, turns): (&Arc<Silent>, &Arc<Turns>),
+    ) -> Self {
         let pool = |trust| {
             let guard = Guard { own: own.clone(), trust };
             Client::builder(TokioExecutor::new())
@@ -270,7 +288,7 @@ impl Pools {
                 // Folded lines become spaces (RFC 9112 5.2): there are still servers that send them.
                 .http1_allow_obsolete_multiline_headers_in_responses(true)
                 .set_host(false)
-                .build(Connector { guard, limit: limits.connect_timeout.0 })
+                .build(Connector { guard, limit: limits.connect_timeout.0, tls: tls.clone() })
         };
         Self {
             configured: pool(Trust::Configured),

@@ -21,6 +21,8 @@ use crate::{
     log::{Buffer, Line, Log},
     metrics::Counters,
     origin::Pools,
+    origin_tls::OriginTls,
+    reload::{Reload, ReloadError},
     silent::Silent,
     target::Origins,
     tls::Tls,
@@ -50,6 +52,8 @@ pub(crate) struct Proxy {
     pub(crate) unshared: Unshared,
     /// Where clients may come by TLS.
     pub(crate) tls: Option<Tls>,
+    pub(crate) origin_tls: Arc<OriginTls>,
+    pub(crate) reload: Reload,
     /// A stop has begun.
     pub(crate) stopping: AtomicBool,
 }
@@ -58,6 +62,11 @@ impl Proxy {
     /// Where responses are looked for, and what of it is invalid.
     pub(crate) fn stored(&self) -> (&Store, &Epochs) {
         (&self.store, &self.epochs)
+    }
+
+    /// Takes what is new in the configuration, or nothing of it.
+    pub(crate) fn reload(&self) -> Result<String, ReloadError> {
+        self.reload.take(&self.config, self.tls.as_ref(), &self.origin_tls)
     }
 
     /// Whether a connection is to end with the next answer.
@@ -78,7 +87,8 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn new(proxy: Arc<Proxy>, counters: Arc<Counters>) -> Self {
-        let pools = Pools::new(&proxy.config, &proxy.own, &proxy.silent, &proxy.turns);
+        let shared = (&proxy.silent, &proxy.turns);
+        let pools = Pools::new(&proxy.config.limits, &proxy.own, &proxy.origin_tls, shared);
         let clock = Clock::default();
         clock.set();
         Self { proxy, counters, pools, clock, lines: Buffer::default() }

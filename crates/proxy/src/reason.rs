@@ -190,6 +190,16 @@ reasons! {
         Busy => "origin-busy",
         /// Its body came slower than `limits.origin_rate`.
         BodySlow => "body-slow",
+        /// Its certificate is of nobody that is trusted.
+        TlsUntrusted => "tls-untrusted",
+        /// Its certificate has expired, or does not count yet.
+        TlsExpired => "tls-expired",
+        /// Its certificate is for other names.
+        TlsName => "tls-name",
+        /// Something else is wrong with its certificate.
+        TlsCertificate => "tls-certificate",
+        /// It does not speak TLS, or nothing of it that both have, or the connection ended in it.
+        TlsHandshake => "tls-handshake",
         /// What came is not HTTP/1.
         Protocol => "protocol",
         /// The connection ended before the answer.
@@ -272,6 +282,11 @@ impl NoAnswer {
                 OriginFailure::Resolve
                     | OriginFailure::Connect
                     | OriginFailure::ConnectTimeout
+                    | OriginFailure::TlsUntrusted
+                    | OriginFailure::TlsExpired
+                    | OriginFailure::TlsName
+                    | OriginFailure::TlsCertificate
+                    | OriginFailure::TlsHandshake
                     | OriginFailure::Paused
                     | OriginFailure::Busy
             ),

@@ -242,6 +242,15 @@ pub(crate) fn failed(why: NoAnswer) -> Answer {
         OriginFailure::Busy => (StatusCode::SERVICE_UNAVAILABLE, "the origin has as many requests as it may have"),
         OriginFailure::Resolve => (StatusCode::BAD_GATEWAY, "the origin's name does not resolve"),
         OriginFailure::Connect => (StatusCode::BAD_GATEWAY, "the origin does not accept connections"),
+        OriginFailure::TlsUntrusted => {
+            (StatusCode::BAD_GATEWAY, "no authority that is trusted issued the origin's certificate; see origin.ca")
+        }
+        OriginFailure::TlsExpired => (StatusCode::BAD_GATEWAY, "the origin's certificate has expired"),
+        OriginFailure::TlsName => {
+            (StatusCode::BAD_GATEWAY, "the origin's certificate is not for its name; see origin.name")
+        }
+        OriginFailure::TlsCertificate => (StatusCode::BAD_GATEWAY, "the origin's certificate is not one of a server"),
+        OriginFailure::TlsHandshake => (StatusCode::BAD_GATEWAY, "there is no TLS that the origin and the proxy share"),
         OriginFailure::Protocol => (StatusCode::BAD_GATEWAY, "the origin's answer is not HTTP that is understood here"),
         OriginFailure::Closed => (StatusCode::BAD_GATEWAY, "the origin closed the connection without an answer"),
     };

@@ -22,14 +22,16 @@ use tokio::sync::watch;
 
 use crate::{
     admin,
-    config::Config,
+    config::{Config, ConfigError, Low},
     connections::Connections,
     epochs::Epochs,
     fills::Fills,
     lifecycle::{LAST_REQUESTS, StartError, Stop},
     listen::{self, Bound},
     log::Log,
+    origin_tls::OriginTls,
     proxy::Proxy,
+    reload::{Reload, ReloadError},
     rules::validate,
     silent::Silent,
     target::Origins,
@@ -59,6 +61,7 @@ impl Server {
         let log =
             Log::open(&config.log, config.store.mode()).map_err(|e| StartError::File(config.log.to.clone(), e))?;
         let tls = config.tls.as_ref().map(Tls::new).transpose().map_err(|bad| StartError::Setting(bad.why))?;
+        let origin_tls = OriginTls::new(&config.origin).map_err(|(_, why)| StartError::Setting(why))?;
         let (token, token_file) = admin::token(&config.admin)?;
         let store = open_store(&config)?;
         let admin = admin_socket.address()?;
@@ -85,6 +88,8 @@ impl Server {
             via: validate::text(format!("1.1 {pseudonym}")),
             unshared: Unshared::new(),
             tls,
+            origin_tls: Arc::new(origin_tls),
+            reload: Reload::default(),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             pseudonym,
@@ -144,6 +149,21 @@ impl Server {
     /// Why the store takes no more writes, if it does not: requests are answered all the same.
     pub fn store_failure(&self) -> Option<String> {
         self.proxy.store.stats().volumes.into_iter().find_map(|volume| volume.failed)
+    }
+
+    /// Has [`Server::reload`], and `POST /reload` of the admin listener, ask `source` for the configuration. `running` is
+    /// what it said when this server was started.
+    pub fn reload_from(&self, running: Low, source: impl Fn() -> Result<Low, ConfigError> + Send + Sync + 'static) {
+        self.proxy.reload.from(running, Box::new(source));
+    }
+
+    /// Takes new certificates and keys, or nothing; connections go on. Without a source the files are read anew that
+    /// the configuration names. Says what was taken.
+    ///
+    /// # Errors
+    /// What is new cannot be read, would not do, or has changes that only a restart takes: what runs goes on.
+    pub fn reload(&self) -> Result<String, ReloadError> {
+        self.proxy.reload()
     }
 
     /// Opens the access log anew.

@@ -19,6 +19,8 @@ use crate::{
 pub(crate) struct Upstream {
     pub(crate) authority: Authority,
     pub(crate) trust: Trust,
+    /// It is spoken to by TLS.
+    pub(crate) is_tls: bool,
 }
 
 /// How much a destination is trusted.
@@ -43,10 +45,10 @@ impl Origins {
     pub(crate) fn new(origins: &[LowOrigin]) -> Self {
         let mut found = Self::default();
         for origin in origins {
-            let Some(authority) = origin.url.parse::<Uri>().ok().and_then(|uri| uri.authority().cloned()) else {
-                continue;
-            };
-            let upstream = Upstream { authority, trust: Trust::Configured };
+            let Ok(url) = origin.url.parse::<Uri>() else { continue };
+            let Some(authority) = url.authority().cloned() else { continue };
+            let is_tls = url.scheme_str() == Some("https");
+            let upstream = Upstream { authority, trust: Trust::Configured, is_tls };
             match &origin.host {
                 Some(host) => drop(found.by_host.insert(host.clone().into_bytes(), upstream)),
                 None => found.every = Some(upstream),
@@ -129,7 +131,7 @@ impl Target {
                     true => (Side::Forward, Trust::LocalClient),
                     false => (Side::Remote, Trust::RemoteClient),
                 };
-                (side, Upstream { authority, trust })
+                (side, Upstream { authority, trust, is_tls: false })
             }
         };
         if key.len() + path.as_str().len() + 16 > key::MAX {
@@ -144,7 +146,7 @@ impl Target {
     /// The URL to ask the origin for.
     pub(crate) fn uri(&self) -> Result<Uri, http::Error> {
         Uri::builder()
-            .scheme("http")
+            .scheme(if self.upstream.is_tls { "https" } else { "http" })
             .authority(self.upstream.authority.clone())
             .path_and_query(self.path.clone())
             .build()

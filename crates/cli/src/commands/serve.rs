@@ -9,7 +9,7 @@ use std::{
 use clap::Args;
 use picaflor::Durability;
 use picaflor_proxy::{
-    Config, Low, Server,
+    Config, ConfigError, Low, Server,
     config::{Deletes, IpNet, LogFormat, LowCertificate, LowOrigin, Size},
 };
 use tokio::{
@@ -58,7 +58,8 @@ Signals:
   TERM, INT  stop: no new connections, requests in progress finish (limits.drain), the store writes
              its checkpoint; a second one exits at once, which costs what a crash costs
   USR1       open the access log anew, after rotation
-  HUP        ignored: a new configuration is taken by a restart, which is warm at once";
+  HUP        read certificates and keys anew; connections go on. Other changes of the configuration are
+             refused by name: a restart takes them, and is warm at once";
 
 /// Runs the caching proxy: reverse for the origins given, or forward for this machine
 ///
@@ -82,9 +83,15 @@ pub(crate) struct Serve {
     /// Its key, PEM, as often as --tls-certificate and in the same order [default: in the same file]
     #[arg(long, value_name = "FILE")]
     tls_key: Vec<PathBuf>,
-    /// Origin for every host, or for one: [HOST=]http://HOST:PORT, repeatable
+    /// Origin for every host, or for one: [HOST=]http://HOST:PORT or https://…, repeatable
     #[arg(short, long, value_name = "[HOST=]URL", value_parser = origin)]
     origin: Vec<LowOrigin>,
+    /// Authorities, PEM, by which https origins of --origin are trusted [default: those of the system]
+    #[arg(long, value_name = "FILE", requires = "origin", conflicts_with = "origin_insecure")]
+    origin_ca: Option<PathBuf>,
+    /// Take any certificate of https origins of --origin: anyone in between can pose as them
+    #[arg(long, requires = "origin")]
+    origin_insecure: bool,
     /// Store: a file, made if absent, or a raw block device [default: picaflor.store]
     #[arg(short, long, value_name = "PATH")]
     store: Option<PathBuf>,
@@ -141,10 +148,10 @@ fn origin(text: &str) -> Result<LowOrigin, String> {
         Some((host, url)) => (Some(host.to_owned()), format!("http{url}")),
         None => (None, text.to_owned()),
     };
-    if url.starts_with("http://") {
-        Ok(LowOrigin { host, url })
+    if url.starts_with("http://") || url.starts_with("https://") {
+        Ok(LowOrigin { host, url, ..LowOrigin::default() })
     } else {
-        Err("expected http://HOST:PORT or HOST=http://HOST:PORT".to_owned())
+        Err("expected http://HOST:PORT or https://HOST:PORT, with or without HOST= before it".to_owned())
     }
 }
 
@@ -170,22 +177,38 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
 
 impl Serve {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let config = self.resolve()?;
+        let (read, path) = self.reader()?;
+        let low = read()?;
+        let config = resolve(low.clone(), path.as_deref())?;
         print_choices(&config);
         // What workers, daemons and blocking calls free is of use to each other.
         picaflor::device::share_arenas(config.workers.max(2));
         let server = Server::start(config.clone())?;
+        server.reload_from(low, read);
         // Who reads that it is ready may end it.
         let signals = Signals::listen()?;
         print_ready(&config, &server);
         signals.wait(server)
     }
 
-    fn resolve(self) -> Result<Config, Failure> {
-        let path = self.config;
-        let file = path.as_ref().map_or_else(|| Ok(Low::default()), |path| Low::read(path))?;
-        let alone = file.clone();
+    /// What reads the configuration, the first time and again, and where its file is.
+    fn reader(self) -> Result<(impl Fn() -> Result<Low, ConfigError> + Send + Sync + 'static, Option<PathBuf>), Failure> {
+        let path = self.config.clone();
+        let flags = self.flags()?;
+        let file = path.clone();
+        let read = move || {
+            let file = file.as_ref().map_or_else(|| Ok(Low::default()), |path| Low::read(path))?;
+            Ok(file.under(flags.clone()))
+        };
+        Ok((read, path))
+    }
+
+    fn flags(self) -> Result<Low, Failure> {
         let mut flags = Low { workers: self.workers, origin: self.origin, ..Low::default() };
+        for origin in flags.origin.iter_mut().filter(|origin| origin.url.starts_with("https://")) {
+            origin.ca.clone_from(&self.origin_ca);
+            origin.verify = self.origin_insecure.then_some(false);
+        }
         flags.listen = (!self.listen.is_empty()).then_some(self.listen);
         flags.store.path = self.store;
         flags.store.capacity = self.capacity;
@@ -203,26 +226,32 @@ impl Serve {
         flags.tls.certificate = certificates(self.tls_certificate, self.tls_key)?;
         flags.log.to = self.log;
         flags.log.format = self.log_format;
-        let low = file.under(flags);
-        let asked = low.store.capacity;
-        let config = low.resolve().map_err(|error| match path {
-            // A flag may have said it instead.
-            Some(path) if alone.resolve().is_err_and(|alone| alone.is_about_the_same(&error)) => {
-                error.in_file(&path).into()
-            }
-            _ => Failure::from(error),
-        })?;
-        let store = &config.store;
-        // The engine rounds down to its blocks.
-        if let Some(asked) = asked.filter(|asked| asked.0.saturating_sub(store.capacity.0) > 1 << 20) {
-            eprintln!(
-                "picaflor: {} is there already, with {}; a capacity of {asked} is for a new one",
-                store.path.display(),
-                store.capacity
-            );
-        }
-        Ok(config)
+        Ok(flags)
     }
+}
+
+fn resolve(low: Low, path: Option<&Path>) -> Result<Config, Failure> {
+    let asked = low.store.capacity;
+    let config = low.resolve().map_err(|error| match path {
+        // A flag may have said it instead.
+        Some(path) if alone(path).is_some_and(|alone| alone.is_about_the_same(&error)) => error.in_file(path).into(),
+        _ => Failure::from(error),
+    })?;
+    let store = &config.store;
+    // The engine rounds down to its blocks.
+    if let Some(asked) = asked.filter(|asked| asked.0.saturating_sub(store.capacity.0) > 1 << 20) {
+        eprintln!(
+            "picaflor: {} is there already, with {}; a capacity of {asked} is for a new one",
+            store.path.display(),
+            store.capacity
+        );
+    }
+    Ok(config)
+}
+
+/// What is wrong with the file by itself.
+fn alone(path: &Path) -> Option<ConfigError> {
+    Low::read(path).and_then(Low::resolve).err()
 }
 
 fn print_choices(config: &Config) {
@@ -265,7 +294,8 @@ fn print_ready(config: &Config, server: &Server) {
         say!("front    {} is believed{spoken}", trusted.join(", "));
     }
     for origin in &config.origin {
-        say!("origin   {} <- {}", origin.url, origin.host.as_deref().unwrap_or("every host"));
+        let doubt = if origin.verify == Some(false) { ", NOT VERIFIED" } else { "" };
+        say!("origin   {} <- {}{doubt}", origin.url, origin.host.as_deref().unwrap_or("every host"));
     }
     let admin = server.admin_address();
     match server.token_file().map(Path::display) {
@@ -332,7 +362,10 @@ impl Signals {
                     _ = term.recv() => break,
                     _ = int.recv() => break,
                     _ = reopen.recv() => server.reopen_log(),
-                    _ = hang_up.recv() => eprintln!("picaflor: HUP: restart to take a new configuration"),
+                    _ = hang_up.recv() => match server.reload() {
+                        Ok(taken) => eprintln!("picaflor: reload: {taken}"),
+                        Err(why) => eprintln!("picaflor: reload: {why}"),
+                    },
                 }
             }
             eprintln!("picaflor: stopping; once more to exit at once");

@@ -7,7 +7,10 @@ use super::{
     Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowStore, LowTls, Size, Span, StoreConfig, TlsConfig, durability,
     file::ConfigError, machine, units,
 };
-use crate::certs::{Pair, Part};
+use crate::{
+    certs::{Pair, Part},
+    origin_tls,
+};
 
 impl Low {
     /// Defaults, the machine's sizes, and refusal of what cannot work.
@@ -56,6 +59,13 @@ impl Low {
             LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
         let limits = limits(self.limits)?;
         Ok(Config { listen, workers, store, admin, forward, front, tls, cache, limits, log, origin })
+    }
+}
+
+impl Low {
+    /// What of it is TLS to clients.
+    pub(crate) fn resolve_tls(&self) -> Result<Option<TlsConfig>, ConfigError> {
+        tls(self.tls.clone())
     }
 }
 
@@ -207,9 +217,12 @@ fn origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
         let url: http::Uri =
             origin.url.parse().map_err(|e| ConfigError::value("origin.url", format!("`{}`: {e}", origin.url)))?;
         let plain = url.path() == "/" || url.path().is_empty();
-        if url.scheme_str() != Some("http") || url.host().is_none_or(str::is_empty) || !plain || url.query().is_some() {
-            return Err(ConfigError::value("origin.url", format!("`{}` is not http://HOST:PORT", origin.url)));
+        let known = matches!(url.scheme_str(), Some("http" | "https"));
+        if !known || url.host().is_none_or(str::is_empty) || !plain || url.query().is_some() {
+            let why = format!("`{}` is not http://HOST:PORT or https://HOST:PORT", origin.url);
+            return Err(ConfigError::value("origin.url", why));
         }
+        origin_tls::check(&origin).map_err(|(key, why)| ConfigError::value(&format!("origin.{key}"), why))?;
         let mut host = None;
         if let Some(name) = &origin.host {
             let mut normal = Vec::new();
@@ -222,7 +235,14 @@ fn origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
             let whom = host.unwrap_or_else(|| "every host".into());
             return Err(ConfigError::value("origin", format!("two origins for {whom}")));
         }
-        origins.push(LowOrigin { host, url: origin.url.trim_end_matches('/').to_owned() });
+        let origin = LowOrigin { host, url: origin.url.trim_end_matches('/').to_owned(), ..origin };
+        // They share connections.
+        let trust = |origin: &LowOrigin| (origin.ca.clone(), origin.name.clone(), origin.verify);
+        if origins.iter().any(|other: &LowOrigin| other.url.eq_ignore_ascii_case(&origin.url) && trust(other) != trust(&origin)) {
+            let why = format!("two for {}, with different ca, name or verify", origin.url);
+            return Err(ConfigError::value("origin", why));
+        }
+        origins.push(origin);
     }
     origins.sort_by_key(|origin| origin.host.is_none());
     Ok(origins)

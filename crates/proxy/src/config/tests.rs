@@ -38,7 +38,7 @@ fn a_wrong_value_is_named_with_its_line() {
     assert_eq!(parse("\nlisten = [\"nowhere\"]\n").unwrap_err().place, "p.toml:2");
     assert_eq!(parse("[limits]\ndrain = \"soon\"\n").unwrap_err().place, "p.toml:2");
     assert!(parse("[cache]\nheuristic_fraction = 7.0\n").unwrap_err().to_string().contains("outside 0..=1"));
-    for url in ["https://x", "x", "http://x/y", "http://x/?q"] {
+    for url in ["ftp://x", "x", "http://x/y", "https://x/?q"] {
         let e = parse(&format!("[[origin]]\nurl = \"{url}\"\n")).unwrap_err();
         assert!(e.place.starts_with("origin"), "{e}");
     }

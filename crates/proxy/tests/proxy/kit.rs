@@ -169,6 +169,10 @@ impl Proxy {
         Self::start(&format!("{config}\n[[origin]]\nurl = \"{origin}\"\n"))
     }
 
+    pub(crate) fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address)
     }

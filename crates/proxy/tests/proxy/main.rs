@@ -14,6 +14,7 @@ mod kit;
 mod limits;
 mod nginx;
 mod ranges;
+mod reload;
 mod scrape;
 mod tls;
 mod trust;

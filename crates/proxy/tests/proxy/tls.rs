@@ -29,7 +29,7 @@ fn telling() -> Origin {
     Origin::start(|request, stream| {
         let names = ["x-forwarded-for", "x-forwarded-proto", "forwarded"];
         let told = names.map(|name| request.field(name)).join(" ");
-        ok(stream, "cache-control: max-age=60\nvary: forwarded", told.as_bytes())
+        ok(stream, "cache-control: max-age=60", told.as_bytes())
     })
 }
 
@@ -48,7 +48,7 @@ fn curl_gets_a_miss_then_hits_of_the_fast_path_and_the_origin_is_told_https() {
         let output = Command::new("curl")
             .args(["-sSi", "--http1.1", "--max-time", "60", "--resolve", &format!("test.example:{port}:127.0.0.1")])
             .args(more)
-            .arg(&url)
+            .args(Some(&url).filter(|_| !more.contains(&"--url")))
             .output()
             .expect("curl is installed");
         (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -66,14 +66,15 @@ fn curl_gets_a_miss_then_hits_of_the_fast_path_and_the_origin_is_told_https() {
     let plain = proxy.get("/");
     assert!(plain.cache().contains("fwd=uri-miss") && plain.text() == "127.0.0.1 http ", "another key: {plain:?}");
     let told = "for=192.0.2.1";
-    let (element, _) = curl(&["--cacert", &file, "-H", &format!("Forwarded: {told}")]);
+    let other = format!("{url}told");
+    let (element, _) = curl(&["--cacert", &file, "-H", &format!("Forwarded: {told}"), "--url", &other]);
     assert!(element.ends_with(&format!("for=127.0.0.1;host=\"test.example:{port}\";proto=https")), "{element}");
     let (refused, error) = curl(&["--cacert", &none.file().display().to_string()]);
     assert!(refused.is_empty() && error.contains("certificate"), "{refused}{error}");
     eventually("curl said why it left", || failures(&proxy, "client-refused") == 1);
     eventually("the log names the scheme", || {
         let log = std::fs::read_to_string(&log).unwrap_or_default();
-        log.matches(&format!(" {url} ")).count() == 4 && log.contains(" http://test.example/ ")
+        log.matches(&format!(" {url} ")).count() == 3 && log.contains(" http://test.example/ ")
     });
 }
 

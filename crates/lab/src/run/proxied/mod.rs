@@ -85,7 +85,7 @@ pub fn run(test: &Proxied) -> Result<Served> {
     let folder = Kept::new(folder.map_err(Error::file("making a folder in", inside))?);
     let origin = Origin::listen(test.model.clone()).map_err(wrong)?;
     let mut low = Low { listen: Some(vec![ANY_PORT.into()]), ..Low::default() };
-    low.origin = vec![LowOrigin { host: None, url: format!("http://{}", origin.address()) }];
+    low.origin = vec![LowOrigin { url: format!("http://{}", origin.address()), ..LowOrigin::default() }];
     low.admin.listen = Some(ANY_PORT.into());
     low.store.path = Some(folder.path().join("store"));
     (low.store.capacity, low.store.memory) = (Some(Size(test.capacity)), Some(Size(test.memory)));

@@ -1,0 +1,262 @@
+//! TLS to origins: their certificates are verified, by the roots of the system or those of a file, and for the name in
+//! the URL or another that the operator gives. Where the operator turned that off, every start says so.
+
+use std::{
+    collections::HashMap,
+    io,
+    path::Path,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use http::{Uri, uri::Authority};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use parking_lot::RwLock;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    client::{
+        WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use crate::{certs, config::LowOrigin, reason::OriginFailure};
+
+/// How one origin is spoken to.
+#[derive(Debug)]
+struct Secured {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+/// A value of `[[origin]]` that will not do: its key, and why.
+pub(crate) type BadOrigin = (&'static str, String);
+
+/// All origins that are spoken to by TLS.
+#[derive(Debug, Default)]
+pub(crate) struct OriginTls(RwLock<HashMap<Authority, Arc<Secured>>>);
+
+impl OriginTls {
+    pub(crate) fn new(origins: &[LowOrigin]) -> Result<Self, BadOrigin> {
+        Ok(Self(RwLock::new(all(origins)?)))
+    }
+
+    /// Reads what they trust anew; where that fails, what was trusted stays.
+    pub(crate) fn replace(&self, origins: &[LowOrigin]) -> Result<(), BadOrigin> {
+        let new = all(origins)?;
+        *self.0.write() = new;
+        Ok(())
+    }
+
+    /// The handshake, without a limit of its own.
+    pub(crate) async fn connect(&self, to: &Authority, tcp: TcpStream) -> Result<OriginStream, OriginFailure> {
+        let secured = self.0.read().get(to).cloned().ok_or(OriginFailure::TlsHandshake)?;
+        let connected = TlsConnector::from(secured.config.clone()).connect(secured.name.clone(), tcp).await;
+        connected.map(|stream| OriginStream::Tls(Box::new(stream))).map_err(|e| failure(&e))
+    }
+}
+
+fn all(origins: &[LowOrigin]) -> Result<HashMap<Authority, Arc<Secured>>, BadOrigin> {
+    let mut found = HashMap::new();
+    for origin in origins {
+        if let Some((authority, secured)) = secured(origin)? {
+            if origin.verify == Some(false) {
+                let url = &origin.url;
+                eprintln!("picaflor: {url} is NOT VERIFIED (origin.verify): anyone in between can pose as it");
+            }
+            found.insert(authority, Arc::new(secured));
+        }
+    }
+    Ok(found)
+}
+
+/// Refuses what cannot be spoken to.
+pub(crate) fn check(origin: &LowOrigin) -> Result<(), BadOrigin> {
+    secured(origin).map(drop)
+}
+
+/// `None` if it is not spoken to by TLS.
+fn secured(origin: &LowOrigin) -> Result<Option<(Authority, Secured)>, BadOrigin> {
+    let url: Uri = origin.url.parse().map_err(|e| ("url", format!("`{}`: {e}", origin.url)))?;
+    let authority = url.authority().filter(|_| url.scheme_str() == Some("https")).cloned();
+    let Some(authority) = authority else {
+        let given = [("ca", origin.ca.is_some()), ("name", origin.name.is_some()), ("verify", origin.verify.is_some())];
+        return match given.iter().find(|(_, is_given)| *is_given) {
+            Some((key, _)) => Err((key, format!("`{}` is not https://HOST:PORT", origin.url))),
+            None => Ok(None),
+        };
+    };
+    let (key, name) = match &origin.name {
+        Some(name) => ("name", name.as_str()),
+        None => ("url", authority.host().trim_matches(['[', ']'])),
+    };
+    let name = ServerName::try_from(name.to_owned())
+        .map_err(|_| (key, format!("`{name}` is no name that a certificate can be for; give one with name")))?;
+    let provider = Arc::new(ring::default_provider());
+    let verifier = verifier(origin, &provider)?;
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|e| ("url", e.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    Ok(Some((authority, Secured { config: Arc::new(config), name })))
+}
+
+fn verifier(origin: &LowOrigin, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, BadOrigin> {
+    if origin.verify == Some(false) {
+        return match &origin.ca {
+            Some(_) => Err(("verify", "false, and a ca is given; leave one of them out".into())),
+            None => Ok(Arc::new(Anyone(provider.clone()))),
+        };
+    }
+    let roots = match &origin.ca {
+        Some(file) => of_file(file).map_err(|why| ("ca", why))?,
+        None => of_system().map_err(|why| ("url", why))?,
+    };
+    let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+    Ok(built.map_err(|e| ("ca", e.to_string()))?)
+}
+
+fn of_file(file: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certs::chain(file)? {
+        roots.add(certificate).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    Ok(roots)
+}
+
+/// Some roots of a system are odd: those that can be read count.
+fn of_system() -> Result<RootCertStore, String> {
+    let (found, mut roots) = (rustls_native_certs::load_native_certs(), RootCertStore::empty());
+    let why = found.errors.first().map(|e| format!(": {e}")).unwrap_or_default();
+    match roots.add_parsable_certificates(found.certs) {
+        (0, _) => Err(format!("the system has no root certificates (Debian: ca-certificates){why}; or give a ca")),
+        _ => Ok(roots),
+    }
+}
+
+fn failure(error: &io::Error) -> OriginFailure {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
+        Some(Error::InvalidCertificate(why)) => match why {
+            CertificateError::UnknownIssuer => OriginFailure::TlsUntrusted,
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. } => OriginFailure::TlsExpired,
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                OriginFailure::TlsName
+            }
+            _ => OriginFailure::TlsCertificate,
+        },
+        _ => OriginFailure::TlsHandshake,
+    }
+}
+
+/// Takes any certificate; that the other end has its key is still seen.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A connection to an origin.
+pub(crate) enum OriginStream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Connection for OriginStream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for OriginStream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, room),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_read(cx, room),
+        }
+    }
+}
+
+impl AsyncWrite for OriginStream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write(cx, bytes),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, slices),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Self::Tls(tls) => Pin::new(&mut **tls).poll_shutdown(cx),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! A new configuration while the proxy runs: certificates and keys, how TLS is offered, and the files of authorities by
+//! which origins are trusted. Everything else is taken by
+//! a restart, and a configuration in which it has changed is refused as a whole, by the names of its keys: so what runs
+//! is always what some file said.
+//!
+//! What is new is read and checked before anything of it is taken; connections go on with what they have.
+
+use parking_lot::Mutex;
+
+use crate::{
+    config::{Config, ConfigError, Low, TlsConfig},
+    origin_tls::OriginTls,
+    tls::Tls,
+};
+
+/// Where a new configuration comes from.
+type Source = Box<dyn Fn() -> Result<Low, ConfigError> + Send + Sync>;
+
+/// The configuration that runs, as it was written, and where it was.
+#[derive(Default)]
+pub(crate) struct Reload(Mutex<Option<(Low, Source)>>);
+
+/// Why nothing was taken.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// It cannot be read, or would not do.
+    #[error("{0}; nothing was changed")]
+    Config(#[from] ConfigError),
+    /// Other keys differ.
+    #[error("only a restart takes a change of {}; nothing was changed", .0.join(", "))]
+    Fixed(Vec<String>),
+}
+
+impl Reload {
+    /// From now on `source` is asked for what is new; `running` is what it said at the start.
+    pub(crate) fn from(&self, running: Low, source: Source) {
+        *self.0.lock() = Some((running, source));
+    }
+
+    /// Takes what is new; says what was taken. Without a source the files of `config` are read anew.
+    pub(crate) fn take(&self, config: &Config, tls: Option<&Tls>, origins: &OriginTls) -> Result<String, ReloadError> {
+        let mut of_file = self.0.lock();
+        let new = match &*of_file {
+            Some((running, source)) => {
+                let new = source()?;
+                let fixed = running.fixed_in(&new);
+                if !fixed.is_empty() {
+                    return Err(ReloadError::Fixed(fixed));
+                }
+                Some(new)
+            }
+            None => None,
+        };
+        let resolved = new.as_ref().map(Low::resolve_tls).transpose()?;
+        // What is trusted of origins is wrong in a file of its own: nothing was taken before that is seen.
+        OriginTls::new(&config.origin).map_err(|(key, why)| ConfigError::value(&format!("origin.{key}"), why))?;
+        let taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
+        origins.replace(&config.origin).map_err(|(key, why)| ConfigError::value(&format!("origin.{key}"), why))?;
+        if let (Some((running, _)), Some(new)) = (&mut *of_file, new) {
+            *running = new;
+        }
+        Ok(taken)
+    }
+}
+
+fn certificates(tls: Option<&Tls>, new: Option<&TlsConfig>) -> Result<String, ReloadError> {
+    let (Some(tls), Some(new)) = (tls, new) else { return Ok("no certificates are configured".into()) };
+    tls.replace(new).map_err(|bad| ConfigError::value("tls.certificate", bad.why))?;
+    Ok(format!("{} certificate{} read", new.certificate.len(), if new.certificate.len() == 1 { "" } else { "s" }))
+}
