@@ -132,8 +132,9 @@ fn signing_key(path: &Path) -> Result<Arc<dyn SigningKey>, String> {
             format!("{file}: has no private key in PEM form (-----BEGIN PRIVATE KEY-----): {e}")
         }
     })?;
-    any_supported_type(&key)
-        .map_err(|_| format!("{file}: a kind of key that is not known here; take RSA, ECDSA P-256 or P-384, or Ed25519"))
+    any_supported_type(&key).map_err(|_| {
+        format!("{file}: a kind of key that is not known here; take RSA, ECDSA P-256 or P-384, or Ed25519")
+    })
 }
 
 /// Chain and key, if they are of each other.

@@ -94,6 +94,8 @@ low! {
         listen: Vec<SocketAddr>,
         /// Oldest version, `1.2` or `1.3`; default `1.2`.
         min_version: TlsVersion,
+        /// Whether HTTP/2 is offered; default true.
+        http2: bool,
         /// `[[tls.certificate]]`, any number. The first is for clients that name none of the others.
         certificate: Vec<LowCertificate>,
     }
@@ -142,6 +144,8 @@ low! {
         header_timeout: Span,
         /// Longest time of a TLS handshake; default 10 s.
         handshake_timeout: Span,
+        /// Requests that a client has at one time on one connection of HTTP/2; default 100.
+        streams: usize,
         /// Longest time between two requests on a connection; default 60 s.
         idle_timeout: Span,
         /// Longest time without progress while sending to a client; default 60 s.
@@ -388,6 +392,8 @@ pub struct TlsConfig {
     pub listen: Vec<SocketAddr>,
     /// Oldest version.
     pub min_version: TlsVersion,
+    /// Whether HTTP/2 is offered.
+    pub http2: bool,
     /// At least one.
     pub certificate: Vec<CertificateConfig>,
 }
@@ -430,6 +436,7 @@ pub struct LimitsConfig {
     pub connections_per_client: Option<usize>,
     pub header_timeout: Span,
     pub handshake_timeout: Span,
+    pub streams: usize,
     pub idle_timeout: Span,
     pub send_timeout: Span,
     pub connect_timeout: Span,
@@ -495,7 +502,7 @@ impl Low {
         keys.extend(self.cache.differing(&new.cache, "cache"));
         keys.extend(self.limits.differing(&new.limits, "limits"));
         keys.extend(self.log.differing(&new.log, "log"));
-        keys.retain(|key| !matches!(key.as_str(), "tls.certificate" | "tls.min_version"));
+        keys.retain(|key| !matches!(key.as_str(), "tls.certificate" | "tls.min_version" | "tls.http2"));
         keys
     }
 }

@@ -4,8 +4,14 @@
 
 use std::{
     net::IpAddr,
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
 };
+
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
 
 use crate::config::Config;
 
@@ -67,6 +73,16 @@ pub(crate) struct Conn {
     /// For how many seconds there has always been more for it, and what it had taken before them.
     full: AtomicU32,
     taken_before: AtomicU64,
+    /// Of HTTP/2.
+    streams: Streams,
+}
+
+/// Those that are open, and those of them that may have to be ended: since when each waits for its client, 0 where it
+/// does not.
+#[derive(Debug, Default)]
+struct Streams {
+    open: AtomicU32,
+    waiting: Mutex<Vec<(Arc<AtomicU32>, AbortHandle)>>,
 }
 
 impl Conn {
@@ -83,6 +99,7 @@ impl Conn {
             taken: AtomicU64::new(0),
             full: AtomicU32::new(0),
             taken_before: AtomicU64::new(0),
+            streams: Streams::default(),
         }
     }
 
@@ -130,6 +147,54 @@ impl Conn {
         let before = self.taken_before.swap(taken, Relaxed);
         self.full.store(0, Relaxed);
         is_full && taken.wrapping_sub(before) < rate.saturating_mul(u64::from(full))
+    }
+
+    /// A stream of HTTP/2 begins.
+    pub(crate) fn open_stream(&self, tick: u32) {
+        self.streams.open.fetch_add(1, Relaxed);
+        if self.phase().0 != Phase::Sending {
+            self.enter(Phase::Busy, tick);
+        }
+    }
+
+    /// It has ended.
+    pub(crate) fn close_stream(&self, tick: u32) {
+        if self.streams.open.fetch_sub(1, Relaxed) == 1 {
+            // Nothing is kept of tasks that are over.
+            *self.streams.waiting.lock() = Vec::new();
+            if self.phase().0 != Phase::Sending {
+                self.enter(Phase::Idle, tick);
+            }
+        }
+    }
+
+    /// Nothing is stuck in the socket: what it does is what its streams do.
+    pub(crate) fn enter_streams(&self, tick: u32) {
+        let is_open = self.streams.open.load(Relaxed) > 0;
+        self.enter(if is_open { Phase::Busy } else { Phase::Idle }, tick);
+    }
+
+    /// The task of a stream, and since when it waits for its client.
+    pub(crate) fn remember_stream(&self, since: Arc<AtomicU32>, task: AbortHandle) {
+        let mut waiting = self.streams.waiting.lock();
+        if waiting.len() > 2 * self.streams.open.load(Relaxed) as usize {
+            waiting.retain(|(_, task)| !task.is_finished());
+        }
+        waiting.push((since, task));
+    }
+
+    /// The streams whose client has given no room for longer than `limit`.
+    pub(crate) fn stalled(&self, now: u32, limit: u32) -> Vec<AbortHandle> {
+        if self.streams.open.load(Relaxed) == 0 {
+            return Vec::new();
+        }
+        let is_stalled = |since: &AtomicU32| {
+            let since = since.load(Relaxed);
+            since > 0 && now.saturating_sub(since) > limit
+        };
+        let waiting = self.streams.waiting.lock();
+        let stalled = waiting.iter().filter(|(since, task)| is_stalled(since) && !task.is_finished());
+        stalled.map(|(_, task)| task.clone()).collect()
     }
 
     /// A request goes to hyper.

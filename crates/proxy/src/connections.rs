@@ -109,7 +109,8 @@ impl Connections {
             let open = open.lock();
             let still = open.by_number.values().filter_map(|(conn, abort)| {
                 let (phase, since) = conn.phase();
-                let is_still = matches!(phase, Phase::Idle | Phase::Head | Phase::Handshake) && now.saturating_sub(since) > 1;
+                let is_still =
+                    matches!(phase, Phase::Idle | Phase::Head | Phase::Handshake) && now.saturating_sub(since) > 1;
                 let abort = abort.as_ref().filter(|abort| is_still && !abort.is_finished())?;
                 Some((phase != Phase::Idle, since, abort))
             });

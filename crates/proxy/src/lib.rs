@@ -5,7 +5,7 @@
 //! | what | where |
 //! |---|---|
 //! | starting and stopping; what workers share meanwhile; a new configuration | `server`; `proxy`; `reload` |
-//! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
+//! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper), `http2` |
 //! | whether a response may be stored, reused, served stale | `rules` |
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
@@ -37,6 +37,7 @@ mod front;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod head;
+mod http2;
 mod keep;
 mod key;
 mod life;

@@ -14,7 +14,7 @@ mod pass;
 
 use std::{sync::Arc, time::Instant};
 
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header, request::Parts};
 use hyper::{body::Incoming, ext::ReasonPhrase};
 
 use self::ask::Ask;
@@ -22,7 +22,6 @@ use crate::{
     body::{Body, Guard, Record},
     clock::unix_millis,
     conn::{Conn, Phase},
-    connections::Left,
     head::NO_REASON,
     lookup::{self, Found, Hit},
     origin::Interim,
@@ -31,19 +30,22 @@ use crate::{
     respond::{Answer, denied, options},
     rules::{Reuse, validate},
     target::{self, Target},
+    tunnel::Held,
 };
 
-/// Answers one request.
+/// Answers one request, or refuses it as it was already. `held` counts what it came by.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
     conn: Arc<Conn>,
-    left: Arc<Left>,
+    held: Held,
     interim: Interim,
     request: Request<Incoming>,
+    refused: Option<Denied>,
 ) -> Response<Body> {
     let start = Instant::now();
+    let is_http2 = request.version() == Version::HTTP_2;
     let record = worker.proxy.log.on().then(|| record(&conn, &request, start));
-    let answer = answer(&worker, &conn, interim, request).await;
+    let answer = answer(&worker, &conn, interim, request, refused).await;
     worker.counters.head_after(start.elapsed());
     worker.counters.outcomes.one(answer.outcome);
     let mut record = record.map(|mut record| {
@@ -58,13 +60,13 @@ pub(crate) async fn serve(
     if parts.status.canonical_reason().is_none() && parts.extensions.get::<ReasonPhrase>().is_none() {
         parts.extensions.insert(ReasonPhrase::from_static(NO_REASON.as_bytes()));
     }
-    if (conn.is_last() || worker.proxy.is_stopping()) && answer.outcome != Outcome::Tunnel {
+    if !is_http2 && (conn.is_last() || worker.proxy.is_stopping()) && answer.outcome != Outcome::Tunnel {
         parts.headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(tunnel) = answer.tunnel {
         conn.enter(Phase::Busy, worker.clock.tick());
         let silence = worker.proxy.config.limits.tunnel_timeout.0;
-        tunnel.begin(Guard::new(worker.clone(), conn.clone(), record.take()), left, silence);
+        tunnel.begin(Guard::new(worker.clone(), conn.clone(), record.take()), held, silence);
     }
     let guard = Guard::new(worker, conn, record);
     Response::from_parts(parts, Body::new(answer.kind, guard))
@@ -95,11 +97,17 @@ fn record(conn: &Conn, request: &Request<Incoming>, start: Instant) -> Box<Recor
     })
 }
 
-async fn answer(worker: &Arc<Worker>, conn: &Arc<Conn>, interim: Interim, request: Request<Incoming>) -> Answer {
-    if request.method() == Method::OPTIONS && request.uri() == "*" {
+async fn answer(
+    worker: &Arc<Worker>,
+    conn: &Arc<Conn>,
+    interim: Interim,
+    request: Request<Incoming>,
+    refused: Option<Denied>,
+) -> Answer {
+    if request.method() == Method::OPTIONS && request.uri() == "*" && refused.is_none() {
         return options();
     }
-    match check(worker, conn, &request) {
+    match refused.map_or_else(|| check(worker, conn, &request), Err) {
         Err(why) => {
             worker.counters.denials.one(why);
             denied(why)

@@ -21,6 +21,7 @@ use tokio::{
     io::{Interest, unix::AsyncFd},
     net::TcpStream,
     sync::watch,
+    task::AbortHandle,
 };
 
 use crate::{
@@ -89,7 +90,12 @@ pub(crate) fn bind_all(addresses: &[SocketAddr], workers: usize) -> Result<Vec<V
 }
 
 /// Runs a worker until it is told to stop and has drained. With each socket, whether TLS is spoken there.
-pub(crate) fn work(proxy: Arc<Proxy>, number: usize, sockets: Vec<(TcpListener, bool)>, stopped: watch::Receiver<Stop>) {
+pub(crate) fn work(
+    proxy: Arc<Proxy>,
+    number: usize,
+    sockets: Vec<(TcpListener, bool)>,
+    stopped: watch::Receiver<Stop>,
+) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(e) => return eprintln!("picaflor: worker {number}: {e}"),
@@ -264,11 +270,15 @@ async fn tick(worker: Arc<Worker>, connections: Arc<Mutex<Open>>) {
             now.saturating_sub(since) > limit || rate.is_some_and(|rate| conn.is_slow(rate.0, window))
         };
         // Collected first: ending a task takes its connection off the list.
+        let mut stalled = Vec::new();
         let ended: Vec<_> = {
             let open = connections.lock();
+            stalled.extend(open.by_number.values().flat_map(|(conn, _)| conn.stalled(now, send)));
             let late = open.by_number.values().filter(|(conn, _)| late(conn));
             late.filter_map(|(conn, abort)| Some((conn.phase().0, abort.clone()?))).collect()
         };
+        worker.counters.streams_timed_out.add(stalled.len() as u64);
+        stalled.iter().for_each(AbortHandle::abort);
         for (phase, abort) in ended {
             worker.counters.timed_out.add(1);
             if phase == Phase::Handshake {

@@ -168,6 +168,8 @@ reasons! {
         Scheme => "scheme",
         /// The client has `limits.connections_per_client`.
         ClientConnections => "client-connections",
+        /// A client of HTTP/2 that resets what it has just asked for, again and again.
+        RapidReset => "rapid-reset",
         /// A connection from a trusted network that does not begin with a PROXY header.
         ProxyHeader => "proxy-header",
     }

@@ -208,6 +208,7 @@ pub(crate) fn denied(why: Denied) -> Answer {
             (StatusCode::TOO_MANY_REQUESTS, "you have as many connections as a client may have")
         }
         Denied::ProxyHeader => (StatusCode::BAD_REQUEST, "the connection does not begin with a PROXY header"),
+        Denied::RapidReset => (StatusCode::TOO_MANY_REQUESTS, "too much of what was asked for is taken back at once"),
         Denied::Scheme => (StatusCode::BAD_REQUEST, "https goes through CONNECT"),
     };
     message(status, why.name(), mend, Outcome::Denied)

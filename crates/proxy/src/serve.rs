@@ -19,7 +19,7 @@ use crate::{
     connections::Left,
     fast::{FastIo, Hypers},
     front::{self, Beginning, Told},
-    life,
+    http2, life,
     lifecycle::{LAST_REQUESTS, Stop},
     proxy::Worker,
     reason::{Denied, Outcome},
@@ -41,7 +41,7 @@ impl Service<http::Request<Incoming>> for Serve {
 
     fn call(&self, request: http::Request<Incoming>) -> Self::Future {
         let interim = FastIo::interim(&self.io);
-        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), interim, request);
+        let answer = life::serve(self.worker.clone(), self.conn.clone(), self.left.clone(), interim, request, None);
         Box::pin(async move { Ok(answer.await) })
     }
 }
@@ -79,6 +79,9 @@ impl Opening {
         drop(opening);
         let Some(stream) = stream else { return };
         self.conn.enter(Phase::Idle, self.worker.clock.tick());
+        if stream.is_http2() {
+            return Box::pin(http2::serve(self.worker, self.conn, stream, self.left, self.stopped)).await;
+        }
         serve(self.worker, self.conn, stream, self.left, self.stopped).await;
     }
 
@@ -239,4 +242,3 @@ pub(crate) async fn serve(
 
 /// How often it is looked whether a connection is answered, once we stop.
 const STILL_BUSY: Duration = Duration::from_millis(5);
-

@@ -88,6 +88,14 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
+    /// Whether the client asked for HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        match self {
+            Self::Plain(_) => false,
+            Self::Tls(tls) => tls.get_ref().1.alpn_protocol() == Some(b"h2"),
+        }
+    }
+
     /// The same as [`Stream::try_write_vectored`] of one slice.
     #[inline]
     pub(crate) fn try_write(&mut self, bytes: &[u8]) -> io::Result<usize> {

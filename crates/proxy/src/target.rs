@@ -179,7 +179,8 @@ impl Target {
 /// Whether an origin is configured for it.
 fn is_own(origins: &Origins, authority: &Authority) -> bool {
     let mut normal = Vec::new();
-    key::host(&mut normal, key::without_https_port(authority.as_str().as_bytes())).is_ok() && origins.of(&normal).is_some()
+    key::host(&mut normal, key::without_https_port(authority.as_str().as_bytes())).is_ok()
+        && origins.of(&normal).is_some()
 }
 
 /// One host at most and one meaning of the length (RFC 9112 3.2, 6.3). The parser below has refused most of what is

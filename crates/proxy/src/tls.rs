@@ -93,7 +93,8 @@ fn refused(why: Error) -> BadFile {
 }
 
 fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Current, BadFile> {
-    let pairs: Vec<_> = config.certificate.iter().map(|pair| Pair::read(&pair.file, &pair.key)).collect::<Result<_, _>>()?;
+    let pairs: Vec<_> =
+        config.certificate.iter().map(|pair| Pair::read(&pair.file, &pair.key)).collect::<Result<_, _>>()?;
     let now = SystemTime::now();
     pairs.iter().filter_map(|pair| pair.warning(now)).for_each(|warning| eprintln!("picaflor: {warning}"));
     let versions: &[_] = match config.min_version {
@@ -104,7 +105,8 @@ fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Curre
     let builder = builder.with_protocol_versions(versions).map_err(refused)?.with_no_client_auth();
     let mut offered = builder.with_cert_resolver(Arc::new(ByName::new(&pairs)));
     offered.ticketer = tickets.clone();
-    offered.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let http2 = config.http2.then(|| b"h2".to_vec());
+    offered.alpn_protocols = http2.into_iter().chain([b"http/1.1".to_vec()]).collect();
     let until = pairs.iter().map(|pair| pair.until).min().unwrap_or(UNIX_EPOCH);
     let expires = until.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(Current { offered: Arc::new(offered), expires })

@@ -2,6 +2,7 @@
 //! closed.
 
 use std::{
+    any::Any,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -14,7 +15,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{body::Guard, connections::Left};
+use crate::body::Guard;
+
+/// What a connection, or a stream of one, is counted by while it is held.
+pub(crate) type Held = Arc<dyn Any + Send + Sync>;
 
 /// A tunnel whose client has yet to be told.
 pub(crate) struct Tunnel {
@@ -29,12 +33,12 @@ impl Tunnel {
     }
 
     /// Runs it until one side or the limits end it: in the log it is one request, in the limits one connection.
-    pub(crate) fn begin(self, mut guard: Guard, left: Arc<Left>, silence: Duration) {
+    pub(crate) fn begin(self, mut guard: Guard, held: Held, silence: Duration) {
         tokio::spawn(async move {
             if let Ok(client) = hyper::upgrade::on(self.request).await {
                 both_ways(TokioIo::new(client), self.server, silence, &mut guard).await;
             }
-            drop(left);
+            drop(held);
         });
     }
 }

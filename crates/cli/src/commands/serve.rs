@@ -192,7 +192,9 @@ impl Serve {
     }
 
     /// What reads the configuration, the first time and again, and where its file is.
-    fn reader(self) -> Result<(impl Fn() -> Result<Low, ConfigError> + Send + Sync + 'static, Option<PathBuf>), Failure> {
+    fn reader(
+        self,
+    ) -> Result<(impl Fn() -> Result<Low, ConfigError> + Send + Sync + 'static, Option<PathBuf>), Failure> {
         let path = self.config.clone();
         let flags = self.flags()?;
         let file = path.clone();

@@ -4,8 +4,8 @@ use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use super::{
     AdminConfig, CacheConfig, CertificateConfig, Config, Deletes, ForwardConfig, FrontConfig, LimitsConfig, LogConfig,
-    Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowStore, LowTls, Size, Span, StoreConfig, TlsConfig, durability,
-    file::ConfigError, machine, units,
+    Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowStore, LowTls, Size, Span, StoreConfig,
+    TlsConfig, durability, file::ConfigError, machine, units,
 };
 use crate::{
     certs::{Pair, Part},
@@ -102,7 +102,8 @@ fn tls(low: LowTls) -> Result<Option<TlsConfig>, ConfigError> {
         })?;
         certificate.push(CertificateConfig { file, key });
     }
-    Ok(Some(TlsConfig { listen, min_version: low.min_version.unwrap_or_default(), certificate }))
+    let (min_version, http2) = (low.min_version.unwrap_or_default(), low.http2.unwrap_or(true));
+    Ok(Some(TlsConfig { listen, min_version, http2, certificate }))
 }
 
 fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {
@@ -180,6 +181,7 @@ fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
         connections_per_client: low.connections_per_client,
         header_timeout: low.header_timeout.unwrap_or(Span::secs(10)),
         handshake_timeout: low.handshake_timeout.unwrap_or(Span::secs(10)),
+        streams: low.streams.unwrap_or(100),
         idle_timeout: low.idle_timeout.unwrap_or(Span::secs(60)),
         send_timeout: low.send_timeout.unwrap_or(Span::secs(60)),
         connect_timeout: low.connect_timeout.unwrap_or(Span::secs(5)),
@@ -200,6 +202,9 @@ fn limits(low: LowLimits) -> Result<LimitsConfig, ConfigError> {
     };
     if limits.connections == 0 {
         return Err(ConfigError::value("limits.connections", "0 would serve nobody".into()));
+    }
+    if limits.streams == 0 {
+        return Err(ConfigError::value("limits.streams", "0 would answer nothing by HTTP/2; see tls.http2".into()));
     }
     if limits.origin_connections == Some(0) {
         return Err(ConfigError::value("limits.origin_connections", "0 would ask no origin".into()));
@@ -238,7 +243,10 @@ fn origins(low: Vec<LowOrigin>) -> Result<Vec<LowOrigin>, ConfigError> {
         let origin = LowOrigin { host, url: origin.url.trim_end_matches('/').to_owned(), ..origin };
         // They share connections.
         let trust = |origin: &LowOrigin| (origin.ca.clone(), origin.name.clone(), origin.verify);
-        if origins.iter().any(|other: &LowOrigin| other.url.eq_ignore_ascii_case(&origin.url) && trust(other) != trust(&origin)) {
+        if origins
+            .iter()
+            .any(|other: &LowOrigin| other.url.eq_ignore_ascii_case(&origin.url) && trust(other) != trust(&origin))
+        {
             let why = format!("two for {}, with different ca, name or verify", origin.url);
             return Err(ConfigError::value("origin", why));
         }

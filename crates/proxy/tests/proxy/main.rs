@@ -13,6 +13,7 @@ mod interim;
 mod kit;
 mod limits;
 mod nginx;
+mod origin_tls;
 mod ranges;
 mod reload;
 mod scrape;

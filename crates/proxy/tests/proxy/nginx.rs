@@ -10,14 +10,19 @@ use tempfile::TempDir;
 
 use crate::kit::{Proxy, eventually};
 
-struct Nginx {
+pub(crate) struct Nginx {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     folder: TempDir,
 }
 
 impl Nginx {
     fn start(locations: &str) -> Self {
+        Self::start_by("reuseport", locations)
+    }
+
+    /// With more of its `listen`, such as `ssl`.
+    pub(crate) fn start_by(listen: &str, locations: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Held, but not listened at, until nginx has it too: nobody else gets the port in between.
         let held = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
@@ -33,7 +38,7 @@ impl Nginx {
         let text = format!(
             "daemon off; pid {place}/pid; error_log {place}/error.log; worker_processes 1;\n\
              events {{}}\nhttp {{ access_log {place}/access.log; {temporary}\n\
-             server {{ listen {address} reuseport; root {place}/www; gzip_types *; {locations} }} }}\n"
+             server {{ listen {address} {listen}; root {place}/www; gzip_types *; {locations} }} }}\n"
         );
         std::fs::write(folder.path().join("nginx.conf"), text).unwrap();
         // The worker may be another user.
@@ -50,7 +55,7 @@ impl Nginx {
         Self { child, address, folder }
     }
 
-    fn file(&self, name: &str, body: &[u8]) {
+    pub(crate) fn file(&self, name: &str, body: &[u8]) {
         let path = self.folder.path().join("www").join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, body).unwrap();
@@ -58,7 +63,7 @@ impl Nginx {
     }
 
     /// So often and no more; nginx writes its log behind its answers.
-    fn was_asked(&self, path: &str, times: usize) {
+    pub(crate) fn was_asked(&self, path: &str, times: usize) {
         let count = || {
             let log = std::fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
             log.lines().filter(|line| line.contains(&format!(" {path} HTTP"))).count()
@@ -88,7 +93,7 @@ fn curl(into: &Path, arguments: &[&str]) -> (String, Vec<u8>) {
     (String::from_utf8_lossy(&output.stdout).to_lowercase(), std::fs::read(into).unwrap_or_default())
 }
 
-fn noise(len: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let step = |state: &mut u64| {
         *state ^= *state << 13;

@@ -61,7 +61,8 @@ fn a_reload_under_load_drops_nothing() {
         }
         done.store(true, SeqCst);
     });
-    let failed: u64 = proxy.stats()["proxy"]["tls_failures"].as_object().unwrap().values().filter_map(|n| n.as_u64()).sum();
+    let failed: u64 =
+        proxy.stats()["proxy"]["tls_failures"].as_object().unwrap().values().filter_map(|n| n.as_u64()).sum();
     assert_eq!(failed, 0);
 }
 

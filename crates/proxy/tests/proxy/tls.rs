@@ -57,12 +57,15 @@ fn curl_gets_a_miss_then_hits_of_the_fast_path_and_the_origin_is_told_https() {
     let (miss, error) = curl(&["--cacert", &file]);
     assert!(miss.contains("fwd=uri-miss") && miss.ends_with("127.0.0.1 https "), "{miss}{error}");
     proxy.settle();
+    let fast = || proxy.stats()["proxy"]["requests"]["hit-fast"].as_u64().unwrap();
+    eventually("the fast path has it", || curl(&["--cacert", &file]).0.contains("picaflor; hit") && fast() > 0);
+    let before = fast();
     for version in ["--tls-max", "--tlsv1.3"] {
         let more: &[&str] = if version == "--tls-max" { &["--tls-max", "1.2"] } else { &[version] };
         let (hit, error) = curl(&[&["--cacert", &file], more].concat());
         assert!(hit.contains("picaflor; hit"), "{hit}{error}");
     }
-    assert_eq!(proxy.stats()["proxy"]["requests"]["hit-fast"], 2);
+    assert_eq!(fast(), before + 2);
     let plain = proxy.get("/");
     assert!(plain.cache().contains("fwd=uri-miss") && plain.text() == "127.0.0.1 http ", "another key: {plain:?}");
     let told = "for=192.0.2.1";
@@ -74,7 +77,7 @@ fn curl_gets_a_miss_then_hits_of_the_fast_path_and_the_origin_is_told_https() {
     eventually("curl said why it left", || failures(&proxy, "client-refused") == 1);
     eventually("the log names the scheme", || {
         let log = std::fs::read_to_string(&log).unwrap_or_default();
-        log.matches(&format!(" {url} ")).count() == 3 && log.contains(" http://test.example/ ")
+        log.matches(&format!(" {url} ")).count() >= 4 && log.contains(" http://test.example/ ")
     });
 }
 

@@ -1,0 +1,346 @@
+//! HTTP/2 to clients that come by TLS and ask for it (ALPN): framing, flow control and header compression are hyper's,
+//! each request goes the way of all that the fast path does not answer.
+//!
+//! * A request is made what it would be by HTTP/1.1 before anything looks at it: `:authority` is `Host`, cookies are one
+//!   field, the target is a path, or, for `http` by a client of the forward side, a whole URL ([`as_http1`]).
+//! * A client that opens streams and resets them at once has the origins asked for nothing; when it does so too often,
+//!   its connection ends ([`Denied::RapidReset`]).
+//! * A stream whose client gives no room for what is to be sent ends as a connection does that takes nothing.
+//! * What an origin says ahead of its answer (103) is not passed on: hyper has no way for it.
+
+use std::{
+    future::Future,
+    io::{self, IoSlice},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
+use http_body::{Frame, SizeHint};
+use hyper::{body::Incoming, rt::Executor, server::conn::http2, service::Service};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    sync::watch,
+};
+
+use crate::{
+    body::Body,
+    conn::{Conn, Phase},
+    connections::Left,
+    fast::seen::LONGEST_HEAD,
+    life,
+    lifecycle::Stop,
+    proxy::Worker,
+    reason::{Broken, Denied},
+    stream::Stream,
+};
+
+/// What a client may send ahead of what is read of it: of one stream, and of all.
+const STREAM_WINDOW: u32 = 256 << 10;
+const CONNECTION_WINDOW: u32 = 1 << 20;
+/// What is kept of an answer that a client has no room for.
+const SEND_BUFFER: usize = 128 << 10;
+/// A reset within so many milliseconds is rapid; more of these than so many, within so many seconds, end a connection.
+const RAPID_MILLIS: u128 = 1000;
+const RAPID_MOST: u32 = 100;
+const RAPID_PERIOD: u32 = 60;
+
+/// Serves HTTP/2 until the connection or the proxy ends.
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    conn: Arc<Conn>,
+    stream: Stream,
+    left: Arc<Left>,
+    mut stopped: watch::Receiver<Stop>,
+) {
+    worker.counters.http2_connections.add(1);
+    let io = Watched { stream, conn: conn.clone(), worker: worker.clone() };
+    let streams = Streams { next: Arc::default(), conn: conn.clone() };
+    let most = u32::try_from(worker.proxy.config.limits.streams).unwrap_or(u32::MAX);
+    let service = Http2 { worker, conn, left, streams: streams.clone(), resets: Arc::default() };
+    let connection = http2::Builder::new(streams)
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(most)
+        .max_header_list_size(LONGEST_HEAD as u32)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(SEND_BUFFER)
+        .auto_date_header(false)
+        .serve_connection(TokioIo::new(io), service);
+    let mut connection = Box::pin(connection);
+    tokio::select! {
+        _ = &mut connection => return,
+        _ = stopped.wait_for(|stop| *stop == Stop::All) => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// Answers each request.
+struct Http2 {
+    worker: Arc<Worker>,
+    conn: Arc<Conn>,
+    left: Arc<Left>,
+    streams: Streams,
+    resets: Arc<Resets>,
+}
+
+impl Service<Request<Incoming>> for Http2 {
+    type Response = Response<Sent>;
+    type Error = std::convert::Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let (worker, conn) = (self.worker.clone(), self.conn.clone());
+        worker.counters.http2_requests.add(1);
+        let open = OpenStream::new(self);
+        let counted = open.counted.clone();
+        *self.streams.next.lock() = Some(open.handed.clone());
+        let refused = as_http1(&mut request).err();
+        Box::pin(async move {
+            let head_only = request.method() == Method::HEAD;
+            // Nothing can be said ahead.
+            let interim = Arc::new(|_, _: &HeaderMap| {});
+            let answer = life::serve(worker, conn, counted, interim, request, refused).await;
+            if head_only || http_body::Body::is_end_stream(answer.body()) {
+                open.is_answered.store(true, Relaxed);
+            }
+            Ok(answer.map(|body| Sent { body, open }))
+        })
+    }
+}
+
+/// What the request would be by HTTP/1.1 (RFC 9113 8.2.3, 8.3.1). What belongs to one connection only, hyper refuses.
+pub(crate) fn as_http1<B>(request: &mut Request<B>) -> Result<(), Denied> {
+    let uri = request.uri().clone();
+    if let Some(authority) = uri.authority() {
+        let named = HeaderValue::from_str(authority.as_str()).map_err(|_| Denied::BadHost)?;
+        let same = |host: &HeaderValue| host.as_bytes().eq_ignore_ascii_case(named.as_bytes());
+        if !request.headers().get_all(header::HOST).iter().all(same) {
+            return Err(Denied::BadHost);
+        }
+        request.headers_mut().insert(header::HOST, named);
+    }
+    join_cookies(request.headers_mut())?;
+    if request.method() == Method::CONNECT {
+        return Ok(());
+    }
+    let path = uri.path_and_query().cloned().ok_or(Denied::BadTarget)?;
+    let is_path = path.as_str().starts_with('/') || (path == "*" && request.method() == Method::OPTIONS);
+    match uri.scheme_str() {
+        _ if !is_path => Err(Denied::BadTarget),
+        Some("https") => {
+            *request.uri_mut() = Uri::from(path);
+            Ok(())
+        }
+        // For clients of the forward side that is what a whole URL is by HTTP/1.
+        Some("http") => Ok(()),
+        _ => Err(Denied::Scheme),
+    }
+}
+
+/// Several fields by HTTP/2 are one by HTTP/1.
+fn join_cookies(headers: &mut HeaderMap) -> Result<(), Denied> {
+    if headers.get_all(header::COOKIE).iter().nth(1).is_some() {
+        let all: Vec<_> = headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
+        let joined = HeaderValue::from_bytes(&all.join(&b"; "[..])).map_err(|_| Denied::Malformed)?;
+        headers.insert(header::COOKIE, joined);
+    }
+    Ok(())
+}
+
+/// How often the streams of a connection were reset rapidly, and since when that is counted.
+#[derive(Default)]
+struct Resets {
+    count: AtomicU32,
+    since: AtomicU32,
+}
+
+/// Counts a stream as open: until its answer has ended, and the tunnel that it may have become.
+struct Counted {
+    worker: Arc<Worker>,
+    conn: Arc<Conn>,
+    left: Arc<Left>,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.conn.close_stream(self.worker.clock.tick());
+    }
+}
+
+/// One stream, from its request to its end, however that comes.
+struct OpenStream {
+    counted: Arc<Counted>,
+    resets: Arc<Resets>,
+    began: Instant,
+    /// All of the answer was handed over.
+    is_answered: AtomicBool,
+    /// Since when the client has had no room for more, in ticks; 0 where it is not the client that is waited for.
+    handed: Arc<AtomicU32>,
+}
+
+impl OpenStream {
+    fn new(service: &Http2) -> Self {
+        let (worker, conn, left) = (service.worker.clone(), service.conn.clone(), service.left.clone());
+        conn.open_stream(worker.clock.tick());
+        Self {
+            counted: Arc::new(Counted { worker, conn, left }),
+            resets: service.resets.clone(),
+            began: Instant::now(),
+            is_answered: AtomicBool::new(false),
+            handed: Arc::default(),
+        }
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let Counted { worker, left, .. } = &*self.counted;
+        let now = worker.clock.tick();
+        if self.is_answered.load(Relaxed) || self.began.elapsed().as_millis() > RAPID_MILLIS {
+            return;
+        }
+        if now.saturating_sub(self.resets.since.load(Relaxed)) > RAPID_PERIOD {
+            self.resets.since.store(now, Relaxed);
+            self.resets.count.store(0, Relaxed);
+        }
+        if self.resets.count.fetch_add(1, Relaxed) == RAPID_MOST {
+            worker.counters.denials.one(Denied::RapidReset);
+            let abort = left.open.lock().by_number.get(&left.number).and_then(|(_, abort)| abort.clone());
+            if let Some(abort) = abort {
+                abort.abort();
+            }
+        }
+    }
+}
+
+/// The body of an answer.
+struct Sent {
+    body: Body,
+    open: OpenStream,
+}
+
+impl http_body::Body for Sent {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let this = self.get_mut();
+        // It is asked for when the client has room.
+        this.open.handed.store(0, Relaxed);
+        let frame = Pin::new(&mut this.body).poll_frame(cx);
+        match &frame {
+            Poll::Ready(Some(Ok(_))) => this.open.handed.store(this.open.counted.worker.clock.tick(), Relaxed),
+            // Nor is one reset by its client whose origin broke off.
+            Poll::Ready(None | Some(Err(_))) => this.open.is_answered.store(true, Relaxed),
+            Poll::Pending => {}
+        }
+        if this.body.is_end_stream() {
+            this.open.is_answered.store(true, Relaxed);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Runs the streams of a connection, and remembers them, so that those can be ended whose clients take nothing.
+#[derive(Clone)]
+struct Streams {
+    /// Of the request that was just taken: hyper hands over its stream next.
+    next: Arc<Mutex<Option<Arc<AtomicU32>>>>,
+    conn: Arc<Conn>,
+}
+
+impl<F> Executor<F> for Streams
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let task = tokio::spawn(stream);
+        if let Some(handed) = self.next.lock().take() {
+            self.conn.remember_stream(handed, task.abort_handle());
+        }
+    }
+}
+
+/// The connection as hyper has it; notes when the client takes nothing.
+struct Watched {
+    stream: Stream,
+    conn: Arc<Conn>,
+    worker: Arc<Worker>,
+}
+
+impl Watched {
+    fn note<T>(&self, before: u64, polled: &Poll<io::Result<T>>) {
+        let tick = self.worker.clock.tick();
+        let taken = self.stream.taken() - before;
+        self.conn.take(usize::try_from(taken).unwrap_or(0));
+        if polled.is_pending() {
+            if taken > 0 {
+                self.conn.enter(Phase::Sending, tick);
+            }
+            self.conn.enter_once(Phase::Sending, tick);
+        } else if self.conn.phase().0 == Phase::Sending {
+            self.conn.enter_streams(tick);
+        }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_read(cx, room)
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let before = this.stream.taken();
+        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.note(before, &written);
+        written
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let before = this.stream.taken();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, slices);
+        this.note(before, &written);
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = this.stream.taken();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.note(before, &flushed);
+        flushed
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}

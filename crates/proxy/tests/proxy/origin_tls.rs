@@ -1,0 +1,156 @@
+//! `https` origins: a real nginx that is trusted or not, and what each refusal is called.
+
+use std::{net::TcpListener, path::Path};
+
+use picaflor_proxy::Low;
+use rcgen::date_time_ymd;
+
+use crate::{
+    certs::{Ca, Issued},
+    kit::{Message, Origin, Proxy, eventually},
+    nginx::{Nginx, noise},
+};
+
+fn nginx(issued: &Issued) -> Nginx {
+    let (file, key) = (issued.file.display(), issued.key.display());
+    let tells = "add_header X-Sni \"$ssl_server_name\"; add_header X-Reused \"$connection_requests\";";
+    let nginx = Nginx::start_by(
+        "reuseport ssl",
+        &format!(
+            "ssl_certificate {file}; ssl_certificate_key {key}; location / {{ add_header Cache-Control max-age=60; {tells} }}"
+        ),
+    );
+    nginx.file("f", &noise(300_000, 1));
+    nginx.file("g", b"short");
+    nginx
+}
+
+/// In front of it, with more of its `[[origin]]`.
+fn proxy(nginx: &Nginx, more: &str) -> Proxy {
+    Proxy::start(&format!("[[origin]]\nurl = \"https://{}\"\n{more}", nginx.address))
+}
+
+fn trusting(ca: &Path, more: &str) -> String {
+    format!("ca = {ca:?}\n{more}")
+}
+
+fn refused(proxy: &Proxy, path: &str) -> (u16, String) {
+    let reply: Message = proxy.get(path);
+    (reply.status(), reply.cache().to_owned())
+}
+
+#[test]
+fn an_origin_is_trusted_by_its_authority_and_for_its_name() {
+    let ca = Ca::new();
+    let nginx = nginx(&ca.issue(&["127.0.0.1", "origin.example"]));
+    let proxy = proxy(&nginx, &trusting(&ca.file(), "name = \"origin.example\"\n"));
+    let miss = proxy.get("/f");
+    assert!(miss.body == noise(300_000, 1) && miss.cache().contains("fwd=uri-miss"), "{}", miss.cache());
+    assert_eq!(miss.field("x-sni"), "origin.example");
+    assert!(proxy.get("/f").is_hit());
+    let reused = (0..9).map(|n| proxy.get(&format!("/g?{n}")).field("x-reused").parse::<u32>().unwrap()).max();
+    assert!(reused > Some(1), "its connections are kept");
+    nginx.was_asked("/f", 1);
+    let by_address = self::proxy(&nginx, &trusting(&ca.file(), ""));
+    let reply = by_address.get("/g");
+    assert_eq!((reply.status(), reply.field("x-sni")), (200, ""), "an address is not asked for by name");
+}
+
+#[test]
+fn what_is_not_trusted_is_not_asked_and_the_reason_has_a_name() {
+    let (ca, other) = (Ca::new(), Ca::new());
+    let good = nginx(&ca.issue(&["127.0.0.1"]));
+    let expired = nginx(&ca.issue_with(&["127.0.0.1"], |params| {
+        (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
+    }));
+    let early = nginx(&ca.issue_with(&["127.0.0.1"], |params| params.not_before = date_time_ymd(2200, 1, 1)));
+    let elsewhere = nginx(&ca.issue(&["elsewhere.example"]));
+    let plain = Nginx::start_by("reuseport", "");
+    for (nginx, more, why) in [
+        (&good, trusting(&other.file(), ""), "tls-untrusted"),
+        (&good, String::new(), "tls-untrusted"),
+        (&good, trusting(&ca.file(), "name = \"origin.example\"\n"), "tls-name"),
+        (&expired, trusting(&ca.file(), ""), "tls-expired"),
+        (&early, trusting(&ca.file(), ""), "tls-expired"),
+        (&elsewhere, trusting(&ca.file(), ""), "tls-name"),
+        (&plain, trusting(&ca.file(), ""), "tls-handshake"),
+    ] {
+        let proxy = proxy(nginx, &more);
+        assert_eq!(refused(&proxy, "/g"), (502, format!("picaflor; detail={why}")), "{more}");
+        assert_eq!(proxy.stats()["proxy"]["origin_failures"][why], 1);
+        let reply = proxy.client().send("POST", "/g", &[], b"x");
+        assert_eq!(reply.cache(), format!("picaflor; detail={why}"));
+        nginx.was_asked("/g", 0);
+    }
+    for nginx in [&good, &expired, &elsewhere] {
+        assert_eq!(proxy(nginx, "verify = false\n").get("/g").text(), "short", "it was asked for");
+    }
+}
+
+#[test]
+fn a_stale_answer_bridges_an_origin_that_is_not_trusted_any_more() {
+    let (ca, other) = (Ca::new(), Ca::new());
+    let nginx = nginx(&ca.issue(&["127.0.0.1"]));
+    let trusted = ca.folder.path().join("trusted.pem");
+    std::fs::copy(other.file(), &trusted).unwrap();
+    let proxy = proxy(&nginx, &trusting(&trusted, ""));
+    assert_eq!(refused(&proxy, "/g").0, 502);
+    std::fs::copy(ca.file(), &trusted).unwrap();
+    assert_eq!(refused(&proxy, "/g").0, 502, "until it is read");
+    assert_eq!(proxy.admin("POST", "/reload").status(), 200);
+    assert_eq!(proxy.get("/g").text(), "short");
+    std::fs::write(&trusted, "").unwrap();
+    let reply = proxy.admin("POST", "/reload");
+    let named = format!("origin.ca: {}: has no certificate", trusted.display());
+    assert!(reply.status() == 409 && reply.text().contains(&named), "{}", reply.text());
+    assert_eq!(proxy.get("/g?again").text(), "short", "what was trusted is");
+}
+
+#[test]
+fn an_origin_that_says_nothing_in_the_handshake_is_one_that_cannot_be_connected_to() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", silent.local_addr().unwrap());
+    let ca = Ca::new();
+    let config = "[limits]\nconnect_timeout = \"1s\"\n[[origin]]\n";
+    let proxy = Proxy::start(&format!("{config}url = \"{url}\"\n{}", trusting(&ca.file(), "")));
+    assert_eq!(refused(&proxy, "/"), (504, "picaflor; detail=connect-timeout".into()));
+    assert_eq!(refused(&proxy, "/other"), (504, "picaflor; detail=paused".into()));
+    drop(silent);
+    eventually("it refuses", || refused(&proxy, "/").0 == 502);
+}
+
+#[test]
+fn what_cannot_be_trusted_is_refused_at_the_start() {
+    let ca = Ca::new();
+    let file = ca.file();
+    let refused = |text: &str| {
+        let mut low = Low::parse("p.toml", text).unwrap();
+        low.store.path = Some(ca.folder.path().join("store"));
+        low.resolve().unwrap_err().to_string()
+    };
+    let origin = |url: &str, more: &str| format!("[[origin]]\nurl = \"{url}\"\n{more}");
+    for (url, more, start) in [
+        ("http://a", &*format!("ca = {file:?}\n"), "origin.ca: `http://a` is not https://"),
+        ("http://a", "verify = false\n", "origin.verify: `http://a` is not https://"),
+        ("https://a", "ca = \"/no/such\"\n", "origin.ca: /no/such: "),
+        ("https://a", &format!("verify = false\nca = {file:?}\n"), "origin.verify: false, and a ca is given"),
+        ("https://a", "verify = false\nname = \"a b\"\n", "origin.name: `a b` is no name"),
+    ] {
+        let e = refused(&origin(url, more));
+        assert!(e.starts_with(start), "{e}");
+    }
+    let one = origin("https://a", &format!("host = \"one\"\nca = {file:?}\n"));
+    let e = refused(&(one + &origin("https://A", "host = \"two\"\nverify = false\n")));
+    assert!(e.contains("different ca, name or verify"), "{e}");
+}
+
+#[test]
+fn a_private_authority_does_not_make_forward_clients_trusted() {
+    let (ca, origin) = (Ca::new(), Origin::constant("cache-control: max-age=60", "near"));
+    let nginx = nginx(&ca.issue(&["127.0.0.1"]));
+    let more = trusting(&ca.file(), "host = \"own.example\"\n[forward]\nenabled = true\n");
+    let proxy = proxy(&nginx, &more);
+    let reply = proxy.client().send("GET", &format!("https://{}/g", nginx.address), &[], b"");
+    assert_eq!(reply.cache(), "picaflor; detail=scheme", "it goes through CONNECT");
+    assert_eq!(proxy.client().send("GET", &format!("{}/", origin.url()), &[], b"").text(), "near");
+}
