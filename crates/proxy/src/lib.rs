@@ -1,4 +1,4 @@
-//! A caching HTTP/1.1 proxy, reverse and forward, on a picaflor store.
+//! A caching HTTP proxy, reverse and forward, with and without TLS, on a picaflor store.
 //!
 //! [`Config`] says what it does, [`Server::start`] does it. Where to read:
 //!

@@ -9,6 +9,7 @@ mod connection;
 mod forward;
 mod front;
 mod half;
+mod http2;
 mod interim;
 mod kit;
 mod limits;
