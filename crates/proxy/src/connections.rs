@@ -102,8 +102,8 @@ impl Connections {
         }
     }
 
-    /// The connection that has been without a request, or the end of its head or handshake, for the longest time at `now`:
-    /// one of this worker, or else of another. One that has come within a second has yet to be heard.
+    /// The connection that has been without a request, or the end of its head or handshake, for the longest time at
+    /// `now`: one of this worker, or else of another. One that has come within a second has yet to be heard.
     pub(crate) fn stillest(&self, worker: &Arc<Mutex<Open>>, now: u32) -> Option<AbortHandle> {
         let stillest = |open: &Mutex<Open>| {
             let open = open.lock();

@@ -1,8 +1,8 @@
 //! HTTP/2 to clients that come by TLS and ask for it (ALPN): framing, flow control and header compression are hyper's,
 //! each request goes the way of all that the fast path does not answer.
 //!
-//! * A request is made what it would be by HTTP/1.1 before anything looks at it: `:authority` is `Host`, cookies are one
-//!   field, the target is a path, or, for `http` by a client of the forward side, a whole URL ([`as_http1`]).
+//! * A request is made what it would be by HTTP/1.1 before anything looks at it: `:authority` is `Host`, cookies are
+//!   one field, the target is a path, or, for `http` by a client of the forward side, a whole URL ([`as_http1`]).
 //! * A client that opens streams and resets them at once has the origins asked for nothing; when it does so too often,
 //!   its connection ends ([`Denied::RapidReset`]).
 //! * A stream whose client gives no room for what is to be sent ends as a connection does that takes nothing.

@@ -5,7 +5,8 @@
 //! | what | where |
 //! |---|---|
 //! | starting and stopping; what workers share meanwhile; a new configuration | `server`; `proxy`; `reload` |
-//! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper), `http2` |
+//! | a request's way through the proxy | `life` (slow path), `fast` (memory hits, under hyper) |
+//! | a connection's way through the proxy | `listen`, `serve`, `http2` |
 //! | whether a response may be stored, reused, served stale | `rules` |
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |

@@ -264,7 +264,7 @@ fn squid(out: &mut Vec<u8>, line: &Line<'_>) {
 fn json(out: &mut Vec<u8>, line: &Line<'_>) {
     let value = serde_json::json!({
         "time": line.began as f64 / 1000.0, "client": line.client.to_string(), "method": line.method,
-        "url": line.url, "status": line.status, "bytes": line.bytes, "took_ms": line.took,
+        "url": line.url, "protocol": line.protocol, "status": line.status, "bytes": line.bytes, "took_ms": line.took,
         "outcome": line.outcome.name(), "detail": line.detail, "ending": line.ending, "referer": line.referer, "agent": line.agent,
         "content_type": line.content_type,
     });

@@ -151,8 +151,8 @@ impl Server {
         self.proxy.store.stats().volumes.into_iter().find_map(|volume| volume.failed)
     }
 
-    /// Has [`Server::reload`], and `POST /reload` of the admin listener, ask `source` for the configuration. `running` is
-    /// what it said when this server was started.
+    /// Has [`Server::reload`], and `POST /reload` of the admin listener, ask `source` for the configuration. `running`
+    /// is what it said when this server was started.
     pub fn reload_from(&self, running: Low, source: impl Fn() -> Result<Low, ConfigError> + Send + Sync + 'static) {
         self.proxy.reload.from(running, Box::new(source));
     }
