@@ -14,7 +14,7 @@ use std::{
 };
 
 use rustls::{
-    Error, InconsistentKeys,
+    CertificateError, Error, InconsistentKeys, RootCertStore,
     crypto::ring::sign::any_supported_type,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     server::{ClientHello, ResolvesServerCert},
@@ -29,11 +29,12 @@ use x509_cert::{
 /// Longest file of certificates or keys.
 const LONGEST: u64 = 4 << 20;
 
-/// Which of the two files is wrong.
+/// Which of the files is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Certificate,
     Key,
+    ClientCa,
 }
 
 /// What is wrong with a file, and the mend; the file is named in it.
@@ -61,9 +62,7 @@ impl Pair {
         let signing = signing_key(key).map_err(|why| BadFile { part: Part::Key, why })?;
         let leaf = Certificate::from_der(&chain[0])
             .map_err(|e| of_chain(format!("{}: not a certificate: {e}", certificate.display())))?;
-        let validity = leaf.tbs_certificate.validity;
-        let time = |time: x509_cert::time::Time| UNIX_EPOCH + time.to_unix_duration();
-        let (from, until) = (time(validity.not_before), time(validity.not_after));
+        let (from, until) = times(&leaf);
         let names = names(&leaf);
         let key = matched(chain, signing, certificate, key)?;
         Ok(Self { file: certificate.to_owned(), key: Arc::new(key), names, from, until })
@@ -120,6 +119,15 @@ pub(crate) fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String>
     }
 }
 
+/// The authorities of a file.
+pub(crate) fn roots(path: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(path)? {
+        roots.add(certificate).map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(roots)
+}
+
 fn signing_key(path: &Path) -> Result<Arc<dyn SigningKey>, String> {
     let (bytes, file) = (read(path)?, path.display());
     let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|e| {
@@ -168,6 +176,24 @@ fn matched(
             why: format!("{certificate}: not a certificate of version 3 that a client would take: {why}"),
         },
     })
+}
+
+/// From when to when it counts.
+fn times(certificate: &Certificate) -> (SystemTime, SystemTime) {
+    let validity = certificate.tbs_certificate.validity;
+    let time = |time: x509_cert::time::Time| UNIX_EPOCH + time.to_unix_duration();
+    (time(validity.not_before), time(validity.not_after))
+}
+
+/// Whether it counts at a time.
+pub(crate) fn in_time(certificate: &CertificateDer<'_>, now: Duration) -> Result<(), CertificateError> {
+    let certificate = Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;
+    let (from, until) = times(&certificate);
+    match UNIX_EPOCH + now {
+        now if now < from => Err(CertificateError::NotValidYet),
+        now if now > until => Err(CertificateError::Expired),
+        _ => Ok(()),
+    }
 }
 
 /// The DNS names of a certificate, in lower case.

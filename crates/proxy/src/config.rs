@@ -96,6 +96,8 @@ low! {
         min_version: TlsVersion,
         /// Whether HTTP/2 is offered; default true.
         http2: bool,
+        /// PEM: the authorities one of which has to have issued a client's certificate; default: clients need none.
+        client_ca: PathBuf,
         /// `[[tls.certificate]]`, any number. The first is for clients that name none of the others.
         certificate: Vec<LowCertificate>,
     }
@@ -394,6 +396,9 @@ pub struct TlsConfig {
     pub min_version: TlsVersion,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
+    /// Authorities of clients' certificates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_ca: Option<PathBuf>,
     /// At least one.
     pub certificate: Vec<CertificateConfig>,
 }

@@ -73,7 +73,6 @@ pub(crate) async fn serve(
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)
-        .auto_date_header(false)
         .serve_connection(TokioIo::new(io), service);
     let mut connection = Box::pin(connection);
     tokio::select! {

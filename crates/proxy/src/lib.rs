@@ -13,7 +13,7 @@
 //! | what is written into the store, and invalidated | `key`, `head`, `keep`, `epochs` |
 //! | who may do what, how much and how slowly | `target`, `origin::Guard`, `admin`, `connections`, `turns`, `pace` |
 //! | what stands in front of us, and what it says counts | `front` |
-//! | TLS: to clients; to origins; certificates; a connection with and without it | `tls`; `origin_tls`; `certs`; `stream` |
+//! | TLS to clients; to origins; certificates; a connection | `tls`; `origin_tls`; `certs`; `stream` |
 //!
 //! Every refusal and bypass has a name, in `reason`, and the name is in `Cache-Status`, the metrics and the log.
 #![forbid(unsafe_code)]

@@ -8,6 +8,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Uri, uri::Authority};
@@ -18,9 +19,11 @@ use rustls::{
     client::{
         WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
     },
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, ServerName, UnixTime},
+    server::ParsedCertificate,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -45,15 +48,14 @@ pub(crate) type BadOrigin = (&'static str, String);
 pub(crate) struct OriginTls(RwLock<HashMap<Authority, Arc<Secured>>>);
 
 impl OriginTls {
+    /// Reads what is trusted of them, and says on standard error which are not verified.
     pub(crate) fn new(origins: &[LowOrigin]) -> Result<Self, BadOrigin> {
         Ok(Self(RwLock::new(all(origins)?)))
     }
 
-    /// Reads what they trust anew; where that fails, what was trusted stays.
-    pub(crate) fn replace(&self, origins: &[LowOrigin]) -> Result<(), BadOrigin> {
-        let new = all(origins)?;
-        *self.0.write() = new;
-        Ok(())
+    /// From now on `new` is what is trusted.
+    pub(crate) fn replace(&self, new: Self) {
+        *self.0.write() = new.0.into_inner();
     }
 
     /// The handshake, without a limit of its own.
@@ -118,20 +120,67 @@ fn verifier(origin: &LowOrigin, provider: &Arc<CryptoProvider>) -> Result<Arc<dy
             None => Ok(Arc::new(Anyone(provider.clone()))),
         };
     }
-    let roots = match &origin.ca {
+    let (roots, own) = match &origin.ca {
         Some(file) => of_file(file).map_err(|why| ("ca", why))?,
-        None => of_system().map_err(|why| ("url", why))?,
+        None => (of_system().map_err(|why| ("url", why))?, Vec::new()),
     };
     let built = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-    Ok(built.map_err(|e| ("ca", e.to_string()))?)
+    let by_authority = built.map_err(|e| ("ca", e.to_string()))?;
+    Ok(Arc::new(Trusted { by_authority, own }))
 }
 
-fn of_file(file: &Path) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certs::chain(file)? {
-        roots.add(certificate).map_err(|e| format!("{}: {e}", file.display()))?;
+/// Takes what an authority has issued, and what is itself in the file of authorities: a certificate for one server that
+/// is its own authority, as `openssl req -x509` makes it.
+#[derive(Debug)]
+struct Trusted {
+    by_authority: Arc<WebPkiServerVerifier>,
+    own: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for Trusted {
+    fn verify_server_cert(
+        &self,
+        server: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.by_authority.verify_server_cert(server, between, name, ocsp, now) {
+            Err(Error::InvalidCertificate(CertificateError::Other(_))) if self.own.iter().any(|own| own == server) => {
+                certs::in_time(server, Duration::from_secs(now.as_secs()))?;
+                verify_server_name(&ParsedCertificate::try_from(server)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
     }
-    Ok(roots)
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.by_authority.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.by_authority.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.by_authority.supported_verify_schemes()
+    }
+}
+
+fn of_file(file: &Path) -> Result<(RootCertStore, Vec<CertificateDer<'static>>), String> {
+    Ok((certs::roots(file)?, certs::chain(file)?))
 }
 
 /// Some roots of a system are odd: those that can be read count.

@@ -1,13 +1,13 @@
 //! A new configuration while the proxy runs: certificates and keys, how TLS is offered, and the files of authorities by
-//! which origins are trusted. Everything else is taken by
-//! a restart, and a configuration in which it has changed is refused as a whole, by the names of its keys: so what runs
-//! is always what some file said.
+//! which origins and clients are trusted. Everything else is taken by a restart, and a configuration in which it has
+//! changed is refused as a whole, by the names of its keys: so what runs is always what some file said.
 //!
 //! What is new is read and checked before anything of it is taken; connections go on with what they have.
 
 use parking_lot::Mutex;
 
 use crate::{
+    certs::Part,
     config::{Config, ConfigError, Low, TlsConfig},
     origin_tls::OriginTls,
     tls::Tls,
@@ -53,10 +53,11 @@ impl Reload {
             None => None,
         };
         let resolved = new.as_ref().map(Low::resolve_tls).transpose()?;
-        // What is trusted of origins is wrong in a file of its own: nothing was taken before that is seen.
-        OriginTls::new(&config.origin).map_err(|(key, why)| ConfigError::value(&format!("origin.{key}"), why))?;
+        // All is read before anything is taken.
+        let bad = |(key, why)| ConfigError::value(&format!("origin.{key}"), why);
+        let trusted = OriginTls::new(&config.origin).map_err(bad)?;
         let taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
-        origins.replace(&config.origin).map_err(|(key, why)| ConfigError::value(&format!("origin.{key}"), why))?;
+        origins.replace(trusted);
         if let (Some((running, _)), Some(new)) = (&mut *of_file, new) {
             *running = new;
         }
@@ -66,6 +67,7 @@ impl Reload {
 
 fn certificates(tls: Option<&Tls>, new: Option<&TlsConfig>) -> Result<String, ReloadError> {
     let (Some(tls), Some(new)) = (tls, new) else { return Ok("no certificates are configured".into()) };
-    tls.replace(new).map_err(|bad| ConfigError::value("tls.certificate", bad.why))?;
+    let key = |part| if part == Part::ClientCa { "tls.client_ca" } else { "tls.certificate" };
+    tls.replace(new).map_err(|bad| ConfigError::value(key(bad.part), bad.why))?;
     Ok(format!("{} certificate{} read", new.certificate.len(), if new.certificate.len() == 1 { "" } else { "s" }))
 }

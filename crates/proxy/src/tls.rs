@@ -1,10 +1,12 @@
 //! TLS to clients: what is offered to them, the handshake, and new certificates while the proxy runs.
 //!
 //! Connections keep what they were begun with; those that come after [`Tls::replace`] get what is new. Tickets outlive
-//! it: a client resumes its session, unless what clients have to show has changed.
+//! it, so that clients resume their sessions; not where clients have to show certificates, for a ticket is not judged by
+//! authorities again.
 
 use std::{
     io,
+    path::Path,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -13,14 +15,14 @@ use parking_lot::RwLock;
 use rustls::{
     Error, ServerConfig,
     crypto::ring,
-    server::ProducesTickets,
+    server::{ProducesTickets, WebPkiClientVerifier, danger::ClientCertVerifier},
     version::{TLS12, TLS13},
 };
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
-    certs::{BadFile, ByName, Pair},
+    certs::{self, BadFile, ByName, Pair, Part},
     config::{TlsConfig, TlsVersion},
     reason::TlsFailure,
     stream::Socket,
@@ -56,7 +58,8 @@ impl Tls {
 
     /// The same anew; where that fails, what was offered stays.
     pub(crate) fn replace(&self, config: &TlsConfig) -> Result<(), BadFile> {
-        let new = offer(config, &self.tickets)?;
+        let fresh = config.client_ca.as_ref().map(|_| ring::Ticketer::new()).transpose().map_err(refused)?;
+        let new = offer(config, fresh.as_ref().unwrap_or(&self.tickets))?;
         *self.current.write() = new;
         Ok(())
     }
@@ -89,7 +92,7 @@ impl Tls {
 }
 
 fn refused(why: Error) -> BadFile {
-    BadFile { part: crate::certs::Part::Certificate, why: why.to_string() }
+    BadFile { part: Part::Certificate, why: why.to_string() }
 }
 
 fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Current, BadFile> {
@@ -102,7 +105,11 @@ fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Curre
         TlsVersion::V1_3 => &[&TLS13],
     };
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_protocol_versions(versions).map_err(refused)?.with_no_client_auth();
+    let builder = builder.with_protocol_versions(versions).map_err(refused)?;
+    let builder = match &config.client_ca {
+        Some(file) => builder.with_client_cert_verifier(of_clients(file)?),
+        None => builder.with_no_client_auth(),
+    };
     let mut offered = builder.with_cert_resolver(Arc::new(ByName::new(&pairs)));
     offered.ticketer = tickets.clone();
     let http2 = config.http2.then(|| b"h2".to_vec());
@@ -110,6 +117,14 @@ fn offer(config: &TlsConfig, tickets: &Arc<dyn ProducesTickets>) -> Result<Curre
     let until = pairs.iter().map(|pair| pair.until).min().unwrap_or(UNIX_EPOCH);
     let expires = until.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(Current { offered: Arc::new(offered), expires })
+}
+
+/// Takes the certificates of clients that an authority of the file has issued.
+fn of_clients(file: &Path) -> Result<Arc<dyn ClientCertVerifier>, BadFile> {
+    let bad = |why| BadFile { part: Part::ClientCa, why };
+    let roots = Arc::new(certs::roots(file).map_err(bad)?);
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::new(ring::default_provider()));
+    builder.build().map_err(|e| bad(format!("{}: {e}", file.display())))
 }
 
 fn failure(error: &io::Error) -> TlsFailure {

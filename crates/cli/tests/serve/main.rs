@@ -6,3 +6,4 @@ mod durable;
 mod failing;
 mod kit;
 mod memory;
+mod tls;

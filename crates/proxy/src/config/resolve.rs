@@ -8,7 +8,7 @@ use super::{
     TlsConfig, durability, file::ConfigError, machine, units,
 };
 use crate::{
-    certs::{Pair, Part},
+    certs::{self, Pair, Part},
     origin_tls,
 };
 
@@ -84,7 +84,8 @@ fn tls(low: LowTls) -> Result<Option<TlsConfig>, ConfigError> {
     let bad = |key: &str, why: &str| Err(ConfigError::value(key, why.into()));
     let (listen, low_pairs) = (low.listen.unwrap_or_default(), low.certificate.unwrap_or_default());
     match (listen.is_empty(), low_pairs.is_empty()) {
-        (true, true) => return Ok(None),
+        (true, true) if low.client_ca.is_none() => return Ok(None),
+        (true, true) => return bad("tls.client_ca", "no address is given for it in tls.listen"),
         (true, false) => return bad("tls.certificate", "no address is given for it in tls.listen"),
         (false, true) => return bad("tls.listen", "a [[tls.certificate]] is needed"),
         (false, false) => {}
@@ -97,13 +98,18 @@ fn tls(low: LowTls) -> Result<Option<TlsConfig>, ConfigError> {
             let key = match bad.part {
                 Part::Certificate => "tls.certificate.file",
                 Part::Key => "tls.certificate.key",
+                Part::ClientCa => "tls.client_ca",
             };
             ConfigError::value(key, bad.why)
         })?;
         certificate.push(CertificateConfig { file, key });
     }
     let (min_version, http2) = (low.min_version.unwrap_or_default(), low.http2.unwrap_or(true));
-    Ok(Some(TlsConfig { listen, min_version, http2, certificate }))
+    let client_ca = low.client_ca;
+    if let Some(file) = &client_ca {
+        certs::roots(file).map_err(|why| ConfigError::value("tls.client_ca", why))?;
+    }
+    Ok(Some(TlsConfig { listen, min_version, http2, client_ca, certificate }))
 }
 
 fn store(low: LowStore) -> Result<StoreConfig, ConfigError> {

@@ -12,7 +12,7 @@ use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, D
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
     crypto::ring,
-    pki_types::ServerName,
+    pki_types::{PrivateKeyDer, ServerName, pem::PemObject},
     version::{TLS12, TLS13},
 };
 use tempfile::TempDir;
@@ -55,6 +55,15 @@ impl Ca {
         self.folder.path().join("ca.pem")
     }
 
+    /// One for a server that is its own authority, as `openssl req -x509` makes it.
+    pub(crate) fn own_authority(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> Issued {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        self.kept(params.self_signed(&key).unwrap(), &key)
+    }
+
     pub(crate) fn issue(&self, names: &[&str]) -> Issued {
         self.issue_with(names, |_| {})
     }
@@ -64,7 +73,10 @@ impl Ca {
         let mut params = CertificateParams::new(names).unwrap();
         change(&mut params);
         let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        self.kept(params.signed_by(&key, &self.issuer).unwrap(), &key)
+    }
+
+    fn kept(&self, certificate: Certificate, key: &KeyPair) -> Issued {
         let at = self.folder.path().join(format!("{:x}", rand::random::<u64>()));
         let issued = Issued { certificate, file: at.with_extension("pem"), key: at.with_extension("key") };
         write(&issued.file, &issued.certificate.pem());
@@ -81,6 +93,16 @@ impl Ca {
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_protocol_versions(&versions).unwrap();
         Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
+    }
+
+    /// The same that shows a certificate.
+    pub(crate) fn showing(&self, issued: &Issued) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).unwrap();
+        let key = PrivateKeyDer::from_pem_file(&issued.key).unwrap();
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        Arc::new(builder.with_client_auth_cert(vec![issued.certificate.der().clone()], key).unwrap())
     }
 
     /// A client of `test.example`.

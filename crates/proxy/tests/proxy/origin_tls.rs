@@ -88,6 +88,23 @@ fn what_is_not_trusted_is_not_asked_and_the_reason_has_a_name() {
 }
 
 #[test]
+fn a_certificate_that_is_its_own_authority_is_trusted_where_it_is_the_one_in_the_file() {
+    let ca = Ca::new();
+    let [own, other] = [0, 1].map(|_| ca.own_authority("127.0.0.1", |_| {}));
+    let old = ca.own_authority("127.0.0.1", |params| params.not_after = date_time_ymd(2021, 1, 1));
+    let [nginx, old_nginx] = [&own, &old].map(nginx);
+    assert_eq!(proxy(&nginx, &trusting(&own.file, "")).get("/g").text(), "short");
+    for (nginx, file, more, why) in [
+        (&nginx, &other.file, "", "tls-"),
+        (&nginx, &own.file, "name = \"origin.example\"\n", "tls-name"),
+        (&old_nginx, &old.file, "", "tls-expired"),
+    ] {
+        let (status, cache) = refused(&proxy(nginx, &trusting(file, more)), "/g");
+        assert!(status == 502 && cache.contains(why), "{cache}");
+    }
+}
+
+#[test]
 fn a_stale_answer_bridges_an_origin_that_is_not_trusted_any_more() {
     let (ca, other) = (Ca::new(), Ca::new());
     let nginx = nginx(&ca.issue(&["127.0.0.1"]));

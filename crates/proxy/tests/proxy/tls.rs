@@ -164,13 +164,45 @@ fn what_is_no_handshake_is_refused_by_name() {
     let mut silent = TcpStream::connect(address).unwrap();
     silent.write_all(&[22, 3, 1]).unwrap();
     assert_eq!(silent.read(&mut [0; 9]).unwrap_or(0), 0, "it is closed");
-    for why in ["not-tls", "nothing-in-common", "closed", "timeout"] {
+    let mut other = (*ca.trusting(&[13])).clone();
+    other.alpn_protocols = vec![b"gopher".to_vec()];
+    assert!(TlsClient::new(address, &Arc::new(other), "test.example", b"").is_err());
+    for why in ["not-tls", "nothing-in-common", "closed", "timeout", "no-protocol"] {
         eventually(why, || failures(&proxy, why) == 1);
     }
     assert_eq!(ca.client(address).get("/").status(), 200);
-    eventually("all have left", || proxy.stats()["proxy"]["connections_closed"] == 5);
+    eventually("all have left", || proxy.stats()["proxy"]["connections_closed"] == 6);
     let stats = &proxy.stats()["proxy"];
-    assert_eq!((&stats["connections"], &stats["tls_handshakes"]), (&5.into(), &1.into()), "{stats:#}");
+    assert_eq!((&stats["connections"], &stats["tls_handshakes"]), (&6.into(), &1.into()), "{stats:#}");
+}
+
+#[test]
+fn a_client_shows_a_certificate_where_one_is_wanted() {
+    let (ca, clients, others, origin) = (Ca::new(), Ca::new(), Ca::new(), telling());
+    let trusted = ca.folder.path().join("clients.pem");
+    std::fs::copy(clients.file(), &trusted).unwrap();
+    let table = ca.issue(&["test.example"]).table();
+    let config = format!("[tls]\nlisten = [\"127.0.0.1:0\"]\nclient_ca = {trusted:?}\n{table}");
+    let proxy = Proxy::before(&origin.url(), &config);
+    let [known, unknown] = [&clients, &others].map(|authority| ca.showing(&authority.issue(&["client.example"])));
+    let ask = |config: &Arc<rustls::ClientConfig>| {
+        let client = TlsClient::new(proxy.by_tls.unwrap(), config, "test.example", b"");
+        // By TLS 1.3 a client that is refused learns it when it reads.
+        let reply = client.ok().and_then(|mut client| {
+            client.ask("GET", "/", "", b"");
+            client.read()
+        });
+        reply.map(|reply| reply.status())
+    };
+    assert_eq!((ask(&known), ask(&known)), (Some(200), Some(200)));
+    assert_eq!((ask(&unknown), ask(&ca.trusting(&[12, 13])), ask(&ca.trusting(&[12]))), (None, None, None));
+    eventually("all are counted", || failures(&proxy, "client-certificate") == 3);
+    std::fs::copy(others.file(), &trusted).unwrap();
+    assert_eq!(proxy.admin("POST", "/reload").status(), 200);
+    assert_eq!((ask(&known), ask(&unknown)), (None, Some(200)), "nor by a ticket");
+    write(&trusted, "");
+    let reply = proxy.admin("POST", "/reload");
+    assert!(reply.status() == 409 && reply.text().contains("tls.client_ca: "), "{}", reply.text());
 }
 
 #[test]
