@@ -172,7 +172,11 @@ impl Drop for Guard {
                 took: u64::try_from(record.start.elapsed().as_millis()).unwrap_or(u64::MAX),
                 method: &record.method,
                 target: &record.target,
-                protocol: if record.version == http::Version::HTTP_10 { "HTTP/1.0" } else { "HTTP/1.1" },
+                protocol: match record.version {
+                    http::Version::HTTP_10 => "HTTP/1.0",
+                    http::Version::HTTP_2 => "HTTP/2.0",
+                    _ => "HTTP/1.1",
+                },
                 url: &record.url,
                 status: record.status,
                 bytes: self.sent,
