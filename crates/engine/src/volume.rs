@@ -15,23 +15,21 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use picaflor_common::{Hasher, KeyHash};
-use picaflor_device::{BufPool, Clock, Device};
+use picaflor_device::{BufPool, Clock};
 use picaflor_format::{
     cluster::Row,
     frame::{GRAIN, Header},
-    journal::Record,
-    superblock::Superblock,
-    zone::{Map, SLOT},
+    zone::SLOT,
 };
 
 use crate::{
-    Commits, Departure, Error, Mode, Options, Result,
+    Departure, Mode, Options, Result,
     background::eviction::Budget,
     background::reclaim::Reclaimer,
     background::scrub::Scrubber,
     base::frame::Frame,
     base::group::{Groups, Priority},
+    base::medium::Medium,
     base::policy::Eviction,
     base::preset::Preset,
     base::stats::{Counters, VolumeStats, add},
@@ -43,10 +41,10 @@ use crate::{
     in_place::place::InPlace,
     index::{Index, IndexEntry, Location},
     log::checkpoint::Checkpointer,
-    log::journal::Journal,
     log::known::Known,
+    log::recorder::Log,
     read::reading::Reader,
-    space::{Site, Space, State},
+    space::{Space, State},
     write::append::Lane,
     write::flush::Writer,
     write::placement::{PAIR_BYTES, PAIRS_MAX, Placer},
@@ -57,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) preset: Preset,
     pub(crate) clock: Clock,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) memory: Memory,
     pub(crate) groups: Groups,
     pub(crate) pool: BufPool,
@@ -202,25 +200,18 @@ impl Shared {
 }
 
 pub(crate) struct Volume {
-    pub(crate) number: usize,
-    /// For messages: path or description.
-    pub(crate) place: String,
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) map: Map,
-    pub(crate) hasher: Hasher,
-    pub(crate) superblock: Mutex<Superblock>,
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) log: Log,
     pub(crate) index: Index,
     /// The clusters: of objects, or, where these lie in place, of checkpoints only.
-    pub(crate) space: Space,
+    pub(crate) space: Arc<Space>,
     /// For layouts that place objects one by one.
     pub(crate) in_place: Option<Box<InPlace>>,
     pub(crate) placer: Placer,
     /// Slots of each lane's open buffers.
     pub(crate) lanes: Box<[Mutex<Lane>]>,
     pub(crate) buffers: Buffers,
-    pub(crate) journal: Mutex<Journal>,
     pub(crate) writer: Writer,
-    pub(crate) commits: Commits,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     /// Clusters that checkpoints hold now.
     pub(crate) checkpoint_held: AtomicU32,
@@ -235,11 +226,6 @@ pub(crate) struct Volume {
     pub(crate) classes: Box<[AtomicU16]>,
     /// Pages that clusters are divided into.
     pub(crate) divisions: Divisions,
-    /// Next sequence number of a cluster, and of a seal.
-    pub(crate) next_seq: AtomicU64,
-    pub(crate) next_seal: AtomicU64,
-    /// Every seal up to this one is durable.
-    pub(crate) durable_seal: AtomicU64,
     /// Large objects being put: their chunks have no manifest yet.
     pub(crate) streams_open: AtomicU32,
     /// This device failed, and another one of the cache says so durably.
@@ -248,32 +234,8 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// The short identity of the store, as clusters and pages carry it.
-    pub(crate) fn store_id(&self) -> u64 {
-        self.superblock.lock().store as u64
-    }
-
     pub(crate) fn eviction(&self) -> Eviction {
         self.shared.preset.eviction(self.shared.options.mode)
-    }
-
-    /// Whether its store was closed, and its device may be another's.
-    pub(crate) fn is_closed(&self) -> bool {
-        matches!(self.commits.failure(), Some(Error::Closed))
-    }
-
-    pub(crate) fn cluster_len(&self) -> usize {
-        self.map.cluster as usize
-    }
-
-    /// Grain at which a frame of a cluster lies.
-    pub(crate) fn grain(&self, cluster: u32, offset: u32) -> u64 {
-        (self.map.cluster_start(cluster) + u64::from(offset)) / GRAIN as u64
-    }
-
-    /// The cluster around a grain.
-    pub(crate) fn cluster_of(&self, grain: u64) -> Option<u32> {
-        self.map.cluster_of(grain * GRAIN as u64)
     }
 
     /// Takes an entry out of the accounts of its cluster.
@@ -285,7 +247,7 @@ impl Volume {
         if let Some(in_place) = &self.in_place {
             in_place.extents.release(InPlace::slot_of(grain));
             self.remove_if_careless(in_place);
-        } else if let Some(cluster) = self.cluster_of(grain) {
+        } else if let Some(cluster) = self.medium.cluster_of(grain) {
             self.space.sub_live(cluster, entry.grains());
         }
     }
@@ -358,7 +320,7 @@ impl Volume {
             bytes += row.taken();
             grains += u64::from(entry.grains());
             list.extend(lists.map(|_| Content { hash: row.hash, offset: row.offset }));
-            let home = Location::OnDisk { grain: self.grain(cluster, row.offset) };
+            let home = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };
             // Accounted before it can be seen: whoever replaces it subtracts.
             self.space.add_live(cluster, entry.grains());
             if self.index.change(row.hash, entry, |entry| entry.at(home)).is_none() {
@@ -392,16 +354,11 @@ impl Volume {
     /// The device is asked to read at this grain.
     pub(crate) fn note_access(&self, grain: u64) {
         if self.in_place.is_none()
-            && let Some(cluster) = self.cluster_of(grain)
+            && let Some(cluster) = self.medium.cluster_of(grain)
         {
             self.space.note_access(cluster);
             self.note_age(cluster);
         }
-    }
-
-    /// Remembers a fact in the journal, durable with the next commit.
-    pub(crate) fn record(&self, record: Record) {
-        self.journal.lock().push(record);
     }
 
     /// Before a commit of a cache vouches for anything, the superblock says which of its other devices failed: such a
@@ -410,11 +367,11 @@ impl Volume {
         if self.shared.options.places.len() < 2 || self.shared.options.mode == Mode::Store {
             return Ok(());
         }
-        let broken: Vec<_> = self.others().filter(|volume| volume.commits.is_broken()).collect();
-        let lost = broken.iter().fold(0, |lost, volume| lost | 1 << volume.number);
-        let known = self.superblock.lock().lost;
+        let broken: Vec<_> = self.others().filter(|volume| volume.log.commits.is_broken()).collect();
+        let lost = broken.iter().fold(0, |lost, volume| lost | 1 << volume.medium.number);
+        let known = self.log.superblock().lost;
         if lost & !known != 0 {
-            self.write_superblock(|block| block.lost |= lost)?;
+            self.log.write_superblock(|block| block.lost |= lost)?;
         }
         broken.iter().for_each(|volume| volume.loss_noted.store(true, Relaxed));
         Ok(())
@@ -423,30 +380,12 @@ impl Volume {
     /// The other volumes of this store.
     fn others(&self) -> impl Iterator<Item = Arc<Self>> {
         let volumes = self.shared.volumes.get().map_or(&[][..], |volumes| volumes);
-        volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.number != self.number)
+        volumes.iter().filter_map(Weak::upgrade).filter(|volume| volume.medium.number != self.medium.number)
     }
 
     /// This volume failed: the others commit soon, and with that note it.
     pub(crate) fn tell_others(&self) {
         self.others().for_each(|volume| volume.due_within(Duration::ZERO));
-    }
-
-    /// A version leaves for good: the log says so.
-    pub(crate) fn forget(&self, hash: KeyHash, generation: u64) {
-        self.record(Record::Delete { hash: hash.0, generation });
-    }
-
-    /// Takes a free cluster that was reserved, and remembers to look for this use of it after a crash.
-    pub(crate) fn grant(&self, state: State, seq: u64, site: Site) -> Result<u32> {
-        let cluster = self.space.grant(state, site).ok_or_else(|| Error::Damaged {
-            place: self.place.clone(),
-            why: "a reserved cluster is not there".into(),
-            mend: "this is a defect in picaflor: please report it".into(),
-        })?;
-        let mut journal = self.journal.lock();
-        journal.push(Record::Reserve { cluster, seq });
-        self.space.told(cluster, journal.page_of_last());
-        Ok(cluster)
     }
 
     /// Clusters kept free for checkpoints: two are held, and a third is there before the oldest goes.
@@ -457,7 +396,7 @@ impl Volume {
 
     /// Clusters that one checkpoint may need.
     pub(crate) fn checkpoint_clusters(&self) -> u32 {
-        let room = picaflor_format::checkpoint::room(self.cluster_len()) as u64;
+        let room = picaflor_format::checkpoint::room(self.medium.cluster_len()) as u64;
         // An eighth more for what is put while it is being taken.
         let parts = self.image_bytes() / room;
         (parts + parts / 8) as u32 + 2
@@ -479,18 +418,20 @@ impl Volume {
             Some(in_place) => {
                 (in_place.extents.slots().2 * (SLOT / GRAIN as u64), u64::from(in_place.extents.count()) * SLOT)
             }
-            None => ((0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum(), self.map.clusters.len),
+            None => {
+                ((0..self.space.count()).map(|id| u64::from(self.space.live(id))).sum(), self.medium.map.clusters.len)
+            }
         };
         VolumeStats {
-            place: self.place.clone(),
-            backend: self.device.backend(),
+            place: self.medium.place.clone(),
+            backend: self.medium.device.backend(),
             clusters: self.space.count(),
             clusters_free: self.space.available(),
             clusters_aside: self.space.aside(),
             live_bytes: live * GRAIN as u64,
             room_bytes: room,
-            journal_pages: self.journal.lock().pages(),
-            failed: self.commits.failure().map(|why| why.to_string()),
+            journal_pages: self.log.journal.lock().pages(),
+            failed: self.log.commits.failure().map(|why| why.to_string()),
         }
     }
 }

@@ -84,7 +84,7 @@ impl Threads {
                             run(&volume);
                         };
                         watch(&volume.shared, whole, |why| {
-                            volume.stop(Error::Daemon { place: volume.place.clone(), daemon: name, why });
+                            volume.stop(Error::Daemon { place: volume.medium.place.clone(), daemon: name, why });
                         });
                     })?);
                 }
@@ -133,7 +133,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
 impl Volume {
     /// Runs one step of each daemon. Returns whether there was anything to do.
     pub(crate) fn step_all(self: &Arc<Self>) -> Result<bool> {
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
         if self.shared.options.read_only {
@@ -165,7 +165,7 @@ impl Volume {
 
 /// A failed volume has nothing left to do but to answer gets; its failure is in the statistics.
 fn running(volume: &Volume) -> bool {
-    volume.commits.failure().is_none()
+    volume.log.commits.failure().is_none()
 }
 
 fn flusher(volume: &Arc<Volume>) {

@@ -95,17 +95,21 @@ impl Volume {
     pub(crate) fn page_of(&self, class: Class) -> u32 {
         match class {
             Class::Group(group) => self.page_of_group(group),
-            _ => self.map.cluster,
+            _ => self.medium.map.cluster,
         }
     }
 
     pub(crate) fn page_of_group(&self, group: u32) -> u32 {
-        self.shared.groups.page(group).filter(|_| self.has_pages()).map_or(self.map.cluster, |page| self.fit(page))
+        self.shared
+            .groups
+            .page(group)
+            .filter(|_| self.has_pages())
+            .map_or(self.medium.map.cluster, |page| self.fit(page))
     }
 
     /// A page that may be: settings come from the device, and a group may have them from another store's options.
     fn fit(&self, page: u32) -> u32 {
-        page.clamp(least_page(self.map.cluster), self.map.cluster)
+        page.clamp(least_page(self.medium.map.cluster), self.medium.map.cluster)
     }
 
     /// Refuses pages that there cannot be.
@@ -113,7 +117,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Option`] with the reason.
     pub(crate) fn check_page(&self, page: u32) -> Result<()> {
-        let (least, most) = (least_page(self.map.cluster), self.map.cluster);
+        let (least, most) = (least_page(self.medium.map.cluster), self.medium.map.cluster);
         let why = if !self.has_pages() {
             "only a preset that gives each group clusters of its own divides them: damelo".into()
         } else if !page.is_power_of_two() || !(least..=most).contains(&page) {
@@ -130,31 +134,33 @@ impl Volume {
         if self.shared.memory.holds_clusters() {
             return self.page_around(cluster, offset, grains);
         }
-        let window = self.reader.window(self.cluster_len());
-        if window == self.cluster_len() {
+        let window = self.reader.window(self.medium.cluster_len());
+        if window == self.medium.cluster_len() {
             return PageRead { offset: 0, len: window, page: None };
         }
-        let unit = self.device.read_unit();
+        let unit = self.medium.device.read_unit();
         let start = offset / unit * unit;
         let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
-        PageRead { offset: start, len: end.min(self.cluster_len()) - start, page: None }
+        PageRead { offset: start, len: end.min(self.medium.cluster_len()) - start, page: None }
     }
 
     /// What to read for an entry: the page in which it begins, and all of the object.
     pub(crate) fn page_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
-        let whole = PageRead { offset: 0, len: self.cluster_len(), page: None };
-        let Some(page) = self.divisions.of(cluster).filter(|page| *page < self.map.cluster) else { return whole };
+        let whole = PageRead { offset: 0, len: self.medium.cluster_len(), page: None };
+        let Some(page) = self.divisions.of(cluster).filter(|page| *page < self.medium.map.cluster) else {
+            return whole;
+        };
         let page = self.fit(page) as usize;
         let start = offset / page * page;
-        let unit = self.device.read_unit();
+        let unit = self.medium.device.read_unit();
         let end = (offset + grains as usize * GRAIN).next_multiple_of(unit);
-        let end = end.max(start + page).min(self.cluster_len());
+        let end = end.max(start + page).min(self.medium.cluster_len());
         PageRead { offset: start, len: end - start, page: Some(((start / page) as u32, page)) }
     }
 
     /// A sealed cluster on the device says how it is divided: log2 of the bytes of its pages, 0 if it is not.
     pub(crate) fn note_division(&self, cluster: u32, log2: u8) {
-        self.divisions.note(cluster, if log2 == 0 { self.map.cluster } else { page_bytes(log2).unwrap_or(0) });
+        self.divisions.note(cluster, if log2 == 0 { self.medium.map.cluster } else { page_bytes(log2).unwrap_or(0) });
     }
 
     /// What was forgotten of a cluster, the first of its objects that is read tells: what its group wants now is
@@ -174,7 +180,7 @@ impl Volume {
         }
         // There is no table in a page: frames follow each other.
         let first = if read.offset == 0 { cluster::HEADER } else { 0 };
-        let rows = self.frames_in(bytes, first..len.min(bytes.len()), read.offset, Some(mark));
+        let rows = self.medium.frames_in(bytes, first..len.min(bytes.len()), read.offset, Some(mark));
         let group = rows.first().and_then(|row| Header::decode(&bytes[row.offset as usize - read.offset..]).ok());
         let class = self.classes[cluster as usize].load(Relaxed);
         let filled = Filled::read_in(bytes, rows, (cluster, class), Some((page, read.offset)));

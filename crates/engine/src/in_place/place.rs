@@ -42,7 +42,7 @@ pub(crate) struct InPlace {
     pub(crate) extents: Extents,
     packet: Option<Mutex<Packet>>,
     /// Where each object has a file, and slots are but numbers.
-    pub(crate) files: Option<Files>,
+    pub(crate) files: Option<Arc<Files>>,
     /// Held by whoever places an object: cursor, packetizer and device see one stream.
     turn: Mutex<()>,
     /// Bytes of key, metadata and body of the longest object that lies in one piece.
@@ -75,7 +75,7 @@ impl InPlace {
         Some(Self {
             extents: Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32, threshold),
             files: match (layout, folder) {
-                (LayoutKind::Files(tree), Some(folder)) => Some(Files::new(folder, tree)),
+                (LayoutKind::Files(tree), Some(folder)) => Some(Arc::new(Files::new(folder, tree))),
                 _ => None,
             },
             packet: (layout == LayoutKind::Packets).then(|| Mutex::new(Packet::new())),
@@ -92,7 +92,7 @@ impl InPlace {
 
     /// Brings what the table, and the names of files, take up to date. Returns whether that grew.
     pub(crate) fn account(&self, total: &AtomicU64) -> bool {
-        self.extents.account(total, self.files.as_ref().map_or(0, Files::bytes))
+        self.extents.account(total, self.files.as_ref().map_or(0, |files| files.bytes()))
     }
 
     /// Where a frame in this slot lies.
@@ -166,7 +166,7 @@ impl Volume {
         own: u64,
     ) -> Result<Result<(Frame, Location), Blocked>> {
         // Whoever closes the store has had the turn: what it vouches for is all there is.
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
         let extents = &in_place.extents;
@@ -174,9 +174,9 @@ impl Volume {
         let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
         let Some((slot, slots)) = extents.take(slots, piece, own) else { return Ok(Err(Blocked::Space)) };
         let mut frame = vec![0; slots as usize * SLOT as usize];
-        let header = draft.lay(self.hasher.mark(u64::from(slot)), &mut frame);
+        let header = draft.lay(self.medium.hasher.mark(u64::from(slot)), &mut frame);
         let location = InPlace::location(slot);
-        let hash = self.hasher.frame(header.kind, draft.key).0;
+        let hash = self.medium.hasher.frame(header.kind, draft.key).0;
         match &in_place.files {
             None => self.write_frame(in_place, u64::from(slot) * SLOT, &frame)?,
             Some(files) => self.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
@@ -187,7 +187,7 @@ impl Volume {
             extents.release(slot);
             return Ok(Err(Blocked::Moved));
         }
-        self.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
+        self.log.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
         self.replaced(draft.hash, old);
         // The end of the last slot is given back; the rest stays where it is.
         frame.truncate(frame::HEADER + header.payload_len());
@@ -213,18 +213,14 @@ impl Volume {
             Some(packet) => packet.lock().append(offset, bytes, |offset, parts| self.write_parts(offset, parts)),
             None => {
                 let blocks =
-                    self.blocks_around(offset, bytes.len()).map_err(|error| self.io("reading blocks", error))?;
+                    self.blocks_around(offset, bytes.len()).map_err(|error| self.medium.io("reading blocks", error))?;
                 self.write_into(blocks, offset, [bytes, &[]])
             }
         };
         written.map_err(|error| {
             self.fail("writing an object", error);
-            self.commits.failure().unwrap_or(Error::Closed)
+            self.log.commits.failure().unwrap_or(Error::Closed)
         })
-    }
-
-    fn io(&self, doing: &str, error: io::Error) -> Error {
-        Error::io(format!("{}: {doing}", self.place), error)
     }
 
     /// Writes what the packetizer holds back.
@@ -233,7 +229,7 @@ impl Volume {
         packet
             .lock()
             .flush(|offset, parts| self.write_parts(offset, parts))
-            .map_err(|error| self.io("writing a packet", error))
+            .map_err(|error| self.medium.io("writing a packet", error))
     }
 
     /// Writes bytes at any slot.
@@ -245,7 +241,7 @@ impl Volume {
     /// A buffer of the device's blocks around a range, with what of the first and the last one lies outside it: slots
     /// are shorter than most devices' blocks. First byte on the device, and the buffer.
     fn blocks_around(&self, offset: u64, len: usize) -> io::Result<(u64, AlignedBuf)> {
-        let block = self.device.block_size() as u64;
+        let block = self.medium.device.block_size() as u64;
         let end = offset + len as u64;
         let (start, padded) = (offset / block * block, end.next_multiple_of(block));
         let mut buf = self.shared.pool.take((padded - start) as usize);
@@ -263,13 +259,11 @@ impl Volume {
         let at = (offset - start) as usize;
         buf[at..at + a.len()].copy_from_slice(a);
         buf[at + a.len()..at + a.len() + b.len()].copy_from_slice(b);
-        self.write_all(vec![(start, buf.into_bytes())])
+        self.medium.write_all(vec![(start, buf.into_bytes())])
     }
 
     fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
-        add(&self.shared.counters.device_reads, 1);
-        add(&self.shared.counters.device_read, block.len() as u64);
-        self.device.read(offset, block)
+        self.medium.read(offset, block)
     }
 
     /// What of this range is not on the device yet. Asked before the device is read, and laid over what it says.
@@ -308,7 +302,7 @@ impl Volume {
     /// Whether the journal should be written though nobody asks for durability.
     pub(crate) fn has_much_to_tell(&self) -> bool {
         let Some(in_place) = &self.in_place else { return false };
-        let mut journal = self.journal.lock();
+        let mut journal = self.log.journal.lock();
         let is_long = journal.pending() >= RECORDS_MAX || journal.is_long();
         // Files have no journal: there it but counts deletes.
         if is_long && in_place.files.is_some() {
@@ -319,7 +313,7 @@ impl Volume {
 
     /// First byte and end of the blocks around a frame in place.
     pub(crate) fn blocks_of(&self, in_place: &InPlace, entry: IndexEntry, grain: u64) -> (u64, u64) {
-        let block = if in_place.files.is_some() { SLOT } else { self.device.block_size() as u64 };
+        let block = if in_place.files.is_some() { SLOT } else { self.medium.device.block_size() as u64 };
         let offset = grain * GRAIN as u64;
         let slots = in_place.extents.len_at(InPlace::slot_of(grain));
         let len = slots.map_or(u64::from(entry.grains()) * GRAIN as u64, |slots| u64::from(slots) * SLOT);
@@ -345,11 +339,10 @@ impl Volume {
 
     fn write_file(&self, files: &Files, place: Place, header: &Header, frame: &[u8]) -> Result<()> {
         let bytes = &frame[..frame::HEADER + header.payload_len()];
-        add(&self.shared.counters.device_writes, 1);
-        add(&self.shared.counters.device_written, bytes.len() as u64);
+        self.medium.count_write(bytes.len());
         files.write(place.slot, place.hash, header.generation, header.server, bytes).map_err(|error| {
             self.fail("writing a file", error);
-            self.commits.failure().unwrap_or(Error::Closed)
+            self.log.commits.failure().unwrap_or(Error::Closed)
         })
     }
 
@@ -370,15 +363,18 @@ impl Volume {
     /// what was removed later is gone. In slots an older version was removed by an earlier commit.
     pub(crate) fn commit_untold(&self, in_place: &InPlace) -> Result<()> {
         // Before what it covers is looked at: a delete that comes later waits for the next commit.
-        self.journal.lock().take_untold();
+        self.log.journal.lock().take_untold();
         let ready = {
             // What somebody removes unasked is removed by now, or is not begun.
-            let _removing = in_place.files.as_ref().map(Files::removing);
+            let _removing = in_place.files.as_ref().map(|files| files.removing());
             in_place.extents.ready(|_| true)
         };
-        let sync = || {
-            add(&self.shared.counters.device_syncs, 1);
-            in_place.files.as_ref().map_or_else(|| self.device.sync(), Files::sync)
+        let sync = || match &in_place.files {
+            Some(files) => {
+                add(&self.shared.counters.device_syncs, 1);
+                files.sync()
+            }
+            None => self.medium.sync(),
         };
         let remove = |freed: &Freed| match &in_place.files {
             Some(files) => files.remove(freed.slot),
@@ -388,7 +384,7 @@ impl Volume {
             ready.iter().try_for_each(remove)?;
             if ready.is_empty() { Ok(()) } else { sync() }
         });
-        removed.map_err(|error| self.io("making puts durable", error))?;
+        removed.map_err(|error| self.medium.io("making puts durable", error))?;
         self.settle_extents(ready);
         add(&self.shared.counters.commits, 1);
         Ok(())

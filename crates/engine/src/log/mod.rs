@@ -3,3 +3,4 @@
 pub(crate) mod checkpoint;
 pub(crate) mod journal;
 pub(crate) mod known;
+pub(crate) mod recorder;

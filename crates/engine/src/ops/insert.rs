@@ -331,7 +331,7 @@ impl Store {
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
             Blocked::Buffers if !volume.writer.has_room(volume.unwritten_max()) => {
-                let failed = || volume.commits.failure().is_some();
+                let failed = || volume.log.commits.failure().is_some();
                 poll_fn(|context| match volume.writer.wake_on_change(volume.unwritten_max(), context.waker()) {
                     true if !failed() => Poll::Pending,
                     _ => Poll::Ready(()),

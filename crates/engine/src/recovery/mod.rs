@@ -47,10 +47,9 @@ use crate::{
     background::eviction::Budget,
     base::group::Groups,
     base::layout::{Env, Layout},
-    base::stats::Counters,
+    base::medium::read_twice,
     cache::memory::Memory,
     in_place::files,
-    read::cluster_reader::read_twice,
     space::LayoutKind,
     volume::{STRIPES, Shared, Volume},
     write::append::{lanes, unwritten_max},
@@ -123,7 +122,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let volumes: Vec<Arc<Volume>> = begun.iter().map(|(volume, ..)| Arc::clone(volume)).collect();
     if identity.lost != 0 && !shared.options.read_only {
         // They are empty now, durably.
-        volumes.iter().try_for_each(|volume| volume.write_superblock(|block| block.lost = 0))?;
+        volumes.iter().try_for_each(|volume| volume.log.write_superblock(|block| block.lost = 0))?;
     }
     let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
     let deferred = Arc::new(Deferred::new(&shared, begun, began));
@@ -344,7 +343,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         claimed: AtomicU64::new(0),
         preset: options.preset,
         clock: options.clock.clone(),
-        counters: Counters::default(),
+        counters: Arc::default(),
         memory: Memory::new(options.preset.retention, room),
         groups: Groups::default(),
         pool: BufPool::new(idle as usize),

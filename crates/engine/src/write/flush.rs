@@ -26,7 +26,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use picaflor_common::Turn;
-use picaflor_device::{Clock, Device, Op, Request};
+use picaflor_device::{Clock, Op, Request};
 
 use crate::{
     Daemons, Error, Result, base::stats::add, cache::buffers::Slot, cache::memory::Resident, space::State,
@@ -260,10 +260,10 @@ impl Volume {
                 let (landed, start) = (std::mem::take(&mut state.landed), state.start());
                 if landed.is_empty() && start.is_empty() {
                     // Who was to write it may be the daemon that ended, and then it never lands.
-                    if awaited.is_empty() || matches!(self.commits.failure(), Some(Error::Daemon { .. })) {
+                    if awaited.is_empty() || matches!(self.log.commits.failure(), Some(Error::Daemon { .. })) {
                         return;
                     }
-                    let moved = MutexGuard::unlocked(&mut state, || self.device.advance());
+                    let moved = MutexGuard::unlocked(&mut state, || self.medium.device.advance());
                     if !moved && state.landed.is_empty() {
                         self.writer.changed.wait(&mut state);
                     }
@@ -272,7 +272,7 @@ impl Volume {
                 (landed, start)
             };
             if !start.is_empty() {
-                self.device.submit(self.requests(start));
+                self.medium.device.submit(self.requests(start));
             }
             for (slot, outcome) in landed {
                 awaited.retain(|awaited| *awaited != slot);
@@ -292,9 +292,8 @@ impl Volume {
         let guard = self.buffers.slot(slot).read();
         let Slot::Filled(filled) = &*guard else { return None };
         let bytes = filled.bytes.slice(filled.flushed..);
-        let offset = self.map.cluster_start(filled.cluster) + filled.flushed as u64;
-        add(&self.shared.counters.device_writes, 1);
-        add(&self.shared.counters.device_written, bytes.len() as u64);
+        let offset = self.medium.map.cluster_start(filled.cluster) + filled.flushed as u64;
+        self.medium.count_write(bytes.len());
         let volume = Arc::clone(self);
         let done = Box::new(move |outcome: io::Result<_>| {
             let mut state = volume.writer.state.lock();
@@ -311,7 +310,7 @@ impl Volume {
 
     /// A cluster's write has come to its end.
     fn landed(self: &Arc<Self>, slot: u32, outcome: io::Result<()>) {
-        let bytes = self.cluster_len() as u64;
+        let bytes = self.medium.cluster_len() as u64;
         if let Err(error) = outcome {
             // Its objects stay in memory, where gets still find them; nothing more is written.
             self.fail("writing a cluster", error);
@@ -328,8 +327,8 @@ impl Volume {
         };
         self.writer.unwritten.fetch_sub(bytes, Relaxed);
         let give_back = || self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
-        let resident = Resident { volume: self.number, slot, bytes: bytes + tables, group, number };
-        if keep && self.has_room_for_residents(self.cluster_len()) {
+        let resident = Resident { volume: self.medium.number, slot, bytes: bytes + tables, group, number };
+        if keep && self.has_room_for_residents(self.medium.cluster_len()) {
             self.shared.reserve_memory(resident.bytes, || {
                 give_back();
                 self.shared.cache_cluster(resident);
@@ -358,12 +357,12 @@ impl Volume {
 
     /// Stops writing to this volume.
     pub(crate) fn fail(&self, doing: &str, error: io::Error) {
-        self.stop(Error::io(format!("{}: {doing}", self.place), error));
+        self.stop(Error::io(format!("{}: {doing}", self.medium.place), error));
     }
 
     /// As [`Volume::fail`], for this reason.
     pub(crate) fn stop(&self, why: Error) {
-        self.commits.fail(why);
+        self.log.commits.fail(why);
         self.writer.wake_flusher();
         self.writer.wake();
         self.tell_others();
@@ -372,7 +371,7 @@ impl Volume {
     /// Returns when everything done before the call is durable.
     pub(crate) fn wait_commit(self: &Arc<Self>, number: u64) -> Result<()> {
         loop {
-            match self.commits.wait(number)? {
+            match self.log.commits.wait(number)? {
                 Turn::Durable => return Ok(()),
                 Turn::Lead(number) => {
                     let began = self.shared.clock.now_nanos();
@@ -382,10 +381,10 @@ impl Volume {
                     if !failed {
                         self.space.settle(number);
                         self.writer.volatile_puts.fetch_sub(volatile, Relaxed);
-                        self.journal.lock().settle();
+                        self.log.journal.lock().settle();
                     }
                     let took = Duration::from_nanos(self.shared.clock.now_nanos().saturating_sub(began));
-                    self.commits.complete(number, result, took);
+                    self.log.commits.complete(number, result, took);
                     if failed {
                         self.tell_others();
                     }
@@ -409,7 +408,7 @@ impl Volume {
 
     /// Makes everything durable that was done before this call.
     pub(crate) fn commit_now(self: &Arc<Self>) -> Result<()> {
-        self.wait_commit_in_time(self.commits.next())
+        self.wait_commit_in_time(self.log.commits.next())
     }
 
     /// As [`Volume::wait_commit_in_time`] for tasks: the flusher does it. Without one, this thread does.
@@ -418,7 +417,7 @@ impl Volume {
             return self.wait_commit_in_time(number);
         }
         let mut counted = false;
-        poll_fn(|context| match self.commits.poll(number, &mut counted, context.waker()) {
+        poll_fn(|context| match self.log.commits.poll(number, &mut counted, context.waker()) {
             Some(result) => Poll::Ready(result),
             None => {
                 // Each time anew: a commit that began just before this put clears the deadline.
@@ -438,44 +437,41 @@ impl Volume {
     fn commit(self: &Arc<Self>) -> Result<()> {
         let turn = self.writer.turn.lock();
         self.writer.deadline.store(u64::MAX, Relaxed);
-        let sealed = self.next_seal.load(Relaxed).saturating_sub(1);
+        let sealed = self.log.next_seal.load(Relaxed).saturating_sub(1);
         if let Some(in_place) = self.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
             return self.commit_untold(in_place);
         }
         self.note_losses()?;
         // Before anything is taken: what a commit that is refused leaves behind the next one finds.
-        if !self.journal.lock().has_room(0) {
-            return Err(self.refused_journal());
+        if !self.log.journal.lock().has_room(0) {
+            return Err(self.log.refused_journal());
         }
         // Before the note: whom it has to give up is told of by this commit.
         self.pack_promised(|| self.pump(&turn, true))?;
         // In place there are no pieces, and all records keep their order.
-        let begun = if self.in_place.is_some() { usize::MAX } else { self.journal.lock().pending() };
+        let begun = if self.in_place.is_some() { usize::MAX } else { self.log.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
         let ready = self.ready_extents();
         self.empty_lanes()?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
         // buffer that is sealed from now on is forgotten only when what is taken here is on the device.
-        let Some(pages) = self.journal.lock().take_pages(begun, &self.shared.pool) else {
+        let Some(pages) = self.log.journal.lock().take_pages(begun, &self.shared.pool) else {
             // Nobody knows any more which pieces are on the device.
-            self.stop(self.refused_journal());
-            return Err(self.refused_journal());
+            self.stop(self.log.refused_journal());
+            return Err(self.log.refused_journal());
         };
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
         // After them: what they tell of is in the packet by now.
         self.flush_packet()?;
         let written = self.write_gathered(&turn, writes);
         self.pump(&turn, true);
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
-        let done = written.and_then(|()| {
-            add(&self.shared.counters.device_syncs, 1);
-            self.device.sync()
-        });
-        done.map_err(|error| Error::io(format!("{}: making puts durable", self.place), error))?;
-        self.durable_seal.fetch_max(sealed, Relaxed);
+        let done = written.and_then(|()| self.medium.sync());
+        done.map_err(|error| self.medium.io("making puts durable", error))?;
+        self.log.durable_seal.fetch_max(sealed, Relaxed);
         self.settle_extents(ready);
         add(&self.shared.counters.commits, 1);
         Ok(())
@@ -505,12 +501,12 @@ impl Volume {
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.grant(State::Busy, seq, site)?,
+            None => self.log.grant(State::Busy, seq, site)?,
         };
         let piece = match &mut *self.buffers.slot(slot).write() {
             Slot::Open(open) => {
                 open.cluster = Some(cluster);
-                open.take_piece(self.store_id(), cluster, &self.shared.pool)
+                open.take_piece(self.medium.store_id, cluster, &self.shared.pool)
             }
             _ => return Ok(None),
         };
@@ -518,56 +514,14 @@ impl Volume {
             self.seal(lane)?;
             return Ok(None);
         };
-        Ok(Some((self.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
+        Ok(Some((self.medium.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
     }
 
     /// Writes what a commit gathered and as much of what is queued as may be on its way, as one batch on this thread:
     /// the way to the ring's thread and back takes as long as a write.
     fn write_gathered(self: &Arc<Self>, _turn: &MutexGuard<'_, ()>, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
-        self.count_writes(&writes);
+        self.medium.count_writes(&writes);
         let queued = self.writer.state.lock().start();
-        picaflor_device::write_beside(self.device.as_ref(), writes, self.requests(queued))
+        picaflor_device::write_beside(self.medium.device.as_ref(), writes, self.requests(queued))
     }
-
-    fn count_writes(&self, writes: &[(u64, Bytes)]) {
-        add(&self.shared.counters.device_writes, writes.len() as u64);
-        add(&self.shared.counters.device_written, writes.iter().map(|(_, bytes)| bytes.len() as u64).sum());
-    }
-
-    /// Writes all of these and waits for them; a single one on this thread, without a hand-over.
-    pub(crate) fn write_all(&self, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
-        self.count_writes(&writes);
-        if let [(offset, bytes)] = &writes[..] {
-            return self.device.write(*offset, bytes);
-        }
-        let (sender, receiver) = std::sync::mpsc::channel();
-        let count = writes.len();
-        let request = |(offset, bytes)| {
-            let sender = sender.clone();
-            // The receiver outlives every request: it waits for as many answers as there are requests.
-            let done = Box::new(move |outcome: io::Result<_>| drop(sender.send(outcome.map(drop))));
-            Request { offset, op: Op::Write(bytes), done }
-        };
-        self.device.submit(writes.into_iter().map(request).collect());
-        let gone = |_| io::Error::other("the device dropped a request");
-        receiver_take(self.device.as_ref(), &receiver, count, gone)
-    }
-}
-
-fn receiver_take(
-    device: &dyn Device,
-    receiver: &std::sync::mpsc::Receiver<io::Result<()>>,
-    count: usize,
-    gone: impl Fn(std::sync::mpsc::RecvError) -> io::Error,
-) -> io::Result<()> {
-    let mut all = Ok(());
-    for _ in 0..count {
-        let mut outcome = receiver.try_recv().ok();
-        while outcome.is_none() && device.advance() {
-            outcome = receiver.try_recv().ok();
-        }
-        let outcome = outcome.map_or_else(|| receiver.recv().map_err(&gone), Ok).and_then(|outcome| outcome);
-        all = all.and(outcome);
-    }
-    all
 }

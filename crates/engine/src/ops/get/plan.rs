@@ -44,14 +44,14 @@ impl Plan {
             return Self { volume, entry, grain, extent, start, len, page: None };
         }
         let offset = grain * GRAIN as u64;
-        let cluster = volume.cluster_of(grain).unwrap_or(0);
+        let cluster = volume.medium.cluster_of(grain).unwrap_or(0);
         let class = volume.classes[cluster as usize].load(Relaxed);
         let extent = match neighbours {
-            true => volume.reader.extent(class, volume.has_room_for_residents(volume.cluster_len())),
+            true => volume.reader.extent(class, volume.has_room_for_residents(volume.medium.cluster_len())),
             false => Extent::Object,
         };
-        let cluster_start = volume.map.cluster_start(cluster);
-        let cluster_end = cluster_start + u64::from(volume.map.cluster);
+        let cluster_start = volume.medium.map.cluster_start(cluster);
+        let cluster_end = cluster_start + u64::from(volume.medium.map.cluster);
         let (start, len, page) = match extent {
             Extent::Cluster => {
                 let read = volume.read_around(cluster, (offset - cluster_start) as usize, entry.grains());
@@ -59,7 +59,7 @@ impl Plan {
             }
             Extent::Object => {
                 let end = offset + u64::from(entry.grains()) * GRAIN as u64;
-                let unit = volume.device.read_unit() as u64;
+                let unit = volume.medium.device.read_unit() as u64;
                 let start = offset / unit * unit;
                 (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
             }
@@ -74,7 +74,7 @@ impl Plan {
 
     /// Whether it is a part of a cluster that begins with the object.
     fn is_window(&self) -> bool {
-        self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.cluster_len())
+        self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.medium.cluster_len())
     }
 
     /// What is to be learnt from how long it takes.
@@ -99,8 +99,7 @@ impl Plan {
             Extent::Cluster => &shared.counters.cluster_reads,
         };
         add(kind, 1);
-        add(&shared.counters.device_reads, 1);
-        add(&shared.counters.device_read, self.len as u64);
+        self.volume.medium.count_read(self.len);
         shared.last_read.store(shared.clock.now_nanos(), Relaxed);
         self.volume.note_access(self.grain);
     }
@@ -114,7 +113,7 @@ impl Plan {
         }
         let mut buf = self.volume.shared.pool.take(self.len);
         let pending = self.volume.pending(self.start, self.len);
-        self.volume.device.read(self.start, &mut buf).map_err(Arc::new)?;
+        self.volume.medium.device.read(self.start, &mut buf).map_err(Arc::new)?;
         pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
         self.volume.reader.took(self.measures(), clock.now_nanos() - began);
         Ok(buf.into_bytes())
@@ -139,9 +138,9 @@ impl Plan {
         if self.volume.reader.is_lazy() {
             self.volume.hold_read(request);
         } else if place.ring != 0 {
-            self.volume.device.submit_own(request);
+            self.volume.medium.device.submit_own(request);
         } else {
-            self.volume.device.submit(vec![request]);
+            self.volume.medium.device.submit(vec![request]);
         }
     }
 
