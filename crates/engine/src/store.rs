@@ -20,7 +20,8 @@ use crate::{
     ops::blocking::BlockingPool,
     ops::get::Query,
     recovery::{self, Deferred},
-    volume::{Shared, Volume},
+    shared::Shared,
+    volume::Volume,
     write::append::payload_max,
 };
 
@@ -486,7 +487,7 @@ impl Group {
         }
         for volume in self.store.recovered_volumes() {
             volume.log.record(Record::Group(group));
-            volume.due_within(self.store.shared().options.delete_time);
+            volume.log.due_within(self.store.shared().options.delete_time);
             if volume.log.journal.lock().is_long() {
                 // A device that failed, or a log that is full, is told to whoever writes next.
                 let _ = volume.commit_now();

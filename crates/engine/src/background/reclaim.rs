@@ -305,7 +305,7 @@ impl Volume {
         let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
         let next = if wait { State::Leaving(self.log.commits.next()) } else { State::Free };
         self.space.set(victim, next);
-        self.writer.wake();
+        self.log.queue.wake();
         Ok(Reclaimed::One)
     }
 

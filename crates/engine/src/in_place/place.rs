@@ -218,7 +218,7 @@ impl Volume {
             }
         };
         written.map_err(|error| {
-            self.fail("writing an object", error);
+            self.log.fail("writing an object", error);
             self.log.commits.failure().unwrap_or(Error::Closed)
         })
     }
@@ -341,7 +341,7 @@ impl Volume {
         let bytes = &frame[..frame::HEADER + header.payload_len()];
         self.medium.count_write(bytes.len());
         files.write(place.slot, place.hash, header.generation, header.server, bytes).map_err(|error| {
-            self.fail("writing a file", error);
+            self.log.fail("writing a file", error);
             self.log.commits.failure().unwrap_or(Error::Closed)
         })
     }
@@ -406,7 +406,7 @@ impl Volume {
             let ready = in_place.extents.ready(|_| true);
             ready.iter().try_for_each(|freed| files.remove(freed.slot)).map(|()| self.settle_extents(ready))
         };
-        removed.unwrap_or_else(|error| self.fail("removing a file", error));
+        removed.unwrap_or_else(|error| self.log.fail("removing a file", error));
     }
 
     /// What may be free after the commit that is about to begin: all whose end is told by now.

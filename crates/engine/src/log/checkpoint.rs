@@ -252,7 +252,7 @@ impl Volume {
         match written {
             // Whether a superblock that failed names its clusters nobody knows.
             Ok(reference) => {
-                self.commit_checkpoint(state, running, reference).inspect_err(|error| self.stop(error.clone()))?;
+                self.commit_checkpoint(state, running, reference).inspect_err(|error| self.log.stop(error.clone()))?;
                 self.write_hot_log(state).inspect_err(|error| self.stop_if_broken(error))
             }
             Err(error) => {
@@ -267,7 +267,7 @@ impl Volume {
     /// another; want of clusters is no failure.
     fn stop_if_broken(&self, error: &Error) {
         if matches!(error, Error::Io { .. }) && !NoCluster::is(error) {
-            self.stop(error.clone());
+            self.log.stop(error.clone());
         }
     }
 

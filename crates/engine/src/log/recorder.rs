@@ -9,6 +9,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -16,17 +17,24 @@ use picaflor_common::KeyHash;
 use picaflor_format::{BLOCK, journal::Record, superblock::Superblock};
 
 use crate::{
-    Commits, Error, Result,
+    Commits, Error, Mode, Result,
     base::medium::Medium,
+    log::flush_queue::FlushQueue,
     log::journal::Journal,
+    shared::Shared,
     space::{Site, Space, State},
 };
+
+/// How long until a commit that was refused for want of room in the journal is tried again.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Where superblocks are kept: on the device, or in a file beside the objects.
 pub(crate) type SuperblockHome = Box<dyn Fn(&Superblock) -> io::Result<()> + Send + Sync>;
 
 pub(crate) struct Log {
     medium: Arc<Medium>,
+    shared: Arc<Shared>,
+    pub(crate) queue: FlushQueue,
     space: Arc<Space>,
     home: SuperblockHome,
     superblock: Mutex<Superblock>,
@@ -42,7 +50,7 @@ pub(crate) struct Log {
 impl Log {
     /// A log whose numbers begin with `first`, which this opening was given.
     pub(crate) fn new(
-        medium: &Arc<Medium>,
+        (medium, shared): (&Arc<Medium>, &Arc<Shared>),
         space: &Arc<Space>,
         (superblock, home): (Superblock, SuperblockHome),
         first: u64,
@@ -50,6 +58,8 @@ impl Log {
         Self {
             journal: Mutex::new(Journal::new(medium.map, medium.store_id, 1, 1, 1)),
             medium: Arc::clone(medium),
+            shared: Arc::clone(shared),
+            queue: FlushQueue::new(),
             space: Arc::clone(space),
             home,
             superblock: Mutex::new(superblock),
@@ -121,5 +131,54 @@ impl Log {
     pub(crate) fn refused_journal(&self) -> Error {
         self.commits.refuse();
         Error::JournalFull { place: self.medium.place.clone() }
+    }
+
+    /// A commit is due no later than this from now.
+    pub(crate) fn due_within(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.queue.due(self.shared.clock.now_nanos().saturating_add(nanos));
+    }
+
+    /// A commit that is due was refused: the flusher tries again in a while.
+    pub(crate) fn commit_later(&self) {
+        self.queue.deadline.store(u64::MAX, Relaxed);
+        self.due_within(RETRY);
+    }
+
+    /// Stops writing to this volume.
+    pub(crate) fn fail(&self, doing: &str, error: io::Error) {
+        self.stop(self.medium.io(doing, error));
+    }
+
+    /// As [`Log::fail`], for this reason.
+    pub(crate) fn stop(&self, why: Error) {
+        self.commits.fail(why);
+        self.queue.wake_flusher();
+        self.queue.wake();
+        self.tell_others();
+    }
+
+    /// This volume failed: the others commit soon, and with that note it.
+    pub(crate) fn tell_others(&self) {
+        self.shared.others(self.medium.number).for_each(|(_, other)| other.commit_soon());
+    }
+
+    /// Before a commit of a cache vouches for anything, the superblock says which of its other devices failed: such a
+    /// device may be back at the next opening, and knows neither what was deleted since nor what was to become durable.
+    ///
+    /// # Errors
+    /// As [`Log::write_superblock`].
+    pub(crate) fn note_losses(&self) -> Result<()> {
+        if self.shared.options.places.len() < 2 || self.shared.options.mode == Mode::Store {
+            return Ok(());
+        }
+        let others = self.shared.others(self.medium.number);
+        let broken: Vec<_> = others.filter(|(_, volume)| volume.is_broken()).collect();
+        let lost = broken.iter().fold(0, |lost, (number, _)| lost | 1 << number);
+        if lost & !self.superblock().lost != 0 {
+            self.write_superblock(|block| block.lost |= lost)?;
+        }
+        broken.iter().for_each(|(_, volume)| volume.loss_is_noted());
+        Ok(())
     }
 }

@@ -210,7 +210,7 @@ impl Store {
         }
         // Whether anybody waits for it or not.
         let options = &self.shared().options;
-        volume.due_within(options.delete_time);
+        volume.log.due_within(options.delete_time);
         let journal = volume.log.journal.lock();
         let waits =
             journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.log.commits.is_refusing();
@@ -235,7 +235,7 @@ impl Store {
         let dropped = volume.drop_entry(hash.short(), own.entry);
         if dropped {
             volume.log.forget(hash, generation);
-            volume.due_within(self.shared().options.delete_time);
+            volume.log.due_within(self.shared().options.delete_time);
             own.manifest.into_iter().for_each(|manifest| volume.drop_chunks(hash, manifest));
         }
         Ok(dropped)

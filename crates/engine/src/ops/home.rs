@@ -54,7 +54,7 @@ impl Store {
             return Ok(());
         }
         for healthy in self.volumes().iter().filter(|volume| volume.log.commits.failure().is_none()) {
-            healthy.note_losses()?;
+            healthy.log.note_losses()?;
         }
         match (self.is_loss_noted(lost), lost.log.commits.failure()) {
             (false, Some(failure)) => Err(failure),

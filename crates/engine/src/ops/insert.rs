@@ -306,7 +306,7 @@ impl Store {
         match (blocked, self.shared().options.daemons) {
             (Blocked::Moved | Blocked::Staging, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
-                volume.writer.wait_for_change(Duration::from_millis(20));
+                volume.log.queue.wait_for_change(Duration::from_millis(20));
                 Ok(true)
             }
             (Blocked::Buffers, Daemons::Manual) => {
@@ -315,7 +315,7 @@ impl Store {
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
                 volume.reclaimer.wake();
-                volume.writer.wait_for_change(Duration::from_millis(5));
+                volume.log.queue.wait_for_change(Duration::from_millis(5));
                 Ok(true)
             }
             // A store compacts here, so that `Full` is said only when compaction would gain nothing.
@@ -330,19 +330,19 @@ impl Store {
         }
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
-            Blocked::Buffers if !volume.writer.has_room(volume.unwritten_max()) => {
+            Blocked::Buffers if !volume.log.queue.has_room(volume.unwritten_max()) => {
                 let failed = || volume.log.commits.failure().is_some();
-                poll_fn(|context| match volume.writer.wake_on_change(volume.unwritten_max(), context.waker()) {
+                poll_fn(|context| match volume.log.queue.wake_on_change(volume.unwritten_max(), context.waker()) {
                     true if !failed() => Poll::Pending,
                     _ => Poll::Ready(()),
                 })
                 .await;
             }
             // No slot is free.
-            Blocked::Buffers => volume.writer.next_change().await,
+            Blocked::Buffers => volume.log.queue.next_change().await,
             Blocked::Space if self.mode() == Mode::Cache => {
                 volume.reclaimer.wake();
-                volume.writer.next_change().await;
+                volume.log.queue.next_change().await;
             }
             Blocked::Space => {
                 let volume = Arc::clone(volume);

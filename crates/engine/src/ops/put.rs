@@ -248,7 +248,7 @@ impl Store {
             (None, Durability::Bounded { time, puts }) => {
                 // What would not become durable in time is not acknowledged.
                 let refusing = volume.log.commits.is_refusing();
-                if refusing || volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
+                if refusing || volume.log.queue.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
                     let number = volume.log.commits.next();
                     return Some((volume, number));
                 }
@@ -256,7 +256,7 @@ impl Store {
             }
         };
         if let Some(within) = within {
-            volume.due_within(within);
+            volume.log.due_within(within);
         }
         None
     }

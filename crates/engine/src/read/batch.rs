@@ -27,7 +27,7 @@ impl Volume {
             self.issue_reads();
         } else if held == 1 {
             // The flusher is to know how long it may sleep.
-            self.writer.wake_flusher();
+            self.log.queue.wake_flusher();
         }
     }
 

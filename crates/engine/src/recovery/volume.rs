@@ -52,10 +52,10 @@ use crate::{
     log::recorder::{Log, SuperblockHome},
     read::reading::Reader,
     recovery::superblock::write_superblock,
+    shared::Shared,
     space::{LayoutKind, Space, State},
-    volume::{Shared, Volume},
+    volume::Volume,
     write::append::lanes,
-    write::flush::Writer,
     write::packing::lets_wait,
     write::placement::Placer,
 };
@@ -224,7 +224,12 @@ fn build(
     });
     let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
     Ok(Volume {
-        log: Log::new(&medium, &space, (superblock, superblock_home(in_place.as_ref(), &medium.device)), first),
+        log: Log::new(
+            (&medium, shared),
+            &space,
+            (superblock, superblock_home(in_place.as_ref(), &medium.device)),
+            first,
+        ),
         medium,
         space,
         in_place: in_place.map(Box::new),
@@ -232,7 +237,6 @@ fn build(
         index,
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
         buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
-        writer: Writer::new(),
         checkpointer: Mutex::default(),
         checkpoint_held: AtomicU32::new(0),
         reader: Reader::new(shared.preset.reading),

@@ -239,7 +239,7 @@ impl Volume {
 
     fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
         let cluster_bytes = self.medium.cluster_len() as u64;
-        if !self.writer.has_room(self.unwritten_max()) {
+        if !self.log.queue.has_room(self.unwritten_max()) {
             return Ok(Err(Blocked::Buffers));
         }
         let keep = match purpose {
@@ -263,7 +263,7 @@ impl Volume {
         open.divide(self.page_of(class));
         match self.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
-                self.writer.add_unwritten(cluster_bytes);
+                self.log.queue.add_unwritten(cluster_bytes);
                 Ok(Ok(slot))
             }
             None => {
@@ -311,7 +311,7 @@ impl Volume {
         drop(guard);
         *lane = None;
         add(&self.shared.counters.clusters_sealed, 1);
-        self.writer.enqueue(slot);
+        self.log.queue.enqueue(slot);
         Ok(())
     }
 

@@ -109,7 +109,7 @@ impl Volume {
         }
         let Some(oldest) = staging.oldest() else { return false };
         // Clusters on their way to the device can leave when they are there.
-        let coming = (self.writer.unlanded() * self.medium.cluster_len()) as u64;
+        let coming = (self.log.queue.unlanded() * self.medium.cluster_len()) as u64;
         let free = shared.tier_budget().saturating_sub(shared.memory.held()) + coming;
         free < bytes && free + shared.memory.older_than(oldest, bytes - free) < bytes
     }
