@@ -45,12 +45,12 @@ use crate::{
 
 pub(crate) struct Volume {
     pub(crate) medium: Arc<Medium>,
-    pub(crate) log: Log,
+    pub(crate) log: Arc<Log>,
     pub(crate) index: Index,
     /// The clusters: of objects, or, where these lie in place, of checkpoints only.
     pub(crate) space: Arc<Space>,
     /// For layouts that place objects one by one.
-    pub(crate) in_place: Option<Box<InPlace>>,
+    pub(crate) in_place: Option<Arc<InPlace>>,
     pub(crate) placer: Placer,
     /// Slots of each lane's open buffers.
     pub(crate) lanes: Box<[Mutex<Lane>]>,
@@ -89,7 +89,7 @@ impl Volume {
         };
         if let Some(in_place) = &self.in_place {
             in_place.extents.release(InPlace::slot_of(grain));
-            self.remove_if_careless(in_place);
+            in_place.remove_if_careless();
         } else if let Some(cluster) = self.medium.cluster_of(grain) {
             self.space.sub_live(cluster, entry.grains());
         }

@@ -86,7 +86,7 @@ impl Volume {
             let Some(oldest) = in_place.extents.oldest() else { break };
             left += self.leave(in_place, oldest);
         }
-        in_place.account(&self.shared.index_bytes);
+        in_place.account();
         left
     }
 

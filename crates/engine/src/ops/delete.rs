@@ -396,7 +396,7 @@ impl Volume {
     }
 
     fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        if let Some(read) = self.read_file(grain) {
+        if let Some(read) = self.in_place.as_ref().and_then(|in_place| in_place.read_file(grain)) {
             return self.verified_file(grain, read);
         }
         let frame = self.read_unverified(grain, grains)?;
@@ -417,7 +417,7 @@ impl Volume {
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
         let end = end.min(self.medium.map.clusters.end());
-        let pending = self.pending(start, (end - start) as usize);
+        let pending = self.in_place.as_ref().and_then(|in_place| in_place.pending(start, (end - start) as usize));
         let mut buf = self.shared.pool.take((end - start) as usize);
         self.medium.read(start, &mut buf).map_err(|error| self.medium.io(&format!("reading at {start}"), error))?;
         pending.inspect(|pending| pending.lay_over(start, &mut buf));

@@ -320,7 +320,7 @@ impl Store {
         let volume = &plan.volume;
         let bytes = match outcome {
             Ok(bytes) => bytes,
-            Err(error) if volume.is_file_gone(&error) => {
+            Err(error) if volume.in_place.as_ref().is_some_and(|in_place| in_place.is_file_gone(&error)) => {
                 self.doubt(query, plan, Miss::KeyMismatch);
                 return Ok(None);
             }
@@ -346,7 +346,7 @@ impl Store {
         let why = match Header::verify(frame) {
             Ok(header) if is_asked_for(&header) && is_entered(&header) => {
                 query.hit(&self.shared().counters.hits_device);
-                volume.note_use(plan.grain);
+                volume.in_place.iter().for_each(|in_place| in_place.note_use(plan.grain));
                 volume.learn_class(plan.grain, &header);
                 let admitted = match plan.page {
                     Some((cluster, read)) if read.page.is_some() => {

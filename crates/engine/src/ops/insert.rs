@@ -274,7 +274,9 @@ impl Store {
             }
             let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
             let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
-            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, insertion.tries)).flatten() {
+            if let Some(piece_max) =
+                whole.then(|| volume.in_place.as_ref()?.cut_for(payload, insertion.tries)).flatten()
+            {
                 return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
             }
             insertion.tries += 1;

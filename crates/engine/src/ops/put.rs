@@ -240,7 +240,7 @@ impl Store {
             }
             (Some(interval), _) => interval,
             // What is told to the journal waits in memory.
-            (None, _) if volume.has_much_to_tell() => {
+            (None, _) if volume.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) => {
                 let number = volume.log.commits.next();
                 return Some((volume, number));
             }

@@ -198,7 +198,7 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
     let kept = resolve(volume, claims, &Deletes::default(), receipt)?;
     receipt.from_scan = kept.len() as u64;
     fill(volume, in_place, &kept, 0);
-    remove_others(volume, gone, &kept, || volume.medium.device.sync(), |slot| volume.wipe(in_place, slot))
+    remove_others(volume, gone, &kept, || volume.medium.device.sync(), |slot| in_place.wipe(slot))
         .map_err(|error| Error::io(format!("{}: wiping slots", volume.medium.place), error))?;
     Ok(false)
 }
@@ -227,7 +227,7 @@ fn fill(volume: &Volume, in_place: &InPlace, kept: &ByKey<Claim>, cursor: u32) {
         let grains = row.slots * InPlace::GRAINS;
         volume.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
     }
-    in_place.account(&volume.shared.index_bytes);
+    in_place.account();
 }
 
 /// First slots of the claims that have a slot in this range.

@@ -43,6 +43,7 @@ use crate::{
     cache::buffers::Buffers,
     cache::cluster_contents::ClusterContents,
     cache::pages::{Divisions, PAGE_MIN},
+    in_place::files::Files,
     in_place::locality,
     in_place::place::InPlace,
     index::{Index, IndexEntry, Location, SLOTS_MAX},
@@ -93,7 +94,7 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
     volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
     volume.known = recovered.known;
-    *volume.log.journal.get_mut() = recovered.journal;
+    *volume.log.journal.lock() = recovered.journal;
     *volume.checkpointer.get_mut() = recovered.checkpointer;
     let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
     Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
@@ -190,23 +191,14 @@ fn build(
     let cluster = u64::from(map.cluster);
     let count = map.cluster_count();
     let threshold = if superblock.threshold == 0 { THRESHOLD } else { superblock.threshold };
-    // Open buffers, two to a lane, take at most a quarter of the device too.
-    let in_place = InPlace::new((shared.preset.layout, threshold), &map, options, found.folder);
-    let lanes = match &in_place {
-        Some(in_place) => locality::buffers(options, in_place),
-        None => lanes(options).min(u64::from(count) / 8).max(1),
-    } as usize;
     let packs = lets_wait(shared.preset.placement, options.mode);
     let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
     let divides = shared.preset.has_pages();
     let ages = options.cluster_age.limit().is_some();
     validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
-    // A page takes a slot as a cluster does.
-    let least = if divides { u64::from(PAGE_MIN) } else { cluster };
-    let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let first = identity.epoch << EPOCH_SHIFT;
     let space = Space::new(
-        if in_place.is_some() { map.in_place().0 } else { count },
+        if shared.preset.layout == LayoutKind::Ring { count } else { map.in_place().0 },
         map.cluster / GRAIN as u32,
         (options.next_cluster, options.groups),
         notes_use,
@@ -222,17 +214,28 @@ fn build(
         pool: shared.pool.clone(),
         counters: Arc::clone(&shared.counters),
     });
+    let files = match (shared.preset.layout, found.folder) {
+        (LayoutKind::Files(tree), Some(folder)) => Some(Arc::new(Files::new(folder, tree))),
+        _ => None,
+    };
+    let home = superblock_home(files.as_ref(), &medium.device);
+    let log = Arc::new(Log::new((&medium, shared), &space, (superblock, home), first));
+    let places_objects = shared.preset.layout != LayoutKind::Ring;
+    let in_place = places_objects.then(|| Arc::new(InPlace::new((&medium, shared, &log), threshold, files)));
+    // Open buffers, two to a lane, take at most a quarter of the device too.
+    let lanes = match &in_place {
+        Some(in_place) => locality::buffers(options, in_place),
+        None => lanes(options).min(u64::from(count) / 8).max(1),
+    } as usize;
+    // A page takes a slot as a cluster does.
+    let least = if divides { u64::from(PAGE_MIN) } else { cluster };
+    let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
     Ok(Volume {
-        log: Log::new(
-            (&medium, shared),
-            &space,
-            (superblock, superblock_home(in_place.as_ref(), &medium.device)),
-            first,
-        ),
+        log,
         medium,
         space,
-        in_place: in_place.map(Box::new),
+        in_place,
         placer: Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by()),
         index,
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
@@ -255,8 +258,8 @@ fn build(
 }
 
 /// Where superblocks go: beside the objects where each has a file, else to the device.
-fn superblock_home(in_place: Option<&InPlace>, device: &Arc<dyn Device>) -> SuperblockHome {
-    if let Some(files) = in_place.and_then(|in_place| in_place.files.clone()) {
+fn superblock_home(files: Option<&Arc<Files>>, device: &Arc<dyn Device>) -> SuperblockHome {
+    if let Some(files) = files.cloned() {
         return Box::new(move |block| {
             let mut buf = [0; BLOCK];
             block.encode(&mut buf);

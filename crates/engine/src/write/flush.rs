@@ -202,7 +202,7 @@ impl Volume {
         self.log.queue.deadline.store(u64::MAX, Relaxed);
         let sealed = self.log.next_seal.load(Relaxed).saturating_sub(1);
         if let Some(in_place) = self.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
-            return self.commit_untold(in_place);
+            return in_place.commit_untold();
         }
         self.log.note_losses()?;
         // Before anything is taken: what a commit that is refused leaves behind the next one finds.
@@ -214,7 +214,7 @@ impl Volume {
         // In place there are no pieces, and all records keep their order.
         let begun = if self.in_place.is_some() { usize::MAX } else { self.log.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
-        let ready = self.ready_extents();
+        let ready = self.in_place.as_ref().map(|in_place| in_place.ready_extents());
         self.empty_lanes()?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
@@ -226,7 +226,7 @@ impl Volume {
         };
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
         // After them: what they tell of is in the packet by now.
-        self.flush_packet()?;
+        self.in_place.as_ref().map_or(Ok(()), |in_place| in_place.flush_packet())?;
         let written = self.write_gathered(&turn, writes);
         self.pump(&turn, true);
         if let Some(failure) = self.log.commits.failure() {
@@ -235,7 +235,7 @@ impl Volume {
         let done = written.and_then(|()| self.medium.sync());
         done.map_err(|error| self.medium.io("making puts durable", error))?;
         self.log.durable_seal.fetch_max(sealed, Relaxed);
-        self.settle_extents(ready);
+        self.in_place.iter().zip(ready).for_each(|(in_place, ready)| in_place.settle_extents(ready));
         add(&self.shared.counters.commits, 1);
         Ok(())
     }

@@ -14,6 +14,7 @@ use picaflor_format::frame::{self, GRAIN, Header};
 use crate::{
     base::{frame::Frame, stats::add},
     cache::pages::PageRead,
+    in_place::packet::Pending,
     index::IndexEntry,
     read::reading::{Extent, InFlight, Outcome, Sought},
     volume::Volume,
@@ -38,7 +39,7 @@ impl Plan {
     /// `neighbours`: whether more than the object may be read.
     pub(super) fn new(volume: &Arc<Volume>, entry: IndexEntry, grain: u64, neighbours: bool) -> Self {
         if let Some(in_place) = &volume.in_place {
-            let (start, end) = volume.blocks_of(in_place, entry, grain);
+            let (start, end) = in_place.blocks_of(entry, grain);
             let volume = Arc::clone(volume);
             let (extent, len) = (Extent::Object, (end - start) as usize);
             return Self { volume, entry, grain, extent, start, len, page: None };
@@ -104,15 +105,20 @@ impl Plan {
         self.volume.note_access(self.grain);
     }
 
+    /// What of it is not on the device yet. Asked before the device is read.
+    fn pending(&self) -> Option<Pending> {
+        self.volume.in_place.as_ref()?.pending(self.start, self.len)
+    }
+
     pub(super) fn read_here(&self) -> Outcome {
         self.count();
         let clock = &self.volume.shared.clock;
         let began = clock.now_nanos();
-        if let Some(read) = self.volume.read_file(self.grain) {
+        if let Some(read) = self.volume.in_place.as_ref().and_then(|in_place| in_place.read_file(self.grain)) {
             return read.map(Bytes::from).map_err(Arc::new);
         }
         let mut buf = self.volume.shared.pool.take(self.len);
-        let pending = self.volume.pending(self.start, self.len);
+        let pending = self.pending();
         self.volume.medium.device.read(self.start, &mut buf).map_err(Arc::new)?;
         pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
         self.volume.reader.took(self.measures(), clock.now_nanos() - began);
@@ -124,7 +130,7 @@ impl Plan {
         self.count();
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
         let (measures, began) = (self.measures(), self.volume.shared.clock.now_nanos());
-        let (start, pending) = (self.start, self.volume.pending(self.start, self.len));
+        let (start, pending) = (self.start, self.pending());
         let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
             if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
                 pending.lay_over(start, read);
