@@ -237,14 +237,19 @@ fn overlapping(claims: &BTreeMap<u32, Claim>, start: u32, end: u32) -> impl Iter
 }
 
 /// First pages of the batches whose frames no sync vouches for: the last of each run. What a later run synced says
-/// nothing of what an earlier one left torn.
+/// nothing of what an earlier one left torn. The grants of a checkpoint's clusters are a batch of their run too, and so
+/// vouch for all that was placed before them, whatever became of the checkpoint and of the superblock that names it. A
+/// delete does not, for it may have the generation of what an earlier run put.
 fn last_batches(pages: &[Page]) -> BTreeSet<u64> {
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     for page in pages {
         for record in &page.records {
-            if let Record::Placed(placed) = record {
-                last.insert(placed.generation >> EPOCH_SHIFT, page.seq - u64::from(page.batch));
-            }
+            let number = match record {
+                Record::Placed(placed) => placed.generation,
+                Record::Reserve { seq, .. } => *seq,
+                Record::Delete { .. } | Record::Group(_) => continue,
+            };
+            last.insert(number >> EPOCH_SHIFT, page.seq - u64::from(page.batch));
         }
     }
     last.into_values().collect()
