@@ -12,7 +12,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use picaflor_device::{AlignedBuf, Folder};
+use picaflor_device::AlignedBuf;
 use picaflor_format::{
     frame::{self, GRAIN, Header, Kind},
     journal::{Placed, Record},
