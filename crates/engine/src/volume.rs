@@ -30,7 +30,7 @@ use crate::{
     base::stats::{VolumeStats, add},
     cache::buffers::Buffers,
     cache::cluster_contents::{ClusterContents, Content},
-    cache::pages::Divisions,
+    cache::pages::Pages,
     in_place::place::InPlace,
     index::{Index, IndexEntry, Location},
     log::checkpoint::Checkpointer,
@@ -68,7 +68,7 @@ pub(crate) struct Volume {
     /// Class of the objects in each cluster.
     pub(crate) classes: Box<[AtomicU16]>,
     /// Pages that clusters are divided into.
-    pub(crate) divisions: Divisions,
+    pub(crate) pages: Pages,
     /// Large objects being put: their chunks have no manifest yet.
     pub(crate) streams_open: AtomicU32,
     /// This device failed, and another one of the cache says so durably.
@@ -162,7 +162,7 @@ impl Volume {
 
     /// Bytes of what a checkpoint keeps of the index.
     fn image_bytes(&self) -> u64 {
-        let index = || self.index.image_bytes() + self.divisions.image_bytes();
+        let index = || self.index.image_bytes() + self.pages.image_bytes();
         self.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
     }
 

@@ -134,7 +134,7 @@ impl Volume {
     fn warm_around(self: &Arc<Self>, grain: u64, grains: u32) {
         let Some(cluster) = self.medium.cluster_of(grain) else { return };
         let offset = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN;
-        let read = self.page_around(cluster, offset, grains);
+        let read = self.pages.page_around(cluster, offset, grains);
         let is_away = match read.page {
             Some((page, _)) => self.space.lacks_page(cluster, page),
             None => self.space.state(cluster) == State::Sealed,

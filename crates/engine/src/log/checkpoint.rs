@@ -282,7 +282,7 @@ impl Volume {
         if end < segments {
             return Ok(false);
         }
-        self.push_image(running, PAGES, &self.divisions.image(self.medium.map.cluster))?;
+        self.push_image(running, PAGES, &self.pages.image())?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }

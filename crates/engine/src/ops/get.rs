@@ -434,7 +434,7 @@ impl Volume {
         if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
             class.store(self.placer.class(header.kind, header.group, header.server).short(), Relaxed);
         }
-        self.medium.cluster_of(grain).inspect(|cluster| self.learn_page(*cluster, header.group));
+        self.medium.cluster_of(grain).inspect(|cluster| self.pages.learn_page(*cluster, header.group));
     }
 
     /// Whether an index entry at this grain can belong to this frame.

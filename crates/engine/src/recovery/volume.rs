@@ -42,7 +42,7 @@ use crate::{
     base::receipt::VolumeReceipt,
     cache::buffers::Buffers,
     cache::cluster_contents::ClusterContents,
-    cache::pages::{Divisions, PAGE_MIN},
+    cache::pages::{PAGE_MIN, Pages},
     in_place::files::Files,
     in_place::locality,
     in_place::place::InPlace,
@@ -232,6 +232,7 @@ fn build(
     let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
     Ok(Volume {
+        pages: Pages::new(&medium, shared),
         log,
         medium,
         space,
@@ -250,7 +251,6 @@ fn build(
         scrubber: Scrubber::new(Vec::new(), false),
         known: Known::default(),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
-        divisions: Divisions::new(if divides { count } else { 0 }),
         streams_open: AtomicU32::new(0),
         loss_noted: AtomicBool::new(false),
         shared: Arc::clone(shared),

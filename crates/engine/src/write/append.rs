@@ -231,7 +231,7 @@ impl Volume {
                 && let Slot::Open(open) = &mut *self.buffers.slot(slot).write()
             {
                 open.class = class;
-                open.divide(self.page_of(class));
+                open.divide(self.pages.page_of(class));
             }
         }
         Ok(())
@@ -260,7 +260,7 @@ impl Volume {
             class,
             since,
         );
-        open.divide(self.page_of(class));
+        open.divide(self.pages.page_of(class));
         match self.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
                 self.log.queue.add_unwritten(cluster_bytes);
@@ -302,7 +302,7 @@ impl Volume {
                 page: if open.page() < self.medium.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
             };
             self.classes[cluster as usize].store(open.class.short(), Relaxed);
-            self.divisions.note(cluster, open.page());
+            self.pages.note(cluster, open.page());
             if self.shared.options.cluster_age.limit().is_some() {
                 self.space.note_second(cluster, self.shared.second());
             }
