@@ -110,11 +110,11 @@ impl Volume {
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return self.evict_step(in_place);
         }
         let shared = &self.shared;
-        let index_high = shared.index_is_above(7) && self.is_loaded();
+        let index_high = shared.index_is_above(7) && self.catalog.is_loaded();
         let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
         if shared.options.mode == Mode::Store {
             let ahead = self.eviction() == Eviction::NeverAhead && clean < target;
@@ -172,12 +172,12 @@ impl Volume {
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
-        if self.in_place.is_none() && self.eviction().keeps_all() {
+        if self.catalog.in_place.is_none() && self.eviction().keeps_all() {
             return self.make_space_in_store();
         }
         let _turn = self.reclaimer.turn.lock();
         self.drop_released();
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return self.make_room_in_place(in_place);
         }
         let before = self.space.available();
@@ -246,10 +246,10 @@ impl Volume {
             let least_recent = || self.shared.memory.release_least_recent(self.medium.number);
             let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
             // The other pages of their clusters too, or nothing is gained.
-            let homes: Vec<_> = left.iter().filter_map(|resident| self.buffers.home(resident.slot)).collect();
+            let homes: Vec<_> = left.iter().filter_map(|resident| self.catalog.buffers.home(resident.slot)).collect();
             left.extend(self.shared.memory.release_these(|other| {
                 other.volume == self.medium.number
-                    && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
+                    && self.catalog.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
             }));
             return self.shared.release(left);
         }
@@ -298,7 +298,7 @@ impl Volume {
         };
         if self.space.live(victim) > 0 {
             // No frame was found for them, and another may come to lie there.
-            self.drop_leading_to(victim, |_| false);
+            self.catalog.drop_leading_to(victim, |_| false);
         }
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
@@ -339,7 +339,7 @@ impl Volume {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
             rows => rows.unwrap_or_default(),
         };
-        let mut live = self.entries_of(victim, rows);
+        let mut live = self.catalog.entries_of(victim, rows);
         if keeps_all && !self.space.is_weighed(victim) {
             let bytes = live.iter().map(|(row, _)| row.taken()).sum();
             self.space.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
@@ -364,7 +364,7 @@ impl Volume {
             bytes => bytes,
         };
         if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
-            self.add_unlisted(victim, bytes, &mut live);
+            self.catalog.add_unlisted(victim, bytes, &mut live);
         }
         let mut survivors = 0;
         for (row, entry) in &live {
@@ -428,7 +428,7 @@ impl Volume {
         let list = self.listed.as_ref()?.take(victim)?;
         let entry = |content: &Content| {
             let location = Location::OnDisk { grain: self.medium.grain(victim, content.offset) };
-            Some((content.hash, self.index.find(content.hash, location)?))
+            Some((content.hash, self.catalog.index.find(content.hash, location)?))
         };
         let entries: Vec<_> = list.iter().filter_map(entry).collect();
         let grains: u32 = entries.iter().map(|(_, entry)| entry.grains()).sum();
@@ -460,10 +460,12 @@ impl Volume {
         let is_owner =
             |entry: IndexEntry| self.look_at(key.parent as u64, entry, owns).map_or(true, |owns| owns.unwrap_or(true));
         // So may what moved while it was looked at: by then others may lie where it was.
-        let moved =
-            |entry: IndexEntry| self.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry));
-        let has_owner =
-            || self.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry));
+        let moved = |entry: IndexEntry| {
+            self.catalog.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry))
+        };
+        let has_owner = || {
+            self.catalog.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry))
+        };
         self.streams_open.load(Relaxed) == 0 && !has_owner()
     }
 
@@ -478,7 +480,7 @@ impl Volume {
         if let Some(piece) = cut.flatten() {
             return self.reinsert_cut((header, frame), (row.hash, entry), piece);
         }
-        let class = self.placer.class(header.kind, header.group, header.server);
+        let class = self.catalog.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
         let body = header.body_start();
         let draft = Draft {
@@ -491,10 +493,10 @@ impl Volume {
         loop {
             let blocked = {
                 let _stripe = self.shared.lock_key(row.hash);
-                if self.index.find(row.hash, entry.location()).is_none() {
+                if self.catalog.index.find(row.hash, entry.location()).is_none() {
                     return Ok(false);
                 }
-                let beside = self.placer.partners(row.hash).first().copied();
+                let beside = self.catalog.placer.partners(row.hash).first().copied();
                 match self.append(&draft, class, beside, Some(entry), Purpose::Survivor)? {
                     Ok(()) => break,
                     Err(blocked) => blocked,
@@ -526,7 +528,7 @@ impl Volume {
 
     fn evict(&self, row: &Row, entry: IndexEntry, key: Option<(&[u8], Kind)>, why: Departure) {
         let _stripe = self.shared.lock_key(row.hash);
-        if !self.drop_entry(row.hash, entry) {
+        if !self.catalog.drop_entry(row.hash, entry) {
             return;
         }
         if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
@@ -544,7 +546,7 @@ impl Volume {
     /// An object leaves whose key nobody asks for.
     fn evict_unseen(&self, hash: u64, entry: IndexEntry, why: Departure) {
         let _stripe = self.shared.lock_key(hash);
-        if self.drop_entry(hash, entry) {
+        if self.catalog.drop_entry(hash, entry) {
             self.count_departure(why);
         }
     }
@@ -561,6 +563,6 @@ impl Volume {
 
     /// Bytes that a store in place could still take, compaction included.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
+        self.catalog.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
     }
 }

@@ -92,7 +92,7 @@ impl Volume {
         state.done = state.next >= self.parts();
         let more = !state.done;
         drop(state);
-        match &self.in_place {
+        match &self.catalog.in_place {
             Some(in_place) => self.verify_slice(in_place, cluster),
             None if cluster < self.space.count() && self.space.state(cluster).is_read() => {
                 self.verify_cluster(cluster);
@@ -123,7 +123,7 @@ impl Volume {
         }
         let Ok((header, frame)) = self.read_frame(grain, entry.grains()) else { return };
         let hash = self.medium.hasher.frame(header.kind, header.key(&frame)).short();
-        let current = || self.index.find(hash, Location::OnDisk { grain }).is_some();
+        let current = || self.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
         let len = picaflor_format::frame::HEADER + header.payload_len();
         let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
         frame.set_uses(u8::from(shared.groups.priority(header.group) != Priority::Hated));
@@ -171,7 +171,7 @@ impl Volume {
         for place in in_place.extents.slice(slice) {
             let hash = place.hash as u64;
             let _stripe = self.shared.lock_key(hash);
-            let Some(entry) = self.index.find(hash, InPlace::location(place.slot)) else { continue };
+            let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else { continue };
             let gone = match self.read_placed(&place) {
                 Ok((header, frame)) => {
                     let is_own = self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
@@ -179,7 +179,7 @@ impl Volume {
                 }
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
-            if gone && self.drop_entry(hash, entry) && !self.shared.options.read_only {
+            if gone && self.catalog.drop_entry(hash, entry) && !self.shared.options.read_only {
                 self.log.forget(KeyHash(place.hash), self.shared.next_generation());
             }
         }
@@ -197,7 +197,7 @@ impl Volume {
         }
         for row in rows {
             let location = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };
-            let Some(entry) = self.index.find(row.hash, location) else { continue };
+            let Some(entry) = self.catalog.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             let why = match Header::verify(frame) {
                 Ok(header) if self.is_left_over(&header, frame) => Departure::Evicted,
@@ -205,7 +205,7 @@ impl Volume {
                 Err(_) => Departure::Damaged,
             };
             // The cluster may have been reclaimed since it was read.
-            if !self.space.state(cluster).is_read() || !self.drop_entry(row.hash, entry) {
+            if !self.space.state(cluster).is_read() || !self.catalog.drop_entry(row.hash, entry) {
                 continue;
             }
             if why == Departure::Damaged {

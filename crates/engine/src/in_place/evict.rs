@@ -25,7 +25,7 @@ impl Volume {
 
     /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
     fn is_crowded(&self, eighths: u64) -> bool {
-        let index = self.shared.index_is_above(eighths) && self.is_loaded();
+        let index = self.shared.index_is_above(eighths) && self.catalog.is_loaded();
         index || self.checkpoints_are_above(eighths)
     }
 
@@ -33,7 +33,7 @@ impl Volume {
     /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
         let parts = || u64::from(self.checkpoint_clusters());
-        match self.in_place {
+        match self.catalog.in_place {
             Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
             None => {
                 let room = self.medium.cluster_len() as u64;
@@ -114,15 +114,15 @@ impl Volume {
         if in_place.extents.oldest() != Some(place) {
             return 0;
         }
-        let Some(entry) = self.index.find(hash, InPlace::location(place.slot)) else {
+        let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else {
             // Not while it is being placed: then the index is about to have it.
             let _turn = in_place.turn();
-            if self.index.find(hash, InPlace::location(place.slot)).is_none() {
+            if self.catalog.index.find(hash, InPlace::location(place.slot)).is_none() {
                 in_place.extents.release(place.slot);
             }
             return place.slots.into();
         };
-        if !self.drop_entry(hash, entry) {
+        if !self.catalog.drop_entry(hash, entry) {
             return 0;
         }
         let generation = self.shared.next_generation();

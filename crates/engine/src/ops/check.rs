@@ -97,10 +97,10 @@ impl Store {
         let total = self.recovered_volumes().iter().map(|volume| u64::from(volume.parts())).sum();
         for volume in self.recovered_volumes() {
             let promised = volume.promised();
-            report.entries += volume.index.objects();
+            report.entries += volume.catalog.index.objects();
             let (placed, mut slots) = (Seen::begin(&report), Slots::default());
             for part in 0..volume.parts() {
-                match &volume.in_place {
+                match &volume.catalog.in_place {
                     Some(in_place) => volume.check_slice(in_place, part, &mut slots, &mut report),
                     None => volume.check_cluster(part, &promised, &mut report),
                 }
@@ -128,7 +128,7 @@ impl Store {
 impl Volume {
     fn check_slice(&self, in_place: &InPlace, slice: u32, slots: &mut Slots, report: &mut CheckReport) {
         for place in in_place.extents.slice(slice) {
-            if self.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
+            if self.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
                 continue;
             }
             match self.read_placed(&place) {
@@ -190,10 +190,10 @@ impl Volume {
     /// What the index promises.
     fn promised(&self) -> Promised {
         let mut promised = Promised::default();
-        self.index.for_each(|entry| {
+        self.catalog.index.for_each(|entry| {
             let place = match entry.location() {
                 Location::Buffered { slot, .. } => Part::Buffer(slot),
-                Location::OnDisk { grain } if self.in_place.is_none() => {
+                Location::OnDisk { grain } if self.catalog.in_place.is_none() => {
                     self.medium.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
                 }
                 Location::OnDisk { .. } => Part::InPlace,
@@ -209,12 +209,12 @@ impl Volume {
         for part in promised.0.keys() {
             let Part::Buffer(slot) = *part else { continue };
             let seen = Seen::begin(report);
-            for (hash, offset) in self.buffers.frames(slot) {
+            for (hash, offset) in self.catalog.buffers.frames(slot) {
                 let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-                if self.index.find(hash, location).is_none() {
+                if self.catalog.index.find(hash, location).is_none() {
                     continue;
                 }
-                let Some(frame) = self.buffers.read(slot, offset, hash, |_, _| true) else { continue };
+                let Some(frame) = self.catalog.buffers.read(slot, offset, hash, |_, _| true) else { continue };
                 self.check_frame(frame.bytes(), || "in memory".into(), report);
             }
             seen.end(self, *part, promised, report);
@@ -257,8 +257,8 @@ impl Volume {
         let tells_all = matches!(found, Use::Sealed(..)) || self.is_untold(cluster, &found);
         let frames = self.medium.rows_of(found, &bytes);
         let (bare, seen) = (frames.is_empty(), Seen::begin(report));
-        let mut live = self.entries_of(cluster, frames.clone());
-        self.add_unlisted(cluster, &bytes, &mut live);
+        let mut live = self.catalog.entries_of(cluster, frames.clone());
+        self.catalog.add_unlisted(cluster, &bytes, &mut live);
         let damaged = report.damaged.len();
         for (row, _) in live {
             let at = || format!("at {}", self.medium.map.cluster_start(cluster) + u64::from(row.offset));
@@ -272,7 +272,7 @@ impl Volume {
         let outdated = match report.lost - lost {
             0 => 0,
             missing if tells_all => missing,
-            missing => self.entries_within(cluster, &frames).min(missing),
+            missing => self.catalog.entries_within(cluster, &frames).min(missing),
         };
         (report.lost, report.outdated) = (report.lost - outdated, report.outdated + outdated);
         let missing = report.lost - lost;

@@ -144,10 +144,10 @@ impl Store {
 
     /// Whether nothing need be read to delete this key here.
     fn leaves_unread(volume: &Volume, hash: KeyHash) -> bool {
-        volume.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
+        volume.catalog.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
             Location::OnDisk { .. } => false,
             Location::Buffered { slot, offset } => {
-                let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
+                let frame = volume.catalog.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
                 // The chunks of a large object may be anywhere.
                 frame.is_some_and(|frame| frame.header.kind != Kind::Manifest)
             }
@@ -184,12 +184,12 @@ impl Store {
         let mut found = false;
         while let Some(own) = volume.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
-            found |= volume.drop_entry(hash.short(), own.entry) && own.generation != 0;
+            found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.generation != 0;
             if let Some(manifest) = own.manifest {
                 volume.drop_chunks(hash, manifest);
             }
         }
-        volume.placer.drop_copies(hash.short());
+        volume.catalog.placer.drop_copies(hash.short());
         volume.log.forget(hash, generation);
         Ok(found)
     }
@@ -232,7 +232,7 @@ impl Store {
         let volume = self.home(hash, key);
         let own = volume.verified(hash, key, Kind::Whole)?;
         let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
-        let dropped = volume.drop_entry(hash.short(), own.entry);
+        let dropped = volume.catalog.drop_entry(hash.short(), own.entry);
         if dropped {
             volume.log.forget(hash, generation);
             volume.log.due_within(self.shared().options.delete_time);
@@ -274,17 +274,17 @@ impl Volume {
     pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         match self.shared.options.mode {
             Mode::Cache if self.shared.options.eviction_listener.is_none() => {
-                let mut candidates = self.index.candidates(hash.short());
+                let mut candidates = self.catalog.index.candidates(hash.short());
                 let entry = candidates.pop();
                 for other in candidates {
-                    self.drop_entry(hash.short(), other);
+                    self.catalog.drop_entry(hash.short(), other);
                 }
                 Ok(entry.map(CurrentEntry::unread))
             }
             _ => {
                 let own = self.verified(hash, key, kind)?;
                 for other in own.iter().flat_map(|own| &own.unread) {
-                    self.drop_entry(hash.short(), *other);
+                    self.catalog.drop_entry(hash.short(), *other);
                 }
                 Ok(own)
             }
@@ -294,7 +294,7 @@ impl Volume {
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         let chunk = kind == Kind::Chunk;
-        let mut candidates = self.index.candidates(hash.short());
+        let mut candidates = self.catalog.index.candidates(hash.short());
         // They lead nowhere, whichever key's they are; one is this key's only if no other is.
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
@@ -314,9 +314,9 @@ impl Volume {
                 }
                 Err(error) => return Err(error),
             };
-            if self.index.find(hash.short(), entry.location()).is_none() {
+            if self.catalog.index.find(hash.short(), entry.location()).is_none() {
                 // It moved while it was looked at: a buffer was retired, or a cluster read in.
-                candidates = self.index.candidates(hash.short());
+                candidates = self.catalog.index.candidates(hash.short());
                 unread.clear();
             } else if is_own {
                 return Ok(Some(CurrentEntry { manifest, generation, ..CurrentEntry::unread(entry) }));
@@ -340,7 +340,7 @@ impl Volume {
             let hash = self.medium.hasher.chunk(&key);
             // Until it is gone: an entry may move between the look and the drop.
             while let Ok(Some(own)) = self.own(hash, &key, Kind::Chunk) {
-                self.drop_entry(hash.short(), own.entry);
+                self.catalog.drop_entry(hash.short(), own.entry);
             }
         }
     }
@@ -374,7 +374,7 @@ impl Volume {
     ) -> Result<Option<R>> {
         match entry.location() {
             Location::Buffered { slot, offset } => {
-                let frame = self.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
+                let frame = self.catalog.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
                 Ok(frame.map(|frame| see(&frame.header, frame.bytes())))
             }
             Location::OnDisk { grain } => {
@@ -396,7 +396,7 @@ impl Volume {
     }
 
     fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        if let Some(read) = self.in_place.as_ref().and_then(|in_place| in_place.read_file(grain)) {
+        if let Some(read) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.read_file(grain)) {
             return self.verified_file(grain, read);
         }
         let frame = self.read_unverified(grain, grains)?;
@@ -417,7 +417,8 @@ impl Volume {
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
         let end = end.min(self.medium.map.clusters.end());
-        let pending = self.in_place.as_ref().and_then(|in_place| in_place.pending(start, (end - start) as usize));
+        let pending =
+            self.catalog.in_place.as_ref().and_then(|in_place| in_place.pending(start, (end - start) as usize));
         let mut buf = self.shared.pool.take((end - start) as usize);
         self.medium.read(start, &mut buf).map_err(|error| self.medium.io(&format!("reading at {start}"), error))?;
         pending.inspect(|pending| pending.lay_over(start, &mut buf));

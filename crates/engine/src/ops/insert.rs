@@ -182,7 +182,8 @@ impl Store {
         let volume = self.destination(hash, parts);
         let is_on_device = |entry: IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
         let guesses = self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none();
-        volume.in_place.is_some() || !guesses && volume.index.candidates(hash.short()).into_iter().any(is_on_device)
+        volume.catalog.in_place.is_some()
+            || !guesses && volume.catalog.index.candidates(hash.short()).into_iter().any(is_on_device)
     }
 
     /// The volume that takes it.
@@ -193,7 +194,7 @@ impl Store {
     /// Has the processor fetch the index entries of this key, while the caller makes the checksum.
     pub(crate) fn prefetch_index(&self, hash: KeyHash, parts: &Parts<'_>) {
         if self.layout().is_none() {
-            self.destination(hash, parts).index.prefetch(hash.short());
+            self.destination(hash, parts).catalog.index.prefetch(hash.short());
         }
     }
 
@@ -242,9 +243,9 @@ impl Store {
                         let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
-                        volume.placer.note_named(beside.is_some());
+                        volume.catalog.placer.note_named(beside.is_some());
                         if let Some(beside) = beside {
-                            volume.hint(beside, hash.short());
+                            volume.catalog.hint(beside, hash.short());
                         }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             volume.drop_chunks(hash, manifest);
@@ -275,7 +276,7 @@ impl Store {
             let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
             let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
             if let Some(piece_max) =
-                whole.then(|| volume.in_place.as_ref()?.cut_for(payload, insertion.tries)).flatten()
+                whole.then(|| volume.catalog.in_place.as_ref()?.cut_for(payload, insertion.tries)).flatten()
             {
                 return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
             }

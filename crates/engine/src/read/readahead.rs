@@ -8,19 +8,16 @@
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use bytes::Bytes;
-use parking_lot::MutexGuard;
 use picaflor_format::{
     cluster::{self, Row, Table},
     frame::{self, GRAIN, Header, Kind},
 };
 
 use crate::{
-    Mode,
     base::frame::{Brought, Frame, ReadaheadStats},
     base::stats::add,
     cache::buffers::{Filled, Slot},
     cache::memory::Resident,
-    index::{IndexEntry, Location},
     space::State,
     volume::Volume,
     write::placement::Class,
@@ -29,7 +26,7 @@ use crate::{
 impl ReadaheadStats for Volume {
     fn was_used(&self, hash: u64, class: u16) {
         // For reclaim, which asks the index who was used.
-        self.index.touch(hash);
+        self.catalog.index.touch(hash);
         add(&self.shared.counters.neighbours_used, 1);
         self.reader.used(class, 1);
     }
@@ -67,10 +64,10 @@ impl Volume {
             if header.kind == Kind::Chunk || !belong_together(&header, sought) || !is_intact(frame, row, sought.mark) {
                 continue;
             }
-            let Some(entry) = self.current_at(row, at) else { continue };
+            let Some(entry) = self.catalog.current_at(row, at) else { continue };
             let frame = self.shared.pool.copy(&frame[..frame::HEADER + header.payload_len()]);
             let frame = Arc::new(Frame::new(row.hash, header, frame).brought_by(&brought));
-            self.shared.cache_object(&frame, || self.index.find(row.hash, entry.location()).is_some());
+            self.shared.cache_object(&frame, || self.catalog.index.find(row.hash, entry.location()).is_some());
             count += 1;
         }
         add(&self.shared.counters.neighbours_read, count.into());
@@ -93,21 +90,6 @@ impl Volume {
         let header = cluster::Header::decode(bytes).ok()?;
         let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return None };
         (last.seq == header.seq).then_some((cluster, header, rows))
-    }
-
-    /// The entry of the object of which a row's frame is the present version, or a copy of that.
-    fn current_at(&self, row: &Row, grain: u64) -> Option<IndexEntry> {
-        let own = self.index.find(row.hash, Location::OnDisk { grain });
-        own.or_else(|| self.owner_of_copy(row, grain).map(|(_, entry)| entry))
-    }
-
-    /// The entry of the object of which a row's frame is a copy, with the key's lock: it makes sure that no put or
-    /// delete makes the copy an old version meanwhile.
-    fn owner_of_copy(&self, row: &Row, grain: u64) -> Option<(MutexGuard<'_, ()>, IndexEntry)> {
-        let stripe = self.placer.has_copy(row.hash, grain).then(|| self.shared.try_lock_key(row.hash))??;
-        // With two candidates, one is another key's, and only reading would tell which.
-        let [entry] = self.index.candidates(row.hash)[..] else { return None };
-        self.placer.has_copy(row.hash, grain).then_some((stripe, entry))
     }
 
     /// Makes the cluster around `grain` resident, where memory holds clusters, if nobody did or reclaimed it meanwhile.
@@ -136,9 +118,9 @@ impl Volume {
         let (cluster, number) = (filled.cluster, Arc::clone(&filled.number));
         let held = filled.bytes.len() as u64 + filled.table_bytes();
         let rows = filled.rows.clone();
-        let Some(slot) = self.buffers.occupy(Slot::Filled(filled)) else { return false };
-        self.buffers.set_home(slot, cluster);
-        let entered = rows.iter().filter(|row| self.enter(slot, cluster, row)).count();
+        let Some(slot) = self.catalog.buffers.occupy(Slot::Filled(filled)) else { return false };
+        self.catalog.buffers.set_home(slot, cluster);
+        let entered = rows.iter().filter(|row| self.catalog.enter(slot, cluster, row)).count();
         add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
         let resident = Resident { volume: self.medium.number, slot, bytes: held, group, number };
         self.shared.reserve_memory(held, || self.shared.cache_cluster(resident));
@@ -147,7 +129,7 @@ impl Volume {
 
     /// The group whose objects a cluster holds; 0 where clusters are of no group alone.
     pub(crate) fn group_in(&self, cluster: &[u8], rows: &[Row]) -> u32 {
-        let first = rows.first().filter(|_| self.placer.keeps_apart());
+        let first = rows.first().filter(|_| self.catalog.placer.keeps_apart());
         let header = first.and_then(|row| Header::decode(cluster.get(row.offset as usize..)?).ok());
         header.map_or(0, |header| header.group)
     }
@@ -161,42 +143,6 @@ impl Volume {
             }
         }
         true
-    }
-
-    /// Points the index at a row's frame in the buffer, if that frame is current.
-    fn enter(&self, slot: u32, cluster: u32, row: &Row) -> bool {
-        let grain = self.medium.grain(cluster, row.offset);
-        match self.index.find(row.hash, Location::OnDisk { grain }) {
-            Some(entry) => self.move_into(slot, row, entry).is_some(),
-            None => self.enter_copy(slot, row, grain),
-        }
-    }
-
-    fn move_into(&self, slot: u32, row: &Row, entry: IndexEntry) -> Option<IndexEntry> {
-        let place = Location::Buffered { slot, offset: row.offset / GRAIN as u32 };
-        let old = self.index.change(row.hash, entry, |entry| entry.at(place))?;
-        self.forget_live(old);
-        Some(old)
-    }
-
-    /// Serves an object from its copy. A cache lets the index point at the copy from now on. A store does not:
-    /// recovery knows no copies, and nothing would keep reclaim from the original; it keeps the object as a
-    /// single one.
-    fn enter_copy(&self, slot: u32, row: &Row, grain: u64) -> bool {
-        let Some((_stripe, entry)) = self.owner_of_copy(row, grain) else { return false };
-        let Location::OnDisk { grain: elsewhere } = entry.location() else { return false };
-        if self.shared.options.mode == Mode::Store {
-            let frame = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true);
-            let current = || self.index.find(row.hash, entry.location()).is_some();
-            frame.is_some_and(|frame| {
-                self.shared.cache_object(&Arc::new(frame), current);
-                true
-            })
-        } else {
-            // The entry will come back to this cluster; the frame it pointed to is now the copy.
-            self.placer.add_copy(row.hash, elsewhere);
-            self.move_into(slot, row, entry).is_some()
-        }
     }
 }
 

@@ -225,7 +225,7 @@ fn remove_others(
 fn fill(volume: &Volume, in_place: &InPlace, kept: &ByKey<Claim>, cursor: u32) {
     for row in in_place.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor) {
         let grains = row.slots * InPlace::GRAINS;
-        volume.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
+        volume.catalog.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
     }
     in_place.account();
 }

@@ -222,7 +222,7 @@ pub(super) fn drop_overwritten<'a>(
     if !written.contains(&true) {
         return;
     }
-    volume.index.update_all(|entry| {
+    volume.catalog.index.update_all(|entry| {
         let Location::OnDisk { grain } = entry.location() else { return IndexEntry::EMPTY };
         match volume.medium.cluster_of(grain) {
             Some(id) if !written[id as usize] => entry,

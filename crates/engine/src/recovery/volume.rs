@@ -41,6 +41,7 @@ use crate::{
     base::policy::Eviction,
     base::receipt::VolumeReceipt,
     cache::buffers::Buffers,
+    cache::catalog::Catalog,
     cache::cluster_contents::ClusterContents,
     cache::pages::{PAGE_MIN, Pages},
     in_place::files::Files,
@@ -231,16 +232,23 @@ fn build(
     let least = if divides { u64::from(PAGE_MIN) } else { cluster };
     let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
+    let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by());
+    let catalog = Arc::new(Catalog {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        index,
+        space: Arc::clone(&space),
+        buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
+        placer,
+        in_place,
+    });
     Ok(Volume {
+        catalog,
         pages: Pages::new(&medium, shared),
         log,
         medium,
         space,
-        in_place,
-        placer: Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by()),
-        index,
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
-        buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
         checkpointer: Mutex::default(),
         checkpoint_held: AtomicU32::new(0),
         reader: Reader::new(shared.preset.reading),
@@ -298,7 +306,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
         Ok(loaded) => loaded.unzip(),
         Err(why) => return cold_start(volume, why, ring, receipt),
     };
-    receipt.from_checkpoint = volume.index.objects();
+    receipt.from_checkpoint = volume.catalog.index.objects();
     let (start, checkpoint) = loaded.as_ref().map_or((1, 0), |(reference, _)| (reference.journal_start, reference.seq));
     // Pages of the older checkpoint too: its clusters are still too young to be reclaimed.
     let older = block.previous.map_or(start, |previous| previous.journal_start).min(start);
@@ -324,7 +332,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     }
     volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
     let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
-    if let Some(in_place) = &volume.in_place {
+    if let Some(in_place) = &volume.catalog.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let rows = rows.unwrap_or_default();
         let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
@@ -431,7 +439,7 @@ fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut Volume
         (Unfit::Refused(error), Mode::Cache) if is_gone(volume) => return Err(error),
         (why, Mode::Cache) => why,
     };
-    volume.index.update_all(|_| IndexEntry::EMPTY);
+    volume.catalog.index.update_all(|_| IndexEntry::EMPTY);
     receipt.dropped.cold_start = true;
     receipt.checkpoint = "none";
     receipt.note("", &why);
@@ -460,10 +468,10 @@ fn read_hot_log(volume: &Volume) -> (u64, Vec<u64>) {
 
 /// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
 pub(super) fn account(volume: &Volume) {
-    if volume.in_place.is_some() {
+    if volume.catalog.in_place.is_some() {
         return;
     }
-    volume.index.for_each(|entry| {
+    volume.catalog.index.for_each(|entry| {
         if let Location::OnDisk { grain } = entry.location()
             && let Some(cluster) = volume.medium.cluster_of(grain)
         {

@@ -77,7 +77,7 @@ impl Volume {
     }
 
     fn write_request(self: &Arc<Self>, slot: u32) -> Option<Request> {
-        let guard = self.buffers.slot(slot).read();
+        let guard = self.catalog.buffers.slot(slot).read();
         let Slot::Filled(filled) = &*guard else { return None };
         let bytes = filled.bytes.slice(filled.flushed..);
         let offset = self.medium.map.cluster_start(filled.cluster) + filled.flushed as u64;
@@ -104,10 +104,10 @@ impl Volume {
             self.log.fail("writing a cluster", error);
             return;
         }
-        let (keep, tables, group, number) = match &mut *self.buffers.slot(slot).write() {
+        let (keep, tables, group, number) = match &mut *self.catalog.buffers.slot(slot).write() {
             Slot::Filled(filled) => {
                 filled.written = true;
-                self.buffers.set_home(slot, filled.cluster);
+                self.catalog.buffers.set_home(slot, filled.cluster);
                 let group = self.group_in(&filled.bytes, &filled.rows);
                 (!filled.bypass, filled.table_bytes(), group, Arc::clone(&filled.number))
             }
@@ -135,10 +135,10 @@ impl Volume {
             return false;
         }
         let open = 2 * self.lanes.len() + 16;
-        let most = (self.buffers.count() as usize - open).min(self.space.count() as usize / 4);
-        let (used, (pages, divided)) = (self.buffers.in_use(), self.space.pages_held());
+        let most = (self.catalog.buffers.count() as usize - open).min(self.space.count() as usize / 4);
+        let (used, (pages, divided)) = (self.catalog.buffers.in_use(), self.space.pages_held());
         let clusters = (used + divided).saturating_sub(pages);
-        used < self.buffers.count() as usize
+        used < self.catalog.buffers.count() as usize
             && clusters < open + most
             && bytes as u64 * FEWEST <= self.shared.tier_budget()
     }
@@ -201,7 +201,7 @@ impl Volume {
         let turn = self.log.queue.turn.lock();
         self.log.queue.deadline.store(u64::MAX, Relaxed);
         let sealed = self.log.next_seal.load(Relaxed).saturating_sub(1);
-        if let Some(in_place) = self.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
+        if let Some(in_place) = self.catalog.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
             return in_place.commit_untold();
         }
         self.log.note_losses()?;
@@ -212,9 +212,9 @@ impl Volume {
         // Before the note: whom it has to give up is told of by this commit.
         self.pack_promised(|| self.pump(&turn, true))?;
         // In place there are no pieces, and all records keep their order.
-        let begun = if self.in_place.is_some() { usize::MAX } else { self.log.journal.lock().pending() };
+        let begun = if self.catalog.in_place.is_some() { usize::MAX } else { self.log.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
-        let ready = self.in_place.as_ref().map(|in_place| in_place.ready_extents());
+        let ready = self.catalog.in_place.as_ref().map(|in_place| in_place.ready_extents());
         self.empty_lanes()?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
@@ -226,7 +226,7 @@ impl Volume {
         };
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
         // After them: what they tell of is in the packet by now.
-        self.in_place.as_ref().map_or(Ok(()), |in_place| in_place.flush_packet())?;
+        self.catalog.in_place.as_ref().map_or(Ok(()), |in_place| in_place.flush_packet())?;
         let written = self.write_gathered(&turn, writes);
         self.pump(&turn, true);
         if let Some(failure) = self.log.commits.failure() {
@@ -235,7 +235,7 @@ impl Volume {
         let done = written.and_then(|()| self.medium.sync());
         done.map_err(|error| self.medium.io("making puts durable", error))?;
         self.log.durable_seal.fetch_max(sealed, Relaxed);
-        self.in_place.iter().zip(ready).for_each(|(in_place, ready)| in_place.settle_extents(ready));
+        self.catalog.in_place.iter().zip(ready).for_each(|(in_place, ready)| in_place.settle_extents(ready));
         add(&self.shared.counters.commits, 1);
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Volume {
     /// whatever was being sealed is queued by now.
     fn gather_pieces(self: &Arc<Self>) -> Result<Vec<(u64, Bytes)>> {
         let mut writes = Vec::new();
-        if self.in_place.is_some() {
+        if self.catalog.in_place.is_some() {
             return Ok(writes);
         }
         for lane in &self.lanes {
@@ -258,7 +258,7 @@ impl Volume {
     /// What is new in one open buffer; seals it if there is no room to pad.
     fn take_piece(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<Option<(u64, Bytes)>> {
         let Some(slot) = *lane else { return Ok(None) };
-        let (granted, seq, site) = match &*self.buffers.slot(slot).read() {
+        let (granted, seq, site) = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Open(open) if open.is_dirty() => (open.cluster, open.seq, open.class.site()),
             _ => return Ok(None),
         };
@@ -266,7 +266,7 @@ impl Volume {
             Some(cluster) => cluster,
             None => self.log.grant(State::Busy, seq, site)?,
         };
-        let piece = match &mut *self.buffers.slot(slot).write() {
+        let piece = match &mut *self.catalog.buffers.slot(slot).write() {
             Slot::Open(open) => {
                 open.cluster = Some(cluster);
                 open.take_piece(self.medium.store_id, cluster, &self.shared.pool)

@@ -91,7 +91,7 @@ fn best_piece(cluster: usize, body: usize) -> usize {
 impl Volume {
     /// Whether objects lie in clusters that nobody leaves.
     pub(crate) fn keeps_all_in_clusters(&self) -> bool {
-        self.shared.options.mode == Mode::Store && self.in_place.is_none()
+        self.shared.options.mode == Mode::Store && self.catalog.in_place.is_none()
     }
 
     /// Whether the store is so full that it saves clusters rather than reads.
@@ -127,7 +127,7 @@ impl Volume {
     /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
     /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
     pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
-        if !self.packs_tightly() || self.placer.keeps_apart() && self.affords_apart() {
+        if !self.packs_tightly() || self.catalog.placer.keeps_apart() && self.affords_apart() {
             return None;
         }
         let lanes = self.lanes.len();
@@ -135,7 +135,7 @@ impl Volume {
         let own = usize::from(lanes > 1 && self.space.count() >= SMALL && self.fills_with_others(len));
         let fitting = |lane: usize| {
             let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
-            let rooms = slots.into_iter().flatten().map(|slot| self.room_in(slot));
+            let rooms = slots.into_iter().flatten().map(|slot| self.catalog.room_in(slot));
             rooms.filter(|room| *room >= len).min()
         };
         let snuggest = |is_good: &dyn Fn(usize) -> bool| {
@@ -271,7 +271,7 @@ impl Volume {
         let body = &frame[start..start + len];
         let parent = self.medium.hasher.key(header.key(frame));
         let manifest = Manifest { id: self.shared.next_generation(), total: len as u64, chunk: piece as u32 };
-        let class = self.placer.class(Kind::Chunk, header.group, header.server);
+        let class = self.catalog.placer.class(Kind::Chunk, header.group, header.server);
         let mut outcome = Ok(true);
         for (number, body) in body.chunks(piece).enumerate() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number: number as u32 }.encode();
@@ -283,7 +283,7 @@ impl Volume {
         }
         if matches!(outcome, Ok(true)) {
             let encoded = manifest.encode();
-            let class = self.placer.class(Kind::Manifest, header.group, header.server);
+            let class = self.catalog.placer.class(Kind::Manifest, header.group, header.server);
             let metadata = &frame[header.meta_start()..start];
             let draft = self.redraft(header, Kind::Manifest, (header.key(frame), metadata), &encoded);
             debug_assert_eq!(draft.hash, hash);
@@ -324,7 +324,7 @@ impl Volume {
         loop {
             let blocked = {
                 let _stripe = self.shared.lock_key(draft.hash);
-                if old.is_some_and(|old| self.index.find(draft.hash, old.location()).is_none()) {
+                if old.is_some_and(|old| self.catalog.index.find(draft.hash, old.location()).is_none()) {
                     return Ok(false);
                 }
                 let generation = self.shared.next_generation();
@@ -354,8 +354,8 @@ impl Volume {
             let is_it = |entry: &IndexEntry| {
                 matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
             };
-            while let Some(entry) = self.index.candidates(hash).into_iter().find(is_it) {
-                self.drop_entry(hash, entry);
+            while let Some(entry) = self.catalog.index.candidates(hash).into_iter().find(is_it) {
+                self.catalog.drop_entry(hash, entry);
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// `neighbours`: whether more than the object may be read.
     pub(super) fn new(volume: &Arc<Volume>, entry: IndexEntry, grain: u64, neighbours: bool) -> Self {
-        if let Some(in_place) = &volume.in_place {
+        if let Some(in_place) = &volume.catalog.in_place {
             let (start, end) = in_place.blocks_of(entry, grain);
             let volume = Arc::clone(volume);
             let (extent, len) = (Extent::Object, (end - start) as usize);
@@ -70,7 +70,7 @@ impl Plan {
 
     /// Whether it is a file that is to be read: a folder knows no requests.
     pub(super) fn is_of_a_file(&self) -> bool {
-        self.volume.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
+        self.volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
     }
 
     /// Whether it is a part of a cluster that begins with the object.
@@ -107,14 +107,14 @@ impl Plan {
 
     /// What of it is not on the device yet. Asked before the device is read.
     fn pending(&self) -> Option<Pending> {
-        self.volume.in_place.as_ref()?.pending(self.start, self.len)
+        self.volume.catalog.in_place.as_ref()?.pending(self.start, self.len)
     }
 
     pub(super) fn read_here(&self) -> Outcome {
         self.count();
         let clock = &self.volume.shared.clock;
         let began = clock.now_nanos();
-        if let Some(read) = self.volume.in_place.as_ref().and_then(|in_place| in_place.read_file(self.grain)) {
+        if let Some(read) = self.volume.catalog.in_place.as_ref().and_then(|in_place| in_place.read_file(self.grain)) {
             return read.map(Bytes::from).map_err(Arc::new);
         }
         let mut buf = self.volume.shared.pool.take(self.len);
