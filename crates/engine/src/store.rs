@@ -456,7 +456,7 @@ impl Group {
             let why = "only groups of a preset with clusters have pages, and group 0 is none".into();
             return Err(Error::Option { name: "page", why });
         };
-        first.pages.check_page(bytes)?;
+        first.residents.pages.check_page(bytes)?;
         let page = Some(bytes).filter(|bytes| *bytes < first.medium.map.cluster);
         self.record(self.store.shared().groups.set_page(self.id, page));
         Ok(())
@@ -466,7 +466,10 @@ impl Group {
     /// where groups have no clusters of their own.
     pub fn page(&self) -> Option<u32> {
         let volumes = self.store.recovered_volumes();
-        volumes.first().filter(|volume| volume.pages.has_pages()).map(|volume| volume.pages.page_of_group(self.id))
+        volumes
+            .first()
+            .filter(|volume| volume.residents.pages.has_pages())
+            .map(|volume| volume.residents.pages.page_of_group(self.id))
     }
 
     /// How memory treats the group.

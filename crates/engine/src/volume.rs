@@ -7,36 +7,28 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
-use picaflor_format::{
-    cluster::Row,
-    frame::{GRAIN, Header},
-    zone::SLOT,
-};
+use picaflor_format::{cluster::Row, frame::GRAIN, zone::SLOT};
 
 use crate::{
     background::reclaim::Reclaimer,
     background::scrub::Scrubber,
     base::frame::Frame,
-    base::group::Priority,
     base::medium::Medium,
     base::policy::Eviction,
-    base::stats::{VolumeStats, add},
+    base::stats::VolumeStats,
     cache::catalog::Catalog,
-    cache::cluster_contents::{ClusterContents, Content},
-    cache::pages::Pages,
-    index::Location,
+    cache::residents::Residents,
     log::checkpoint::Checkpointer,
     log::known::Known,
     log::recorder::Log,
-    read::reading::Reader,
     shared::{Member, Shared},
-    space::{Space, State},
+    space::Space,
     write::append::Lane,
 };
 
@@ -44,23 +36,17 @@ pub(crate) struct Volume {
     pub(crate) medium: Arc<Medium>,
     pub(crate) log: Arc<Log>,
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
     pub(crate) space: Arc<Space>,
     /// Slots of each lane's open buffers.
     pub(crate) lanes: Box<[Mutex<Lane>]>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     /// Clusters that checkpoints hold now.
     pub(crate) checkpoint_held: AtomicU32,
-    pub(crate) reader: Reader,
     pub(crate) reclaimer: Reclaimer,
-    /// What lies in clusters that left memory, where nothing else is asked of who leaves the device.
-    pub(crate) listed: Option<ClusterContents>,
     pub(crate) scrubber: Scrubber,
     /// What its opening knew of.
     pub(crate) known: Known,
-    /// Class of the objects in each cluster.
-    pub(crate) classes: Box<[AtomicU16]>,
-    /// Pages that clusters are divided into.
-    pub(crate) pages: Pages,
     /// Large objects being put: their chunks have no manifest yet.
     pub(crate) streams_open: AtomicU32,
     /// This device failed, and another one of the cache says so durably.
@@ -71,23 +57,6 @@ pub(crate) struct Volume {
 impl Volume {
     pub(crate) fn eviction(&self) -> Eviction {
         self.shared.preset.eviction(self.shared.options.mode)
-    }
-
-    /// Something in a cluster is asked for, or it leaves memory.
-    fn note_age(&self, cluster: u32) {
-        if self.shared.options.cluster_age.is_by_use() {
-            self.space.note_second(cluster, self.shared.second());
-        }
-    }
-
-    /// The device is asked to read at this grain.
-    pub(crate) fn note_access(&self, grain: u64) {
-        if self.catalog.in_place.is_none()
-            && let Some(cluster) = self.medium.cluster_of(grain)
-        {
-            self.space.note_access(cluster);
-            self.note_age(cluster);
-        }
     }
 
     /// Clusters kept free for checkpoints: two are held, and a third is there before the oldest goes.
@@ -106,7 +75,7 @@ impl Volume {
 
     /// Bytes of what a checkpoint keeps of the index.
     fn image_bytes(&self) -> u64 {
-        let index = || self.catalog.index.image_bytes() + self.pages.image_bytes();
+        let index = || self.catalog.index.image_bytes() + self.residents.pages.image_bytes();
         self.catalog.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
     }
 
@@ -135,64 +104,11 @@ impl Volume {
 
 impl Member for Volume {
     fn loved_in(&self, slot: u32) -> Vec<(Row, Arc<Frame>)> {
-        if !self.shared.memory.holds_loved() || !self.shared.groups.any_loved() {
-            return Vec::new();
-        }
-        let rows = match &*self.catalog.buffers.slot(slot).read() {
-            crate::cache::buffers::Slot::Filled(filled) if !filled.bypass => filled.rows.clone(),
-            _ => return Vec::new(),
-        };
-        let most = self.shared.tier_budget() / 10;
-        let loved = |row: Row| {
-            self.catalog.entry_in_slot(slot, &row)?;
-            let is_loved = |header: &Header, _: &[u8]| self.shared.groups.priority(header.group) == Priority::Loved;
-            let frame = self.catalog.buffers.read(slot, row.offset as usize, row.hash, is_loved)?;
-            let new = frame.charge() <= most && self.shared.memory.peek(row.hash).is_none();
-            new.then(|| (row, Arc::new(frame)))
-        };
-        rows.into_iter().filter_map(loved).collect()
+        self.residents.loved_in(slot)
     }
 
     fn retire(&self, slot: u32) {
-        let (rows, cluster, learn, number, page) = match &*self.catalog.buffers.slot(slot).read() {
-            crate::cache::buffers::Slot::Filled(filled) => {
-                let served = filled.served.load(Relaxed);
-                let learn = filled.read_in.then_some((filled.class, served));
-                (filled.rows.clone(), filled.cluster, learn, filled.number.load(Relaxed), filled.page)
-            }
-            _ => return,
-        };
-        self.space.note_use(cluster, number);
-        self.note_age(cluster);
-        let lists = self.listed.as_ref().filter(|_| !self.shared.index_is_above(6));
-        let (mut list, mut bytes, mut grains) = (Vec::new(), 0, 0);
-        for row in &rows {
-            let Some(entry) = self.catalog.entry_in_slot(slot, row) else { continue };
-            bytes += row.taken();
-            grains += u64::from(entry.grains());
-            list.extend(lists.map(|_| Content { hash: row.hash, offset: row.offset }));
-            let home = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };
-            // Accounted before it can be seen: whoever replaces it subtracts.
-            self.space.add_live(cluster, entry.grains());
-            if self.catalog.index.change(row.hash, entry, |entry| entry.at(home)).is_none() {
-                self.space.sub_live(cluster, entry.grains());
-            }
-        }
-        self.space.weigh(cluster, bytes, grains);
-        if let Some(listed) = lists {
-            listed.set(cluster, list);
-        }
-        if let Some((class, served)) = learn {
-            // The object that was asked for is no neighbour.
-            let neighbours = served.saturating_sub(1);
-            add(&self.shared.counters.neighbours_used, neighbours.into());
-            self.reader.paid(class, neighbours);
-        }
-        match page {
-            Some((page, _)) => self.space.release_page(cluster, page),
-            None => drop(self.space.shift(cluster, State::Busy, State::Sealed)),
-        }
-        self.catalog.buffers.vacate(slot);
+        self.residents.retire(slot);
     }
 
     fn is_in_slot(&self, slot: u32, row: &Row) -> bool {

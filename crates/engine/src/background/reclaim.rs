@@ -28,8 +28,7 @@ use crate::{
     base::frame::Draft,
     base::policy::Eviction,
     base::stats::add,
-    cache::cluster_contents::Content,
-    index::{IndexEntry, Location},
+    index::IndexEntry,
     space::{SPARE, State, Victim},
     volume::Volume,
     write::append::{Blocked, PATIENCE, Purpose},
@@ -45,8 +44,6 @@ pub(crate) struct Reclaimer {
     looked: AtomicU32,
     /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
     pub(crate) in_vain: AtomicU64,
-    /// Bytes that objects of a store take above which it packs tightly, because no room could be made otherwise.
-    pub(crate) tight: AtomicU64,
 }
 
 impl Default for Reclaimer {
@@ -57,7 +54,6 @@ impl Default for Reclaimer {
             turn: Mutex::default(),
             looked: AtomicU32::new(0),
             in_vain: AtomicU64::new(u64::MAX),
-            tight: AtomicU64::new(u64::MAX),
         }
     }
 }
@@ -196,7 +192,7 @@ impl Volume {
                     return Ok(true);
                 }
             }
-            self.retire_a_resident();
+            self.residents.retire_a_resident();
             self.checkpoint_now()?;
         }
         Ok(self.space.available() > before)
@@ -227,7 +223,7 @@ impl Volume {
                 break;
             }
             if self.reclaim_one()? == Reclaimed::Nothing {
-                self.retire_a_resident();
+                self.residents.retire_a_resident();
                 if self.reclaim_one()? == Reclaimed::Nothing {
                     break;
                 }
@@ -238,24 +234,6 @@ impl Volume {
             }
         }
         Ok(())
-    }
-
-    /// Residents are no victims; on a small device they may be all there is.
-    pub(crate) fn retire_a_resident(self: &Arc<Self>) {
-        if self.shared.memory.holds_clusters() {
-            let least_recent = || self.shared.memory.release_least_recent(self.medium.number);
-            let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
-            // The other pages of their clusters too, or nothing is gained.
-            let homes: Vec<_> = left.iter().filter_map(|resident| self.catalog.buffers.home(resident.slot)).collect();
-            left.extend(self.shared.memory.release_these(|other| {
-                other.volume == self.medium.number
-                    && self.catalog.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
-            }));
-            return self.shared.release(left);
-        }
-        let budget = self.shared.memory.held().saturating_sub(4 * self.medium.cluster_len() as u64);
-        let left = self.shared.memory.release_clusters(self.medium.number, budget);
-        self.shared.release(left);
     }
 
     /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
@@ -323,14 +301,15 @@ impl Volume {
             return Ok(Emptied::Moved(0));
         }
         if let Some(_no_leases) = self.shared.leases.none()
-            && let Some(listed) = self.listed_in(victim)
+            && let Some(listed) = self.residents.listed_in(victim)
         {
             let why = if aged { Departure::Expired } else { Departure::Evicted };
             listed.into_iter().for_each(|(hash, entry)| self.evict_unseen(hash, entry, why));
             return Ok(Emptied::Moved(0));
         }
         // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
-        let whole = self.reader.is_by_cluster().then(|| self.medium.contents_and_bytes(victim).ok()).flatten();
+        let whole =
+            self.residents.reader.is_by_cluster().then(|| self.medium.contents_and_bytes(victim).ok()).flatten();
         let (rows, bytes) = match whole {
             Some((rows, bytes)) => (Ok(rows), Some(bytes)),
             None => (self.medium.contents(victim), None),
@@ -421,18 +400,6 @@ impl Volume {
         let why = if expired { Departure::Expired } else { Departure::Evicted };
         self.evict(row, entry, Some((header.key(frame), header.kind)), why);
         Ok(false)
-    }
-
-    /// The entries that lead into a cluster, if memory knows all of them.
-    fn listed_in(&self, victim: u32) -> Option<Vec<(u64, IndexEntry)>> {
-        let list = self.listed.as_ref()?.take(victim)?;
-        let entry = |content: &Content| {
-            let location = Location::OnDisk { grain: self.medium.grain(victim, content.offset) };
-            Some((content.hash, self.catalog.index.find(content.hash, location)?))
-        };
-        let entries: Vec<_> = list.iter().filter_map(entry).collect();
-        let grains: u32 = entries.iter().map(|(_, entry)| entry.grains()).sum();
-        (grains >= self.space.live(victim)).then_some(entries)
     }
 
     /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is

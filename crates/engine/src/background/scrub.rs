@@ -118,7 +118,7 @@ impl Volume {
         if self.medium.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
             return;
         }
-        if self.reader.is_by_cluster() {
+        if self.residents.reader.is_by_cluster() {
             return self.warm_around(grain, entry.grains());
         }
         let Ok((header, frame)) = self.read_frame(grain, entry.grains()) else { return };
@@ -134,7 +134,7 @@ impl Volume {
     fn warm_around(self: &Arc<Self>, grain: u64, grains: u32) {
         let Some(cluster) = self.medium.cluster_of(grain) else { return };
         let offset = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN;
-        let read = self.pages.page_around(cluster, offset, grains);
+        let read = self.residents.pages.page_around(cluster, offset, grains);
         let is_away = match read.page {
             Some((page, _)) => self.space.lacks_page(cluster, page),
             None => self.space.state(cluster) == State::Sealed,
@@ -144,9 +144,9 @@ impl Volume {
         };
         let bytes = bytes.into_bytes();
         if read.page.is_none() {
-            self.admit_cluster(grain, &bytes);
+            self.residents.admit_cluster(grain, &bytes);
         } else if let Ok(header) = Header::verify(&bytes[offset - read.offset..]) {
-            self.admit_page(cluster, read, &bytes, header.mark);
+            self.residents.admit_page(cluster, read, &bytes, header.mark);
         }
     }
 

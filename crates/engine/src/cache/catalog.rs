@@ -5,7 +5,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use parking_lot::MutexGuard;
@@ -24,6 +27,7 @@ use crate::{
     shared::Shared,
     space::Space,
     write::append::Blocked,
+    write::full::{KEPT, TIGHT},
     write::placement::Placer,
     write::staging::{StagedObject, Staging},
 };
@@ -38,6 +42,8 @@ pub(crate) struct Catalog {
     pub(crate) placer: Placer,
     /// For layouts that place objects one by one.
     pub(crate) in_place: Option<Arc<InPlace>>,
+    /// Bytes that objects of a store take above which it packs tightly, because no room could be made otherwise.
+    pub(crate) tight: AtomicU64,
 }
 
 impl Catalog {
@@ -311,5 +317,16 @@ impl Catalog {
             }
             _ => entry,
         });
+    }
+
+    /// Whether objects lie in clusters that nobody leaves.
+    pub(crate) fn keeps_all_in_clusters(&self) -> bool {
+        self.shared.options.mode == Mode::Store && self.in_place.is_none()
+    }
+
+    /// Whether the store is so full that it saves clusters rather than reads.
+    pub(crate) fn packs_tightly(&self) -> bool {
+        let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
+        self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.tight.load(Relaxed))
     }
 }

@@ -6,3 +6,4 @@ pub(crate) mod cluster_contents;
 pub(crate) mod leases;
 pub(crate) mod memory;
 pub(crate) mod pages;
+pub(crate) mod residents;

@@ -282,7 +282,7 @@ impl Volume {
         if end < segments {
             return Ok(false);
         }
-        self.push_image(running, PAGES, &self.pages.image())?;
+        self.push_image(running, PAGES, &self.residents.pages.image())?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }

@@ -12,10 +12,7 @@ mod seek;
 use std::{
     future::Future,
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use bytes::Bytes;
@@ -215,15 +212,15 @@ impl Store {
                 Next::Read(plan) => {
                     // A thread that blocks waits for nobody's ring.
                     let place = plan.sought(0);
-                    let (flight, lead) = plan.volume.reader.join(place);
-                    let outcome = if plan.volume.reader.is_lazy() {
+                    let (flight, lead) = plan.volume.residents.reader.join(place);
+                    let outcome = if plan.volume.residents.reader.is_lazy() {
                         if lead {
                             plan.read_elsewhere(place, &flight);
                         }
                         plan.volume.wait_in_batch(&flight)
                     } else if lead {
                         let outcome = plan.read_here();
-                        plan.volume.reader.land(place, &flight, outcome.clone());
+                        plan.volume.residents.reader.land(place, &flight, outcome.clone());
                         outcome
                     } else {
                         add(&self.shared().counters.reads_shared, 1);
@@ -348,12 +345,12 @@ impl Store {
             Ok(header) if is_asked_for(&header) && is_entered(&header) => {
                 query.hit(&self.shared().counters.hits_device);
                 volume.catalog.in_place.iter().for_each(|in_place| in_place.note_use(plan.grain));
-                volume.learn_class(plan.grain, &header);
+                volume.residents.learn_class(plan.grain, &header);
                 let admitted = match plan.page {
                     Some((cluster, read)) if read.page.is_some() => {
-                        volume.admit_page(cluster, read, &bytes, header.mark)
+                        volume.residents.admit_page(cluster, read, &bytes, header.mark)
                     }
-                    Some((_, read)) => volume.admit_neighbours(plan.grain, read.offset, &bytes, &header),
+                    Some((_, read)) => volume.residents.admit_neighbours(plan.grain, read.offset, &bytes, &header),
                     None => false,
                 };
                 return Ok(Some(self.keep(volume, plan.entry, plan.lift(&bytes, at, hash, header, admitted))));
@@ -422,16 +419,5 @@ impl Store {
         if !query.chunk {
             self.shared().note_departure(&query.key, Departure::Damaged);
         }
-    }
-}
-
-impl Volume {
-    /// What the objects of a cluster have in common is forgotten at closing; the first that is read tells it.
-    fn learn_class(&self, grain: u64, header: &Header) {
-        let known = self.medium.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
-        if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
-            class.store(self.catalog.placer.class(header.kind, header.group, header.server).short(), Relaxed);
-        }
-        self.medium.cluster_of(grain).inspect(|cluster| self.pages.learn_page(*cluster, header.group));
     }
 }

@@ -210,7 +210,7 @@ impl Store {
         let now = self.shared().clock.now_nanos();
         // Others may have taken what was made, but a store that makes room has some: nobody is refused for that.
         let is_done = std::mem::replace(&mut insertion.in_vain, !made) && !made;
-        if blocked == Blocked::Space && volume.keeps_all_in_clusters() {
+        if blocked == Blocked::Space && volume.catalog.keeps_all_in_clusters() {
             return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
         }
         let patient = u128::from(now - insertion.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()

@@ -16,14 +16,13 @@ use picaflor_format::{
 use crate::{
     base::frame::{Brought, Frame, ReadaheadStats},
     base::stats::add,
-    cache::buffers::{Filled, Slot},
-    cache::memory::Resident,
+    cache::buffers::Filled,
+    cache::residents::Residents,
     space::State,
-    volume::Volume,
     write::placement::Class,
 };
 
-impl ReadaheadStats for Volume {
+impl ReadaheadStats for Residents {
     fn was_used(&self, hash: u64, class: u16) {
         // For reclaim, which asks the index who was used.
         self.catalog.index.touch(hash);
@@ -32,7 +31,7 @@ impl ReadaheadStats for Volume {
     }
 }
 
-impl Volume {
+impl Residents {
     /// Takes in what a read of a cluster, or of the part of it that begins at `base`, brought. Returns whether the
     /// cluster became resident.
     pub(crate) fn admit_neighbours(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) -> bool {
@@ -45,7 +44,7 @@ impl Volume {
 
     /// Lets those stay in memory, each by itself, that lie in the same cluster as the object at `grain` and belong to
     /// it: what else is in the cluster would take memory from them.
-    fn read_ahead(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) {
+    pub(crate) fn read_ahead(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) {
         let around = match bytes.len() == self.medium.cluster_len() {
             true => self.sealed(grain, bytes).map(|(cluster, own, rows)| (cluster, own.class, rows)),
             false => self.behind(grain, base, bytes, sought),
@@ -76,7 +75,13 @@ impl Volume {
 
     /// The cluster around `grain`, its class, and the rows of what lies behind the object there in these bytes, which
     /// begin at `base`. There is no table in them: frames follow each other, and have the mark of one use.
-    fn behind(&self, grain: u64, base: usize, bytes: &[u8], sought: &Header) -> Option<(u32, u16, Vec<Row>)> {
+    pub(crate) fn behind(
+        &self,
+        grain: u64,
+        base: usize,
+        bytes: &[u8],
+        sought: &Header,
+    ) -> Option<(u32, u16, Vec<Row>)> {
         let cluster = self.medium.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
         let first = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN - base + sought.frame_len();
         let rows = self.medium.frames_in(bytes, first..bytes.len(), base, Some(sought.mark));
@@ -85,7 +90,7 @@ impl Volume {
 
     /// The cluster around `grain` with its header and rows, if these bytes are of one use of it, and nobody made it
     /// resident or reclaimed it meanwhile: all gets that waited for the same read ask.
-    fn sealed(&self, grain: u64, bytes: &[u8]) -> Option<(u32, cluster::Header, Vec<Row>)> {
+    pub(crate) fn sealed(&self, grain: u64, bytes: &[u8]) -> Option<(u32, cluster::Header, Vec<Row>)> {
         let cluster = self.medium.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
         let header = cluster::Header::decode(bytes).ok()?;
         let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return None };
@@ -111,38 +116,6 @@ impl Volume {
             self.space.shift(cluster, State::Busy, State::Sealed);
         }
         resides
-    }
-
-    /// From here on the objects of what was read in are served from it. Not if no slot is left.
-    pub(crate) fn reside(self: &Arc<Self>, filled: Filled, group: u32) -> bool {
-        let (cluster, number) = (filled.cluster, Arc::clone(&filled.number));
-        let held = filled.bytes.len() as u64 + filled.table_bytes();
-        let rows = filled.rows.clone();
-        let Some(slot) = self.catalog.buffers.occupy(Slot::Filled(filled)) else { return false };
-        self.catalog.buffers.set_home(slot, cluster);
-        let entered = rows.iter().filter(|row| self.catalog.enter(slot, cluster, row)).count();
-        add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
-        let resident = Resident { volume: self.medium.number, slot, bytes: held, group, number };
-        self.shared.reserve_memory(held, || self.shared.cache_cluster(resident));
-        true
-    }
-
-    /// The group whose objects a cluster holds; 0 where clusters are of no group alone.
-    pub(crate) fn group_in(&self, cluster: &[u8], rows: &[Row]) -> u32 {
-        let first = rows.first().filter(|_| self.catalog.placer.keeps_apart());
-        let header = first.and_then(|row| Header::decode(cluster.get(row.offset as usize..)?).ok());
-        header.map_or(0, |header| header.group)
-    }
-
-    /// Lets the clusters that were used least recently go until one more of so many bytes may stay. False if none may.
-    pub(crate) fn make_room_for_a_resident(&self, bytes: usize) -> bool {
-        while !self.has_room_for_residents(bytes) {
-            match self.shared.memory.release_least_recent(self.medium.number) {
-                Some(resident) => self.shared.release(vec![resident]),
-                None => return false,
-            }
-        }
-        true
     }
 }
 

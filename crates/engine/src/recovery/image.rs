@@ -157,7 +157,7 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
                     let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
                     rows.extend(image.as_chunks().0.iter().map(row));
                 } else if piece.segment == PAGES {
-                    volume.pages.restore(&image);
+                    volume.residents.pages.restore(&image);
                 } else {
                     volume
                         .catalog

@@ -153,7 +153,7 @@ impl Look {
     fn last_use(&self, volume: &Volume, cluster: u32, seq: Option<u64>) -> Result<Use> {
         let found = volume.medium.last_use(cluster, seq, self.table.load(Relaxed))?;
         if let Use::Sealed(last, rows) = &found {
-            volume.pages.note_division(cluster, last.page);
+            volume.residents.pages.note_division(cluster, last.page);
             self.table.store(volume.medium.tail_len(rows.len()), Relaxed);
         }
         Ok(found)

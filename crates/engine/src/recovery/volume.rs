@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -44,6 +44,7 @@ use crate::{
     cache::catalog::Catalog,
     cache::cluster_contents::ClusterContents,
     cache::pages::{PAGE_MIN, Pages},
+    cache::residents::Residents,
     in_place::files::Files,
     in_place::locality,
     in_place::place::InPlace,
@@ -241,24 +242,33 @@ fn build(
         buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
         placer,
         in_place,
+        tight: AtomicU64::new(u64::MAX),
+    });
+    let residents = Arc::new(Residents {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        catalog: Arc::clone(&catalog),
+        space: Arc::clone(&space),
+        reader: Reader::new(shared.preset.reading),
+        // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
+        listed: (notes_use && options.eviction_listener.is_none())
+            .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
+        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
+        pages: Pages::new(&medium, shared),
+        open_slots: 2 * lanes + 16,
     });
     Ok(Volume {
         catalog,
-        pages: Pages::new(&medium, shared),
+        residents,
         log,
         medium,
         space,
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
         checkpointer: Mutex::default(),
         checkpoint_held: AtomicU32::new(0),
-        reader: Reader::new(shared.preset.reading),
         reclaimer: crate::background::reclaim::Reclaimer::default(),
-        // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
-        listed: (notes_use && options.eviction_listener.is_none())
-            .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
         scrubber: Scrubber::new(Vec::new(), false),
         known: Known::default(),
-        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
         streams_open: AtomicU32::new(0),
         loss_noted: AtomicBool::new(false),
         shared: Arc::clone(shared),

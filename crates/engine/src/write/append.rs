@@ -90,12 +90,12 @@ impl Volume {
         if let Some(staging) = self.waits(draft, class, purpose) {
             return Ok(self.stage(staging, draft, class, old));
         }
-        let beside = beside.filter(|_| !self.catalog.placer.keeps_apart() && !self.packs_tightly());
+        let beside = beside.filter(|_| !self.catalog.placer.keeps_apart() && !self.catalog.packs_tightly());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
             add(&self.shared.counters.neighbours_joined, 1);
         }
-        let lane = joined.or_else(|| self.catalog.placer.lane_of_class(self.class_of(beside?)?));
+        let lane = joined.or_else(|| self.catalog.placer.lane_of_class(self.residents.class_of(beside?)?));
         let snug = || self.snug_lane(draft.header.frame_len());
         let lane = lane.or_else(snug).unwrap_or_else(|| self.catalog.placer.lane(class, draft.header.generation));
         let mut lane = self.lanes[lane].lock();
@@ -124,21 +124,6 @@ impl Volume {
         fits.then(|| self.lanes.iter().position(|lane| lane.try_lock().is_some_and(|lane| lane.contains(&Some(slot)))))?
     }
 
-    /// The class of the cluster that holds this object, as clusters keep it.
-    fn class_of(&self, hash: u64) -> Option<u16> {
-        self.catalog.index.candidates(hash).into_iter().find_map(|entry| {
-            let cluster = match entry.location() {
-                Location::OnDisk { grain } => self.medium.cluster_of(grain)?,
-                Location::Buffered { slot, .. } => match &*self.catalog.buffers.slot_if_any(slot)?.read() {
-                    Slot::Open(open) => return Some(open.class.short()),
-                    Slot::Filled(filled) => return Some(filled.class),
-                    Slot::Free => return None,
-                },
-            };
-            Some(self.classes[cluster as usize].load(Relaxed))
-        })
-    }
-
     /// The slot of an open buffer of this lane with room for `len` bytes; a new one if need be.
     pub(crate) fn lane_with_room(
         self: &Arc<Self>,
@@ -148,7 +133,7 @@ impl Volume {
         purpose: Purpose,
     ) -> Result<Result<u32, Blocked>> {
         let fits = |slot: u32| matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
-        let snug = self.packs_tightly();
+        let snug = self.catalog.packs_tightly();
         let fitting = |lane: &Lane| {
             let mut fitting = lane.iter().flatten().copied().filter(|slot| fits(*slot));
             if snug { fitting.min_by_key(|slot| self.catalog.room_in(*slot)) } else { fitting.next() }
@@ -197,7 +182,7 @@ impl Volume {
                 && let Slot::Open(open) = &mut *self.catalog.buffers.slot(slot).write()
             {
                 open.class = class;
-                open.divide(self.pages.page_of(class));
+                open.divide(self.residents.pages.page_of(class));
             }
         }
         Ok(())
@@ -226,7 +211,7 @@ impl Volume {
             class,
             since,
         );
-        open.divide(self.pages.page_of(class));
+        open.divide(self.residents.pages.page_of(class));
         match self.catalog.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
                 self.log.queue.add_unwritten(cluster_bytes);
@@ -267,8 +252,8 @@ impl Volume {
                 id: cluster,
                 page: if open.page() < self.medium.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
             };
-            self.classes[cluster as usize].store(open.class.short(), Relaxed);
-            self.pages.note(cluster, open.page());
+            self.residents.classes[cluster as usize].store(open.class.short(), Relaxed);
+            self.residents.pages.note(cluster, open.page());
             if self.shared.options.cluster_age.limit().is_some() {
                 self.space.note_second(cluster, self.shared.second());
             }

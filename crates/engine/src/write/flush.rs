@@ -26,9 +26,6 @@ use crate::{
     volume::Volume,
 };
 
-/// Clusters that memory has to have room for before any stays there.
-pub(crate) const FEWEST: u64 = 16;
-
 impl Volume {
     /// Writes what is queued. With `drain`, returns only when what was queued at the call is on the device.
     pub(crate) fn write_queued(self: &Arc<Self>, drain: bool) {
@@ -108,7 +105,7 @@ impl Volume {
             Slot::Filled(filled) => {
                 filled.written = true;
                 self.catalog.buffers.set_home(slot, filled.cluster);
-                let group = self.group_in(&filled.bytes, &filled.rows);
+                let group = self.residents.group_in(&filled.bytes, &filled.rows);
                 (!filled.bypass, filled.table_bytes(), group, Arc::clone(&filled.number))
             }
             _ => return,
@@ -116,7 +113,7 @@ impl Volume {
         self.log.queue.unwritten.fetch_sub(bytes, Relaxed);
         let give_back = || self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
         let resident = Resident { volume: self.medium.number, slot, bytes: bytes + tables, group, number };
-        if keep && self.has_room_for_residents(self.medium.cluster_len()) {
+        if keep && self.residents.has_room_for_residents(self.medium.cluster_len()) {
             self.shared.reserve_memory(resident.bytes, || {
                 give_back();
                 self.shared.cache_cluster(resident);
@@ -126,21 +123,6 @@ impl Volume {
             give_back();
         }
         self.log.queue.wake();
-    }
-
-    /// Whether one more cluster or page of so many bytes may stay in memory: slots are left, and the device is not so
-    /// small, or so full, that residents would keep it from being reclaimed.
-    pub(crate) fn has_room_for_residents(&self, bytes: usize) -> bool {
-        if self.packs_tightly() && !self.shared.memory.holds_clusters() {
-            return false;
-        }
-        let open = 2 * self.lanes.len() + 16;
-        let most = (self.catalog.buffers.count() as usize - open).min(self.space.count() as usize / 4);
-        let (used, (pages, divided)) = (self.catalog.buffers.in_use(), self.space.pages_held());
-        let clusters = (used + divided).saturating_sub(pages);
-        used < self.catalog.buffers.count() as usize
-            && clusters < open + most
-            && bytes as u64 * FEWEST <= self.shared.tier_budget()
     }
 
     /// Returns when everything done before the call is durable.

@@ -20,7 +20,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Error, Mode, Result,
+    Error, Result,
     base::frame::Draft,
     base::stats::add,
     index::IndexEntry,
@@ -30,9 +30,9 @@ use crate::{
 };
 
 /// Clusters that objects never have: those of three checkpoints at least, and the spare ones.
-const KEPT: u32 = SPARE + 6;
+pub(crate) const KEPT: u32 = SPARE + 6;
 /// From which part of the others on, in percent, a store packs tightly.
-const TIGHT: u64 = 70;
+pub(crate) const TIGHT: u64 = 70;
 /// Part by which objects become less before a store that packed tightly below that stops it: more than what is known
 /// of the length of objects that were not weighed.
 const LOOSER: u64 = 4;
@@ -89,22 +89,11 @@ fn best_piece(cluster: usize, body: usize) -> usize {
 }
 
 impl Volume {
-    /// Whether objects lie in clusters that nobody leaves.
-    pub(crate) fn keeps_all_in_clusters(&self) -> bool {
-        self.shared.options.mode == Mode::Store && self.catalog.in_place.is_none()
-    }
-
-    /// Whether the store is so full that it saves clusters rather than reads.
-    pub(crate) fn packs_tightly(&self) -> bool {
-        let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
-        self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.reclaimer.tight.load(Relaxed))
-    }
-
     /// Bytes of body of the pieces that an object is to be cut into, if it is.
     pub(crate) fn cut_to_pack(&self, payload: usize, body: usize) -> Option<usize> {
         let cluster = self.medium.cluster_len();
         let (whole, waste) = (taken(payload), wasted(cluster, payload));
-        if waste * WASTE <= whole || body * 2 < payload || !self.packs_tightly() {
+        if waste * WASTE <= whole || body * 2 < payload || !self.catalog.packs_tightly() {
             return None;
         }
         let piece = best_piece(cluster, body);
@@ -117,17 +106,17 @@ impl Volume {
     pub(crate) fn cut_of_long(&self, body: Option<u64>) -> Option<usize> {
         let cluster = self.medium.cluster_len();
         match body {
-            _ if !self.keeps_all_in_clusters() => None,
+            _ if !self.catalog.keeps_all_in_clusters() => None,
             Some(body) => Some(best_piece(cluster, usize::try_from(body).ok()?)),
             // Whatever is left over at its end is short.
-            None => self.packs_tightly().then(|| piece_of(cluster, 4)),
+            None => self.catalog.packs_tightly().then(|| piece_of(cluster, 4)),
         }
     }
 
     /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
     /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
     pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
-        if !self.packs_tightly() || self.catalog.placer.keeps_apart() && self.affords_apart() {
+        if !self.catalog.packs_tightly() || self.catalog.placer.keeps_apart() && self.affords_apart() {
             return None;
         }
         let lanes = self.lanes.len();
@@ -175,20 +164,20 @@ impl Volume {
             return Ok(false);
         }
         let mut has_room = self.empty_for_puts()?;
-        if !has_room && !self.packs_tightly() {
+        if !has_room && !self.catalog.packs_tightly() {
             // Objects just longer than half a cluster fill all clusters by half.
-            self.reclaimer.tight.store(0, Relaxed);
+            self.catalog.tight.store(0, Relaxed);
             self.drop_residents_if_tight();
             has_room = self.empty_for_puts()?;
             let live = self.space.fill().live;
-            self.reclaimer.tight.store(live - live / LOOSER, Relaxed);
+            self.catalog.tight.store(live - live / LOOSER, Relaxed);
         }
         self.reclaimer.in_vain.store(if has_room { u64::MAX } else { self.space.fill().live }, Relaxed);
         Ok(has_room)
     }
 
     fn drop_residents_if_tight(&self) {
-        if !self.shared.memory.holds_clusters() && self.packs_tightly() {
+        if !self.shared.memory.holds_clusters() && self.catalog.packs_tightly() {
             self.shared.release(self.shared.memory.release_clusters(self.medium.number, 0));
         }
     }
@@ -218,7 +207,7 @@ impl Volume {
                 self.checkpoint_now()?;
             } else if retired < self.space.count() {
                 retired += 4;
-                self.retire_a_resident();
+                self.residents.retire_a_resident();
             } else {
                 break;
             }
@@ -237,7 +226,7 @@ impl Volume {
 
     /// The error of an object that needs so many bytes, with what would help.
     pub(crate) fn full(&self, needed: u64) -> Error {
-        if !self.keeps_all_in_clusters() {
+        if !self.catalog.keeps_all_in_clusters() {
             return Error::full(needed, self.free_bytes());
         }
         let (live, all) = (self.space.fill().live, self.room_for_all());
@@ -256,7 +245,8 @@ impl Volume {
     /// Refuses at once what is longer than all that could be made room for.
     pub(crate) fn could_take(&self, needed: u64) -> Result<()> {
         let fits = |live: u64| live + needed <= self.medium.map.clusters.len;
-        let may = !self.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
+        let may =
+            !self.catalog.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
         if may { Ok(()) } else { Err(self.full(needed)) }
     }
 

@@ -26,11 +26,11 @@ use crate::{
     base::policy::Placement,
     base::stats::add,
     cache::buffers::Slot,
+    cache::residents::FEWEST,
     index::{Entered, IndexEntry, Location},
     space::SPARE,
     volume::Volume,
     write::append::{Blocked, Purpose},
-    write::flush::FEWEST,
     write::placement::Class,
     write::staging::{StagedObject, Staging},
 };

@@ -46,16 +46,19 @@ impl Plan {
         }
         let offset = grain * GRAIN as u64;
         let cluster = volume.medium.cluster_of(grain).unwrap_or(0);
-        let class = volume.classes[cluster as usize].load(Relaxed);
+        let class = volume.residents.classes[cluster as usize].load(Relaxed);
         let extent = match neighbours {
-            true => volume.reader.extent(class, volume.has_room_for_residents(volume.medium.cluster_len())),
+            true => volume
+                .residents
+                .reader
+                .extent(class, volume.residents.has_room_for_residents(volume.medium.cluster_len())),
             false => Extent::Object,
         };
         let cluster_start = volume.medium.map.cluster_start(cluster);
         let cluster_end = cluster_start + u64::from(volume.medium.map.cluster);
         let (start, len, page) = match extent {
             Extent::Cluster => {
-                let read = volume.read_around(cluster, (offset - cluster_start) as usize, entry.grains());
+                let read = volume.residents.read_around(cluster, (offset - cluster_start) as usize, entry.grains());
                 (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
             }
             Extent::Object => {
@@ -102,7 +105,7 @@ impl Plan {
         add(kind, 1);
         self.volume.medium.count_read(self.len);
         shared.last_read.store(shared.clock.now_nanos(), Relaxed);
-        self.volume.note_access(self.grain);
+        self.volume.residents.note_access(self.grain);
     }
 
     /// What of it is not on the device yet. Asked before the device is read.
@@ -121,7 +124,7 @@ impl Plan {
         let pending = self.pending();
         self.volume.medium.device.read(self.start, &mut buf).map_err(Arc::new)?;
         pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
-        self.volume.reader.took(self.measures(), clock.now_nanos() - began);
+        self.volume.residents.reader.took(self.measures(), clock.now_nanos() - began);
         Ok(buf.into_bytes())
     }
 
@@ -135,13 +138,13 @@ impl Plan {
             if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
                 pending.lay_over(start, read);
             }
-            volume.reader.took(measures, volume.shared.clock.now_nanos() - began);
+            volume.residents.reader.took(measures, volume.shared.clock.now_nanos() - began);
             let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
-            volume.reader.land(place, &flight, outcome);
+            volume.residents.reader.land(place, &flight, outcome);
         });
         let buf = self.volume.shared.pool.take(self.len);
         let request = Request { offset: self.start, op: Op::Read(buf), done };
-        if self.volume.reader.is_lazy() {
+        if self.volume.residents.reader.is_lazy() {
             self.volume.hold_read(request);
         } else if place.ring != 0 {
             self.volume.medium.device.submit_own(request);
