@@ -7,7 +7,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -20,13 +20,13 @@ use crate::{
     background::scrub::Scrubber,
     base::frame::Frame,
     base::medium::Medium,
-    base::policy::Eviction,
     base::stats::VolumeStats,
     cache::catalog::Catalog,
     cache::residents::Residents,
     log::checkpoint::Checkpointer,
     log::known::Known,
     log::recorder::Log,
+    read::verify::Frames,
     shared::{Member, Shared},
     space::Space,
     write::append::Lane,
@@ -37,48 +37,21 @@ pub(crate) struct Volume {
     pub(crate) log: Arc<Log>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) residents: Arc<Residents>,
+    pub(crate) frames: Arc<Frames>,
     pub(crate) space: Arc<Space>,
     /// Slots of each lane's open buffers.
     pub(crate) lanes: Box<[Mutex<Lane>]>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
-    /// Clusters that checkpoints hold now.
-    pub(crate) checkpoint_held: AtomicU32,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) scrubber: Scrubber,
     /// What its opening knew of.
     pub(crate) known: Known,
-    /// Large objects being put: their chunks have no manifest yet.
-    pub(crate) streams_open: AtomicU32,
     /// This device failed, and another one of the cache says so durably.
     pub(crate) loss_noted: AtomicBool,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Volume {
-    pub(crate) fn eviction(&self) -> Eviction {
-        self.shared.preset.eviction(self.shared.options.mode)
-    }
-
-    /// Clusters kept free for checkpoints: two are held, and a third is there before the oldest goes.
-    pub(crate) fn checkpoint_reserve(&self) -> u32 {
-        let own = self.checkpoint_clusters();
-        (3 * own).saturating_sub(self.checkpoint_held.load(Relaxed)).max(own)
-    }
-
-    /// Clusters that one checkpoint may need.
-    pub(crate) fn checkpoint_clusters(&self) -> u32 {
-        let room = picaflor_format::checkpoint::room(self.medium.cluster_len()) as u64;
-        // An eighth more for what is put while it is being taken.
-        let parts = self.image_bytes() / room;
-        (parts + parts / 8) as u32 + 2
-    }
-
-    /// Bytes of what a checkpoint keeps of the index.
-    fn image_bytes(&self) -> u64 {
-        let index = || self.catalog.index.image_bytes() + self.residents.pages.image_bytes();
-        self.catalog.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
-    }
-
     pub(crate) fn stats(&self) -> VolumeStats {
         let (live, room) = match &self.catalog.in_place {
             Some(in_place) => {

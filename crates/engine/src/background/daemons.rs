@@ -146,7 +146,7 @@ impl Volume {
         let committed = self.commit_if_due()?;
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
-        let released = self.drop_released();
+        let released = self.frames.drop_released();
         Ok(self.scrub_step() | released | issued | committed | packed | reclaimed | checkpointed)
     }
 
@@ -211,7 +211,7 @@ fn keeper(volume: &Arc<Volume>) {
             // There is no flusher.
             volume.issue_due_reads();
         }
-        volume.drop_released();
+        volume.frames.drop_released();
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
         let presses = volume.scrubber.is_warming() || volume.recovers_in_steps();
         let quiet = is_quiet(shared);

@@ -121,7 +121,7 @@ impl Volume {
         if self.residents.reader.is_by_cluster() {
             return self.warm_around(grain, entry.grains());
         }
-        let Ok((header, frame)) = self.read_frame(grain, entry.grains()) else { return };
+        let Ok((header, frame)) = self.frames.read_frame(grain, entry.grains()) else { return };
         let hash = self.medium.hasher.frame(header.kind, header.key(&frame)).short();
         let current = || self.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
         let len = picaflor_format::frame::HEADER + header.payload_len();
@@ -172,10 +172,10 @@ impl Volume {
             let hash = place.hash as u64;
             let _stripe = self.shared.lock_key(hash);
             let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else { continue };
-            let gone = match self.read_placed(&place) {
+            let gone = match self.frames.read_placed(&place) {
                 Ok((header, frame)) => {
                     let is_own = self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
-                    !is_own || self.is_left_over(&header, &frame)
+                    !is_own || self.frames.is_left_over(&header, &frame)
                 }
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
@@ -200,7 +200,7 @@ impl Volume {
             let Some(entry) = self.catalog.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             let why = match Header::verify(frame) {
-                Ok(header) if self.is_left_over(&header, frame) => Departure::Evicted,
+                Ok(header) if self.frames.is_left_over(&header, frame) => Departure::Evicted,
                 Ok(_) => continue,
                 Err(_) => Departure::Damaged,
             };

@@ -32,7 +32,7 @@ impl Volume {
     /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where
     /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
-        let parts = || u64::from(self.checkpoint_clusters());
+        let parts = || u64::from(self.residents.checkpoint_clusters());
         match self.catalog.in_place {
             Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
             None => {
@@ -102,9 +102,9 @@ impl Volume {
             return 0;
         }
         if self.shared.leases.none().is_none()
-            && let Ok((header, frame)) = self.read_placed(&place)
+            && let Ok((header, frame)) = self.frames.read_placed(&place)
             && header.kind == Kind::Chunk
-            && self.shared.leases.keep(header.key(&frame), self.lease_max()).is_none()
+            && self.shared.leases.keep(header.key(&frame), self.frames.lease_max()).is_none()
         {
             in_place.extents.touch(place.slot);
             return 0;
@@ -138,7 +138,7 @@ impl Volume {
 
     /// The key of who is to leave, and why; no key for a piece of a large object.
     fn departing(&self, place: Place) -> Option<(Departure, Vec<u8>)> {
-        let (header, frame) = self.read_placed(&place).ok()?;
+        let (header, frame) = self.frames.read_placed(&place).ok()?;
         let expired = header.expires != 0 && header.expires <= self.shared.clock.now_millis();
         let why = if expired { Departure::Expired } else { Departure::Evicted };
         let key = if header.kind == Kind::Chunk { Vec::new() } else { header.key(&frame).to_vec() };

@@ -400,12 +400,4 @@ impl Volume {
         frame.shrink_to_fit();
         Ok(Ok((Frame::new(draft.hash, header, frame.into()), location)))
     }
-
-    /// Reads and verifies the frame of a row of the table.
-    ///
-    /// # Errors
-    /// As [`Volume::read_frame`].
-    pub(crate) fn read_placed(&self, place: &Place) -> Result<(Header, Vec<u8>)> {
-        self.read_frame(InPlace::grain_of(place.slot), place.slots * GRAINS)
-    }
 }

@@ -164,7 +164,7 @@ impl Volume {
             state.seen = Some((granted, self.shared.clock.now_nanos()));
         }
         let since = granted - state.granted + state.scanned;
-        let (own, count) = (u64::from(self.checkpoint_clusters()), u64::from(self.space.count()));
+        let (own, count) = (u64::from(self.residents.checkpoint_clusters()), u64::from(self.space.count()));
         let enough = (64 * own).max(64).min((count / 8).max(own + 2));
         since >= enough
             || self.pauses(state) && since >= (own + 2).max(count / 64)
@@ -187,13 +187,13 @@ impl Volume {
         for cluster in std::mem::take(&mut state.previous) {
             self.space.set(cluster, State::Free);
         }
-        self.checkpoint_held.store(state.current.len() as u32, Relaxed);
+        self.residents.checkpoint_held.store(state.current.len() as u32, Relaxed);
         Ok(())
     }
 
     fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
         // One that cannot come to its end must not begin: it would take pages of the journal for nothing.
-        let own = self.checkpoint_clusters();
+        let own = self.residents.checkpoint_clusters();
         if self.space.available() < own {
             return Err(self.no_cluster());
         }
@@ -377,7 +377,7 @@ impl Volume {
         for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
             self.space.set(cluster, State::Free);
         }
-        self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
+        self.residents.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         (state.granted, state.scanned) = (running.granted, 0);
         let floor = {
             let mut journal = self.log.journal.lock();
@@ -399,7 +399,7 @@ impl Volume {
         let clusters = self.hot_clusters(picaflor_format::hot::CAPACITY);
         let words: Vec<u64> = hottest
             .iter()
-            .filter(|frame| self.is_home_of(frame))
+            .filter(|frame| self.catalog.is_home_of(frame))
             .filter_map(|frame| {
                 let on_disk = |entry: &crate::index::IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
                 self.catalog.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)

@@ -131,11 +131,11 @@ impl Volume {
             if self.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
                 continue;
             }
-            match self.read_placed(&place) {
+            match self.frames.read_placed(&place) {
                 Ok((header, frame)) if self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
                     report.intact += 1;
                     report.intact_bytes += header.frame_len() as u64;
-                    report.orphans += u64::from(self.is_left_over(&header, &frame));
+                    report.orphans += u64::from(self.frames.is_left_over(&header, &frame));
                     slots.heads.extend(header.manifest(&frame).map(|manifest| (place.hash, manifest)));
                 }
                 // It was written to these slots, so they were free: of the pieces of an object that is gone no record
@@ -151,14 +151,14 @@ impl Volume {
 
     /// What of a row in place does not verify: where its header is left, that says whether it was a piece.
     fn check_torn(&self, place: Place, slots: &mut Slots, report: &mut CheckReport) {
-        let bytes = match self.read_unverified(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS) {
+        let bytes = match self.frames.read_unverified(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS) {
             Ok(bytes) => bytes,
             Err(why) => return report.note(&why),
         };
         let is_its = |header: &Header| self.medium.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
         let header = Header::of_damaged(&bytes).filter(is_its);
         match header {
-            Some(header) if self.is_left_over(&header, &bytes) => report.outdated += 1,
+            Some(header) if self.frames.is_left_over(&header, &bytes) => report.outdated += 1,
             Some(_) => report.damaged.push(self.object_in(place)),
             None => slots.unknown.push(place),
         }
@@ -227,12 +227,12 @@ impl Volume {
             Ok(header) => {
                 report.intact += 1;
                 report.intact_bytes += header.frame_len() as u64;
-                report.orphans += u64::from(self.is_left_over(&header, frame));
+                report.orphans += u64::from(self.frames.is_left_over(&header, frame));
             }
             Err(why) => {
                 let header = Header::of_damaged(frame);
                 // What is left of a piece whose object is gone: its cluster may have been begun anew before a crash.
-                if header.is_some_and(|header| self.is_left_over(&header, frame)) {
+                if header.is_some_and(|header| self.frames.is_left_over(&header, frame)) {
                     report.outdated += 1;
                     return;
                 }

@@ -231,7 +231,7 @@ impl Store {
                     return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
                 }
                 // What may fail comes before the object is framed: a put that failed leaves the version before.
-                let own = volume.own(hash, parts.key, parts.kind)?;
+                let own = volume.frames.own(hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
@@ -248,7 +248,7 @@ impl Store {
                             volume.catalog.hint(beside, hash.short());
                         }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
-                            volume.drop_chunks(hash, manifest);
+                            volume.frames.drop_chunks(hash, manifest);
                         }
                         return Ok(Step::Inserted(Inserted::In(volume)));
                     }

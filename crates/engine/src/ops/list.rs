@@ -169,7 +169,7 @@ impl Volume {
         places.sort_unstable_by_key(|place| place.slot);
         let read = |place: &Place| {
             let is_there = || self.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_some();
-            let read = is_there().then(|| self.read_placed(place))?;
+            let read = is_there().then(|| self.frames.read_placed(place))?;
             // Unless it left while it was read.
             *unreadable += u64::from(read.is_err() && is_there());
             let (header, frame) = read.ok()?;

@@ -325,7 +325,7 @@ fn newest(
 }
 
 fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {
-    let read = || volume.read_placed(&claim.place());
+    let read = || volume.frames.read_placed(&claim.place());
     // That may have been the cable.
     let again = |error| if matches!(error, Error::Io { .. }) { read() } else { Err(error) };
     let (header, frame) = match read().or_else(again) {

@@ -54,6 +54,7 @@ use crate::{
     log::known::Known,
     log::recorder::{Log, SuperblockHome},
     read::reading::Reader,
+    read::verify::Frames,
     recovery::superblock::write_superblock,
     shared::Shared,
     space::{LayoutKind, Space, State},
@@ -256,20 +257,26 @@ fn build(
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
         pages: Pages::new(&medium, shared),
         open_slots: 2 * lanes + 16,
+        checkpoint_held: AtomicU32::new(0),
+    });
+    let frames = Arc::new(Frames {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        catalog: Arc::clone(&catalog),
+        streams_open: AtomicU32::new(0),
     });
     Ok(Volume {
         catalog,
         residents,
+        frames,
         log,
         medium,
         space,
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
         checkpointer: Mutex::default(),
-        checkpoint_held: AtomicU32::new(0),
         reclaimer: crate::background::reclaim::Reclaimer::default(),
         scrubber: Scrubber::new(Vec::new(), false),
         known: Known::default(),
-        streams_open: AtomicU32::new(0),
         loss_noted: AtomicBool::new(false),
         shared: Arc::clone(shared),
     })
@@ -340,7 +347,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     for id in parts.iter().chain(&previous) {
         volume.space.set(*id, State::Checkpoint);
     }
-    volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
+    volume.residents.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
     let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
     if let Some(in_place) = &volume.catalog.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());

@@ -166,7 +166,7 @@ impl Volume {
     /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
     /// groups than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
     pub(crate) fn affords_apart(&self) -> bool {
-        self.space.available() > SPARE + self.checkpoint_reserve() + 2
+        self.space.available() > SPARE + self.residents.checkpoint_reserve() + 2
     }
 
     /// A lane that another class had: its buffers are sealed as they are.
@@ -194,10 +194,10 @@ impl Volume {
             return Ok(Err(Blocked::Buffers));
         }
         let keep = match purpose {
-            Purpose::Put => SPARE + self.checkpoint_reserve(),
+            Purpose::Put => SPARE + self.residents.checkpoint_reserve(),
             // Where nobody leaves, survivors are who makes room: one checkpoint is what has to be left.
-            Purpose::Survivor if self.eviction().keeps_all() => self.checkpoint_clusters(),
-            Purpose::Survivor => self.checkpoint_reserve(),
+            Purpose::Survivor if self.shared.eviction().keeps_all() => self.residents.checkpoint_clusters(),
+            Purpose::Survivor => self.residents.checkpoint_reserve(),
         };
         if !self.space.reserve(keep) {
             return Ok(Err(Blocked::Space));
@@ -297,7 +297,7 @@ impl Volume {
         for (hash, server) in wanted {
             let in_memory = || match self.shared.preset.placement {
                 Placement::Packing => self.catalog.resident(hash),
-                _ => self.shared.memory.peek(hash).filter(|frame| self.is_home_of(frame)),
+                _ => self.shared.memory.peek(hash).filter(|frame| self.catalog.is_home_of(frame)),
             };
             let Some(frame) = in_memory() else { continue };
             if frame.header.kind != Kind::Whole {

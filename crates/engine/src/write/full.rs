@@ -147,14 +147,14 @@ impl Volume {
 
     /// Clusters that puts leave to reclaim and to checkpoints.
     fn kept_from_puts(&self) -> u32 {
-        SPARE + self.checkpoint_reserve()
+        SPARE + self.residents.checkpoint_reserve()
     }
 
     /// Makes a cluster free that puts may take. False if nothing would: the store is full. So many clusters are emptied
     /// at most before one more is free, and none while no more can be gained than when that was in vain.
     pub(crate) fn make_space_in_store(self: &Arc<Self>) -> Result<bool> {
         let _turn = self.reclaimer.turn.lock();
-        self.drop_released();
+        self.frames.drop_released();
         self.drop_residents_if_tight();
         if self.has_room_for_puts() {
             return Ok(true);
@@ -220,7 +220,7 @@ impl Volume {
 
     /// Bytes that objects can take besides what is kept back.
     fn room_for_all(&self) -> u64 {
-        let kept = self.kept_from_puts() + self.checkpoint_held.load(Relaxed);
+        let kept = self.kept_from_puts() + self.residents.checkpoint_held.load(Relaxed);
         u64::from(self.space.count().saturating_sub(kept)) * self.space.room()
     }
 
@@ -280,7 +280,7 @@ impl Volume {
             outcome = self.frame_survivor(&draft, class, Some(entry));
         }
         if !matches!(outcome, Ok(true)) {
-            self.drop_pieces(parent.0, manifest);
+            self.frames.drop_pieces(parent.0, manifest);
         }
         outcome
     }
@@ -334,20 +334,6 @@ impl Volume {
         add(&self.shared.counters.reinserted, 1);
         add(&self.shared.counters.reinserted_bytes, draft.header.payload_len() as u64);
         Ok(true)
-    }
-
-    /// Drops the pieces of what was not cut after all.
-    fn drop_pieces(&self, parent: u128, manifest: Manifest) {
-        for number in 0..manifest.chunks() {
-            let key = ChunkKey { parent, id: manifest.id, number }.encode();
-            let hash = self.medium.hasher.chunk(&key).short();
-            let is_it = |entry: &IndexEntry| {
-                matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
-            };
-            while let Some(entry) = self.catalog.index.candidates(hash).into_iter().find(is_it) {
-                self.catalog.drop_entry(hash, entry);
-            }
-        }
     }
 }
 

@@ -143,7 +143,7 @@ impl Volume {
         }
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
         let most = || {
-            let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
+            let clean = self.space.available().saturating_sub(SPARE + self.residents.checkpoint_reserve());
             u64::from(clean) * u64::from(self.medium.map.cluster) / 2
         };
         if promised && staging.promised() + charge > most() {
