@@ -16,20 +16,26 @@ use parking_lot::Mutex;
 use picaflor_format::{cluster::Row, frame::GRAIN, zone::SLOT};
 
 use crate::{
+    Result,
     background::reclaim::Reclaimer,
     background::scrub::Scrubber,
+    base::frame::Draft,
     base::frame::Frame,
     base::medium::Medium,
+    base::policy::Placement,
     base::stats::VolumeStats,
     cache::catalog::Catalog,
     cache::residents::Residents,
+    index::IndexEntry,
     log::checkpoint::Checkpointer,
     log::known::Known,
     log::recorder::Log,
     read::verify::Frames,
     shared::{Member, Shared},
     space::Space,
-    write::append::Lane,
+    write::append::{Appender, Blocked, Purpose},
+    write::packing::Packer,
+    write::placement::Class,
 };
 
 pub(crate) struct Volume {
@@ -38,9 +44,9 @@ pub(crate) struct Volume {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) residents: Arc<Residents>,
     pub(crate) frames: Arc<Frames>,
+    pub(crate) appender: Arc<Appender>,
+    pub(crate) packer: Packer,
     pub(crate) space: Arc<Space>,
-    /// Slots of each lane's open buffers.
-    pub(crate) lanes: Box<[Mutex<Lane>]>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) scrubber: Scrubber,
@@ -52,6 +58,32 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
+    /// Frames an object into an open buffer and enters it in the index, in place of `old`; or lets it wait, or places
+    /// it, where that is how its layout has it. The outer result is the device's; the inner one says whether there was
+    /// room and `old` was still there.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        draft: &Draft<'_>,
+        class: Class,
+        beside: Option<u64>,
+        old: Option<IndexEntry>,
+        purpose: Purpose,
+    ) -> Result<Result<(), Blocked>> {
+        if let Some(failure) = self.log.commits.failure() {
+            return Err(failure);
+        }
+        if let Some(in_place) = &self.catalog.in_place {
+            return match self.shared.preset.placement {
+                Placement::PerServer => self.gather(in_place, draft, class, old),
+                _ => self.place(in_place, draft, class, old),
+            };
+        }
+        if let Some(staging) = self.packer.waits(draft, class, purpose) {
+            return Ok(self.packer.stage(staging, draft, class, old));
+        }
+        self.appender.append(draft, class, beside, old, purpose)
+    }
+
     pub(crate) fn stats(&self) -> VolumeStats {
         let (live, room) = match &self.catalog.in_place {
             Some(in_place) => {

@@ -138,7 +138,7 @@ impl Volume {
         let issued = self.issue_due_reads();
         // What finds no buffer finds one when those before it are written.
         let mut packed = false;
-        while self.pack_step(true)? {
+        while self.packer.pack_step(true)? {
             packed = true;
             self.write_queued(true);
         }
@@ -189,7 +189,7 @@ fn reclaimer(volume: &Arc<Volume>) {
         // The keeper would be deferred: a checkpoint takes seconds.
         volume.shared.give_back_freed(&mut next);
         // It also packs what waits, ahead of the put that would have to.
-        let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
+        let packed = matches!(volume.packer.pack_step(is_quiet(&volume.shared)), Ok(true));
         let reclaimed = matches!(volume.reclaim_step(), Ok(true));
         if reclaimed {
             volume.log.queue.wake_tasks();

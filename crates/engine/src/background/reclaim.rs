@@ -100,7 +100,7 @@ impl Volume {
     }
 
     fn clean_ahead(&self) -> u32 {
-        (2 * self.lanes.len() as u32 + 16).min(self.space.count() / 8)
+        (2 * self.appender.lanes.len() as u32 + 16).min(self.space.count() / 8)
     }
 
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did

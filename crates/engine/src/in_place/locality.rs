@@ -65,7 +65,7 @@ impl Volume {
             return self.place(in_place, draft, class, old);
         }
         let server = self.catalog.placer.class(draft.header.kind, draft.header.group, draft.header.server);
-        let mut lane = self.lanes[self.catalog.placer.lane(server, draft.header.generation)].lock();
+        let mut lane = self.appender.lanes[self.catalog.placer.lane(server, draft.header.generation)].lock();
         let slot = match self.buffer_for(in_place, &mut lane, server, len)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
@@ -128,7 +128,7 @@ impl Volume {
     /// Places everything that is gathered.
     pub(crate) fn empty_lanes(self: &Arc<Self>) -> Result<()> {
         let Some(in_place) = &self.catalog.in_place else { return Ok(()) };
-        self.lanes.iter().try_for_each(|lane| self.empty_lane(in_place, &mut lane.lock()))
+        self.appender.lanes.iter().try_for_each(|lane| self.empty_lane(in_place, &mut lane.lock()))
     }
 
     /// Places what a buffer holds, in the order in which it came, and gives the buffer up.

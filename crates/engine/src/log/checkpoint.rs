@@ -213,10 +213,10 @@ impl Volume {
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
         // their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
-        for lane in &self.lanes {
+        for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
                 if open.is_some_and(|slot| pauses || self.catalog.buffers.is_older_than(slot, state.begun)) {
-                    self.seal(open)?;
+                    self.appender.seal(open)?;
                 }
             }
         }
@@ -450,8 +450,8 @@ impl Volume {
             self.catalog.promise_staged();
             self.wait_commit_in_time(self.log.commits.next())?;
         }
-        for lane in &self.lanes {
-            lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
+        for lane in &self.appender.lanes {
+            lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
         }
         // What is under way began earlier and does not cover all there is.
         if self.checkpointer.lock().running.is_some() {

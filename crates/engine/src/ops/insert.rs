@@ -258,7 +258,7 @@ impl Store {
                 }
             };
             let blocked = match blocked {
-                Blocked::Staging => match volume.pack_cluster()? {
+                Blocked::Staging => match volume.packer.pack_cluster()? {
                     Ok(()) => {
                         // Where nobody else does, it is written as soon as it is made; then it can leave.
                         if shared.options.daemons == Daemons::Manual {
@@ -333,11 +333,13 @@ impl Store {
         }
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
-            Blocked::Buffers if !volume.log.queue.has_room(volume.unwritten_max()) => {
+            Blocked::Buffers if !volume.log.queue.has_room(volume.appender.unwritten_max()) => {
                 let failed = || volume.log.commits.failure().is_some();
-                poll_fn(|context| match volume.log.queue.wake_on_change(volume.unwritten_max(), context.waker()) {
-                    true if !failed() => Poll::Pending,
-                    _ => Poll::Ready(()),
+                poll_fn(|context| {
+                    match volume.log.queue.wake_on_change(volume.appender.unwritten_max(), context.waker()) {
+                        true if !failed() => Poll::Pending,
+                        _ => Poll::Ready(()),
+                    }
                 })
                 .await;
             }

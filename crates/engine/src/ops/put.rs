@@ -224,7 +224,9 @@ impl Store {
         };
         match class {
             // The head of a large object does not wait, and goes to where the others are packed.
-            Class::Rest | Class::Server(_) if affinity != 0 && volume.gathers().is_some() => (Class::Rest, affinity),
+            Class::Rest | Class::Server(_) if affinity != 0 && volume.packer.gathers().is_some() => {
+                (Class::Rest, affinity)
+            }
             Class::Rest if affinity != 0 && server == 0 => (Class::Server(affinity), affinity),
             _ => (class, server),
         }

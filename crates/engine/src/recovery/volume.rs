@@ -59,7 +59,9 @@ use crate::{
     shared::Shared,
     space::{LayoutKind, Space, State},
     volume::Volume,
+    write::append::Appender,
     write::append::lanes,
+    write::packing::Packer,
     write::packing::lets_wait,
     write::placement::Placer,
 };
@@ -265,14 +267,33 @@ fn build(
         catalog: Arc::clone(&catalog),
         streams_open: AtomicU32::new(0),
     });
+    let appender = Arc::new(Appender {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
+    });
+    let packer = Packer {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        appender: Arc::clone(&appender),
+    };
     Ok(Volume {
+        appender,
+        packer,
         catalog,
         residents,
         frames,
         log,
         medium,
         space,
-        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
         checkpointer: Mutex::default(),
         reclaimer: crate::background::reclaim::Reclaimer::default(),
         scrubber: Scrubber::new(Vec::new(), false),

@@ -192,7 +192,7 @@ impl Volume {
             return Err(self.log.refused_journal());
         }
         // Before the note: whom it has to give up is told of by this commit.
-        self.pack_promised(|| self.pump(&turn, true))?;
+        self.packer.pack_promised(|| self.pump(&turn, true))?;
         // In place there are no pieces, and all records keep their order.
         let begun = if self.catalog.in_place.is_some() { usize::MAX } else { self.log.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
@@ -229,7 +229,7 @@ impl Volume {
         if self.catalog.in_place.is_some() {
             return Ok(writes);
         }
-        for lane in &self.lanes {
+        for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
                 writes.extend(self.take_piece(open)?);
             }
@@ -256,7 +256,7 @@ impl Volume {
             _ => return Ok(None),
         };
         let Some(piece) = piece else {
-            self.seal(lane)?;
+            self.appender.seal(lane)?;
             return Ok(None);
         };
         Ok(Some((self.medium.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
