@@ -26,6 +26,7 @@ use crate::{
     base::stats::VolumeStats,
     cache::catalog::Catalog,
     cache::residents::Residents,
+    in_place::place::Placing,
     index::IndexEntry,
     log::checkpoint::Checkpointer,
     log::known::Known,
@@ -34,6 +35,7 @@ use crate::{
     shared::{Member, Shared},
     space::Space,
     write::append::{Appender, Blocked, Purpose},
+    write::flush::Committer,
     write::packing::Packer,
     write::placement::Class,
 };
@@ -45,7 +47,10 @@ pub(crate) struct Volume {
     pub(crate) residents: Arc<Residents>,
     pub(crate) frames: Arc<Frames>,
     pub(crate) appender: Arc<Appender>,
-    pub(crate) packer: Packer,
+    pub(crate) packer: Arc<Packer>,
+    pub(crate) committer: Committer,
+    /// For layouts that place objects one by one.
+    pub(crate) placing: Option<Arc<Placing>>,
     pub(crate) space: Arc<Space>,
     pub(crate) checkpointer: Mutex<Checkpointer>,
     pub(crate) reclaimer: Reclaimer,
@@ -72,10 +77,10 @@ impl Volume {
         if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
-        if let Some(in_place) = &self.catalog.in_place {
+        if let Some(placing) = &self.placing {
             return match self.shared.preset.placement {
-                Placement::PerServer => self.gather(in_place, draft, class, old),
-                _ => self.place(in_place, draft, class, old),
+                Placement::PerServer => placing.gather(draft, class, old),
+                _ => placing.place(draft, class, old),
             };
         }
         if let Some(staging) = self.packer.waits(draft, class, purpose) {

@@ -140,9 +140,9 @@ impl Volume {
         let mut packed = false;
         while self.packer.pack_step(true)? {
             packed = true;
-            self.write_queued(true);
+            self.committer.write_queued(true);
         }
-        self.write_queued(true);
+        self.committer.write_queued(true);
         let committed = self.commit_if_due()?;
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
@@ -173,7 +173,7 @@ fn flusher(volume: &Arc<Volume>) {
         volume.log.queue.wake_tasks();
         match woken {
             Woken::Stop => break,
-            Woken::Work => volume.write_queued(false),
+            Woken::Work => volume.committer.write_queued(false),
             Woken::Time => {}
         }
         if volume.commit_if_due().is_err() {

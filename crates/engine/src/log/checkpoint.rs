@@ -25,7 +25,6 @@ use picaflor_format::{
 
 use crate::{
     Error, Result,
-    base::policy::Persistence,
     base::stats::add,
     cache::buffers::Slot,
     index::Location,
@@ -95,7 +94,7 @@ const PAUSE: Duration = Duration::from_secs(3);
 impl Volume {
     /// One slice of the checkpointer's work. Returns whether it did anything.
     pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
-        if !self.has_checkpoints() {
+        if !self.shared.has_checkpoints() {
             return Ok(false);
         }
         let begins = |state: &mut Checkpointer| state.running.is_none() && self.wants_checkpoint(state);
@@ -116,7 +115,7 @@ impl Volume {
 
     /// A checkpoint from beginning to end, or the rest of the one that is running.
     pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
-        if !self.has_checkpoints() {
+        if !self.shared.has_checkpoints() {
             return Ok(());
         }
         self.make_room_for_checkpoint()?;
@@ -149,11 +148,6 @@ impl Volume {
             error if NoCluster::is(&error) => self.log.refused_journal(),
             error => error,
         }
-    }
-
-    /// Whether journal and checkpoints are what survives.
-    pub(crate) fn has_checkpoints(&self) -> bool {
-        self.shared.preset.persistence == Persistence::JournalAndCheckpoint
     }
 
     /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one; where nothing is
@@ -201,7 +195,7 @@ impl Volume {
             return Err(self.log.refused_journal());
         }
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
-        self.wait_commit(self.log.commits.next())?;
+        self.committer.wait_commit(self.log.commits.next())?;
         let next_page = {
             // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
@@ -220,7 +214,7 @@ impl Volume {
                 }
             }
         }
-        self.write_queued(true);
+        self.committer.write_queued(true);
         state.begun = next_page;
         // An object in a buffer that a crash may find on the device must not outlive its delete.
         let journal_start = self.catalog.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
@@ -362,7 +356,7 @@ impl Volume {
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
         running.clusters.push(id);
         self.catalog.promise_replacing();
-        self.wait_commit(self.log.commits.next())?;
+        self.committer.wait_commit(self.log.commits.next())?;
         Ok(CheckpointRef { directory: id, seq, journal_start: running.journal_start })
     }
 
@@ -458,7 +452,7 @@ impl Volume {
             self.checkpoint_now()?;
         }
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
-        self.wait_commit(self.log.commits.next())?;
+        self.committer.wait_commit(self.log.commits.next())?;
         self.checkpoint_now()?;
         // Nothing is placed between what is made durable last and the end of writing.
         let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());

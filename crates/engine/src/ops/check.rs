@@ -141,7 +141,7 @@ impl Volume {
                 // It was written to these slots, so they were free: of the pieces of an object that is gone no record
                 // tells.
                 Ok(_) => report.outdated += 1,
-                Err(Error::Damaged { .. }) if self.has_checkpoints() && in_place.files.is_none() => {
+                Err(Error::Damaged { .. }) if self.shared.has_checkpoints() && in_place.files.is_none() => {
                     self.check_torn(place, slots, report);
                 }
                 Err(why) => report.note(&why),

@@ -48,6 +48,7 @@ use crate::{
     in_place::files::Files,
     in_place::locality,
     in_place::place::InPlace,
+    in_place::place::Placing,
     index::{Index, IndexEntry, Location, SLOTS_MAX},
     log::checkpoint::Checkpointer,
     log::journal::Journal,
@@ -61,6 +62,7 @@ use crate::{
     volume::Volume,
     write::append::Appender,
     write::append::lanes,
+    write::flush::Committer,
     write::packing::Packer,
     write::packing::lets_wait,
     write::placement::Placer,
@@ -276,7 +278,7 @@ fn build(
         residents: Arc::clone(&residents),
         lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
     });
-    let packer = Packer {
+    let packer = Arc::new(Packer {
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
         log: Arc::clone(&log),
@@ -284,8 +286,32 @@ fn build(
         catalog: Arc::clone(&catalog),
         residents: Arc::clone(&residents),
         appender: Arc::clone(&appender),
+    });
+    let placing = catalog.in_place.clone().map(|in_place| {
+        Arc::new(Placing {
+            medium: Arc::clone(&medium),
+            shared: Arc::clone(shared),
+            log: Arc::clone(&log),
+            catalog: Arc::clone(&catalog),
+            frames: Arc::clone(&frames),
+            in_place,
+            appender: Arc::clone(&appender),
+        })
+    });
+    let committer = Committer {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        appender: Arc::clone(&appender),
+        packer: Arc::clone(&packer),
+        placing: placing.clone(),
     };
     Ok(Volume {
+        committer,
+        placing,
         appender,
         packer,
         catalog,
