@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use picaflor_format::{cluster::Row, frame::GRAIN, zone::SLOT};
 
 use crate::{
@@ -31,6 +30,7 @@ use crate::{
     log::checkpoint::Checkpointer,
     log::known::Known,
     log::recorder::Log,
+    read::batch::ReadBatch,
     read::verify::Frames,
     shared::{Member, Shared},
     space::Space,
@@ -48,11 +48,12 @@ pub(crate) struct Volume {
     pub(crate) frames: Arc<Frames>,
     pub(crate) appender: Arc<Appender>,
     pub(crate) packer: Arc<Packer>,
-    pub(crate) committer: Committer,
+    pub(crate) committer: Arc<Committer>,
     /// For layouts that place objects one by one.
     pub(crate) placing: Option<Arc<Placing>>,
     pub(crate) space: Arc<Space>,
-    pub(crate) checkpointer: Mutex<Checkpointer>,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) batch: ReadBatch,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) scrubber: Scrubber,
     /// What its opening knew of.

@@ -133,9 +133,9 @@ impl Volume {
             return Err(failure);
         }
         if self.shared.options.read_only {
-            return Ok(self.issue_due_reads() | self.scrub_step());
+            return Ok(self.batch.issue_due_reads() | self.scrub_step());
         }
-        let issued = self.issue_due_reads();
+        let issued = self.batch.issue_due_reads();
         // What finds no buffer finds one when those before it are written.
         let mut packed = false;
         while self.packer.pack_step(true)? {
@@ -166,9 +166,9 @@ fn running(volume: &Volume) -> bool {
 
 fn flusher(volume: &Arc<Volume>) {
     while running(volume) {
-        let most = volume.until_reads_are_due().min(Duration::from_millis(100));
+        let most = volume.batch.until_reads_are_due().min(Duration::from_millis(100));
         let woken = volume.log.queue.rest(&volume.shared.clock, most);
-        volume.issue_due_reads();
+        volume.batch.issue_due_reads();
         // They have no clock of their own.
         volume.log.queue.wake_tasks();
         match woken {
@@ -180,7 +180,7 @@ fn flusher(volume: &Arc<Volume>) {
             volume.log.commit_later();
         }
     }
-    volume.issue_reads();
+    volume.batch.issue_reads();
 }
 
 fn reclaimer(volume: &Arc<Volume>) {
@@ -209,7 +209,7 @@ fn keeper(volume: &Arc<Volume>) {
         let shared = &volume.shared;
         if shared.options.read_only {
             // There is no flusher.
-            volume.issue_due_reads();
+            volume.batch.issue_due_reads();
         }
         volume.frames.drop_released();
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
@@ -222,5 +222,5 @@ fn keeper(volume: &Arc<Volume>) {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    volume.issue_reads();
+    volume.batch.issue_reads();
 }

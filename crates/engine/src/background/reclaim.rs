@@ -213,7 +213,7 @@ impl Volume {
                 Err(error) => return Err(error),
             }
         }
-        if is_enough() { Ok(()) } else { self.give_up_previous_checkpoint() }
+        if is_enough() { Ok(()) } else { self.checkpointer.give_up_previous_checkpoint() }
     }
 
     /// Empties clusters until it is enough, or there is none.

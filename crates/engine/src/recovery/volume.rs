@@ -50,10 +50,11 @@ use crate::{
     in_place::place::InPlace,
     in_place::place::Placing,
     index::{Index, IndexEntry, Location, SLOTS_MAX},
-    log::checkpoint::Checkpointer,
+    log::checkpoint::{CheckpointState, Checkpointer},
     log::journal::Journal,
     log::known::Known,
     log::recorder::{Log, SuperblockHome},
+    read::batch::ReadBatch,
     read::reading::Reader,
     read::verify::Frames,
     recovery::superblock::write_superblock,
@@ -91,7 +92,7 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     };
     let (hot_seq, hot) = read_hot_log(&volume);
     receipt.hot = hot.len();
-    volume.set_hot_seq(hot_seq);
+    volume.checkpointer.set_hot_seq(hot_seq);
     let volume = Arc::new(volume);
     // Whether it failed while the others of its store went on.
     let lost = identity.lost >> number & 1 == 1;
@@ -102,7 +103,7 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
     volume.known = recovered.known;
     *volume.log.journal.lock() = recovered.journal;
-    *volume.checkpointer.get_mut() = recovered.checkpointer;
+    *volume.checkpointer.state.get_mut() = recovered.checkpointer;
     let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
     Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
 }
@@ -298,7 +299,7 @@ fn build(
             appender: Arc::clone(&appender),
         })
     });
-    let committer = Committer {
+    let committer = Arc::new(Committer {
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
         log: Arc::clone(&log),
@@ -308,6 +309,23 @@ fn build(
         appender: Arc::clone(&appender),
         packer: Arc::clone(&packer),
         placing: placing.clone(),
+    });
+    let checkpointer = Checkpointer {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        appender: Arc::clone(&appender),
+        committer: Arc::clone(&committer),
+        state: Mutex::default(),
+    };
+    let batch = ReadBatch {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        residents: Arc::clone(&residents),
     };
     Ok(Volume {
         committer,
@@ -320,7 +338,8 @@ fn build(
         log,
         medium,
         space,
-        checkpointer: Mutex::default(),
+        checkpointer,
+        batch,
         reclaimer: crate::background::reclaim::Reclaimer::default(),
         scrubber: Scrubber::new(Vec::new(), false),
         known: Known::default(),
@@ -345,7 +364,7 @@ fn superblock_home(files: Option<&Arc<Files>>, device: &Arc<dyn Device>) -> Supe
 struct Recovered {
     journal: Journal,
     ring: Ring,
-    checkpointer: Checkpointer,
+    checkpointer: CheckpointState,
     merge: Option<Merge>,
     known: Known,
     clean: bool,
@@ -400,7 +419,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let rows = rows.unwrap_or_default();
         let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
-        let checkpointer = Checkpointer::restored(parts, previous, 0);
+        let checkpointer = CheckpointState::restored(parts, previous, 0);
         let known = Known { crashed: told, ..Known::default() };
         return Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: !told, cold: false });
     }
@@ -427,7 +446,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     // A run that was killed before its first commit left no word, but no checkpoint either.
     let closed = block.current.is_none_or(|current| current.seq >> EPOCH_SHIFT == block.epoch);
     let clean = closed && clusters.is_empty() && !deleted;
-    let checkpointer = Checkpointer::restored(parts, previous, clusters.len() as u64);
+    let checkpointer = CheckpointState::restored(parts, previous, clusters.len() as u64);
     let first = block.previous.map_or(checkpoint, |previous| previous.seq.min(checkpoint));
     let known = Known { checkpoint: first, page: next_page, crashed: !clean };
     Ok(Recovered { journal, ring, checkpointer, merge, known, clean, cold: false })
@@ -510,7 +529,7 @@ fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut Volume
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
     let journal = Journal::new(volume.medium.map, volume.medium.store_id, next, next, next);
-    let (checkpointer, known) = (Checkpointer::default(), Known::default());
+    let (checkpointer, known) = (CheckpointState::default(), Known::default());
     Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: false, cold: true })
 }
 
