@@ -28,7 +28,6 @@ use crate::{
     in_place::place::Placing,
     index::IndexEntry,
     log::checkpoint::Checkpointer,
-    log::known::Known,
     log::recorder::Log,
     read::batch::ReadBatch,
     read::verify::Frames,
@@ -56,8 +55,6 @@ pub(crate) struct Volume {
     pub(crate) batch: ReadBatch,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) scrubber: Scrubber,
-    /// What its opening knew of.
-    pub(crate) known: Known,
     /// This device failed, and another one of the cache says so durably.
     pub(crate) loss_noted: AtomicBool,
     pub(crate) shared: Arc<Shared>,

@@ -133,7 +133,7 @@ impl Volume {
             return Err(failure);
         }
         if self.shared.options.read_only {
-            return Ok(self.batch.issue_due_reads() | self.scrub_step());
+            return Ok(self.batch.issue_due_reads() | self.scrubber.step());
         }
         let issued = self.batch.issue_due_reads();
         // What finds no buffer finds one when those before it are written.
@@ -147,7 +147,7 @@ impl Volume {
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
         let released = self.frames.drop_released();
-        Ok(self.scrub_step() | released | issued | committed | packed | reclaimed | checkpointed)
+        Ok(self.scrubber.step() | released | issued | committed | packed | reclaimed | checkpointed)
     }
 
     fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
@@ -213,9 +213,9 @@ fn keeper(volume: &Arc<Volume>) {
         }
         volume.frames.drop_released();
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
-        let presses = volume.scrubber.is_warming() || volume.recovers_in_steps();
+        let presses = volume.scrubber.is_warming() || volume.scrubber.recovers_in_steps();
         let quiet = is_quiet(shared);
-        let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrub_step();
+        let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrubber.step();
         // Where puts wait for it, it goes on though somebody reads, but leaves them room.
         let more = more && (quiet || volume.scrubber.is_warming());
         if !worked && !more {

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     Error, Mode, Result,
-    background::scrub::Scrubber,
+    background::scrub::{Scrub, Scrubber},
     base::layout::LayoutPlace,
     base::medium::Medium,
     base::medium::read_twice,
@@ -100,8 +100,8 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     receipt.clean = recovered.clean;
     let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
-    volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
-    volume.known = recovered.known;
+    volume.scrubber.scrub = Scrub::new(hot, !recovered.clean && !shared.options.read_only);
+    volume.scrubber.known = recovered.known;
     *volume.log.journal.lock() = recovered.journal;
     *volume.checkpointer.state.get_mut() = recovered.checkpointer;
     let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
@@ -321,6 +321,17 @@ fn build(
         committer: Arc::clone(&committer),
         state: Mutex::default(),
     };
+    let scrubber = Scrubber {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        frames: Arc::clone(&frames),
+        known: Known::default(),
+        scrub: Scrub::new(Vec::new(), false),
+    };
     let batch = ReadBatch {
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
@@ -341,8 +352,7 @@ fn build(
         checkpointer,
         batch,
         reclaimer: crate::background::reclaim::Reclaimer::default(),
-        scrubber: Scrubber::new(Vec::new(), false),
-        known: Known::default(),
+        scrubber,
         loss_noted: AtomicBool::new(false),
         shared: Arc::clone(shared),
     })
