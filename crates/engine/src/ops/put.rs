@@ -178,7 +178,7 @@ impl Store {
         if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.catalog.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
-        if self.recovered_volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {
+        if self.recovered_volumes().iter().any(|volume| volume.room.checkpoints_are_above(8)) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         Ok(expires)
@@ -276,12 +276,12 @@ enum Begun {
 /// Waits for it in a task.
 pub(crate) async fn wait_async(awaited: Awaited) -> Result<()> {
     match awaited {
-        Some((volume, number)) => volume.commit_async(number).await,
+        Some((volume, number)) => Arc::clone(&volume.room).commit_async(number).await,
         None => Ok(()),
     }
 }
 
 /// Waits for it on this thread.
 pub(crate) fn wait(awaited: Awaited) -> Result<()> {
-    awaited.map_or(Ok(()), |(volume, number)| volume.wait_commit_in_time(number))
+    awaited.map_or(Ok(()), |(volume, number)| volume.room.wait_commit_in_time(number))
 }

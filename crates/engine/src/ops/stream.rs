@@ -292,13 +292,13 @@ impl PutStream {
             None => Some(Arc::clone(self.store.home(self.hash, &self.key))),
         };
         if let Some(volume) = &volume {
-            volume.could_take(self.len.unwrap_or(0))?;
+            volume.appender.could_take(self.len.unwrap_or(0))?;
             volume.frames.streams_open.fetch_add(1, Relaxed);
         }
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
         let len = self.len.map_or(chunk, |len| len as usize);
-        let fills = || volume.as_ref()?.cut_of_long(self.len);
+        let fills = || volume.as_ref()?.appender.cut_of_long(self.len);
         let most =
             self.piece_max.or_else(|| volume.as_ref()?.catalog.in_place.as_ref()?.piece_of_long(len)).or_else(fills);
         let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
@@ -311,7 +311,9 @@ impl PutStream {
     fn of_all(&self, error: Error) -> Error {
         let come = self.large.as_ref().map_or(0, LargePut::bytes) as u64;
         match (error, self.large.as_ref().and_then(|large| large.volume.as_ref())) {
-            (Error::Full { needed, .. }, Some(volume)) => volume.full(self.len.unwrap_or(0).max(come).max(needed)),
+            (Error::Full { needed, .. }, Some(volume)) => {
+                volume.appender.full(self.len.unwrap_or(0).max(come).max(needed))
+            }
             (error, _) => error,
         }
     }
