@@ -15,6 +15,7 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use picaflor_common::Hasher;
 use picaflor_device::{AlignedBuf, Folder};
 use picaflor_format::{
     frame::{self, GRAIN, Header, Kind},
@@ -102,6 +103,11 @@ impl InPlace {
 
     pub(crate) fn location(slot: u32) -> Location {
         Location::OnDisk { grain: Self::grain_of(slot) }
+    }
+
+    /// Whether a frame that was read at this grain was written there. Files are read by their names.
+    pub(crate) fn is_of_place(&self, hasher: &Hasher, grain: u64, header: &Header) -> bool {
+        self.files.is_some() || header.mark == hasher.mark(Self::slot_of(grain).into())
     }
 
     /// Held by whoever places an object.

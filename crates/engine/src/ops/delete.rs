@@ -181,16 +181,22 @@ impl Store {
             return Err(failure);
         }
         let generation = self.shared().next_generation();
-        let mut found = false;
+        let (mut found, mut told) = (false, false);
         while let Some(own) = volume.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
             found |= volume.drop_entry(hash.short(), own.entry) && own.generation != 0;
             if let Some(manifest) = own.manifest {
+                // First: a commit meanwhile lets others have the places of chunks, and must take the record too.
+                if !std::mem::replace(&mut told, true) {
+                    volume.forget(hash, generation);
+                }
                 volume.drop_chunks(hash, manifest);
             }
         }
         volume.placer.drop_copies(hash.short());
-        volume.forget(hash, generation);
+        if !told {
+            volume.forget(hash, generation);
+        }
         Ok(found)
     }
 
@@ -400,9 +406,17 @@ impl Volume {
             return self.verified_file(grain, read);
         }
         let frame = self.read_unverified(grain, grains)?;
-        let header = Header::verify(&frame).map_err(|why| Error::Damaged {
+        let is_there = |header: &Header| {
+            self.in_place.as_ref().is_none_or(|in_place| in_place.is_of_place(&self.hasher, grain, header))
+        };
+        let header = match Header::verify(&frame) {
+            Ok(header) if is_there(&header) => Ok(header),
+            Ok(_) => Err("it was written for another place".to_owned()),
+            Err(why) => Err(why.to_string()),
+        };
+        let header = header.map_err(|why| Error::Damaged {
             place: format!("{}: object at {}", self.place, grain * GRAIN as u64),
-            why: why.to_string(),
+            why,
             mend: "its entry is dropped when it is asked for".into(),
         })?;
         Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
