@@ -20,7 +20,8 @@ use crate::{
     ops::blocking::BlockingPool,
     ops::get::Query,
     recovery::{self, Deferred},
-    volume::{Shared, Volume},
+    shared::Shared,
+    volume::Volume,
     write::append::payload_max,
 };
 
@@ -127,7 +128,7 @@ impl Store {
 
     /// Longest body that a put may have: a quarter of the smallest volume.
     pub fn object_max(&self) -> u64 {
-        let each = self.recovered_volumes().iter().map(|volume| volume.map.clusters.len / 4);
+        let each = self.recovered_volumes().iter().map(|volume| volume.medium.map.clusters.len / 4);
         each.chain(self.layout().map(|layout| layout.object_max())).min().unwrap_or(0)
     }
 
@@ -197,7 +198,7 @@ impl Store {
         let homes = [self.home_number(hashes[0], a), self.home_number(hashes[1], b)];
         let [a, b] = hashes.map(|hash| hash.short());
         // Of two objects on different devices each remembers whose set it is of.
-        for volume in self.recovered_volumes().iter().filter(|volume| homes.contains(&volume.number)) {
+        for volume in self.recovered_volumes().iter().filter(|volume| homes.contains(&volume.medium.number)) {
             volume.placer.note_named(true);
             volume.hint(a, b);
         }
@@ -249,7 +250,7 @@ impl Store {
             let mut result = Ok(());
             for volume in self.working() {
                 volume.promise_staged();
-                let number = volume.commits.next();
+                let number = volume.log.commits.next();
                 result = result.and(Arc::clone(volume).commit_async(number).await);
             }
             return result.and(self.losses_are_noted());
@@ -308,7 +309,7 @@ impl Store {
     /// Why volumes take no more writes, of those that do not: a device that failed, or a daemon that ended. Asking
     /// costs nothing.
     pub fn failures(&self) -> Vec<Error> {
-        let volumes = self.volumes().iter().filter_map(|volume| volume.commits.failure());
+        let volumes = self.volumes().iter().filter_map(|volume| volume.log.commits.failure());
         volumes.chain(self.layout().and_then(|layout| layout.failure())).collect()
     }
 
@@ -324,7 +325,7 @@ impl Store {
         }
         let index_bytes = shared.index_bytes.load(Relaxed);
         let objects: u64 = self.recovered_volumes().iter().map(|volume| volume.index.objects()).sum();
-        let capacity: u64 = self.recovered_volumes().iter().map(|volume| volume.superblock.lock().capacity).sum();
+        let capacity: u64 = self.recovered_volumes().iter().map(|volume| volume.log.superblock().capacity).sum();
         Stats {
             objects: objects + self.layout().map_or(0, |layout| layout.objects()),
             counting: self.layout().is_some_and(|layout| layout.is_counting()),
@@ -376,7 +377,7 @@ impl Inner {
         self.threads.stop();
         let closed = self.close_all();
         if !self.shared.options.read_only {
-            self.volumes.iter().for_each(|volume| volume.device.release());
+            self.volumes.iter().for_each(|volume| volume.medium.device.release());
             self.layout.iter().for_each(|layout| layout.release());
         }
         closed
@@ -455,8 +456,8 @@ impl Group {
             let why = "only groups of a preset with clusters have pages, and group 0 is none".into();
             return Err(Error::Option { name: "page", why });
         };
-        first.check_page(bytes)?;
-        let page = Some(bytes).filter(|bytes| *bytes < first.map.cluster);
+        first.pages.check_page(bytes)?;
+        let page = Some(bytes).filter(|bytes| *bytes < first.medium.map.cluster);
         self.record(self.store.shared().groups.set_page(self.id, page));
         Ok(())
     }
@@ -465,7 +466,7 @@ impl Group {
     /// where groups have no clusters of their own.
     pub fn page(&self) -> Option<u32> {
         let volumes = self.store.recovered_volumes();
-        volumes.first().filter(|volume| volume.has_pages()).map(|volume| volume.page_of_group(self.id))
+        volumes.first().filter(|volume| volume.pages.has_pages()).map(|volume| volume.pages.page_of_group(self.id))
     }
 
     /// How memory treats the group.
@@ -485,9 +486,9 @@ impl Group {
             let _ = layout.record_group(&group);
         }
         for volume in self.store.recovered_volumes() {
-            volume.record(Record::Group(group));
-            volume.due_within(self.store.shared().options.delete_time);
-            if volume.journal.lock().is_long() {
+            volume.log.record(Record::Group(group));
+            volume.log.due_within(self.store.shared().options.delete_time);
+            if volume.log.journal.lock().is_long() {
                 // A device that failed, or a log that is full, is told to whoever writes next.
                 let _ = volume.commit_now();
             }

@@ -234,7 +234,7 @@ impl Volume {
             }
             if self.space.leaving() > 0 {
                 // Not in time for the journal: that would take the checkpoint for which there is no room yet.
-                self.wait_commit(self.commits.next())?;
+                self.wait_commit(self.log.commits.next())?;
             }
         }
         Ok(())
@@ -243,17 +243,18 @@ impl Volume {
     /// Residents are no victims; on a small device they may be all there is.
     pub(crate) fn retire_a_resident(self: &Arc<Self>) {
         if self.shared.memory.holds_clusters() {
-            let least_recent = || self.shared.memory.release_least_recent(self.number);
+            let least_recent = || self.shared.memory.release_least_recent(self.medium.number);
             let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
             // The other pages of their clusters too, or nothing is gained.
             let homes: Vec<_> = left.iter().filter_map(|resident| self.buffers.home(resident.slot)).collect();
             left.extend(self.shared.memory.release_these(|other| {
-                other.volume == self.number && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
+                other.volume == self.medium.number
+                    && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
             }));
             return self.shared.release(left);
         }
-        let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
-        let left = self.shared.memory.release_clusters(self.number, budget);
+        let budget = self.shared.memory.held().saturating_sub(4 * self.medium.cluster_len() as u64);
+        let left = self.shared.memory.release_clusters(self.medium.number, budget);
         self.shared.release(left);
     }
 
@@ -302,9 +303,9 @@ impl Volume {
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
         let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
-        let next = if wait { State::Leaving(self.commits.next()) } else { State::Free };
+        let next = if wait { State::Leaving(self.log.commits.next()) } else { State::Free };
         self.space.set(victim, next);
-        self.writer.wake();
+        self.log.queue.wake();
         Ok(Reclaimed::One)
     }
 
@@ -329,10 +330,10 @@ impl Volume {
             return Ok(Emptied::Moved(0));
         }
         // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
-        let whole = self.reader.is_by_cluster().then(|| self.contents_and_bytes(victim).ok()).flatten();
+        let whole = self.reader.is_by_cluster().then(|| self.medium.contents_and_bytes(victim).ok()).flatten();
         let (rows, bytes) = match whole {
             Some((rows, bytes)) => (Ok(rows), Some(bytes)),
-            None => (self.contents(victim), None),
+            None => (self.medium.contents(victim), None),
         };
         let rows = match rows {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
@@ -356,7 +357,7 @@ impl Volume {
         // Else none comes until all is gone.
         let _no_leases = no_leases.filter(|_| !needed && bytes.is_none());
         let bytes = match bytes {
-            None if needed => match self.read_at(victim, 0, self.cluster_len()) {
+            None if needed => match self.medium.read_at(victim, 0, self.medium.cluster_len()) {
                 Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
                 bytes => bytes.ok(),
             },
@@ -426,7 +427,7 @@ impl Volume {
     fn listed_in(&self, victim: u32) -> Option<Vec<(u64, IndexEntry)>> {
         let list = self.listed.as_ref()?.take(victim)?;
         let entry = |content: &Content| {
-            let location = Location::OnDisk { grain: self.grain(victim, content.offset) };
+            let location = Location::OnDisk { grain: self.medium.grain(victim, content.offset) };
             Some((content.hash, self.index.find(content.hash, location)?))
         };
         let entries: Vec<_> = list.iter().filter_map(entry).collect();
@@ -440,7 +441,7 @@ impl Volume {
         if Header::verify(frame).is_ok() {
             return Ok(None);
         }
-        match self.read_frame(self.grain(victim, row.offset), entry.grains()) {
+        match self.read_frame(self.medium.grain(victim, row.offset), entry.grains()) {
             Ok((_, again)) => Ok(Some(again)),
             Err(Error::Damaged { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -530,7 +531,7 @@ impl Volume {
         }
         if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
             // A crash must not leave a checkpoint's entry that leads nowhere.
-            self.forget(self.hasher.frame(kind, key), row.generation);
+            self.log.forget(self.medium.hasher.frame(kind, key), row.generation);
         }
         self.count_departure(why);
         if let Some((key, kind)) = key

@@ -36,7 +36,7 @@ impl Volume {
         match self.in_place {
             Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
             None => {
-                let room = self.cluster_len() as u64;
+                let room = self.medium.cluster_len() as u64;
                 // Far from it nobody has to count.
                 self.shared.index_bytes.load(Relaxed) > room * room / 32 && parts() * 12 * 3 / 2 * 8 > room * eighths
             }
@@ -86,7 +86,7 @@ impl Volume {
             let Some(oldest) = in_place.extents.oldest() else { break };
             left += self.leave(in_place, oldest);
         }
-        in_place.account(&self.shared.index_bytes);
+        in_place.account();
         left
     }
 
@@ -126,7 +126,7 @@ impl Volume {
             return 0;
         }
         let generation = self.shared.next_generation();
-        self.forget(KeyHash(place.hash), generation);
+        self.log.forget(KeyHash(place.hash), generation);
         let why = told.as_ref().map_or(Departure::Evicted, |(why, _)| *why);
         let counters = &self.shared.counters;
         add(if why == Departure::Expired { &counters.expired } else { &counters.evicted }, 1);

@@ -107,9 +107,10 @@ impl Volume {
             self.empty_lane(in_place, lane)?;
         }
         self.shared.reserve_memory(BUFFER, || self.shared.buffer_bytes.fetch_add(BUFFER, Relaxed));
-        let since = self.journal.lock().next_page();
-        let seq = self.next_seq.fetch_add(1, Relaxed);
-        let open = Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.hasher.mark(seq)), server, since);
+        let since = self.log.journal.lock().next_page();
+        let seq = self.log.number_cluster();
+        let open =
+            Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.medium.hasher.mark(seq)), server, since);
         Ok(match self.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
                 lane[0] = Some(slot);
@@ -165,13 +166,13 @@ impl Volume {
     fn settle_in_pieces(&self, in_place: &InPlace, draft: &Draft<'_>, entry: IndexEntry, own: u64) -> Result<bool> {
         let pieces = |slots: u32| draft.header.payload_len().div_ceil(piece(slots)) as u64 + 1;
         let Some(len) = in_place.extents.cut_for(pieces).map(piece) else { return Ok(false) };
-        let parent = self.hasher.key(draft.key).0;
+        let parent = self.medium.hasher.key(draft.key).0;
         let manifest =
             Manifest { id: self.shared.next_generation(), total: draft.body.len() as u64, chunk: len as u32 };
         for (number, body) in draft.body.chunks(len).enumerate() {
             let key = ChunkKey { parent, id: manifest.id, number: number as u32 }.encode();
             let header = header_of(draft, Kind::Chunk, self.shared.next_generation(), &key, &[], body);
-            let chunk = Draft { hash: self.hasher.chunk(&key).short(), header, key: &key, metadata: &[], body };
+            let chunk = Draft { hash: self.medium.hasher.chunk(&key).short(), header, key: &key, metadata: &[], body };
             if self.place_in_turn(in_place, &chunk, None, own)?.is_err() {
                 return Ok(false);
             }
@@ -188,7 +189,7 @@ impl Volume {
     fn give_up(&self, draft: &Draft<'_>, entry: IndexEntry) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
             return Err(Error::Damaged {
-                place: self.place.clone(),
+                place: self.medium.place.clone(),
                 why: "promised slots are not there".into(),
                 mend: "this is a defect in picaflor: please report it".into(),
             });
@@ -196,7 +197,7 @@ impl Volume {
         if self.drop_entry(draft.hash, entry) {
             // Its own generation: what is put from now on has a larger one.
             let generation = draft.header.generation;
-            self.forget(self.hasher.key(draft.key), generation);
+            self.log.forget(self.medium.hasher.key(draft.key), generation);
             add(&self.shared.counters.evicted, 1);
             self.shared.note_departure(draft.key, Departure::Evicted);
         }

@@ -132,7 +132,7 @@ impl Volume {
                 continue;
             }
             match self.read_placed(&place) {
-                Ok((header, frame)) if self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
+                Ok((header, frame)) if self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
                     report.intact += 1;
                     report.intact_bytes += header.frame_len() as u64;
                     report.orphans += u64::from(self.is_left_over(&header, &frame));
@@ -155,7 +155,7 @@ impl Volume {
             Ok(bytes) => bytes,
             Err(why) => return report.note(&why),
         };
-        let is_its = |header: &Header| self.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
+        let is_its = |header: &Header| self.medium.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
         let header = Header::of_damaged(&bytes).filter(is_its);
         match header {
             Some(header) if self.is_left_over(&header, &bytes) => report.outdated += 1,
@@ -171,7 +171,7 @@ impl Volume {
         }
         let pieces = slots.heads.iter().flat_map(|(parent, manifest)| {
             let key = |number| ChunkKey { parent: *parent, id: manifest.id, number }.encode();
-            (0..manifest.chunks()).map(move |number| self.hasher.chunk(&key(number)).0)
+            (0..manifest.chunks()).map(move |number| self.medium.hasher.chunk(&key(number)).0)
         });
         let pieces: HashSet<u128> = pieces.collect();
         for place in &slots.unknown {
@@ -184,7 +184,7 @@ impl Volume {
     }
 
     fn object_in(&self, place: Place) -> String {
-        format!("{}: the object in slots {} to {}", self.place, place.slot, place.slot + place.slots - 1)
+        format!("{}: the object in slots {} to {}", self.medium.place, place.slot, place.slot + place.slots - 1)
     }
 
     /// What the index promises.
@@ -194,7 +194,7 @@ impl Volume {
             let place = match entry.location() {
                 Location::Buffered { slot, .. } => Part::Buffer(slot),
                 Location::OnDisk { grain } if self.in_place.is_none() => {
-                    self.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
+                    self.medium.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
                 }
                 Location::OnDisk { .. } => Part::InPlace,
             };
@@ -238,7 +238,7 @@ impl Volume {
                 }
                 let key = header.map(|header| String::from_utf8_lossy(header.key(frame)).into_owned());
                 let key = key.unwrap_or_else(|| "unknown key".into());
-                report.damaged.push(format!("{}: {key} {}: {why}", self.place, at()));
+                report.damaged.push(format!("{}: {key} {}: {why}", self.medium.place, at()));
             }
         }
     }
@@ -248,20 +248,20 @@ impl Volume {
             return;
         }
         // Its table is a part of it.
-        let read = self.read_at(cluster, 0, self.cluster_len());
-        let (bytes, found) = match read.and_then(|bytes| Ok((bytes, self.last_use(cluster, None, BLOCK)?))) {
+        let read = self.medium.read_at(cluster, 0, self.medium.cluster_len());
+        let (bytes, found) = match read.and_then(|bytes| Ok((bytes, self.medium.last_use(cluster, None, BLOCK)?))) {
             Ok(read) => read,
             Err(error) => return report.note(&error),
         };
         // A table that is there names all that was put in this use: what else leads there is of an earlier one.
         let tells_all = matches!(found, Use::Sealed(..)) || self.is_untold(cluster, &found);
-        let frames = self.rows_of(found, &bytes);
+        let frames = self.medium.rows_of(found, &bytes);
         let (bare, seen) = (frames.is_empty(), Seen::begin(report));
         let mut live = self.entries_of(cluster, frames.clone());
         self.add_unlisted(cluster, &bytes, &mut live);
         let damaged = report.damaged.len();
         for (row, _) in live {
-            let at = || format!("at {}", self.map.cluster_start(cluster) + u64::from(row.offset));
+            let at = || format!("at {}", self.medium.map.cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at, report);
         }
         if self.may_mislead() && self.may_be_written_over(cluster) {

@@ -117,7 +117,7 @@ impl Store {
             return Vec::new();
         }
         let volumes = self.recovered_volumes().iter().filter(|volume| !self.is_lost(volume));
-        volumes.map(|volume| (Arc::clone(volume), volume.commits.next())).collect()
+        volumes.map(|volume| (Arc::clone(volume), volume.log.commits.next())).collect()
     }
 
     fn begin_delete(&self, key: &[u8]) -> Result<KeyHash> {
@@ -177,7 +177,7 @@ impl Store {
     /// Drops what a volume has of a key, and logs it.
     fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<bool> {
         // Before anything is dropped: a delete that failed leaves the object.
-        if let Some(failure) = volume.commits.failure() {
+        if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
         }
         let generation = self.shared().next_generation();
@@ -188,14 +188,14 @@ impl Store {
             if let Some(manifest) = own.manifest {
                 // First: a commit meanwhile lets others have the places of chunks, and must take the record too.
                 if !std::mem::replace(&mut told, true) {
-                    volume.forget(hash, generation);
+                    volume.log.forget(hash, generation);
                 }
                 volume.drop_chunks(hash, manifest);
             }
         }
         volume.placer.drop_copies(hash.short());
         if !told {
-            volume.forget(hash, generation);
+            volume.log.forget(hash, generation);
         }
         Ok(found)
     }
@@ -211,17 +211,17 @@ impl Store {
             return Ok(None);
         }
         // What a volume that stopped writing is told, it forgets with the next crash.
-        if let Some(failure) = volume.commits.failure() {
+        if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
         }
         // Whether anybody waits for it or not.
         let options = &self.shared().options;
-        volume.due_within(options.delete_time);
-        let journal = volume.journal.lock();
+        volume.log.due_within(options.delete_time);
+        let journal = volume.log.journal.lock();
         let waits =
-            journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.commits.is_refusing();
+            journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.log.commits.is_refusing();
         drop(journal);
-        Ok(waits.then(|| (Arc::clone(volume), volume.commits.next())))
+        Ok(waits.then(|| (Arc::clone(volume), volume.log.commits.next())))
     }
 
     /// Deletes an object if it is this version still. Returns whether it was.
@@ -240,8 +240,8 @@ impl Store {
         let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
         let dropped = volume.drop_entry(hash.short(), own.entry);
         if dropped {
-            volume.forget(hash, generation);
-            volume.due_within(self.shared().options.delete_time);
+            volume.log.forget(hash, generation);
+            volume.log.due_within(self.shared().options.delete_time);
             own.manifest.into_iter().for_each(|manifest| volume.drop_chunks(hash, manifest));
         }
         Ok(dropped)
@@ -264,12 +264,12 @@ impl Store {
 impl Volume {
     /// Most bytes that leases alone may keep here.
     pub(crate) fn lease_max(&self) -> u64 {
-        self.map.clusters.len / KEPT
+        self.medium.map.clusters.len / KEPT
     }
 
     /// Drops what was left to handles that are gone. Returns whether there was anything.
     pub(crate) fn drop_released(&self) -> bool {
-        self.shared.leases.drop_over(self.number, |left| self.drop_chunks_now(left.parent, left.manifest))
+        self.shared.leases.drop_over(self.medium.number, |left| self.drop_chunks_now(left.parent, left.manifest))
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
@@ -335,7 +335,7 @@ impl Volume {
 
     /// Drops the chunks of a large object that is gone, or leaves them to who still reads it.
     pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
-        let left = Left { parent, manifest, home: self.number };
+        let left = Left { parent, manifest, home: self.medium.number };
         let leases = &self.shared.leases;
         leases.drop_or_leave(left, self.lease_max(), || self.drop_chunks_now(parent, manifest));
     }
@@ -343,7 +343,7 @@ impl Volume {
     pub(crate) fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
-            let hash = self.hasher.chunk(&key);
+            let hash = self.medium.hasher.chunk(&key);
             // Until it is gone: an entry may move between the look and the drop.
             while let Ok(Some(own)) = self.own(hash, &key, Kind::Chunk) {
                 self.drop_entry(hash.short(), own.entry);
@@ -352,7 +352,7 @@ impl Volume {
     }
 
     fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Vec<u8>)> {
-        let place = || format!("{}: file {grain}", self.place);
+        let place = || format!("{}: file {grain}", self.medium.place);
         add(&self.shared.counters.device_reads, 1);
         let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let damaged = |why: String| Error::Damaged {
@@ -402,20 +402,19 @@ impl Volume {
     }
 
     fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        if let Some(read) = self.read_file(grain) {
+        if let Some(read) = self.in_place.as_ref().and_then(|in_place| in_place.read_file(grain)) {
             return self.verified_file(grain, read);
         }
         let frame = self.read_unverified(grain, grains)?;
-        let is_there = |header: &Header| {
-            self.in_place.as_ref().is_none_or(|in_place| in_place.is_of_place(&self.hasher, grain, header))
-        };
+        let in_place = self.in_place.as_ref();
+        let is_there = |header: &Header| in_place.is_none_or(|in_place| in_place.is_of_place(grain, header));
         let header = match Header::verify(&frame) {
             Ok(header) if is_there(&header) => Ok(header),
             Ok(_) => Err("it was written for another place".to_owned()),
             Err(why) => Err(why.to_string()),
         };
         let header = header.map_err(|why| Error::Damaged {
-            place: format!("{}: object at {}", self.place, grain * GRAIN as u64),
+            place: format!("{}: object at {}", self.medium.place, grain * GRAIN as u64),
             why,
             mend: "its entry is dropped when it is asked for".into(),
         })?;
@@ -430,14 +429,10 @@ impl Volume {
         let offset = grain * GRAIN as u64;
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
-        let end = end.min(self.map.clusters.end());
-        let pending = self.pending(start, (end - start) as usize);
+        let end = end.min(self.medium.map.clusters.end());
+        let pending = self.in_place.as_ref().and_then(|in_place| in_place.pending(start, (end - start) as usize));
         let mut buf = self.shared.pool.take((end - start) as usize);
-        add(&self.shared.counters.device_reads, 1);
-        add(&self.shared.counters.device_read, buf.len() as u64);
-        self.device
-            .read(start, &mut buf)
-            .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
+        self.medium.read(start, &mut buf).map_err(|error| self.medium.io(&format!("reading at {start}"), error))?;
         pending.inspect(|pending| pending.lay_over(start, &mut buf));
         Ok(buf.into_bytes().slice((offset - start) as usize..))
     }

@@ -227,7 +227,7 @@ impl Store {
                         outcome
                     } else {
                         add(&self.shared().counters.reads_shared, 1);
-                        flight.wait(plan.volume.device.as_ref())
+                        flight.wait(plan.volume.medium.device.as_ref())
                     };
                     if let Some(frame) = self.arrived(query, &plan, outcome)? {
                         return self.answer(query, Ok(frame));
@@ -320,14 +320,17 @@ impl Store {
         let volume = &plan.volume;
         let bytes = match outcome {
             Ok(bytes) => bytes,
-            Err(error) if volume.is_file_gone(&error) => {
+            Err(error) if volume.in_place.as_ref().is_some_and(|in_place| in_place.is_file_gone(&error)) => {
                 self.doubt(query, plan, Miss::KeyMismatch);
                 return Ok(None);
             }
-            Err(_) if volume.is_closed() => return Err(Error::Closed),
+            Err(_) if volume.log.is_closed() => return Err(Error::Closed),
             Err(error) => {
                 if self.mode() == Mode::Store {
-                    return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
+                    return Err(Error::Io {
+                        place: format!("{}: reading an object", volume.medium.place),
+                        source: error,
+                    });
                 }
                 query.passed.push(plan.entry);
                 query.why = Miss::ReadError;
@@ -339,13 +342,13 @@ impl Store {
         let is_asked_for = |header: &Header| query.accepts(header, header.key(frame));
         // A block that was written astray may hold an older version of the same key at the same place.
         let is_entered = |header: &Header| match &volume.in_place {
-            Some(in_place) => in_place.is_of_place(&volume.hasher, plan.grain, header),
+            Some(in_place) => in_place.is_of_place(plan.grain, header),
             None => plan.entry.is_of_grains((header.frame_len() / GRAIN) as u32),
         };
         let why = match Header::verify(frame) {
             Ok(header) if is_asked_for(&header) && is_entered(&header) => {
                 query.hit(&self.shared().counters.hits_device);
-                volume.note_use(plan.grain);
+                volume.in_place.iter().for_each(|in_place| in_place.note_use(plan.grain));
                 volume.learn_class(plan.grain, &header);
                 let admitted = match plan.page {
                     Some((cluster, read)) if read.page.is_some() => {
@@ -365,7 +368,7 @@ impl Store {
             Err(picaflor_format::Corrupt::Checksum) => Miss::Checksum,
             Err(_) => Miss::KeyMismatch,
         };
-        if volume.is_closed() {
+        if volume.log.is_closed() {
             // Another process may have written there.
             return Err(Error::Closed);
         }
@@ -413,7 +416,7 @@ impl Store {
             return;
         }
         add(&self.shared().counters.damaged, 1);
-        volume.forget(hash, self.shared().next_generation());
+        volume.log.forget(hash, self.shared().next_generation());
         if !query.chunk {
             self.shared().note_departure(&query.key, Departure::Damaged);
         }
@@ -429,16 +432,16 @@ impl Volume {
 
     /// What the objects of a cluster have in common is forgotten at closing; the first that is read tells it.
     fn learn_class(&self, grain: u64, header: &Header) {
-        let known = self.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
+        let known = self.medium.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
         if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
             class.store(self.placer.class(header.kind, header.group, header.server).short(), Relaxed);
         }
-        self.cluster_of(grain).inspect(|cluster| self.learn_page(*cluster, header.group));
+        self.medium.cluster_of(grain).inspect(|cluster| self.pages.learn_page(*cluster, header.group));
     }
 
     /// Whether an index entry at this grain can belong to this frame.
     fn is_entry_of(&self, entry: IndexEntry, grain: u64, header: &Header, frame: &[u8]) -> bool {
-        let hash = self.hasher.frame(header.kind, header.key(frame)).short();
+        let hash = self.medium.hasher.frame(header.kind, header.key(frame)).short();
         self.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(entry))
     }
 

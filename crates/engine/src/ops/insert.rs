@@ -274,7 +274,9 @@ impl Store {
             }
             let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
             let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
-            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, insertion.tries)).flatten() {
+            if let Some(piece_max) =
+                whole.then(|| volume.in_place.as_ref()?.cut_for(payload, insertion.tries)).flatten()
+            {
                 return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
             }
             insertion.tries += 1;
@@ -306,7 +308,7 @@ impl Store {
         match (blocked, self.shared().options.daemons) {
             (Blocked::Moved | Blocked::Staging, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
-                volume.writer.wait_for_change(Duration::from_millis(20));
+                volume.log.queue.wait_for_change(Duration::from_millis(20));
                 Ok(true)
             }
             (Blocked::Buffers, Daemons::Manual) => {
@@ -315,7 +317,7 @@ impl Store {
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
                 volume.reclaimer.wake();
-                volume.writer.wait_for_change(Duration::from_millis(5));
+                volume.log.queue.wait_for_change(Duration::from_millis(5));
                 Ok(true)
             }
             // A store compacts here, so that `Full` is said only when compaction would gain nothing.
@@ -330,19 +332,19 @@ impl Store {
         }
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
-            Blocked::Buffers if !volume.writer.has_room(volume.unwritten_max()) => {
-                let failed = || volume.commits.failure().is_some();
-                poll_fn(|context| match volume.writer.wake_on_change(volume.unwritten_max(), context.waker()) {
+            Blocked::Buffers if !volume.log.queue.has_room(volume.unwritten_max()) => {
+                let failed = || volume.log.commits.failure().is_some();
+                poll_fn(|context| match volume.log.queue.wake_on_change(volume.unwritten_max(), context.waker()) {
                     true if !failed() => Poll::Pending,
                     _ => Poll::Ready(()),
                 })
                 .await;
             }
             // No slot is free.
-            Blocked::Buffers => volume.writer.next_change().await,
+            Blocked::Buffers => volume.log.queue.next_change().await,
             Blocked::Space if self.mode() == Mode::Cache => {
                 volume.reclaimer.wake();
-                volume.writer.next_change().await;
+                volume.log.queue.next_change().await;
             }
             Blocked::Space => {
                 let volume = Arc::clone(volume);

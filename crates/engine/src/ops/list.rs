@@ -185,8 +185,8 @@ impl Volume {
         if !self.space.state(cluster).is_read() {
             return Vec::new();
         }
-        let mut live = self.entries_of(cluster, self.read_rows(cluster));
-        let Some(bytes) = self.read_cluster(cluster) else {
+        let mut live = self.entries_of(cluster, self.medium.read_rows(cluster));
+        let Some(bytes) = self.medium.read_cluster(cluster) else {
             *unreadable += 1;
             return Vec::new();
         };

@@ -235,28 +235,28 @@ impl Store {
         let shared = self.shared();
         let within = match (shared.groups.interval(group), shared.options.durability) {
             (_, Durability::EveryPut) => {
-                let number = volume.commits.next();
+                let number = volume.log.commits.next();
                 return Some((volume, number));
             }
             (Some(interval), _) => interval,
             // What is told to the journal waits in memory.
-            (None, _) if volume.has_much_to_tell() => {
-                let number = volume.commits.next();
+            (None, _) if volume.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) => {
+                let number = volume.log.commits.next();
                 return Some((volume, number));
             }
             (None, Durability::None) => None,
             (None, Durability::Bounded { time, puts }) => {
                 // What would not become durable in time is not acknowledged.
-                let refusing = volume.commits.is_refusing();
-                if refusing || volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
-                    let number = volume.commits.next();
+                let refusing = volume.log.commits.is_refusing();
+                if refusing || volume.log.queue.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
+                    let number = volume.log.commits.next();
                     return Some((volume, number));
                 }
                 Some(time)
             }
         };
         if let Some(within) = within {
-            volume.due_within(within);
+            volume.log.due_within(within);
         }
         None
     }

@@ -23,11 +23,11 @@ impl Volume {
         let wait = u64::try_from(options.read_batch_time.as_nanos()).unwrap_or(u64::MAX);
         let held = self.reader.hold(request, self.shared.clock.now_nanos().saturating_add(wait));
         // Once writing has stopped, nobody looks after batches.
-        if held >= options.read_batch || self.commits.failure().is_some() {
+        if held >= options.read_batch || self.log.commits.failure().is_some() {
             self.issue_reads();
         } else if held == 1 {
             // The flusher is to know how long it may sleep.
-            self.writer.wake_flusher();
+            self.log.queue.wake_flusher();
         }
     }
 
@@ -35,7 +35,7 @@ impl Volume {
     pub(crate) fn issue_reads(&self) {
         let batch = self.reader.release();
         if !batch.is_empty() {
-            self.device.submit(batch);
+            self.medium.device.submit(batch);
         }
     }
 
@@ -57,7 +57,7 @@ impl Volume {
     pub(crate) fn wait_in_batch(&self, flight: &Arc<InFlight>) -> Outcome {
         if self.shared.options.daemons == Daemons::Manual {
             self.issue_reads();
-            return flight.wait(self.device.as_ref());
+            return flight.wait(self.medium.device.as_ref());
         }
         loop {
             let time = self.until_reads_are_due().min(Duration::from_millis(100));

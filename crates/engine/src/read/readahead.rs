@@ -49,7 +49,7 @@ impl Volume {
     /// Lets those stay in memory, each by itself, that lie in the same cluster as the object at `grain` and belong to
     /// it: what else is in the cluster would take memory from them.
     fn read_ahead(self: &Arc<Self>, grain: u64, base: usize, bytes: &Bytes, sought: &Header) {
-        let around = match bytes.len() == self.cluster_len() {
+        let around = match bytes.len() == self.medium.cluster_len() {
             true => self.sealed(grain, bytes).map(|(cluster, own, rows)| (cluster, own.class, rows)),
             false => self.behind(grain, base, bytes, sought),
         };
@@ -58,7 +58,7 @@ impl Volume {
         let brought = Arc::new(Brought { by: weak, class });
         let mut count = 0_u32;
         for row in &rows {
-            let at = self.grain(cluster, row.offset);
+            let at = self.medium.grain(cluster, row.offset);
             if at == grain || self.shared.memory.peek(row.hash).is_some() {
                 continue;
             }
@@ -80,16 +80,16 @@ impl Volume {
     /// The cluster around `grain`, its class, and the rows of what lies behind the object there in these bytes, which
     /// begin at `base`. There is no table in them: frames follow each other, and have the mark of one use.
     fn behind(&self, grain: u64, base: usize, bytes: &[u8], sought: &Header) -> Option<(u32, u16, Vec<Row>)> {
-        let cluster = self.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
-        let first = (grain - self.grain(cluster, 0)) as usize * GRAIN - base + sought.frame_len();
-        let rows = self.frames_in(bytes, first..bytes.len(), base, Some(sought.mark));
+        let cluster = self.medium.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
+        let first = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN - base + sought.frame_len();
+        let rows = self.medium.frames_in(bytes, first..bytes.len(), base, Some(sought.mark));
         Some((cluster, self.classes[cluster as usize].load(Relaxed), rows))
     }
 
     /// The cluster around `grain` with its header and rows, if these bytes are of one use of it, and nobody made it
     /// resident or reclaimed it meanwhile: all gets that waited for the same read ask.
     fn sealed(&self, grain: u64, bytes: &[u8]) -> Option<(u32, cluster::Header, Vec<Row>)> {
-        let cluster = self.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
+        let cluster = self.medium.cluster_of(grain).filter(|cluster| self.space.state(*cluster) == State::Sealed)?;
         let header = cluster::Header::decode(bytes).ok()?;
         let Ok(Table::Rows(last, rows)) = cluster::decode_table(bytes) else { return None };
         (last.seq == header.seq).then_some((cluster, header, rows))
@@ -119,7 +119,7 @@ impl Volume {
         if passes || !self.space.shift(cluster, State::Sealed, State::Busy) {
             return false;
         }
-        let mark = self.hasher.mark(header.seq);
+        let mark = self.medium.hasher.mark(header.seq);
         let at = |row: &Row| bytes.get(row.offset as usize..).unwrap_or_default();
         let rows: Vec<Row> = rows.into_iter().filter(|row| is_intact(at(row), row, mark)).collect();
         let filled = Filled::read_in(bytes, rows, (cluster, header.class), None);
@@ -140,7 +140,7 @@ impl Volume {
         self.buffers.set_home(slot, cluster);
         let entered = rows.iter().filter(|row| self.enter(slot, cluster, row)).count();
         add(&self.shared.counters.neighbours_read, entered.saturating_sub(1) as u64);
-        let resident = Resident { volume: self.number, slot, bytes: held, group, number };
+        let resident = Resident { volume: self.medium.number, slot, bytes: held, group, number };
         self.shared.reserve_memory(held, || self.shared.cache_cluster(resident));
         true
     }
@@ -155,7 +155,7 @@ impl Volume {
     /// Lets the clusters that were used least recently go until one more of so many bytes may stay. False if none may.
     pub(crate) fn make_room_for_a_resident(&self, bytes: usize) -> bool {
         while !self.has_room_for_residents(bytes) {
-            match self.shared.memory.release_least_recent(self.number) {
+            match self.shared.memory.release_least_recent(self.medium.number) {
                 Some(resident) => self.shared.release(vec![resident]),
                 None => return false,
             }
@@ -165,7 +165,7 @@ impl Volume {
 
     /// Points the index at a row's frame in the buffer, if that frame is current.
     fn enter(&self, slot: u32, cluster: u32, row: &Row) -> bool {
-        let grain = self.grain(cluster, row.offset);
+        let grain = self.medium.grain(cluster, row.offset);
         match self.index.find(row.hash, Location::OnDisk { grain }) {
             Some(entry) => self.move_into(slot, row, entry).is_some(),
             None => self.enter_copy(slot, row, grain),

@@ -24,7 +24,8 @@ use super::{
 use crate::{
     Result,
     base::receipt::{Receipt, VolumeReceipt},
-    volume::{Shared, Volume},
+    shared::Shared,
+    volume::Volume,
 };
 
 /// Objects found by a scan from which on an opening gives back the memory that it took.

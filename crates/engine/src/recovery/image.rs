@@ -60,9 +60,9 @@ fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<
     if id >= volume.space.count() {
         return Err(format!("cluster {id} does not exist").into());
     }
-    let bytes = volume.read_at(id, 0, volume.cluster_len()).map_err(Unfit::Refused)?;
+    let bytes = volume.medium.read_at(id, 0, volume.medium.cluster_len()).map_err(Unfit::Refused)?;
     let (header, payload) = decode_cluster(&bytes).map_err(|why| format!("cluster {id}: {why}"))?;
-    if header.seq != seq || header.store != volume.store_id() || header.content != content || header.id != id {
+    if header.seq != seq || header.store != volume.medium.store_id || header.content != content || header.id != id {
         return Err(format!("cluster {id} holds something else").into());
     }
     Ok(payload.to_vec())
@@ -157,7 +157,7 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
                     let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
                     rows.extend(image.as_chunks().0.iter().map(row));
                 } else if piece.segment == PAGES {
-                    volume.divisions.restore(&image);
+                    volume.pages.restore(&image);
                 } else {
                     volume
                         .index

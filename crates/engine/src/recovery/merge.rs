@@ -52,7 +52,7 @@ impl Sighting {
     }
 
     fn grain(&self, volume: &Volume) -> u64 {
-        volume.grain(self.cluster, u32::from(self.offset) * GRAIN as u32)
+        volume.medium.grain(self.cluster, u32::from(self.offset) * GRAIN as u32)
     }
 }
 
@@ -259,9 +259,9 @@ fn is_whole(volume: &Arc<Volume>, sighting: &Sighting) -> Result<bool> {
         Err(error) => return Err(error),
     };
     let Some(manifest) = header.manifest(&frame) else { return Ok(true) };
-    let parent = volume.hasher.key(header.key(&frame)).0;
+    let parent = volume.medium.hasher.key(header.key(&frame)).0;
     Ok((0..manifest.chunks()).all(|number| {
-        let chunk = volume.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
+        let chunk = volume.medium.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
         !volume.index.candidates(chunk).is_empty()
     }))
 }
@@ -354,7 +354,7 @@ impl Entered {
         let is_of = |hash: u64| volume.index.find(hash, entry.location()).is_some_and(|entry| entry.same(entry));
         match volume.read_frame(grain, entry.grains()) {
             Ok((header, frame)) if entry.is_of_grains((header.frame_len() / GRAIN) as u32) => {
-                let found = volume.hasher.frame(header.kind, header.key(&frame)).0;
+                let found = volume.medium.hasher.frame(header.kind, header.key(&frame)).0;
                 if found as u64 != hash && !is_of(found as u64) {
                     self.dropped.overwritten += u64::from(volume.index.remove(hash, entry).is_some());
                 }
@@ -373,7 +373,7 @@ impl Entered {
             Err(Error::Io { .. }) if volume.shared.options.mode == Mode::Cache => {
                 self.dropped.unread += u64::from(volume.index.remove(hash, entry).is_some());
                 self.unread.push(hash);
-                volume.cluster_of(grain).into_iter().for_each(|cluster| stays_witness(volume, cluster));
+                volume.medium.cluster_of(grain).into_iter().for_each(|cluster| stays_witness(volume, cluster));
                 Ok(Known::Unread)
             }
             Err(error) => Err(error),
@@ -409,7 +409,7 @@ impl Entered {
 /// is not to be written again before there are checkpoints without the one and the other.
 fn stays_witness(volume: &Volume, cluster: u32) {
     volume.space.shift(cluster, State::Free, State::Sealed);
-    volume.space.told(cluster, volume.journal.lock().next_page());
+    volume.space.told(cluster, volume.log.journal.lock().next_page());
 }
 
 /// What an entry that may be of a key leads to.

@@ -38,11 +38,14 @@ impl Volume {
     /// How many entries lead into one of these intact frames of a cluster's last use and are not its own: the place was
     /// free when that use began, so what they led to had left, however long ago.
     pub(crate) fn entries_within(&self, cluster: u32, frames: &[Row]) -> u64 {
-        let own: BTreeSet<u64> =
-            self.entries_of(cluster, frames.to_vec()).iter().map(|(row, _)| self.grain(cluster, row.offset)).collect();
+        let own: BTreeSet<u64> = self
+            .entries_of(cluster, frames.to_vec())
+            .iter()
+            .map(|(row, _)| self.medium.grain(cluster, row.offset))
+            .collect();
         let within = |grain: u64| {
             frames.iter().any(|row| {
-                let start = self.grain(cluster, row.offset);
+                let start = self.medium.grain(cluster, row.offset);
                 (start..start + u64::from(row.len) / GRAIN as u64).contains(&grain)
             })
         };
@@ -57,8 +60,11 @@ impl Volume {
 
     /// Drops the entries that lead into a cluster of which nothing tells, but for those of the frames that are there.
     pub(crate) fn drop_outdated(&self, cluster: u32, rows: &[Row]) {
-        let there: BTreeSet<u64> =
-            self.entries_of(cluster, rows.to_vec()).iter().map(|(row, _)| self.grain(cluster, row.offset)).collect();
+        let there: BTreeSet<u64> = self
+            .entries_of(cluster, rows.to_vec())
+            .iter()
+            .map(|(row, _)| self.medium.grain(cluster, row.offset))
+            .collect();
         // It may have been granted since it was read, and then an entry is of what is there now.
         let stays = |grain| there.contains(&grain) || self.space.is_told_since(cluster, self.known.page);
         self.drop_leading_to(cluster, stays);
@@ -67,7 +73,7 @@ impl Volume {
     /// Drops the entries that lead into a cluster, but for those that stay where they are.
     pub(crate) fn drop_leading_to(&self, cluster: u32, stays: impl Fn(u64) -> bool) {
         self.index.update_all(|entry| match entry.location() {
-            Location::OnDisk { grain } if self.cluster_of(grain) == Some(cluster) && !stays(grain) => {
+            Location::OnDisk { grain } if self.medium.cluster_of(grain) == Some(cluster) && !stays(grain) => {
                 self.forget_live(entry);
                 IndexEntry::EMPTY
             }

@@ -78,7 +78,7 @@ impl Volume {
         old: Option<IndexEntry>,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
         if let Some(in_place) = &self.in_place {
@@ -154,7 +154,7 @@ impl Volume {
     fn class_of(&self, hash: u64) -> Option<u16> {
         self.index.candidates(hash).into_iter().find_map(|entry| {
             let cluster = match entry.location() {
-                Location::OnDisk { grain } => self.cluster_of(grain)?,
+                Location::OnDisk { grain } => self.medium.cluster_of(grain)?,
                 Location::Buffered { slot, .. } => match &*self.buffers.slot_if_any(slot)?.read() {
                     Slot::Open(open) => return Some(open.class.short()),
                     Slot::Filled(filled) => return Some(filled.class),
@@ -191,7 +191,7 @@ impl Volume {
         // worth filling; the fuller of two that cannot take it is sealed.
         let place = match rooms {
             [None, _] => 0,
-            [Some(first), None] if first >= self.cluster_len() / WORTH_FILLING => 1,
+            [Some(first), None] if first >= self.medium.cluster_len() / WORTH_FILLING => 1,
             [Some(_), None] => 0,
             [Some(first), Some(second)] => usize::from(second < first),
         };
@@ -231,15 +231,15 @@ impl Volume {
                 && let Slot::Open(open) = &mut *self.buffers.slot(slot).write()
             {
                 open.class = class;
-                open.divide(self.page_of(class));
+                open.divide(self.pages.page_of(class));
             }
         }
         Ok(())
     }
 
     fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
-        let cluster_bytes = self.cluster_len() as u64;
-        if !self.writer.has_room(self.unwritten_max()) {
+        let cluster_bytes = self.medium.cluster_len() as u64;
+        if !self.log.queue.has_room(self.unwritten_max()) {
             return Ok(Err(Blocked::Buffers));
         }
         let keep = match purpose {
@@ -252,13 +252,18 @@ impl Volume {
             return Ok(Err(Blocked::Space));
         }
         self.shared.reserve_memory(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
-        let seq = self.next_seq.fetch_add(1, Relaxed);
-        let since = self.journal.lock().next_page();
-        let mut open = Open::new(self.shared.pool.take(self.cluster_len()), (seq, self.hasher.mark(seq)), class, since);
-        open.divide(self.page_of(class));
+        let seq = self.log.number_cluster();
+        let since = self.log.journal.lock().next_page();
+        let mut open = Open::new(
+            self.shared.pool.take(self.medium.cluster_len()),
+            (seq, self.medium.hasher.mark(seq)),
+            class,
+            since,
+        );
+        open.divide(self.pages.page_of(class));
         match self.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
-                self.writer.add_unwritten(cluster_bytes);
+                self.log.queue.add_unwritten(cluster_bytes);
                 Ok(Ok(slot))
             }
             None => {
@@ -282,7 +287,7 @@ impl Volume {
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.grant(State::Busy, seq, site)?,
+            None => self.log.grant(State::Busy, seq, site)?,
         };
         self.lay_copies(slot, cluster);
         self.forget_hints(slot);
@@ -290,23 +295,23 @@ impl Volume {
         if let Slot::Open(open) = std::mem::replace(&mut *guard, Slot::Free) {
             let last = Trailer {
                 seq: open.seq,
-                seal: self.next_seal.fetch_add(1, Relaxed),
-                durable: self.durable_seal.load(Relaxed),
-                store: self.store_id(),
+                seal: self.log.next_seal.fetch_add(1, Relaxed),
+                durable: self.log.durable_seal.load(Relaxed),
+                store: self.medium.store_id,
                 id: cluster,
-                page: if open.page() < self.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
+                page: if open.page() < self.medium.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
             };
             self.classes[cluster as usize].store(open.class.short(), Relaxed);
-            self.divisions.note(cluster, open.page());
+            self.pages.note(cluster, open.page());
             if self.shared.options.cluster_age.limit().is_some() {
                 self.space.note_second(cluster, self.shared.second());
             }
-            *guard = Slot::Filled(open.seal(self.store_id(), cluster, last));
+            *guard = Slot::Filled(open.seal(self.medium.store_id, cluster, last));
         }
         drop(guard);
         *lane = None;
         add(&self.shared.counters.clusters_sealed, 1);
-        self.writer.enqueue(slot);
+        self.log.queue.enqueue(slot);
         Ok(())
     }
 
@@ -357,7 +362,7 @@ impl Volume {
             let draft = Draft { hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
             let offset = open.push(&draft) as u32;
             drop(guard);
-            self.placer.add_copy(hash, self.grain(cluster, offset));
+            self.placer.add_copy(hash, self.medium.grain(cluster, offset));
             // Replaced in between? Then whoever did it may have looked before the copy was noted.
             if in_memory().is_none_or(|now| now.header.generation != frame.header.generation) {
                 self.placer.drop_copies(hash);

@@ -16,7 +16,7 @@ use crate::{base::stats::add, cache::buffers::Slot, index::Location, volume::Vol
 impl Volume {
     /// Makes room in the open buffers of a lane. Returns whether there is more than there was.
     pub(crate) fn compact(self: &Arc<Self>, lane: &Lane) -> bool {
-        let Some(_turn) = self.writer.try_turn() else { return false };
+        let Some(_turn) = self.log.queue.try_turn() else { return false };
         let freed: usize = lane.iter().flatten().map(|slot| self.compact_open(*slot)).sum();
         add(&self.shared.counters.compacted_bytes, freed as u64);
         freed > 0

@@ -102,7 +102,7 @@ impl Volume {
 
     /// Bytes of body of the pieces that an object is to be cut into, if it is.
     pub(crate) fn cut_to_pack(&self, payload: usize, body: usize) -> Option<usize> {
-        let cluster = self.cluster_len();
+        let cluster = self.medium.cluster_len();
         let (whole, waste) = (taken(payload), wasted(cluster, payload));
         if waste * WASTE <= whole || body * 2 < payload || !self.packs_tightly() {
             return None;
@@ -115,7 +115,7 @@ impl Volume {
 
     /// The same of an object larger than a cluster, which is cut anyway.
     pub(crate) fn cut_of_long(&self, body: Option<u64>) -> Option<usize> {
-        let cluster = self.cluster_len();
+        let cluster = self.medium.cluster_len();
         match body {
             _ if !self.keeps_all_in_clusters() => None,
             Some(body) => Some(best_piece(cluster, usize::try_from(body).ok()?)),
@@ -151,7 +151,7 @@ impl Volume {
 
     /// Whether a frame of so many bytes is such a piece.
     fn fills_with_others(&self, len: usize) -> bool {
-        let cluster = self.cluster_len();
+        let cluster = self.medium.cluster_len();
         let of = |pieces| piece_of(cluster, pieces) + ChunkKey::LEN + frame::HEADER;
         (0..=PIECES.ilog2()).any(|halved| of(1 << halved) == len)
     }
@@ -189,7 +189,7 @@ impl Volume {
 
     fn drop_residents_if_tight(&self) {
         if !self.shared.memory.holds_clusters() && self.packs_tightly() {
-            self.shared.release(self.shared.memory.release_clusters(self.number, 0));
+            self.shared.release(self.shared.memory.release_clusters(self.medium.number, 0));
         }
     }
 
@@ -241,7 +241,7 @@ impl Volume {
             return Error::full(needed, self.free_bytes());
         }
         let (live, all) = (self.space.fill().live, self.room_for_all());
-        let capacity = self.map.clusters.len;
+        let capacity = self.medium.map.clusters.len;
         let surely = (all - (all / WASTE as u64).min(all)).saturating_sub(OPEN * self.space.room());
         let surely = surely.min(capacity / 10 * 9);
         let delete = (live + needed).saturating_sub(surely).max(needed);
@@ -255,7 +255,7 @@ impl Volume {
 
     /// Refuses at once what is longer than all that could be made room for.
     pub(crate) fn could_take(&self, needed: u64) -> Result<()> {
-        let fits = |live: u64| live + needed <= self.map.clusters.len;
+        let fits = |live: u64| live + needed <= self.medium.map.clusters.len;
         let may = !self.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
         if may { Ok(()) } else { Err(self.full(needed)) }
     }
@@ -269,7 +269,7 @@ impl Volume {
     ) -> Result<bool> {
         let (start, len) = (header.body_start(), header.body_len as usize);
         let body = &frame[start..start + len];
-        let parent = self.hasher.key(header.key(frame));
+        let parent = self.medium.hasher.key(header.key(frame));
         let manifest = Manifest { id: self.shared.next_generation(), total: len as u64, chunk: piece as u32 };
         let class = self.placer.class(Kind::Chunk, header.group, header.server);
         let mut outcome = Ok(true);
@@ -311,7 +311,7 @@ impl Volume {
             payload_crc: frame::payload_crc(key, metadata, body),
             ..*header
         };
-        Draft { hash: self.hasher.frame(kind, key).short(), header, key, metadata, body }
+        Draft { hash: self.medium.hasher.frame(kind, key).short(), header, key, metadata, body }
     }
 
     /// Frames what reclaim moves, in place of `old`. False if that is gone.
@@ -350,7 +350,7 @@ impl Volume {
     fn drop_pieces(&self, parent: u128, manifest: Manifest) {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent, id: manifest.id, number }.encode();
-            let hash = self.hasher.chunk(&key).short();
+            let hash = self.medium.hasher.chunk(&key).short();
             let is_it = |entry: &IndexEntry| {
                 matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
             };

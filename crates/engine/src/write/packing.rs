@@ -92,10 +92,10 @@ impl Volume {
         let tier = self.own_tier(staging);
         let asked = match options.unpacked / options.places.len() as u64 {
             0 if !self.placer.packs() => tier / GATHERED,
-            0 => tier.saturating_sub((FEWEST * self.cluster_len() as u64).max(tier / 8)).max(tier / 2),
+            0 => tier.saturating_sub((FEWEST * self.medium.cluster_len() as u64).max(tier / 8)).max(tier / 2),
             asked => asked.min(tier / 2),
         };
-        asked.min(self.map.clusters.len / 8)
+        asked.min(self.medium.map.clusters.len / 8)
     }
 
     /// Whether it is the turn of what waits to make room for so many bytes: memory is full, and nothing else is in it
@@ -109,7 +109,7 @@ impl Volume {
         }
         let Some(oldest) = staging.oldest() else { return false };
         // Clusters on their way to the device can leave when they are there.
-        let coming = (self.writer.unlanded() * self.cluster_len()) as u64;
+        let coming = (self.log.queue.unlanded() * self.medium.cluster_len()) as u64;
         let free = shared.tier_budget().saturating_sub(shared.memory.held()) + coming;
         free < bytes && free + shared.memory.older_than(oldest, bytes - free) < bytes
     }
@@ -150,7 +150,7 @@ impl Volume {
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
         let most = || {
             let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
-            u64::from(clean) * u64::from(self.map.cluster) / 2
+            u64::from(clean) * u64::from(self.medium.map.cluster) / 2
         };
         if promised && staging.promised() + charge > most() {
             return Err(if held > 0 { Blocked::Staging } else { Blocked::Space });
@@ -224,7 +224,7 @@ impl Volume {
     /// Packs a cluster with those whose turn it is. The inner result says what was in the way.
     pub(crate) fn pack_cluster(self: &Arc<Self>) -> Result<Result<(), Blocked>> {
         let Some(staging) = self.buffers.staging() else { return Ok(Ok(())) };
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
         let turn = staging.turn();
@@ -251,7 +251,7 @@ impl Volume {
                 Some(Blocked::Buffers) => write(),
                 Some(_) => staging.next(usize::MAX, true).iter().for_each(|staged| self.give_up_staged(staged)),
             }
-            if self.commits.failure().is_some() {
+            if self.log.commits.failure().is_some() {
                 return Ok(());
             }
         }
@@ -265,7 +265,7 @@ impl Volume {
             return;
         };
         if self.drop_entry(frame.hash, entry) {
-            self.forget(self.hasher.key(frame.key()), frame.header.generation);
+            self.log.forget(self.medium.hasher.key(frame.key()), frame.header.generation);
             add(&self.shared.counters.evicted, 1);
             self.shared.note_departure(frame.key(), Departure::Evicted);
         }
@@ -318,7 +318,7 @@ impl Volume {
         }
         if let Some(set) = passed_over.first() {
             // Its end, so that most of it stays with the page.
-            if cuts && (class != Class::Rest || self.room_in(slot) >= self.cluster_len() / WORTH_CUTTING) {
+            if cuts && (class != Class::Rest || self.room_in(slot) >= self.medium.cluster_len() / WORTH_CUTTING) {
                 set.objects.iter().rev().for_each(|staged| self.pack_one(slot, staged, set.affinity));
             }
             if let Some(at) = lane.iter().position(|open| *open == Some(slot)) {
@@ -395,7 +395,7 @@ impl Volume {
     pub(crate) fn resident(&self, hash: u64) -> Option<Arc<Frame>> {
         // An entry of this place may be of another key.
         let own = |header: &frame::Header, key: &[u8]| {
-            header.kind == Kind::Whole && self.hasher.frame(header.kind, key).short() == hash
+            header.kind == Kind::Whole && self.medium.hasher.frame(header.kind, key).short() == hash
         };
         self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
             Location::Buffered { slot, offset } if self.buffers.home(slot).is_some() => {
