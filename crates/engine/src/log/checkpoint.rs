@@ -47,13 +47,15 @@ pub(crate) struct Checkpointer {
     seen: Option<(u64, u64)>,
     /// Journal page that was next when the newest one began.
     begun: u64,
+    /// How many of the two that are kept an earlier run may have taken.
+    inherited: u32,
     hot_seq: u64,
 }
 
 impl Checkpointer {
     /// As recovery found it.
     pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>, scanned: u64) -> Self {
-        Self { current, previous, scanned, ..Self::default() }
+        Self { current, previous, scanned, inherited: 2, ..Self::default() }
     }
 }
 
@@ -120,6 +122,10 @@ impl Volume {
             return Ok(());
         }
         self.make_room_for_checkpoint()?;
+        self.take_checkpoint()
+    }
+
+    fn take_checkpoint(self: &Arc<Self>) -> Result<()> {
         let mut state = self.checkpointer.lock();
         if state.running.is_none() {
             self.begin_checkpoint(&mut state)?;
@@ -128,6 +134,18 @@ impl Volume {
             self.checkpoint_slice(&mut state)?;
         }
         Ok(())
+    }
+
+    /// What a crash left in doubt is in the log of an earlier run's checkpoint. If the newest one rots, that log is read
+    /// again, and what has rotted meanwhile looks torn: so none of the two that a closed store keeps is that old, unless
+    /// there is no room for another.
+    fn outlive_doubt(self: &Arc<Self>) -> Result<()> {
+        let is_left = self.has_checkpoints() && self.known.crashed && self.checkpointer.lock().inherited > 0;
+        match if is_left { self.take_checkpoint() } else { Ok(()) } {
+            Err(Error::JournalFull { .. }) => Ok(()),
+            Err(error) if NoCluster::is(&error) => Ok(()),
+            taken => taken,
+        }
     }
 
     /// Takes checkpoints until the journal has room for what is pending.
@@ -376,6 +394,7 @@ impl Volume {
         }
         self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         (state.granted, state.scanned) = (running.granted, 0);
+        state.inherited = state.inherited.saturating_sub(1);
         let floor = {
             let mut journal = self.log.journal.lock();
             journal.checkpointed(running.journal_start);
@@ -457,6 +476,7 @@ impl Volume {
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
         self.wait_commit(self.log.commits.next())?;
         self.checkpoint_now()?;
+        self.outlive_doubt()?;
         // Nothing is placed between what is made durable last and the end of writing.
         let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
         if let Some(files) = self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
