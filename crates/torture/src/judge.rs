@@ -74,7 +74,7 @@ impl Run<'_> {
                 Due::Must if due == Due::Must => self.missing(key, "nothing".into()),
                 now_due => {
                     if let Due::Excused(excuse) = now_due {
-                        self.tally.excused.note(excuse);
+                        self.excuse(key, excuse, "nothing");
                     }
                     let final_word = !self.is_cache() && self.plan.is_honest() && !self.has_crashed();
                     if self.looking != Some(Weight::Glance) {
@@ -107,7 +107,7 @@ impl Run<'_> {
         match (verdict, self.stale_excuse()) {
             (Verdict::Right, _) => Ok(()),
             (Verdict::Stale(_), Some(excuse)) => {
-                self.tally.excused.note(excuse);
+                self.excuse(key, excuse, "an older version");
                 Ok(())
             }
             (Verdict::Stale(found) | Verdict::Wrong(found), _) => Err(self.violation(expected, found)),
@@ -143,8 +143,16 @@ impl Run<'_> {
             (true, true) => Excuse::Piece,
             (true, false) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
         };
-        self.tally.excused.note(excuse);
+        self.excuse(key, excuse, &error.to_string());
         Ok(())
+    }
+
+    /// Lets an answer pass.
+    fn excuse(&mut self, key: usize, excuse: Excuse, found: &str) {
+        self.tally.excused.note(excuse);
+        if tracing() {
+            println!("       key {key}, {excuse:?}: {found}");
+        }
     }
 
     fn missing(&mut self, key: usize, found: String) -> Outcome {
