@@ -120,7 +120,7 @@ impl Store {
     }
 
     pub(crate) fn payload_max(&self) -> usize {
-        let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.in_place.as_ref());
+        let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.catalog.in_place.as_ref());
         let pieces = pieces.map(|in_place| in_place.payload_max);
         let one_by_one = pieces.chain(self.layout().map(|layout| layout.payload_max())).min();
         one_by_one.unwrap_or_else(|| payload_max(self.shared().options.cluster as usize))
@@ -199,8 +199,8 @@ impl Store {
         let [a, b] = hashes.map(|hash| hash.short());
         // Of two objects on different devices each remembers whose set it is of.
         for volume in self.recovered_volumes().iter().filter(|volume| homes.contains(&volume.medium.number)) {
-            volume.placer.note_named(true);
-            volume.hint(a, b);
+            volume.catalog.placer.note_named(true);
+            volume.catalog.hint(a, b);
         }
     }
 
@@ -227,7 +227,7 @@ impl Store {
         // One that failed keeps nothing on the others from being durable.
         let mut result = Ok(());
         for volume in self.working() {
-            volume.promise_staged();
+            volume.catalog.promise_staged();
             result = result.and(volume.commit_now());
         }
         result.and(self.losses_are_noted())
@@ -249,7 +249,7 @@ impl Store {
         if !self.shared().options.read_only {
             let mut result = Ok(());
             for volume in self.working() {
-                volume.promise_staged();
+                volume.catalog.promise_staged();
                 let number = volume.log.commits.next();
                 result = result.and(Arc::clone(volume).commit_async(number).await);
             }
@@ -324,14 +324,14 @@ impl Store {
             layout.count(&mut counts);
         }
         let index_bytes = shared.index_bytes.load(Relaxed);
-        let objects: u64 = self.recovered_volumes().iter().map(|volume| volume.index.objects()).sum();
+        let objects: u64 = self.recovered_volumes().iter().map(|volume| volume.catalog.index.objects()).sum();
         let capacity: u64 = self.recovered_volumes().iter().map(|volume| volume.log.superblock().capacity).sum();
         Stats {
             objects: objects + self.layout().map_or(0, |layout| layout.objects()),
             counting: self.layout().is_some_and(|layout| layout.is_counting()),
             index_bytes,
             memory_objects: shared.memory.len() as u64
-                + self.recovered_volumes().iter().map(|volume| volume.count_staged()).sum::<u64>(),
+                + self.recovered_volumes().iter().map(|volume| volume.catalog.count_staged()).sum::<u64>(),
             memory_used: index_bytes
                 + shared.buffer_bytes.load(Relaxed)
                 + shared.memory.held()
@@ -456,7 +456,7 @@ impl Group {
             let why = "only groups of a preset with clusters have pages, and group 0 is none".into();
             return Err(Error::Option { name: "page", why });
         };
-        first.pages.check_page(bytes)?;
+        first.residents.pages.check_page(bytes)?;
         let page = Some(bytes).filter(|bytes| *bytes < first.medium.map.cluster);
         self.record(self.store.shared().groups.set_page(self.id, page));
         Ok(())
@@ -466,7 +466,10 @@ impl Group {
     /// where groups have no clusters of their own.
     pub fn page(&self) -> Option<u32> {
         let volumes = self.store.recovered_volumes();
-        volumes.first().filter(|volume| volume.pages.has_pages()).map(|volume| volume.pages.page_of_group(self.id))
+        volumes
+            .first()
+            .filter(|volume| volume.residents.pages.has_pages())
+            .map(|volume| volume.residents.pages.page_of_group(self.id))
     }
 
     /// How memory treats the group.

@@ -138,7 +138,7 @@ impl Volume {
         let issued = self.issue_due_reads();
         // What finds no buffer finds one when those before it are written.
         let mut packed = false;
-        while self.pack_step(true)? {
+        while self.packer.pack_step(true)? {
             packed = true;
             self.write_queued(true);
         }
@@ -146,7 +146,7 @@ impl Volume {
         let committed = self.commit_if_due()?;
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
-        let released = self.drop_released();
+        let released = self.frames.drop_released();
         Ok(self.scrub_step() | released | issued | committed | packed | reclaimed | checkpointed)
     }
 
@@ -189,7 +189,7 @@ fn reclaimer(volume: &Arc<Volume>) {
         // The keeper would be deferred: a checkpoint takes seconds.
         volume.shared.give_back_freed(&mut next);
         // It also packs what waits, ahead of the put that would have to.
-        let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
+        let packed = matches!(volume.packer.pack_step(is_quiet(&volume.shared)), Ok(true));
         let reclaimed = matches!(volume.reclaim_step(), Ok(true));
         if reclaimed {
             volume.log.queue.wake_tasks();
@@ -211,7 +211,7 @@ fn keeper(volume: &Arc<Volume>) {
             // There is no flusher.
             volume.issue_due_reads();
         }
-        volume.drop_released();
+        volume.frames.drop_released();
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
         let presses = volume.scrubber.is_warming() || volume.recovers_in_steps();
         let quiet = is_quiet(shared);

@@ -18,7 +18,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
-    frame::{ChunkKey, Header, Kind},
+    frame::{Header, Kind},
     zone::SLOT,
 };
 
@@ -28,8 +28,7 @@ use crate::{
     base::frame::Draft,
     base::policy::Eviction,
     base::stats::add,
-    cache::cluster_contents::Content,
-    index::{IndexEntry, Location},
+    index::IndexEntry,
     space::{SPARE, State, Victim},
     volume::Volume,
     write::append::{Blocked, PATIENCE, Purpose},
@@ -45,8 +44,6 @@ pub(crate) struct Reclaimer {
     looked: AtomicU32,
     /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
     pub(crate) in_vain: AtomicU64,
-    /// Bytes that objects of a store take above which it packs tightly, because no room could be made otherwise.
-    pub(crate) tight: AtomicU64,
 }
 
 impl Default for Reclaimer {
@@ -57,7 +54,6 @@ impl Default for Reclaimer {
             turn: Mutex::default(),
             looked: AtomicU32::new(0),
             in_vain: AtomicU64::new(u64::MAX),
-            tight: AtomicU64::new(u64::MAX),
         }
     }
 }
@@ -100,24 +96,24 @@ enum Reclaimed {
 impl Volume {
     /// Clean clusters that the reclaimer keeps ahead of puts.
     fn clean_target(&self) -> u32 {
-        SPARE + self.checkpoint_reserve() + self.clean_ahead()
+        SPARE + self.residents.checkpoint_reserve() + self.clean_ahead()
     }
 
     fn clean_ahead(&self) -> u32 {
-        (2 * self.lanes.len() as u32 + 16).min(self.space.count() / 8)
+        (2 * self.appender.lanes.len() as u32 + 16).min(self.space.count() / 8)
     }
 
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return self.evict_step(in_place);
         }
         let shared = &self.shared;
-        let index_high = shared.index_is_above(7) && self.is_loaded();
+        let index_high = shared.index_is_above(7) && self.catalog.is_loaded();
         let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
         if shared.options.mode == Mode::Store {
-            let ahead = self.eviction() == Eviction::NeverAhead && clean < target;
+            let ahead = self.shared.eviction() == Eviction::NeverAhead && clean < target;
             return if ahead { self.compact_ahead() } else { Ok(false) };
         }
         if self.empty_aged()? {
@@ -172,12 +168,12 @@ impl Volume {
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
-        if self.in_place.is_none() && self.eviction().keeps_all() {
+        if self.catalog.in_place.is_none() && self.shared.eviction().keeps_all() {
             return self.make_space_in_store();
         }
         let _turn = self.reclaimer.turn.lock();
-        self.drop_released();
-        if let Some(in_place) = &self.in_place {
+        self.frames.drop_released();
+        if let Some(in_place) = &self.catalog.in_place {
             return self.make_room_in_place(in_place);
         }
         let before = self.space.available();
@@ -196,7 +192,7 @@ impl Volume {
                     return Ok(true);
                 }
             }
-            self.retire_a_resident();
+            self.residents.retire_a_resident();
             self.checkpoint_now()?;
         }
         Ok(self.space.available() > before)
@@ -207,7 +203,7 @@ impl Volume {
     /// room already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
     /// current one is given up.
     pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
-        let is_enough = || self.space.available() >= self.checkpoint_clusters();
+        let is_enough = || self.space.available() >= self.residents.checkpoint_clusters();
         if !is_enough()
             && let Some(_turn) = self.reclaimer.turn.try_lock()
         {
@@ -227,7 +223,7 @@ impl Volume {
                 break;
             }
             if self.reclaim_one()? == Reclaimed::Nothing {
-                self.retire_a_resident();
+                self.residents.retire_a_resident();
                 if self.reclaim_one()? == Reclaimed::Nothing {
                     break;
                 }
@@ -240,24 +236,6 @@ impl Volume {
         Ok(())
     }
 
-    /// Residents are no victims; on a small device they may be all there is.
-    pub(crate) fn retire_a_resident(self: &Arc<Self>) {
-        if self.shared.memory.holds_clusters() {
-            let least_recent = || self.shared.memory.release_least_recent(self.medium.number);
-            let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
-            // The other pages of their clusters too, or nothing is gained.
-            let homes: Vec<_> = left.iter().filter_map(|resident| self.buffers.home(resident.slot)).collect();
-            left.extend(self.shared.memory.release_these(|other| {
-                other.volume == self.medium.number
-                    && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
-            }));
-            return self.shared.release(left);
-        }
-        let budget = self.shared.memory.held().saturating_sub(4 * self.medium.cluster_len() as u64);
-        let left = self.shared.memory.release_clusters(self.medium.number, budget);
-        self.shared.release(left);
-    }
-
     /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
     pub(crate) fn reclaim_one_of_store(self: &Arc<Self>) -> Result<bool> {
         match self.reclaim_one() {
@@ -268,11 +246,11 @@ impl Volume {
     }
 
     fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
-        self.reclaim_this(self.eviction().victim())
+        self.reclaim_this(self.shared.eviction().victim())
     }
 
     fn reclaim_this(self: &Arc<Self>, which: Victim) -> Result<Reclaimed> {
-        let eviction = self.eviction();
+        let eviction = self.shared.eviction();
         let began = self.shared.clock.now_nanos();
         let (victim, survivors) = loop {
             let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
@@ -298,7 +276,7 @@ impl Volume {
         };
         if self.space.live(victim) > 0 {
             // No frame was found for them, and another may come to lie there.
-            self.drop_leading_to(victim, |_| false);
+            self.catalog.drop_leading_to(victim, |_| false);
         }
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
@@ -323,14 +301,15 @@ impl Volume {
             return Ok(Emptied::Moved(0));
         }
         if let Some(_no_leases) = self.shared.leases.none()
-            && let Some(listed) = self.listed_in(victim)
+            && let Some(listed) = self.residents.listed_in(victim)
         {
             let why = if aged { Departure::Expired } else { Departure::Evicted };
             listed.into_iter().for_each(|(hash, entry)| self.evict_unseen(hash, entry, why));
             return Ok(Emptied::Moved(0));
         }
         // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
-        let whole = self.reader.is_by_cluster().then(|| self.medium.contents_and_bytes(victim).ok()).flatten();
+        let whole =
+            self.residents.reader.is_by_cluster().then(|| self.medium.contents_and_bytes(victim).ok()).flatten();
         let (rows, bytes) = match whole {
             Some((rows, bytes)) => (Ok(rows), Some(bytes)),
             None => (self.medium.contents(victim), None),
@@ -339,7 +318,7 @@ impl Volume {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
             rows => rows.unwrap_or_default(),
         };
-        let mut live = self.entries_of(victim, rows);
+        let mut live = self.catalog.entries_of(victim, rows);
         if keeps_all && !self.space.is_weighed(victim) {
             let bytes = live.iter().map(|(row, _)| row.taken()).sum();
             self.space.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
@@ -364,13 +343,13 @@ impl Volume {
             bytes => bytes,
         };
         if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
-            self.add_unlisted(victim, bytes, &mut live);
+            self.catalog.add_unlisted(victim, bytes, &mut live);
         }
         let mut survivors = 0;
         for (row, entry) in &live {
             let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
             // What cannot be read stays, and the cluster with it.
-            let again = keeps_all.then(|| self.look_again(victim, row, *entry, frame)).transpose();
+            let again = keeps_all.then(|| self.frames.look_again(victim, row, *entry, frame)).transpose();
             let Ok(again) = again else { continue };
             let again = again.flatten();
             let frame = again.as_deref().unwrap_or(frame);
@@ -407,13 +386,13 @@ impl Volume {
         let priority = self.shared.groups.priority(header.group);
         let object = Occupant { len: header.payload_len() as u64, used, priority, expired };
         let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
-        let is_orphan = chunk.is_some_and(|key| self.is_orphan(key));
+        let is_orphan = chunk.is_some_and(|key| self.frames.is_orphan(key));
         if !is_orphan && eviction.deserves(&object, &self.shared.budget) {
             return self.reinsert(header, frame, row, entry);
         }
         let mut _no_new_leases = None;
         if let Some(key) = chunk {
-            _no_new_leases = self.shared.leases.keep(key, self.lease_max());
+            _no_new_leases = self.shared.leases.keep(key, self.frames.lease_max());
             if _no_new_leases.is_none() {
                 return self.reinsert(header, frame, row, entry);
             }
@@ -423,62 +402,13 @@ impl Volume {
         Ok(false)
     }
 
-    /// The entries that lead into a cluster, if memory knows all of them.
-    fn listed_in(&self, victim: u32) -> Option<Vec<(u64, IndexEntry)>> {
-        let list = self.listed.as_ref()?.take(victim)?;
-        let entry = |content: &Content| {
-            let location = Location::OnDisk { grain: self.medium.grain(victim, content.offset) };
-            Some((content.hash, self.index.find(content.hash, location)?))
-        };
-        let entries: Vec<_> = list.iter().filter_map(entry).collect();
-        let grains: u32 = entries.iter().map(|(_, entry)| entry.grains()).sum();
-        (grains >= self.space.live(victim)).then_some(entries)
-    }
-
-    /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
-    /// damaged indeed, or was not.
-    fn look_again(&self, victim: u32, row: &Row, entry: IndexEntry, frame: &[u8]) -> Result<Option<Vec<u8>>> {
-        if Header::verify(frame).is_ok() {
-            return Ok(None);
-        }
-        match self.read_frame(self.medium.grain(victim, row.offset), entry.grains()) {
-            Ok((_, again)) => Ok(Some(again)),
-            Err(Error::Damaged { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the large object that this chunk belongs to is gone. Not while one is being put: its
-    /// manifest comes last.
-    pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
-        let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
-        if self.shared.leases.is_leased(&key) {
-            return false;
-        }
-        let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
-        // What cannot be read now, or is gone, may be an owner.
-        let is_owner =
-            |entry: IndexEntry| self.look_at(key.parent as u64, entry, owns).map_or(true, |owns| owns.unwrap_or(true));
-        // So may what moved while it was looked at: by then others may lie where it was.
-        let moved =
-            |entry: IndexEntry| self.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry));
-        let has_owner =
-            || self.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry));
-        self.streams_open.load(Relaxed) == 0 && !has_owner()
-    }
-
-    /// Whether a frame is a chunk whose large object is gone.
-    pub(crate) fn is_left_over(&self, header: &Header, frame: &[u8]) -> bool {
-        header.kind == Kind::Chunk && self.is_orphan(header.key(frame))
-    }
-
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, entry: IndexEntry) -> Result<bool> {
         let cut =
             (header.kind == Kind::Whole).then(|| self.cut_to_pack(header.payload_len(), header.body_len as usize));
         if let Some(piece) = cut.flatten() {
             return self.reinsert_cut((header, frame), (row.hash, entry), piece);
         }
-        let class = self.placer.class(header.kind, header.group, header.server);
+        let class = self.catalog.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
         let body = header.body_start();
         let draft = Draft {
@@ -491,10 +421,10 @@ impl Volume {
         loop {
             let blocked = {
                 let _stripe = self.shared.lock_key(row.hash);
-                if self.index.find(row.hash, entry.location()).is_none() {
+                if self.catalog.index.find(row.hash, entry.location()).is_none() {
                     return Ok(false);
                 }
-                let beside = self.placer.partners(row.hash).first().copied();
+                let beside = self.catalog.placer.partners(row.hash).first().copied();
                 match self.append(&draft, class, beside, Some(entry), Purpose::Survivor)? {
                     Ok(()) => break,
                     Err(blocked) => blocked,
@@ -526,7 +456,7 @@ impl Volume {
 
     fn evict(&self, row: &Row, entry: IndexEntry, key: Option<(&[u8], Kind)>, why: Departure) {
         let _stripe = self.shared.lock_key(row.hash);
-        if !self.drop_entry(row.hash, entry) {
+        if !self.catalog.drop_entry(row.hash, entry) {
             return;
         }
         if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
@@ -544,7 +474,7 @@ impl Volume {
     /// An object leaves whose key nobody asks for.
     fn evict_unseen(&self, hash: u64, entry: IndexEntry, why: Departure) {
         let _stripe = self.shared.lock_key(hash);
-        if self.drop_entry(hash, entry) {
+        if self.catalog.drop_entry(hash, entry) {
             self.count_departure(why);
         }
     }
@@ -561,6 +491,6 @@ impl Volume {
 
     /// Bytes that a store in place could still take, compaction included.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
+        self.catalog.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
     }
 }

@@ -22,8 +22,8 @@ use picaflor_format::{
 };
 
 use crate::{
-    Error, Result, base::group::page_bytes, base::medium::Medium, cache::buffers::Filled, shared::Shared,
-    space::PAGES_MAX, volume::Volume, write::placement::Class,
+    Error, Result, base::group::page_bytes, base::medium::Medium, cache::buffers::Filled, cache::residents::Residents,
+    shared::Shared, space::PAGES_MAX, write::placement::Class,
 };
 
 /// Bytes of the smallest page.
@@ -191,23 +191,7 @@ impl Pages {
     }
 }
 
-impl Volume {
-    /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
-    /// the object, with which a page of a site begins.
-    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
-        if self.shared.memory.holds_clusters() {
-            return self.pages.page_around(cluster, offset, grains);
-        }
-        let window = self.reader.window(self.medium.cluster_len());
-        if window == self.medium.cluster_len() {
-            return PageRead { offset: 0, len: window, page: None };
-        }
-        let unit = self.medium.device.read_unit();
-        let start = offset / unit * unit;
-        let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
-        PageRead { offset: start, len: end.min(self.medium.cluster_len()) - start, page: None }
-    }
-
+impl Residents {
     /// Makes a page resident that was read for an object with this mark, if nobody did or reclaimed its cluster
     /// meanwhile. Returns whether it is.
     pub(crate) fn admit_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
@@ -226,6 +210,22 @@ impl Volume {
             self.space.release_page(cluster, page);
         }
         resides
+    }
+
+    /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
+    /// the object, with which a page of a site begins.
+    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
+        if self.shared.memory.holds_clusters() {
+            return self.pages.page_around(cluster, offset, grains);
+        }
+        let window = self.reader.window(self.medium.cluster_len());
+        if window == self.medium.cluster_len() {
+            return PageRead { offset: 0, len: window, page: None };
+        }
+        let unit = self.medium.device.read_unit();
+        let start = offset / unit * unit;
+        let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
+        PageRead { offset: start, len: end.min(self.medium.cluster_len()) - start, page: None }
     }
 }
 

@@ -25,15 +25,15 @@ impl Volume {
 
     /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
     fn is_crowded(&self, eighths: u64) -> bool {
-        let index = self.shared.index_is_above(eighths) && self.is_loaded();
+        let index = self.shared.index_is_above(eighths) && self.catalog.is_loaded();
         index || self.checkpoints_are_above(eighths)
     }
 
     /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where
     /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
-        let parts = || u64::from(self.checkpoint_clusters());
-        match self.in_place {
+        let parts = || u64::from(self.residents.checkpoint_clusters());
+        match self.catalog.in_place {
             Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
             None => {
                 let room = self.medium.cluster_len() as u64;
@@ -102,9 +102,9 @@ impl Volume {
             return 0;
         }
         if self.shared.leases.none().is_none()
-            && let Ok((header, frame)) = self.read_placed(&place)
+            && let Ok((header, frame)) = self.frames.read_placed(&place)
             && header.kind == Kind::Chunk
-            && self.shared.leases.keep(header.key(&frame), self.lease_max()).is_none()
+            && self.shared.leases.keep(header.key(&frame), self.frames.lease_max()).is_none()
         {
             in_place.extents.touch(place.slot);
             return 0;
@@ -114,15 +114,15 @@ impl Volume {
         if in_place.extents.oldest() != Some(place) {
             return 0;
         }
-        let Some(entry) = self.index.find(hash, InPlace::location(place.slot)) else {
+        let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else {
             // Not while it is being placed: then the index is about to have it.
             let _turn = in_place.turn();
-            if self.index.find(hash, InPlace::location(place.slot)).is_none() {
+            if self.catalog.index.find(hash, InPlace::location(place.slot)).is_none() {
                 in_place.extents.release(place.slot);
             }
             return place.slots.into();
         };
-        if !self.drop_entry(hash, entry) {
+        if !self.catalog.drop_entry(hash, entry) {
             return 0;
         }
         let generation = self.shared.next_generation();
@@ -138,7 +138,7 @@ impl Volume {
 
     /// The key of who is to leave, and why; no key for a piece of a large object.
     fn departing(&self, place: Place) -> Option<(Departure, Vec<u8>)> {
-        let (header, frame) = self.read_placed(&place).ok()?;
+        let (header, frame) = self.frames.read_placed(&place).ok()?;
         let expired = header.expires != 0 && header.expires <= self.shared.clock.now_millis();
         let why = if expired { Departure::Expired } else { Departure::Evicted };
         let key = if header.kind == Kind::Chunk { Vec::new() } else { header.key(&frame).to_vec() };

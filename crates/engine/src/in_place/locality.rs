@@ -64,8 +64,8 @@ impl Volume {
         if draft.header.kind != Kind::Whole || len as u64 > BUFFER / 2 || may_fail {
             return self.place(in_place, draft, class, old);
         }
-        let server = self.placer.class(draft.header.kind, draft.header.group, draft.header.server);
-        let mut lane = self.lanes[self.placer.lane(server, draft.header.generation)].lock();
+        let server = self.catalog.placer.class(draft.header.kind, draft.header.group, draft.header.server);
+        let mut lane = self.appender.lanes[self.catalog.placer.lane(server, draft.header.generation)].lock();
         let slot = match self.buffer_for(in_place, &mut lane, server, len)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
@@ -73,20 +73,22 @@ impl Volume {
         if !in_place.extents.promise(needs(len)) {
             return Ok(Err(Blocked::Space));
         }
-        let offset = match &mut *self.buffers.slot(slot).write() {
+        let offset = match &mut *self.catalog.buffers.slot(slot).write() {
             Slot::Open(open) => open.push(draft),
             _ => return Ok(Err(Blocked::Buffers)),
         };
         let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-        if self.index.put(draft.hash, location, (len / GRAIN) as u32, old) == Entered::OldGone {
+        if self.catalog.index.put(draft.hash, location, (len / GRAIN) as u32, old) == Entered::OldGone {
             // Dead where it lies; its promise is taken back when the buffer is emptied.
             return Ok(Err(Blocked::Moved));
         }
-        self.replaced(draft.hash, old);
-        let kept = (class != Class::Bypass).then(|| self.buffers.read(slot, offset, draft.hash, |_, _| true)).flatten();
+        self.catalog.replaced(draft.hash, old);
+        let kept = (class != Class::Bypass)
+            .then(|| self.catalog.buffers.read(slot, offset, draft.hash, |_, _| true))
+            .flatten();
         drop(lane);
         if let Some(frame) = kept {
-            self.shared.cache_object(&Arc::new(frame), || self.index.find(draft.hash, location).is_some());
+            self.shared.cache_object(&Arc::new(frame), || self.catalog.index.find(draft.hash, location).is_some());
         }
         Ok(Ok(()))
     }
@@ -101,7 +103,7 @@ impl Volume {
     ) -> Result<Result<u32, Blocked>> {
         if let Some(slot) = lane[0] {
             let fits = |open: &Open| open.class == server && open.fits(len);
-            if matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if fits(open)) {
+            if matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if fits(open)) {
                 return Ok(Ok(slot));
             }
             self.empty_lane(in_place, lane)?;
@@ -111,7 +113,7 @@ impl Volume {
         let seq = self.log.number_cluster();
         let open =
             Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.medium.hasher.mark(seq)), server, since);
-        Ok(match self.buffers.occupy(Slot::Open(open)) {
+        Ok(match self.catalog.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
                 lane[0] = Some(slot);
                 Ok(slot)
@@ -125,14 +127,14 @@ impl Volume {
 
     /// Places everything that is gathered.
     pub(crate) fn empty_lanes(self: &Arc<Self>) -> Result<()> {
-        let Some(in_place) = &self.in_place else { return Ok(()) };
-        self.lanes.iter().try_for_each(|lane| self.empty_lane(in_place, &mut lane.lock()))
+        let Some(in_place) = &self.catalog.in_place else { return Ok(()) };
+        self.appender.lanes.iter().try_for_each(|lane| self.empty_lane(in_place, &mut lane.lock()))
     }
 
     /// Places what a buffer holds, in the order in which it came, and gives the buffer up.
     fn empty_lane(self: &Arc<Self>, in_place: &InPlace, lane: &mut Lane) -> Result<()> {
         let Some(slot) = lane[0] else { return Ok(()) };
-        let rows = match &*self.buffers.slot(slot).read() {
+        let rows = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Open(open) => open.rows().to_vec(),
             _ => Vec::new(),
         };
@@ -142,15 +144,17 @@ impl Volume {
             in_place.extents.keep_promise(needs(row.len as usize));
         }
         lane[0] = None;
-        self.buffers.vacate(slot);
+        self.catalog.buffers.vacate(slot);
         self.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
         Ok(())
     }
 
     /// Places one object of a buffer, if it is still its key's.
     fn settle_down(self: &Arc<Self>, in_place: &InPlace, slot: u32, row: &Row) -> Result<()> {
-        let Some(entry) = self.entry_in_slot(slot, row) else { return Ok(()) };
-        let Some(frame) = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else { return Ok(()) };
+        let Some(entry) = self.catalog.entry_in_slot(slot, row) else { return Ok(()) };
+        let Some(frame) = self.catalog.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else {
+            return Ok(());
+        };
         let body = frame.body();
         let draft =
             Draft { hash: row.hash, header: frame.header, key: frame.key(), metadata: frame.metadata(), body: &body };
@@ -194,7 +198,7 @@ impl Volume {
                 mend: "this is a defect in picaflor: please report it".into(),
             });
         }
-        if self.drop_entry(draft.hash, entry) {
+        if self.catalog.drop_entry(draft.hash, entry) {
             // Its own generation: what is put from now on has a larger one.
             let generation = draft.header.generation;
             self.log.forget(self.medium.hasher.key(draft.key), generation);

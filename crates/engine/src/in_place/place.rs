@@ -362,7 +362,7 @@ impl Volume {
             Err(blocked) => return Ok(Err(blocked)),
         };
         if class != Class::Bypass {
-            self.shared.cache_object(&frame, || self.index.find(draft.hash, location).is_some());
+            self.shared.cache_object(&frame, || self.catalog.index.find(draft.hash, location).is_some());
         }
         Ok(Ok(()))
     }
@@ -394,23 +394,15 @@ impl Volume {
         }
         // Before the index has it: whoever drops the entry finds the row.
         in_place.enter_row(Place { hash, slot, slots });
-        if self.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
+        if self.catalog.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
             extents.release(slot);
             return Ok(Err(Blocked::Moved));
         }
         self.log.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
-        self.replaced(draft.hash, old);
+        self.catalog.replaced(draft.hash, old);
         // The end of the last slot is given back; the rest stays where it is.
         frame.truncate(frame::HEADER + header.payload_len());
         frame.shrink_to_fit();
         Ok(Ok((Frame::new(draft.hash, header, frame.into()), location)))
-    }
-
-    /// Reads and verifies the frame of a row of the table.
-    ///
-    /// # Errors
-    /// As [`Volume::read_frame`].
-    pub(crate) fn read_placed(&self, place: &Place) -> Result<(Header, Vec<u8>)> {
-        self.read_frame(InPlace::grain_of(place.slot), place.slots * GRAINS)
     }
 }

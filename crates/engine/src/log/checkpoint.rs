@@ -182,7 +182,7 @@ impl Volume {
             state.seen = Some((granted, self.shared.clock.now_nanos()));
         }
         let since = granted - state.granted + state.scanned;
-        let (own, count) = (u64::from(self.checkpoint_clusters()), u64::from(self.space.count()));
+        let (own, count) = (u64::from(self.residents.checkpoint_clusters()), u64::from(self.space.count()));
         let enough = (64 * own).max(64).min((count / 8).max(own + 2));
         since >= enough
             || self.pauses(state) && since >= (own + 2).max(count / 64)
@@ -205,13 +205,13 @@ impl Volume {
         for cluster in std::mem::take(&mut state.previous) {
             self.space.set(cluster, State::Free);
         }
-        self.checkpoint_held.store(state.current.len() as u32, Relaxed);
+        self.residents.checkpoint_held.store(state.current.len() as u32, Relaxed);
         Ok(())
     }
 
     fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
         // One that cannot come to its end must not begin: it would take pages of the journal for nothing.
-        let own = self.checkpoint_clusters();
+        let own = self.residents.checkpoint_clusters();
         if self.space.available() < own {
             return Err(self.no_cluster());
         }
@@ -223,7 +223,7 @@ impl Volume {
         let next_page = {
             // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
-            let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
+            let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
             self.log.journal.lock().next_page()
         };
         let next_seq = self.log.next_seq.load(Relaxed);
@@ -231,24 +231,24 @@ impl Volume {
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
         // their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
-        for lane in &self.lanes {
+        for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
-                if open.is_some_and(|slot| pauses || self.buffers.is_older_than(slot, state.begun)) {
-                    self.seal(open)?;
+                if open.is_some_and(|slot| pauses || self.catalog.buffers.is_older_than(slot, state.begun)) {
+                    self.appender.seal(open)?;
                 }
             }
         }
         self.write_queued(true);
         state.begun = next_page;
         // An object in a buffer that a crash may find on the device must not outlive its delete.
-        let journal_start = self.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
-        let open = self.buffers.unfinished();
+        let journal_start = self.catalog.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
+        let open = self.catalog.buffers.unfinished();
         open.iter().for_each(|cluster| self.space.told(*cluster, next_page));
         state.running = Some(Running {
             granted: self.space.granted(),
             journal_start,
             open,
-            sealed_below: self.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
+            sealed_below: self.catalog.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
             next_segment: 0,
             payload: Vec::new(),
             parts: Vec::new(),
@@ -300,7 +300,7 @@ impl Volume {
         if end < segments {
             return Ok(false);
         }
-        self.push_image(running, PAGES, &self.pages.image())?;
+        self.push_image(running, PAGES, &self.residents.pages.image())?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }
@@ -326,15 +326,18 @@ impl Volume {
 
     /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.
     fn image_count(&self) -> u32 {
-        self.in_place.as_ref().map_or_else(|| self.index.segment_count(), |in_place| in_place.extents.slices())
+        self.catalog
+            .in_place
+            .as_ref()
+            .map_or_else(|| self.catalog.index.segment_count(), |in_place| in_place.extents.slices())
     }
 
     fn image(&self, segment: u32) -> Vec<u64> {
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return in_place.extents.image(segment);
         }
-        self.index.image(segment, |slot, offset| {
-            let home = self.buffers.home(slot)?;
+        self.catalog.index.image(segment, |slot, offset| {
+            let home = self.catalog.buffers.home(slot)?;
             Some(self.medium.grain(home, offset * picaflor_format::frame::GRAIN as u32))
         })
     }
@@ -369,14 +372,14 @@ impl Volume {
     /// Writes the directory, and makes durable what it and the images name.
     fn write_directory(self: &Arc<Self>, running: &mut Running) -> Result<CheckpointRef> {
         let directory = Directory {
-            cursor: self.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
+            cursor: self.catalog.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
             open: std::mem::take(&mut running.open),
             parts: std::mem::take(&mut running.parts),
             groups: self.shared.groups.all(),
         };
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
         running.clusters.push(id);
-        self.promise_replacing();
+        self.catalog.promise_replacing();
         self.wait_commit(self.log.commits.next())?;
         Ok(CheckpointRef { directory: id, seq, journal_start: running.journal_start })
     }
@@ -392,7 +395,7 @@ impl Volume {
         for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
             self.space.set(cluster, State::Free);
         }
-        self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
+        self.residents.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         (state.granted, state.scanned) = (running.granted, 0);
         state.inherited = state.inherited.saturating_sub(1);
         let floor = {
@@ -415,10 +418,10 @@ impl Volume {
         let clusters = self.hot_clusters(picaflor_format::hot::CAPACITY);
         let words: Vec<u64> = hottest
             .iter()
-            .filter(|frame| self.is_home_of(frame))
+            .filter(|frame| self.catalog.is_home_of(frame))
             .filter_map(|frame| {
                 let on_disk = |entry: &crate::index::IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
-                self.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
+                self.catalog.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
             })
             .chain(clusters)
             .take(picaflor_format::hot::CAPACITY)
@@ -440,13 +443,13 @@ impl Volume {
     }
 
     fn entry_at_home(&self, slot: u32) -> Option<u64> {
-        let home = self.buffers.home(slot)?;
-        let rows = match &*self.buffers.slot(slot).read() {
+        let home = self.catalog.buffers.home(slot)?;
+        let rows = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Filled(filled) => filled.rows.clone(),
             _ => return None,
         };
         let at_home = |row: &Row| {
-            let entry = self.entry_in_slot(slot, row)?;
+            let entry = self.catalog.entry_in_slot(slot, row)?;
             Some(entry.at(Location::OnDisk { grain: self.medium.grain(home, row.offset) }).0)
         };
         rows.iter().find_map(at_home)
@@ -462,12 +465,12 @@ impl Volume {
         if let Some(failure) = self.log.commits.failure() {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
         }
-        if self.count_staged() > 0 {
-            self.promise_staged();
+        if self.catalog.count_staged() > 0 {
+            self.catalog.promise_staged();
             self.wait_commit_in_time(self.log.commits.next())?;
         }
-        for lane in &self.lanes {
-            lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
+        for lane in &self.appender.lanes {
+            lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
         }
         // What is under way began earlier and does not cover all there is.
         if self.checkpointer.lock().running.is_some() {
@@ -478,8 +481,8 @@ impl Volume {
         self.checkpoint_now()?;
         self.outlive_doubt()?;
         // Nothing is placed between what is made durable last and the end of writing.
-        let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
-        if let Some(files) = self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
+        let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+        if let Some(files) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
             files.close().map_err(|error| self.medium.io("closing", error))?;
         }
         self.log.commits.fail(Error::Closed);

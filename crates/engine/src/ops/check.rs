@@ -97,10 +97,10 @@ impl Store {
         let total = self.recovered_volumes().iter().map(|volume| u64::from(volume.parts())).sum();
         for volume in self.recovered_volumes() {
             let promised = volume.promised();
-            report.entries += volume.index.objects();
+            report.entries += volume.catalog.index.objects();
             let (placed, mut slots) = (Seen::begin(&report), Slots::default());
             for part in 0..volume.parts() {
-                match &volume.in_place {
+                match &volume.catalog.in_place {
                     Some(in_place) => volume.check_slice(in_place, part, &mut slots, &mut report),
                     None => volume.check_cluster(part, &promised, &mut report),
                 }
@@ -128,14 +128,14 @@ impl Store {
 impl Volume {
     fn check_slice(&self, in_place: &InPlace, slice: u32, slots: &mut Slots, report: &mut CheckReport) {
         for place in in_place.extents.slice(slice) {
-            if self.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
+            if self.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
                 continue;
             }
-            match self.read_placed(&place) {
+            match self.frames.read_placed(&place) {
                 Ok((header, frame)) if self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
                     report.intact += 1;
                     report.intact_bytes += header.frame_len() as u64;
-                    report.orphans += u64::from(self.is_left_over(&header, &frame));
+                    report.orphans += u64::from(self.frames.is_left_over(&header, &frame));
                     slots.heads.extend(header.manifest(&frame).map(|manifest| (place.hash, manifest)));
                 }
                 // It was written to these slots, so they were free: of the pieces of an object that is gone no record
@@ -151,14 +151,14 @@ impl Volume {
 
     /// What of a row in place does not verify: where its header is left, that says whether it was a piece.
     fn check_torn(&self, place: Place, slots: &mut Slots, report: &mut CheckReport) {
-        let bytes = match self.read_unverified(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS) {
+        let bytes = match self.frames.read_unverified(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS) {
             Ok(bytes) => bytes,
             Err(why) => return report.note(&why),
         };
         let is_its = |header: &Header| self.medium.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
         let header = Header::of_damaged(&bytes).filter(is_its);
         match header {
-            Some(header) if self.is_left_over(&header, &bytes) => report.outdated += 1,
+            Some(header) if self.frames.is_left_over(&header, &bytes) => report.outdated += 1,
             Some(_) => report.damaged.push(self.object_in(place)),
             None => slots.unknown.push(place),
         }
@@ -190,10 +190,10 @@ impl Volume {
     /// What the index promises.
     fn promised(&self) -> Promised {
         let mut promised = Promised::default();
-        self.index.for_each(|entry| {
+        self.catalog.index.for_each(|entry| {
             let place = match entry.location() {
                 Location::Buffered { slot, .. } => Part::Buffer(slot),
-                Location::OnDisk { grain } if self.in_place.is_none() => {
+                Location::OnDisk { grain } if self.catalog.in_place.is_none() => {
                     self.medium.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
                 }
                 Location::OnDisk { .. } => Part::InPlace,
@@ -209,12 +209,12 @@ impl Volume {
         for part in promised.0.keys() {
             let Part::Buffer(slot) = *part else { continue };
             let seen = Seen::begin(report);
-            for (hash, offset) in self.buffers.frames(slot) {
+            for (hash, offset) in self.catalog.buffers.frames(slot) {
                 let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-                if self.index.find(hash, location).is_none() {
+                if self.catalog.index.find(hash, location).is_none() {
                     continue;
                 }
-                let Some(frame) = self.buffers.read(slot, offset, hash, |_, _| true) else { continue };
+                let Some(frame) = self.catalog.buffers.read(slot, offset, hash, |_, _| true) else { continue };
                 self.check_frame(frame.bytes(), || "in memory".into(), report);
             }
             seen.end(self, *part, promised, report);
@@ -227,12 +227,12 @@ impl Volume {
             Ok(header) => {
                 report.intact += 1;
                 report.intact_bytes += header.frame_len() as u64;
-                report.orphans += u64::from(self.is_left_over(&header, frame));
+                report.orphans += u64::from(self.frames.is_left_over(&header, frame));
             }
             Err(why) => {
                 let header = Header::of_damaged(frame);
                 // What is left of a piece whose object is gone: its cluster may have been begun anew before a crash.
-                if header.is_some_and(|header| self.is_left_over(&header, frame)) {
+                if header.is_some_and(|header| self.frames.is_left_over(&header, frame)) {
                     report.outdated += 1;
                     return;
                 }
@@ -257,8 +257,8 @@ impl Volume {
         let tells_all = matches!(found, Use::Sealed(..)) || self.is_untold(cluster, &found);
         let frames = self.medium.rows_of(found, &bytes);
         let (bare, seen) = (frames.is_empty(), Seen::begin(report));
-        let mut live = self.entries_of(cluster, frames.clone());
-        self.add_unlisted(cluster, &bytes, &mut live);
+        let mut live = self.catalog.entries_of(cluster, frames.clone());
+        self.catalog.add_unlisted(cluster, &bytes, &mut live);
         let damaged = report.damaged.len();
         for (row, _) in live {
             let at = || format!("at {}", self.medium.map.cluster_start(cluster) + u64::from(row.offset));
@@ -272,7 +272,7 @@ impl Volume {
         let outdated = match report.lost - lost {
             0 => 0,
             missing if tells_all => missing,
-            missing => self.entries_within(cluster, &frames).min(missing),
+            missing => self.catalog.entries_within(cluster, &frames).min(missing),
         };
         (report.lost, report.outdated) = (report.lost - outdated, report.outdated + outdated);
         let missing = report.lost - lost;

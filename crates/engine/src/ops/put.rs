@@ -175,7 +175,7 @@ impl Store {
         if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
             return Err(self.refuse(Refusal::NotAdmitted));
         }
-        if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.is_loaded()) {
+        if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.catalog.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         if self.recovered_volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {
@@ -201,7 +201,7 @@ impl Store {
     }
 
     pub(crate) fn class(volume: &Volume, kind: Kind, options: &PutOptions) -> Class {
-        let placer = &volume.placer;
+        let placer = &volume.catalog.placer;
         match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
             false => placer.class(kind, options.group, options.server),
@@ -220,11 +220,13 @@ impl Store {
         let server = parts.options.server;
         let affinity = match parts.kind {
             Kind::Chunk => 0,
-            _ => volume.placer.affinity_of(hash, beside),
+            _ => volume.catalog.placer.affinity_of(hash, beside),
         };
         match class {
             // The head of a large object does not wait, and goes to where the others are packed.
-            Class::Rest | Class::Server(_) if affinity != 0 && volume.gathers().is_some() => (Class::Rest, affinity),
+            Class::Rest | Class::Server(_) if affinity != 0 && volume.packer.gathers().is_some() => {
+                (Class::Rest, affinity)
+            }
             Class::Rest if affinity != 0 && server == 0 => (Class::Server(affinity), affinity),
             _ => (class, server),
         }
@@ -240,7 +242,7 @@ impl Store {
             }
             (Some(interval), _) => interval,
             // What is told to the journal waits in memory.
-            (None, _) if volume.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) => {
+            (None, _) if volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) => {
                 let number = volume.log.commits.next();
                 return Some((volume, number));
             }

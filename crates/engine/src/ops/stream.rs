@@ -293,13 +293,14 @@ impl PutStream {
         };
         if let Some(volume) = &volume {
             volume.could_take(self.len.unwrap_or(0))?;
-            volume.streams_open.fetch_add(1, Relaxed);
+            volume.frames.streams_open.fetch_add(1, Relaxed);
         }
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
         let len = self.len.map_or(chunk, |len| len as usize);
         let fills = || volume.as_ref()?.cut_of_long(self.len);
-        let most = self.piece_max.or_else(|| volume.as_ref()?.in_place.as_ref()?.piece_of_long(len)).or_else(fills);
+        let most =
+            self.piece_max.or_else(|| volume.as_ref()?.catalog.in_place.as_ref()?.piece_of_long(len)).or_else(fills);
         let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
         let manifest = Manifest { id, total: 0, chunk };
         self.large = Some(LargePut { manifest, written: 0, volume, owner: Owner::Nobody });
@@ -345,7 +346,7 @@ impl Drop for PutStream {
     fn drop(&mut self) {
         let Some(large) = &self.large else { return };
         if let Some(volume) = &large.volume {
-            volume.streams_open.fetch_sub(1, Relaxed);
+            volume.frames.streams_open.fetch_sub(1, Relaxed);
         }
         self.store.layout().iter().for_each(|layout| layout.end_large(large.manifest.id));
         match large.owner {
@@ -354,7 +355,7 @@ impl Drop for PutStream {
             Owner::Nobody => {
                 let total = u64::from(large.written) * u64::from(large.manifest.chunk);
                 let written = Manifest { total, ..large.manifest };
-                large.volume.iter().for_each(|volume| volume.drop_chunks(self.hash, written));
+                large.volume.iter().for_each(|volume| volume.frames.drop_chunks(self.hash, written));
                 self.store.layout().iter().for_each(|layout| layout.drop_chunks(self.hash, written));
             }
         }

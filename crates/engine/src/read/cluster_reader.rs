@@ -9,12 +9,7 @@ use picaflor_format::{
     frame::{GRAIN, Header},
 };
 
-use crate::{
-    Result,
-    base::medium::Medium,
-    index::{IndexEntry, Location},
-    volume::Volume,
-};
+use crate::{Result, base::medium::Medium};
 
 /// What one use of a cluster is.
 pub(crate) enum Use {
@@ -185,26 +180,5 @@ impl Medium {
             }
         }
         rows
-    }
-}
-
-impl Volume {
-    /// The rows that entries of the index lead to, with these.
-    pub(crate) fn entries_of(&self, cluster: u32, rows: Vec<Row>) -> Vec<(Row, IndexEntry)> {
-        let entry =
-            |row: &Row| self.index.find(row.hash, Location::OnDisk { grain: self.medium.grain(cluster, row.offset) });
-        rows.into_iter().filter_map(|row| entry(&row).map(|entry| (row, entry))).collect()
-    }
-
-    /// Where the rows do not account for all that is live in a cluster of these bytes, adds the frames that other
-    /// entries lead to, whatever use they seem to be of: header and table may be damaged around them, and a get takes
-    /// them as they are.
-    pub(crate) fn add_unlisted(&self, cluster: u32, bytes: &[u8], listed: &mut Vec<(Row, IndexEntry)>) {
-        let known: u32 = listed.iter().map(|(_, entry)| entry.grains()).sum();
-        if known < self.space.live(cluster) {
-            let mut all = self.entries_of(cluster, self.medium.frames_in(bytes, 0..bytes.len(), 0, None));
-            all.retain(|(row, _)| listed.iter().all(|(other, _)| other.offset != row.offset));
-            listed.append(&mut all);
-        }
     }
 }

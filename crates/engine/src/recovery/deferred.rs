@@ -128,7 +128,7 @@ impl Deferred {
         }
         for left in &*left {
             account(&left.volume);
-            left.receipt.lock().objects = left.volume.index.objects();
+            left.receipt.lock().objects = left.volume.catalog.index.objects();
         }
         let receipts: Vec<VolumeReceipt> = left.iter().map(|left| left.receipt.lock().clone()).collect();
         let bytes = bytes(&left);

@@ -225,7 +225,7 @@ fn remove_others(
 fn fill(volume: &Volume, in_place: &InPlace, kept: &ByKey<Claim>, cursor: u32) {
     for row in in_place.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor) {
         let grains = row.slots * InPlace::GRAINS;
-        volume.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
+        volume.catalog.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
     }
     in_place.account();
 }
@@ -325,7 +325,7 @@ fn newest(
 }
 
 fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {
-    let read = || volume.read_placed(&claim.place());
+    let read = || volume.frames.read_placed(&claim.place());
     // That may have been the cable.
     let again = |error| if matches!(error, Error::Io { .. }) { read() } else { Err(error) };
     let (header, frame) = match read().or_else(again) {

@@ -153,7 +153,7 @@ impl Look {
     fn last_use(&self, volume: &Volume, cluster: u32, seq: Option<u64>) -> Result<Use> {
         let found = volume.medium.last_use(cluster, seq, self.table.load(Relaxed))?;
         if let Use::Sealed(last, rows) = &found {
-            volume.pages.note_division(cluster, last.page);
+            volume.residents.pages.note_division(cluster, last.page);
             self.table.store(volume.medium.tail_len(rows.len()), Relaxed);
         }
         Ok(found)
@@ -222,7 +222,7 @@ pub(super) fn drop_overwritten<'a>(
     if !written.contains(&true) {
         return;
     }
-    volume.index.update_all(|entry| {
+    volume.catalog.index.update_all(|entry| {
         let Location::OnDisk { grain } = entry.location() else { return IndexEntry::EMPTY };
         match volume.medium.cluster_of(grain) {
             Some(id) if !written[id as usize] => entry,

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -41,8 +41,10 @@ use crate::{
     base::policy::Eviction,
     base::receipt::VolumeReceipt,
     cache::buffers::Buffers,
+    cache::catalog::Catalog,
     cache::cluster_contents::ClusterContents,
     cache::pages::{PAGE_MIN, Pages},
+    cache::residents::Residents,
     in_place::files::Files,
     in_place::locality,
     in_place::place::InPlace,
@@ -52,11 +54,14 @@ use crate::{
     log::known::Known,
     log::recorder::{Log, SuperblockHome},
     read::reading::Reader,
+    read::verify::Frames,
     recovery::superblock::write_superblock,
     shared::Shared,
     space::{LayoutKind, Space, State},
     volume::Volume,
+    write::append::Appender,
     write::append::lanes,
+    write::packing::Packer,
     write::packing::lets_wait,
     write::placement::Placer,
 };
@@ -231,27 +236,68 @@ fn build(
     let least = if divides { u64::from(PAGE_MIN) } else { cluster };
     let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
     let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
-    Ok(Volume {
-        pages: Pages::new(&medium, shared),
-        log,
-        medium,
-        space,
-        in_place,
-        placer: Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by()),
+    let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by());
+    let catalog = Arc::new(Catalog {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
         index,
-        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
+        space: Arc::clone(&space),
         buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
-        checkpointer: Mutex::default(),
-        checkpoint_held: AtomicU32::new(0),
+        placer,
+        in_place,
+        tight: AtomicU64::new(u64::MAX),
+    });
+    let residents = Arc::new(Residents {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        catalog: Arc::clone(&catalog),
+        space: Arc::clone(&space),
         reader: Reader::new(shared.preset.reading),
-        reclaimer: crate::background::reclaim::Reclaimer::default(),
         // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
         listed: (notes_use && options.eviction_listener.is_none())
             .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
+        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
+        pages: Pages::new(&medium, shared),
+        open_slots: 2 * lanes + 16,
+        checkpoint_held: AtomicU32::new(0),
+    });
+    let frames = Arc::new(Frames {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        catalog: Arc::clone(&catalog),
+        streams_open: AtomicU32::new(0),
+    });
+    let appender = Arc::new(Appender {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
+    });
+    let packer = Packer {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        appender: Arc::clone(&appender),
+    };
+    Ok(Volume {
+        appender,
+        packer,
+        catalog,
+        residents,
+        frames,
+        log,
+        medium,
+        space,
+        checkpointer: Mutex::default(),
+        reclaimer: crate::background::reclaim::Reclaimer::default(),
         scrubber: Scrubber::new(Vec::new(), false),
         known: Known::default(),
-        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
-        streams_open: AtomicU32::new(0),
         loss_noted: AtomicBool::new(false),
         shared: Arc::clone(shared),
     })
@@ -298,7 +344,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
         Ok(loaded) => loaded.unzip(),
         Err(why) => return cold_start(volume, why, ring, receipt),
     };
-    receipt.from_checkpoint = volume.index.objects();
+    receipt.from_checkpoint = volume.catalog.index.objects();
     let (start, checkpoint) = loaded.as_ref().map_or((1, 0), |(reference, _)| (reference.journal_start, reference.seq));
     // Pages of the older checkpoint too: its clusters are still too young to be reclaimed.
     let older = block.previous.map_or(start, |previous| previous.journal_start).min(start);
@@ -322,9 +368,9 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     for id in parts.iter().chain(&previous) {
         volume.space.set(*id, State::Checkpoint);
     }
-    volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
+    volume.residents.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
     let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
-    if let Some(in_place) = &volume.in_place {
+    if let Some(in_place) = &volume.catalog.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let rows = rows.unwrap_or_default();
         let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
@@ -431,7 +477,7 @@ fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut Volume
         (Unfit::Refused(error), Mode::Cache) if is_gone(volume) => return Err(error),
         (why, Mode::Cache) => why,
     };
-    volume.index.update_all(|_| IndexEntry::EMPTY);
+    volume.catalog.index.update_all(|_| IndexEntry::EMPTY);
     receipt.dropped.cold_start = true;
     receipt.checkpoint = "none";
     receipt.note("", &why);
@@ -460,10 +506,10 @@ fn read_hot_log(volume: &Volume) -> (u64, Vec<u64>) {
 
 /// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
 pub(super) fn account(volume: &Volume) {
-    if volume.in_place.is_some() {
+    if volume.catalog.in_place.is_some() {
         return;
     }
-    volume.index.for_each(|entry| {
+    volume.catalog.index.for_each(|entry| {
         if let Location::OnDisk { grain } = entry.location()
             && let Some(cluster) = volume.medium.cluster_of(grain)
         {

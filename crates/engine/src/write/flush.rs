@@ -26,9 +26,6 @@ use crate::{
     volume::Volume,
 };
 
-/// Clusters that memory has to have room for before any stays there.
-pub(crate) const FEWEST: u64 = 16;
-
 impl Volume {
     /// Writes what is queued. With `drain`, returns only when what was queued at the call is on the device.
     pub(crate) fn write_queued(self: &Arc<Self>, drain: bool) {
@@ -77,7 +74,7 @@ impl Volume {
     }
 
     fn write_request(self: &Arc<Self>, slot: u32) -> Option<Request> {
-        let guard = self.buffers.slot(slot).read();
+        let guard = self.catalog.buffers.slot(slot).read();
         let Slot::Filled(filled) = &*guard else { return None };
         let bytes = filled.bytes.slice(filled.flushed..);
         let offset = self.medium.map.cluster_start(filled.cluster) + filled.flushed as u64;
@@ -104,11 +101,11 @@ impl Volume {
             self.log.fail("writing a cluster", error);
             return;
         }
-        let (keep, tables, group, number) = match &mut *self.buffers.slot(slot).write() {
+        let (keep, tables, group, number) = match &mut *self.catalog.buffers.slot(slot).write() {
             Slot::Filled(filled) => {
                 filled.written = true;
-                self.buffers.set_home(slot, filled.cluster);
-                let group = self.group_in(&filled.bytes, &filled.rows);
+                self.catalog.buffers.set_home(slot, filled.cluster);
+                let group = self.residents.group_in(&filled.bytes, &filled.rows);
                 (!filled.bypass, filled.table_bytes(), group, Arc::clone(&filled.number))
             }
             _ => return,
@@ -116,7 +113,7 @@ impl Volume {
         self.log.queue.unwritten.fetch_sub(bytes, Relaxed);
         let give_back = || self.shared.buffer_bytes.fetch_sub(bytes, Relaxed);
         let resident = Resident { volume: self.medium.number, slot, bytes: bytes + tables, group, number };
-        if keep && self.has_room_for_residents(self.medium.cluster_len()) {
+        if keep && self.residents.has_room_for_residents(self.medium.cluster_len()) {
             self.shared.reserve_memory(resident.bytes, || {
                 give_back();
                 self.shared.cache_cluster(resident);
@@ -126,21 +123,6 @@ impl Volume {
             give_back();
         }
         self.log.queue.wake();
-    }
-
-    /// Whether one more cluster or page of so many bytes may stay in memory: slots are left, and the device is not so
-    /// small, or so full, that residents would keep it from being reclaimed.
-    pub(crate) fn has_room_for_residents(&self, bytes: usize) -> bool {
-        if self.packs_tightly() && !self.shared.memory.holds_clusters() {
-            return false;
-        }
-        let open = 2 * self.lanes.len() + 16;
-        let most = (self.buffers.count() as usize - open).min(self.space.count() as usize / 4);
-        let (used, (pages, divided)) = (self.buffers.in_use(), self.space.pages_held());
-        let clusters = (used + divided).saturating_sub(pages);
-        used < self.buffers.count() as usize
-            && clusters < open + most
-            && bytes as u64 * FEWEST <= self.shared.tier_budget()
     }
 
     /// Returns when everything done before the call is durable.
@@ -201,7 +183,7 @@ impl Volume {
         let turn = self.log.queue.turn.lock();
         self.log.queue.deadline.store(u64::MAX, Relaxed);
         let sealed = self.log.next_seal.load(Relaxed).saturating_sub(1);
-        if let Some(in_place) = self.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
+        if let Some(in_place) = self.catalog.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
             return in_place.commit_untold();
         }
         self.log.note_losses()?;
@@ -210,11 +192,11 @@ impl Volume {
             return Err(self.log.refused_journal());
         }
         // Before the note: whom it has to give up is told of by this commit.
-        self.pack_promised(|| self.pump(&turn, true))?;
+        self.packer.pack_promised(|| self.pump(&turn, true))?;
         // In place there are no pieces, and all records keep their order.
-        let begun = if self.in_place.is_some() { usize::MAX } else { self.log.journal.lock().pending() };
+        let begun = if self.catalog.in_place.is_some() { usize::MAX } else { self.log.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
-        let ready = self.in_place.as_ref().map(|in_place| in_place.ready_extents());
+        let ready = self.catalog.in_place.as_ref().map(|in_place| in_place.ready_extents());
         self.empty_lanes()?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
@@ -226,7 +208,7 @@ impl Volume {
         };
         writes.extend(pages.into_iter().map(|(offset, page)| (offset, page.into_bytes())));
         // After them: what they tell of is in the packet by now.
-        self.in_place.as_ref().map_or(Ok(()), |in_place| in_place.flush_packet())?;
+        self.catalog.in_place.as_ref().map_or(Ok(()), |in_place| in_place.flush_packet())?;
         let written = self.write_gathered(&turn, writes);
         self.pump(&turn, true);
         if let Some(failure) = self.log.commits.failure() {
@@ -235,7 +217,7 @@ impl Volume {
         let done = written.and_then(|()| self.medium.sync());
         done.map_err(|error| self.medium.io("making puts durable", error))?;
         self.log.durable_seal.fetch_max(sealed, Relaxed);
-        self.in_place.iter().zip(ready).for_each(|(in_place, ready)| in_place.settle_extents(ready));
+        self.catalog.in_place.iter().zip(ready).for_each(|(in_place, ready)| in_place.settle_extents(ready));
         add(&self.shared.counters.commits, 1);
         Ok(())
     }
@@ -244,10 +226,10 @@ impl Volume {
     /// whatever was being sealed is queued by now.
     fn gather_pieces(self: &Arc<Self>) -> Result<Vec<(u64, Bytes)>> {
         let mut writes = Vec::new();
-        if self.in_place.is_some() {
+        if self.catalog.in_place.is_some() {
             return Ok(writes);
         }
-        for lane in &self.lanes {
+        for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
                 writes.extend(self.take_piece(open)?);
             }
@@ -258,7 +240,7 @@ impl Volume {
     /// What is new in one open buffer; seals it if there is no room to pad.
     fn take_piece(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<Option<(u64, Bytes)>> {
         let Some(slot) = *lane else { return Ok(None) };
-        let (granted, seq, site) = match &*self.buffers.slot(slot).read() {
+        let (granted, seq, site) = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Open(open) if open.is_dirty() => (open.cluster, open.seq, open.class.site()),
             _ => return Ok(None),
         };
@@ -266,7 +248,7 @@ impl Volume {
             Some(cluster) => cluster,
             None => self.log.grant(State::Busy, seq, site)?,
         };
-        let piece = match &mut *self.buffers.slot(slot).write() {
+        let piece = match &mut *self.catalog.buffers.slot(slot).write() {
             Slot::Open(open) => {
                 open.cluster = Some(cluster);
                 open.take_piece(self.medium.store_id, cluster, &self.shared.pool)
@@ -274,7 +256,7 @@ impl Volume {
             _ => return Ok(None),
         };
         let Some(piece) = piece else {
-            self.seal(lane)?;
+            self.appender.seal(lane)?;
             return Ok(None);
         };
         Ok(Some((self.medium.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))

@@ -20,7 +20,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Error, Mode, Result,
+    Error, Result,
     base::frame::Draft,
     base::stats::add,
     index::IndexEntry,
@@ -30,18 +30,18 @@ use crate::{
 };
 
 /// Clusters that objects never have: those of three checkpoints at least, and the spare ones.
-const KEPT: u32 = SPARE + 6;
+pub(crate) const KEPT: u32 = SPARE + 6;
 /// From which part of the others on, in percent, a store packs tightly.
-const TIGHT: u64 = 70;
+pub(crate) const TIGHT: u64 = 70;
 /// Part by which objects become less before a store that packed tightly below that stops it: more than what is known
 /// of the length of objects that were not weighed.
 const LOOSER: u64 = 4;
 /// A length is cut of which many would leave more than this part of their clusters empty.
 const WASTE: usize = 32;
 /// A piece that fills clusters is no smaller than this part of one.
-const PIECES: usize = 16;
+pub(crate) const PIECES: usize = 16;
 /// Clusters of a store in which those pieces have no buffers of their own.
-const SMALL: u32 = 128;
+pub(crate) const SMALL: u32 = 128;
 /// Open buffers of a store that packs tightly.
 const OPEN: u64 = 4;
 /// Checkpoints that are taken, at most, to make room once: one that seals slow buffers, two until no recovery reads
@@ -88,23 +88,18 @@ fn best_piece(cluster: usize, body: usize) -> usize {
     cheap.or_else(|| pieces.min_by_key(cost)).unwrap_or(body)
 }
 
+/// Whether a frame of so many bytes is such a piece.
+pub(crate) fn fills_with_others(cluster: usize, len: usize) -> bool {
+    let of = |pieces| piece_of(cluster, pieces) + ChunkKey::LEN + frame::HEADER;
+    (0..=PIECES.ilog2()).any(|halved| of(1 << halved) == len)
+}
+
 impl Volume {
-    /// Whether objects lie in clusters that nobody leaves.
-    pub(crate) fn keeps_all_in_clusters(&self) -> bool {
-        self.shared.options.mode == Mode::Store && self.in_place.is_none()
-    }
-
-    /// Whether the store is so full that it saves clusters rather than reads.
-    pub(crate) fn packs_tightly(&self) -> bool {
-        let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
-        self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.reclaimer.tight.load(Relaxed))
-    }
-
     /// Bytes of body of the pieces that an object is to be cut into, if it is.
     pub(crate) fn cut_to_pack(&self, payload: usize, body: usize) -> Option<usize> {
         let cluster = self.medium.cluster_len();
         let (whole, waste) = (taken(payload), wasted(cluster, payload));
-        if waste * WASTE <= whole || body * 2 < payload || !self.packs_tightly() {
+        if waste * WASTE <= whole || body * 2 < payload || !self.catalog.packs_tightly() {
             return None;
         }
         let piece = best_piece(cluster, body);
@@ -117,55 +112,18 @@ impl Volume {
     pub(crate) fn cut_of_long(&self, body: Option<u64>) -> Option<usize> {
         let cluster = self.medium.cluster_len();
         match body {
-            _ if !self.keeps_all_in_clusters() => None,
+            _ if !self.catalog.keeps_all_in_clusters() => None,
             Some(body) => Some(best_piece(cluster, usize::try_from(body).ok()?)),
             // Whatever is left over at its end is short.
-            None => self.packs_tightly().then(|| piece_of(cluster, 4)),
+            None => self.catalog.packs_tightly().then(|| piece_of(cluster, 4)),
         }
-    }
-
-    /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
-    /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
-    pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
-        if !self.packs_tightly() || self.placer.keeps_apart() && self.affords_apart() {
-            return None;
-        }
-        let lanes = self.lanes.len();
-        // Four buffers are a part of a small store that would be missed.
-        let own = usize::from(lanes > 1 && self.space.count() >= SMALL && self.fills_with_others(len));
-        let fitting = |lane: usize| {
-            let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
-            let rooms = slots.into_iter().flatten().map(|slot| self.room_in(slot));
-            rooms.filter(|room| *room >= len).min()
-        };
-        let snuggest = |is_good: &dyn Fn(usize) -> bool| {
-            let good = (0..lanes).filter(|lane| is_good(*lane));
-            good.filter_map(|lane| fitting(lane).map(|room| (room, lane))).min().map(|(_, lane)| lane)
-        };
-        // What other lanes have open is filled with what would else be in the way of those pieces; and so is any buffer
-        // while there are hardly clusters for reclaim.
-        let of_kind = snuggest(&|lane| lane == own || own == 0 && (lane != 1 || self.space.count() < SMALL));
-        let any = || snuggest(&|_| self.space.available() <= self.kept_from_puts());
-        of_kind.or_else(any).or(Some(own))
-    }
-
-    /// Whether a frame of so many bytes is such a piece.
-    fn fills_with_others(&self, len: usize) -> bool {
-        let cluster = self.medium.cluster_len();
-        let of = |pieces| piece_of(cluster, pieces) + ChunkKey::LEN + frame::HEADER;
-        (0..=PIECES.ilog2()).any(|halved| of(1 << halved) == len)
-    }
-
-    /// Clusters that puts leave to reclaim and to checkpoints.
-    fn kept_from_puts(&self) -> u32 {
-        SPARE + self.checkpoint_reserve()
     }
 
     /// Makes a cluster free that puts may take. False if nothing would: the store is full. So many clusters are emptied
     /// at most before one more is free, and none while no more can be gained than when that was in vain.
     pub(crate) fn make_space_in_store(self: &Arc<Self>) -> Result<bool> {
         let _turn = self.reclaimer.turn.lock();
-        self.drop_released();
+        self.frames.drop_released();
         self.drop_residents_if_tight();
         if self.has_room_for_puts() {
             return Ok(true);
@@ -175,26 +133,26 @@ impl Volume {
             return Ok(false);
         }
         let mut has_room = self.empty_for_puts()?;
-        if !has_room && !self.packs_tightly() {
+        if !has_room && !self.catalog.packs_tightly() {
             // Objects just longer than half a cluster fill all clusters by half.
-            self.reclaimer.tight.store(0, Relaxed);
+            self.catalog.tight.store(0, Relaxed);
             self.drop_residents_if_tight();
             has_room = self.empty_for_puts()?;
             let live = self.space.fill().live;
-            self.reclaimer.tight.store(live - live / LOOSER, Relaxed);
+            self.catalog.tight.store(live - live / LOOSER, Relaxed);
         }
         self.reclaimer.in_vain.store(if has_room { u64::MAX } else { self.space.fill().live }, Relaxed);
         Ok(has_room)
     }
 
     fn drop_residents_if_tight(&self) {
-        if !self.shared.memory.holds_clusters() && self.packs_tightly() {
+        if !self.shared.memory.holds_clusters() && self.catalog.packs_tightly() {
             self.shared.release(self.shared.memory.release_clusters(self.medium.number, 0));
         }
     }
 
     fn has_room_for_puts(&self) -> bool {
-        self.space.available() > self.kept_from_puts()
+        self.space.available() > self.appender.kept_from_puts()
     }
 
     fn empty_for_puts(self: &Arc<Self>) -> Result<bool> {
@@ -208,7 +166,7 @@ impl Volume {
             let least = self.space.least_gain();
             // A checkpoint makes victims of those that were written since the one before the last.
             let ages = young >= least && checkpoints < CHECKPOINTS / 2 && young > 2 * old;
-            let is_enough = leaving > 0 && self.space.available() + leaving > self.kept_from_puts();
+            let is_enough = leaving > 0 && self.space.available() + leaving > self.appender.kept_from_puts();
             if !is_enough && old >= least && !ages && self.reclaim_one_of_store()? {
                 moves += 1;
             } else if leaving > 0 {
@@ -218,7 +176,7 @@ impl Volume {
                 self.checkpoint_now()?;
             } else if retired < self.space.count() {
                 retired += 4;
-                self.retire_a_resident();
+                self.residents.retire_a_resident();
             } else {
                 break;
             }
@@ -231,13 +189,13 @@ impl Volume {
 
     /// Bytes that objects can take besides what is kept back.
     fn room_for_all(&self) -> u64 {
-        let kept = self.kept_from_puts() + self.checkpoint_held.load(Relaxed);
+        let kept = self.appender.kept_from_puts() + self.residents.checkpoint_held.load(Relaxed);
         u64::from(self.space.count().saturating_sub(kept)) * self.space.room()
     }
 
     /// The error of an object that needs so many bytes, with what would help.
     pub(crate) fn full(&self, needed: u64) -> Error {
-        if !self.keeps_all_in_clusters() {
+        if !self.catalog.keeps_all_in_clusters() {
             return Error::full(needed, self.free_bytes());
         }
         let (live, all) = (self.space.fill().live, self.room_for_all());
@@ -256,7 +214,8 @@ impl Volume {
     /// Refuses at once what is longer than all that could be made room for.
     pub(crate) fn could_take(&self, needed: u64) -> Result<()> {
         let fits = |live: u64| live + needed <= self.medium.map.clusters.len;
-        let may = !self.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
+        let may =
+            !self.catalog.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
         if may { Ok(()) } else { Err(self.full(needed)) }
     }
 
@@ -271,7 +230,7 @@ impl Volume {
         let body = &frame[start..start + len];
         let parent = self.medium.hasher.key(header.key(frame));
         let manifest = Manifest { id: self.shared.next_generation(), total: len as u64, chunk: piece as u32 };
-        let class = self.placer.class(Kind::Chunk, header.group, header.server);
+        let class = self.catalog.placer.class(Kind::Chunk, header.group, header.server);
         let mut outcome = Ok(true);
         for (number, body) in body.chunks(piece).enumerate() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number: number as u32 }.encode();
@@ -283,14 +242,14 @@ impl Volume {
         }
         if matches!(outcome, Ok(true)) {
             let encoded = manifest.encode();
-            let class = self.placer.class(Kind::Manifest, header.group, header.server);
+            let class = self.catalog.placer.class(Kind::Manifest, header.group, header.server);
             let metadata = &frame[header.meta_start()..start];
             let draft = self.redraft(header, Kind::Manifest, (header.key(frame), metadata), &encoded);
             debug_assert_eq!(draft.hash, hash);
             outcome = self.frame_survivor(&draft, class, Some(entry));
         }
         if !matches!(outcome, Ok(true)) {
-            self.drop_pieces(parent.0, manifest);
+            self.frames.drop_pieces(parent.0, manifest);
         }
         outcome
     }
@@ -324,7 +283,7 @@ impl Volume {
         loop {
             let blocked = {
                 let _stripe = self.shared.lock_key(draft.hash);
-                if old.is_some_and(|old| self.index.find(draft.hash, old.location()).is_none()) {
+                if old.is_some_and(|old| self.catalog.index.find(draft.hash, old.location()).is_none()) {
                     return Ok(false);
                 }
                 let generation = self.shared.next_generation();
@@ -344,20 +303,6 @@ impl Volume {
         add(&self.shared.counters.reinserted, 1);
         add(&self.shared.counters.reinserted_bytes, draft.header.payload_len() as u64);
         Ok(true)
-    }
-
-    /// Drops the pieces of what was not cut after all.
-    fn drop_pieces(&self, parent: u128, manifest: Manifest) {
-        for number in 0..manifest.chunks() {
-            let key = ChunkKey { parent, id: manifest.id, number }.encode();
-            let hash = self.medium.hasher.chunk(&key).short();
-            let is_it = |entry: &IndexEntry| {
-                matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
-            };
-            while let Some(entry) = self.index.candidates(hash).into_iter().find(is_it) {
-                self.drop_entry(hash, entry);
-            }
-        }
     }
 }
 
