@@ -19,7 +19,7 @@ use crate::{
     background::eviction::Budget,
     base::frame::Frame,
     base::group::{Groups, Priority},
-    base::policy::Eviction,
+    base::policy::{Eviction, Persistence},
     base::preset::Preset,
     base::stats::{Counters, add},
     cache::leases::Leases,
@@ -203,5 +203,10 @@ impl Shared {
     /// How room is made.
     pub(crate) fn eviction(&self) -> Eviction {
         self.preset.eviction(self.options.mode)
+    }
+
+    /// Whether journal and checkpoints are what survives.
+    pub(crate) fn has_checkpoints(&self) -> bool {
+        self.preset.persistence == Persistence::JournalAndCheckpoint
     }
 }

@@ -12,7 +12,6 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use picaflor_format::{cluster::Row, frame::GRAIN, zone::SLOT};
 
 use crate::{
@@ -26,14 +25,16 @@ use crate::{
     base::stats::VolumeStats,
     cache::catalog::Catalog,
     cache::residents::Residents,
+    in_place::place::Placing,
     index::IndexEntry,
     log::checkpoint::Checkpointer,
-    log::known::Known,
     log::recorder::Log,
+    read::batch::ReadBatch,
     read::verify::Frames,
     shared::{Member, Shared},
     space::Space,
     write::append::{Appender, Blocked, Purpose},
+    write::flush::Committer,
     write::packing::Packer,
     write::placement::Class,
 };
@@ -45,13 +46,15 @@ pub(crate) struct Volume {
     pub(crate) residents: Arc<Residents>,
     pub(crate) frames: Arc<Frames>,
     pub(crate) appender: Arc<Appender>,
-    pub(crate) packer: Packer,
+    pub(crate) packer: Arc<Packer>,
+    pub(crate) committer: Arc<Committer>,
+    /// For layouts that place objects one by one.
+    pub(crate) placing: Option<Arc<Placing>>,
     pub(crate) space: Arc<Space>,
-    pub(crate) checkpointer: Mutex<Checkpointer>,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) batch: ReadBatch,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) scrubber: Scrubber,
-    /// What its opening knew of.
-    pub(crate) known: Known,
     /// This device failed, and another one of the cache says so durably.
     pub(crate) loss_noted: AtomicBool,
     pub(crate) shared: Arc<Shared>,
@@ -72,10 +75,10 @@ impl Volume {
         if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
-        if let Some(in_place) = &self.catalog.in_place {
+        if let Some(placing) = &self.placing {
             return match self.shared.preset.placement {
-                Placement::PerServer => self.gather(in_place, draft, class, old),
-                _ => self.place(in_place, draft, class, old),
+                Placement::PerServer => placing.gather(draft, class, old),
+                _ => placing.place(draft, class, old),
             };
         }
         if let Some(staging) = self.packer.waits(draft, class, purpose) {

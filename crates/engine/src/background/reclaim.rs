@@ -106,8 +106,8 @@ impl Volume {
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
-        if let Some(in_place) = &self.catalog.in_place {
-            return self.evict_step(in_place);
+        if let Some(placing) = &self.placing {
+            return self.evict_step(placing);
         }
         let shared = &self.shared;
         let index_high = shared.index_is_above(7) && self.catalog.is_loaded();
@@ -173,8 +173,8 @@ impl Volume {
         }
         let _turn = self.reclaimer.turn.lock();
         self.frames.drop_released();
-        if let Some(in_place) = &self.catalog.in_place {
-            return self.make_room_in_place(in_place);
+        if let Some(placing) = &self.placing {
+            return self.make_room_in_place(placing);
         }
         let before = self.space.available();
         // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
@@ -213,7 +213,7 @@ impl Volume {
                 Err(error) => return Err(error),
             }
         }
-        if is_enough() { Ok(()) } else { self.give_up_previous_checkpoint() }
+        if is_enough() { Ok(()) } else { self.checkpointer.give_up_previous_checkpoint() }
     }
 
     /// Empties clusters until it is enough, or there is none.
@@ -230,7 +230,7 @@ impl Volume {
             }
             if self.space.leaving() > 0 {
                 // Not in time for the journal: that would take the checkpoint for which there is no room yet.
-                self.wait_commit(self.log.commits.next())?;
+                self.committer.wait_commit(self.log.commits.next())?;
             }
         }
         Ok(())
@@ -432,7 +432,7 @@ impl Volume {
             };
             match blocked {
                 Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.write_queued(true),
+                Blocked::Buffers => self.committer.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => {
                     self.evict_for_want_of_room(row, entry, &draft)?;

@@ -337,4 +337,9 @@ impl Catalog {
         options.places.len() < 2
             || options.spread.home(self.medium.hasher, hash(), frame.key(), options.places.len()) == self.medium.number
     }
+
+    /// Parts in which a volume is gone through: clusters, or, in place, slices of the table.
+    pub(crate) fn parts(&self) -> u32 {
+        self.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
+    }
 }

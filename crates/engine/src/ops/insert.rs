@@ -262,7 +262,7 @@ impl Store {
                     Ok(()) => {
                         // Where nobody else does, it is written as soon as it is made; then it can leave.
                         if shared.options.daemons == Daemons::Manual {
-                            volume.write_queued(true);
+                            volume.committer.write_queued(true);
                         }
                         continue;
                     }
@@ -313,7 +313,7 @@ impl Store {
                 Ok(true)
             }
             (Blocked::Buffers, Daemons::Manual) => {
-                volume.write_queued(true);
+                volume.committer.write_queued(true);
                 Ok(true)
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {

@@ -162,7 +162,7 @@ impl Store {
         if shared.options.read_only {
             return Err(self.refuse(Refusal::ReadOnly));
         }
-        if self.recovered_volumes().iter().any(|volume| volume.recovers_in_steps()) {
+        if self.recovered_volumes().iter().any(|volume| volume.scrubber.recovers_in_steps()) {
             return Err(self.refuse(Refusal::Recovering));
         }
         let expires = self.expires(options, now);

@@ -295,7 +295,7 @@ impl Volume {
             };
             match blocked {
                 Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.write_queued(true),
+                Blocked::Buffers => self.committer.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => return Err(self.full(draft.header.payload_len() as u64)),
             }

@@ -15,7 +15,7 @@ use picaflor::{
 };
 use picaflor_format::{
     BLOCK,
-    superblock::{CheckpointRef, Superblock},
+    superblock::Superblock,
     zone::{Map, SLOT},
 };
 use picaflor_sim::kill;
@@ -47,15 +47,18 @@ fn flip(device: &MemoryDevice, at: u64) {
     device.write(start, &slot).unwrap();
 }
 
-/// The newest superblock's place, and the checkpoint that it names.
-fn newest(device: &MemoryDevice) -> (u64, Map, CheckpointRef) {
+/// The newest superblock, and its place.
+fn newest(device: &MemoryDevice) -> (u64, Superblock) {
     let image = image(device);
-    let superblocks = (0..2).map(|slot| {
+    let superblock = |slot| {
         let at = Map::superblock(slot);
-        (at, Superblock::decode(&image[at as usize..][..BLOCK]).unwrap())
-    });
-    let (at, block) = superblocks.max_by_key(|(_, block)| block.seq).unwrap();
-    (at, Map::new(block.capacity, block.cluster).unwrap(), block.current.unwrap())
+        Superblock::decode(&image[at as usize..][..BLOCK]).ok().map(|block| (at, block))
+    };
+    (0..2).filter_map(superblock).max_by_key(|(_, block)| block.seq).unwrap()
+}
+
+fn map_of(block: &Superblock) -> Map {
+    Map::new(block.capacity, block.cluster).unwrap()
 }
 
 /// A store that was closed twice, with an object replaced between; the replacement's frame has rotted. `killed` where
@@ -97,8 +100,9 @@ fn what_a_close_vouched_for_gives_way_to_no_older_version_where_the_newest_check
             }
             let what = format!("{preset}, superblock {superblock}, crashes {crashes}, killed before {killed}");
             let (device, options) = rotten(preset, killed);
-            let (at, map, checkpoint) = newest(&device);
-            flip(&device, if superblock { at + 200 } else { map.cluster_start(checkpoint.directory) + 16 });
+            let (at, block) = newest(&device);
+            let directory = map_of(&block).cluster_start(block.current.unwrap().directory);
+            flip(&device, if superblock { at + 200 } else { directory + 16 });
             let store = Store::open(options.clone()).unwrap();
             let expected = if superblock { "current" } else { "previous" };
             assert_eq!(store.receipt().volumes[0].checkpoint, expected, "{what}");
@@ -220,5 +224,31 @@ fn pieces_that_a_delete_has_let_go_are_written_over_only_when_the_delete_is_told
             assert!(found.is_none_or(|found| found == body(1, 700_000)), "{preset}, before read {reads}");
         }
         assert!(written_over > 0, "{preset}: it was there each time");
+    }
+}
+
+#[test]
+fn a_page_of_the_journal_that_was_bad_on_its_way_is_read_again() {
+    for preset in told().chain(["picaflor"]) {
+        for bad in 1..4 {
+            let inner = memory(8 * MIB, 512);
+            let device = Arc::new(Watched { inner: inner.clone(), reads: AtomicU64::new(0), before: Mutex::default() });
+            let options = by_hand(preset, device.clone());
+            let store = Store::open(options.clone()).unwrap();
+            for i in 0..3 {
+                store.put(&key(i), &body(i, 300), &plain()).unwrap();
+                store.flush().unwrap();
+            }
+            kill(store);
+            let at = map_of(&newest(&inner).1).journal_page(bad) + 20;
+            flip(&inner, at);
+            // The read of the ring, behind those of both superblocks, gets the flipped bit.
+            let right = inner.clone();
+            let act = Box::new(move || flip(&right, at));
+            *device.before.lock().unwrap() = Some((device.reads.load(Relaxed) + 3, act));
+            let store = Store::open(options).unwrap();
+            assert!(device.before.lock().unwrap().is_none());
+            assert!((0..3).all(|i| read(&store, &key(i)) == Some(body(i, 300))), "{preset}, page {bad}");
+        }
     }
 }
