@@ -83,6 +83,11 @@ impl Run<'_> {
         for key in 0..self.plan.keys.len() {
             self.get(key)?;
         }
+        if self.is_cold() {
+            // The opening that follows says so too.
+            self.losses.clear();
+        }
+        self.settle_losses(false);
         let found = self.tally.hits - hits;
         if (self.plan.seed / 16) % 8 == 5 {
             self.judge_audit(&format!(", after gets that brought {found} objects"))?;

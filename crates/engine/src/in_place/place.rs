@@ -105,6 +105,11 @@ impl InPlace {
         Location::OnDisk { grain: Self::grain_of(slot) }
     }
 
+    /// Whether a frame that was read at this grain was written there. Files are read by their names.
+    pub(crate) fn is_of_place(&self, grain: u64, header: &Header) -> bool {
+        self.files.is_some() || header.mark == self.medium.hasher.mark(Self::slot_of(grain).into())
+    }
+
     /// Held by whoever places an object.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()

@@ -54,13 +54,15 @@ pub(crate) struct CheckpointState {
     seen: Option<(u64, u64)>,
     /// Journal page that was next when the newest one began.
     begun: u64,
+    /// How many of the two that are kept an earlier run may have taken.
+    inherited: u32,
     hot_seq: u64,
 }
 
 impl CheckpointState {
     /// As recovery found it.
     pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>, scanned: u64) -> Self {
-        Self { current, previous, scanned, ..Self::default() }
+        Self { current, previous, scanned, inherited: 2, ..Self::default() }
     }
 }
 
@@ -196,6 +198,18 @@ impl Checkpointer {
             self.checkpoint_slice(&mut state)?;
         }
         Ok(())
+    }
+
+    /// What a crash left in doubt is in the log of an earlier run's checkpoint. If the newest one rots, that log is read
+    /// again, and what has rotted meanwhile looks torn: so none of the two that a closed store keeps is that old, unless
+    /// there is no room for another.
+    fn outlive_doubt(&self) -> Result<()> {
+        let is_left = self.shared.has_checkpoints() && self.state.lock().inherited > 0;
+        match if is_left { self.run() } else { Ok(()) } {
+            Err(Error::JournalFull { .. }) => Ok(()),
+            Err(error) if NoCluster::is(&error) => Ok(()),
+            taken => taken,
+        }
     }
 
     /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one; where nothing is
@@ -421,6 +435,7 @@ impl Checkpointer {
         }
         self.residents.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         (state.granted, state.scanned) = (running.granted, 0);
+        state.inherited = state.inherited.saturating_sub(1);
         let floor = {
             let mut journal = self.log.journal.lock();
             journal.checkpointed(running.journal_start);
@@ -504,6 +519,9 @@ impl Volume {
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
         self.committer.wait_commit(self.log.commits.next())?;
         self.room.checkpoint_now()?;
+        if self.scrubber.known.crashed {
+            self.checkpointer.outlive_doubt()?;
+        }
         // Nothing is placed between what is made durable last and the end of writing.
         let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
         if let Some(files) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {

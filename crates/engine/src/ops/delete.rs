@@ -159,16 +159,22 @@ impl Store {
             return Err(failure);
         }
         let generation = self.shared().next_generation();
-        let mut found = false;
+        let (mut found, mut told) = (false, false);
         while let Some(own) = volume.frames.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
             found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.generation != 0;
             if let Some(manifest) = own.manifest {
+                // First: a commit meanwhile lets others have the places of chunks, and must take the record too.
+                if !std::mem::replace(&mut told, true) {
+                    volume.log.forget(hash, generation);
+                }
                 volume.frames.drop_chunks(hash, manifest);
             }
         }
         volume.catalog.placer.drop_copies(hash.short());
-        volume.log.forget(hash, generation);
+        if !told {
+            volume.log.forget(hash, generation);
+        }
         Ok(found)
     }
 

@@ -338,8 +338,9 @@ impl Store {
         let frame = bytes.get(at..).unwrap_or_default();
         let is_asked_for = |header: &Header| query.accepts(header, header.key(frame));
         // A block that was written astray may hold an older version of the same key at the same place.
-        let is_entered = |header: &Header| {
-            volume.catalog.in_place.is_some() || plan.entry.is_of_grains((header.frame_len() / GRAIN) as u32)
+        let is_entered = |header: &Header| match &volume.catalog.in_place {
+            Some(in_place) => in_place.is_of_place(plan.grain, header),
+            None => plan.entry.is_of_grains((header.frame_len() / GRAIN) as u32),
         };
         let why = match Header::verify(frame) {
             Ok(header) if is_asked_for(&header) && is_entered(&header) => {

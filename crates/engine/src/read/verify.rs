@@ -199,9 +199,16 @@ impl Frames {
             return self.verified_file(grain, read);
         }
         let frame = self.read_unverified(grain, grains)?;
-        let header = Header::verify(&frame).map_err(|why| Error::Damaged {
+        let in_place = self.catalog.in_place.as_ref();
+        let is_there = |header: &Header| in_place.is_none_or(|in_place| in_place.is_of_place(grain, header));
+        let header = match Header::verify(&frame) {
+            Ok(header) if is_there(&header) => Ok(header),
+            Ok(_) => Err("it was written for another place".to_owned()),
+            Err(why) => Err(why.to_string()),
+        };
+        let header = header.map_err(|why| Error::Damaged {
             place: format!("{}: object at {}", self.medium.place, grain * GRAIN as u64),
-            why: why.to_string(),
+            why,
             mend: "its entry is dropped when it is asked for".into(),
         })?;
         Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))

@@ -1,4 +1,4 @@
-//! Reading the journal's ring: all of it, in large reads, once.
+//! Reading the journal's ring: all of it, in large reads, once; again only the pages that look damaged.
 //!
 //! Invariants: the log is the unbroken run of pages from the checkpoint's first one on; a hole that a later
 //! batch follows is damage, and then nothing that the journal should have told can be known.
@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use picaflor_format::{
-    BLOCK,
+    BLOCK, Corrupt,
     journal::{Page, decode_page},
 };
 
@@ -46,7 +46,14 @@ impl Ring {
                     }
                 }
             }
-            let own = buf.chunks(BLOCK).filter_map(|block| decode_page(block).ok());
+            let blocks = (at..).step_by(BLOCK).zip(buf.chunks_mut(BLOCK));
+            let own = blocks.filter_map(|(start, block)| match decode_page(block) {
+                // It may have been bad on its way only, and the log would end before it.
+                Err(Corrupt::Checksum) => {
+                    volume.medium.device.read(start, block).ok().and_then(|()| decode_page(block).ok())
+                }
+                page => page.ok(),
+            });
             pages.extend(own.filter(|page| page.store == volume.medium.store_id).map(|page| (page.seq, page)));
             at += len as u64;
         }
