@@ -4,9 +4,9 @@
 //! use picaflor::{Options, PutOptions, Store};
 //!
 //! let store = Store::open(Options::new("cache.store").capacity(1 << 30))?;
-//! store.put(b"https://example.org/", b"<html>", &PutOptions::default())?;
+//! store.put(b"https://example.org/", b"<html>")?;
 //! if let Some(object) = store.get(b"https://example.org/")? {
-//!     assert_eq!(object.body().as_deref(), Some(&b"<html>"[..]));
+//!     assert_eq!(object.body()?, &b"<html>"[..]);
 //! }
 //! store.close()?;
 //! # Ok::<(), picaflor::Error>(())
@@ -59,7 +59,7 @@ pub use base::stats::{Counts, Stats, VolumeStats};
 pub use ops::batch::Put;
 pub use ops::check::{Finding, Severity};
 pub use ops::chunks::Chunks;
-pub use ops::fetch::Fetched;
+pub use ops::fetch::{FetchError, Fetched};
 pub use ops::get::TryGet;
 pub use ops::list::{Entry, Keys};
 pub use ops::stream::PutStream;

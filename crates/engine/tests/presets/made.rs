@@ -8,7 +8,7 @@ use picaflor::{
     inspect,
 };
 
-use crate::common::{MIB, body, key, plain, read};
+use crate::common::{MIB, body, key, read};
 
 /// Why it does not open with these options.
 fn refused(options: Options, name: &str) -> String {
@@ -21,7 +21,7 @@ fn refused(options: Options, name: &str) -> String {
 
 fn made(path: &Path, mode: Mode, capacity: u64) -> u64 {
     let store = Store::open(Options::new(path).mode(mode).capacity(capacity).memory(8 * MIB)).unwrap();
-    store.put(b"key", b"value", &plain()).unwrap();
+    store.put(b"key", b"value").unwrap();
     let capacity = store.stats().capacity;
     store.close().unwrap();
     capacity
@@ -44,7 +44,7 @@ fn what_is_refused_is_foreseen_and_leaves_no_file_behind() {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(parent).join("a");
-            let options = picaflor_literature::preset(preset, &path).unwrap().capacity(capacity).memory(memory);
+            let options = picaflor_literature::preset(preset).unwrap().place(&path).capacity(capacity).memory(memory);
             let foreseen = options.check(&[]);
             let store = Store::open(options.with(|o| o.preallocate = Preallocate::Reserve));
             let what = format!("{preset}, {capacity} bytes, memory {memory}: {foreseen:?}");
@@ -99,9 +99,10 @@ fn a_store_that_has_more_bytes_than_are_given_is_not_opened() {
         if preset == "squid" {
             std::fs::create_dir(&path).unwrap();
         }
-        let options = |capacity| picaflor_literature::preset(preset, &path).unwrap().capacity(capacity).memory(8 * MIB);
+        let options =
+            |capacity| picaflor_literature::preset(preset).unwrap().place(&path).capacity(capacity).memory(8 * MIB);
         let store = Store::open(options(32 * MIB)).unwrap();
-        store.put(b"key", b"value", &plain()).unwrap();
+        store.put(b"key", b"value").unwrap();
         assert_eq!(store.stats().capacity, 32 * MIB, "{preset}");
         store.close().unwrap();
         let why = refused(options(16 * MIB), "capacity");
@@ -124,7 +125,7 @@ fn a_device_is_used_as_far_as_the_store_was_made() {
     refused(Options::on(device.clone()).capacity(16 * MIB - 4096), "capacity");
     let store = Store::open(Options::on(device).memory(8 * MIB)).unwrap();
     assert_eq!(store.stats().capacity, 16 * MIB);
-    (0..4000).for_each(|i| store.put(&key(i), &body(i, 10_000), &plain()).unwrap());
+    (0..4000).for_each(|i| store.put(&key(i), &body(i, 10_000)).unwrap());
     assert!(store.stats().volumes[0].live_bytes < 16 * MIB);
 }
 
@@ -153,7 +154,7 @@ fn small_clusters_are_read_off_the_store_that_has_them() {
     let path = folder.path().join("a");
     let small = || Options::new(&path).capacity(MIB).memory(8 * MIB).with(|options| options.cluster = 16 << 10);
     let store = Store::open(small()).unwrap();
-    store.put(b"key", b"value", &plain()).unwrap();
+    store.put(b"key", b"value").unwrap();
     store.close().unwrap();
     for capacity in [0, MIB] {
         let store = Store::open(Options::new(&path).capacity(capacity).memory(8 * MIB)).unwrap();
