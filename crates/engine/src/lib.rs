@@ -18,7 +18,8 @@
 //! `index/` and `space/` say where things are. `volume.rs` has the parts of one device. `base/preset.rs` is the table
 //! of rows; `in_place/` has layouts of the literature; `base/layout.rs` is the seam for those of other crates.
 //!
-//! The feature `serde`, off by default, makes statistics, receipts and reports `Serialize`.
+//! Features, all off by default: `async-stream` makes the chunks of an object a `Stream`, `metrics` gives statistics to
+//! the recorder of the crate of this name, `serde` makes statistics, receipts and reports `Serialize`.
 #![forbid(unsafe_code)]
 
 // See `picaflor_common::sync`.
@@ -58,6 +59,8 @@ pub use base::spread::Spread;
 pub use base::stats::{Counts, Stats, VolumeStats};
 pub use ops::batch::Put;
 pub use ops::check::{Finding, Severity};
+#[cfg(feature = "async-stream")]
+pub use ops::chunk_stream::ChunkStream;
 pub use ops::chunks::Chunks;
 pub use ops::fetch::{FetchError, Fetched};
 pub use ops::get::TryGet;

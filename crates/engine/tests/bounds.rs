@@ -4,8 +4,8 @@ use std::{any::Any, future::Future, ops::Range};
 
 use bytes::Bytes;
 use picaflor::{
-    CheckReport, Chunks, Entry, Error, FetchError, Fetched, Group, Inspection, Keys, Object, Options, Put, PutOptions,
-    PutStream, Receipt, Stats, Store, TryGet,
+    CheckReport, ChunkStream, Chunks, Entry, Error, FetchError, Fetched, Group, Inspection, Keys, Object, Options, Put,
+    PutOptions, PutStream, Receipt, Stats, Store, TryGet,
 };
 
 fn shared<T: Send + Sync>() {}
@@ -30,6 +30,7 @@ fn stores_and_handles_are_shared_and_sent() {
     boxed::<FetchError<std::io::Error>>();
     // Bodies of a server ask for both, though these go on only where they are owned.
     shared::<Chunks>();
+    shared::<ChunkStream>();
     shared::<Keys>();
     shared::<PutStream>();
     shared::<TryGet>();
