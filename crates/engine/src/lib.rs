@@ -38,7 +38,9 @@ mod log;
 mod models;
 mod ops;
 mod read;
+
 mod recovery;
+mod shared;
 mod space;
 mod store;
 mod volume;

@@ -20,12 +20,8 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Daemons, Error, Result,
-    base::layout::Layout,
-    base::stats::add,
-    recovery::Deferred,
-    volume::{Shared, Volume},
-    write::flush::Woken,
+    Daemons, Error, Result, base::layout::Layout, base::stats::add, log::flush_queue::Woken, recovery::Deferred,
+    shared::Shared, volume::Volume,
 };
 
 /// The threads of one store.
@@ -84,7 +80,7 @@ impl Threads {
                             run(&volume);
                         };
                         watch(&volume.shared, whole, |why| {
-                            volume.stop(Error::Daemon { place: volume.place.clone(), daemon: name, why });
+                            volume.log.stop(Error::Daemon { place: volume.medium.place.clone(), daemon: name, why });
                         });
                     })?);
                 }
@@ -104,7 +100,7 @@ impl Threads {
     pub(crate) fn stop(&self) -> bool {
         let Some(handles) = self.handles.lock().take() else { return false };
         for volume in &self.volumes {
-            volume.writer.stop();
+            volume.log.queue.stop();
             volume.reclaimer.wake();
         }
         self.layout.iter().for_each(|layout| layout.stop());
@@ -133,7 +129,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
 impl Volume {
     /// Runs one step of each daemon. Returns whether there was anything to do.
     pub(crate) fn step_all(self: &Arc<Self>) -> Result<bool> {
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
         if self.shared.options.read_only {
@@ -155,7 +151,7 @@ impl Volume {
     }
 
     fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
-        let due = self.writer.deadline() <= self.shared.clock.now_nanos();
+        let due = self.log.queue.deadline() <= self.shared.clock.now_nanos();
         if due {
             self.commit_now()?;
         }
@@ -165,23 +161,23 @@ impl Volume {
 
 /// A failed volume has nothing left to do but to answer gets; its failure is in the statistics.
 fn running(volume: &Volume) -> bool {
-    volume.commits.failure().is_none()
+    volume.log.commits.failure().is_none()
 }
 
 fn flusher(volume: &Arc<Volume>) {
     while running(volume) {
         let most = volume.until_reads_are_due().min(Duration::from_millis(100));
-        let woken = volume.writer.rest(&volume.shared.clock, most);
+        let woken = volume.log.queue.rest(&volume.shared.clock, most);
         volume.issue_due_reads();
         // They have no clock of their own.
-        volume.writer.wake_tasks();
+        volume.log.queue.wake_tasks();
         match woken {
             Woken::Stop => break,
             Woken::Work => volume.write_queued(false),
             Woken::Time => {}
         }
         if volume.commit_if_due().is_err() {
-            volume.commit_later();
+            volume.log.commit_later();
         }
     }
     volume.issue_reads();
@@ -189,14 +185,14 @@ fn flusher(volume: &Arc<Volume>) {
 
 fn reclaimer(volume: &Arc<Volume>) {
     let mut next = 0;
-    while running(volume) && !volume.writer.is_stopped() {
+    while running(volume) && !volume.log.queue.is_stopped() {
         // The keeper would be deferred: a checkpoint takes seconds.
         volume.shared.give_back_freed(&mut next);
         // It also packs what waits, ahead of the put that would have to.
         let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
         let reclaimed = matches!(volume.reclaim_step(), Ok(true));
         if reclaimed {
-            volume.writer.wake_tasks();
+            volume.log.queue.wake_tasks();
         } else if !packed {
             volume.reclaimer.rest(Duration::from_millis(20));
         }
@@ -209,7 +205,7 @@ pub(crate) fn is_quiet(shared: &Shared) -> bool {
 }
 
 fn keeper(volume: &Arc<Volume>) {
-    while running(volume) && !volume.writer.is_stopped() {
+    while running(volume) && !volume.log.queue.is_stopped() {
         let shared = &volume.shared;
         if shared.options.read_only {
             // There is no flusher.

@@ -28,8 +28,7 @@ use crate::{
     base::frame::Draft,
     base::policy::Eviction,
     base::stats::add,
-    cache::cluster_contents::Content,
-    index::{IndexEntry, Location},
+    index::IndexEntry,
     space::{SPARE, State, Victim},
     volume::Volume,
     write::append::{Blocked, PATIENCE, Purpose},
@@ -45,8 +44,6 @@ pub(crate) struct Reclaimer {
     looked: AtomicU32,
     /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
     pub(crate) in_vain: AtomicU64,
-    /// Bytes that objects of a store take above which it packs tightly, because no room could be made otherwise.
-    pub(crate) tight: AtomicU64,
 }
 
 impl Default for Reclaimer {
@@ -57,7 +54,6 @@ impl Default for Reclaimer {
             turn: Mutex::default(),
             looked: AtomicU32::new(0),
             in_vain: AtomicU64::new(u64::MAX),
-            tight: AtomicU64::new(u64::MAX),
         }
     }
 }
@@ -110,11 +106,11 @@ impl Volume {
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return self.evict_step(in_place);
         }
         let shared = &self.shared;
-        let index_high = shared.index_is_above(7) && self.is_loaded();
+        let index_high = shared.index_is_above(7) && self.catalog.is_loaded();
         let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
         if shared.options.mode == Mode::Store {
             let ahead = self.eviction() == Eviction::NeverAhead && clean < target;
@@ -172,12 +168,12 @@ impl Volume {
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
-        if self.in_place.is_none() && self.eviction().keeps_all() {
+        if self.catalog.in_place.is_none() && self.eviction().keeps_all() {
             return self.make_space_in_store();
         }
         let _turn = self.reclaimer.turn.lock();
         self.drop_released();
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return self.make_room_in_place(in_place);
         }
         let before = self.space.available();
@@ -196,7 +192,7 @@ impl Volume {
                     return Ok(true);
                 }
             }
-            self.retire_a_resident();
+            self.residents.retire_a_resident();
             self.checkpoint_now()?;
         }
         Ok(self.space.available() > before)
@@ -227,34 +223,17 @@ impl Volume {
                 break;
             }
             if self.reclaim_one()? == Reclaimed::Nothing {
-                self.retire_a_resident();
+                self.residents.retire_a_resident();
                 if self.reclaim_one()? == Reclaimed::Nothing {
                     break;
                 }
             }
             if self.space.leaving() > 0 {
                 // Not in time for the journal: that would take the checkpoint for which there is no room yet.
-                self.wait_commit(self.commits.next())?;
+                self.wait_commit(self.log.commits.next())?;
             }
         }
         Ok(())
-    }
-
-    /// Residents are no victims; on a small device they may be all there is.
-    pub(crate) fn retire_a_resident(self: &Arc<Self>) {
-        if self.shared.memory.holds_clusters() {
-            let least_recent = || self.shared.memory.release_least_recent(self.number);
-            let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
-            // The other pages of their clusters too, or nothing is gained.
-            let homes: Vec<_> = left.iter().filter_map(|resident| self.buffers.home(resident.slot)).collect();
-            left.extend(self.shared.memory.release_these(|other| {
-                other.volume == self.number && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
-            }));
-            return self.shared.release(left);
-        }
-        let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
-        let left = self.shared.memory.release_clusters(self.number, budget);
-        self.shared.release(left);
     }
 
     /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
@@ -297,14 +276,14 @@ impl Volume {
         };
         if self.space.live(victim) > 0 {
             // No frame was found for them, and another may come to lie there.
-            self.drop_leading_to(victim, |_| false);
+            self.catalog.drop_leading_to(victim, |_| false);
         }
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
         let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
-        let next = if wait { State::Leaving(self.commits.next()) } else { State::Free };
+        let next = if wait { State::Leaving(self.log.commits.next()) } else { State::Free };
         self.space.set(victim, next);
-        self.writer.wake();
+        self.log.queue.wake();
         Ok(Reclaimed::One)
     }
 
@@ -322,23 +301,24 @@ impl Volume {
             return Ok(Emptied::Moved(0));
         }
         if let Some(_no_leases) = self.shared.leases.none()
-            && let Some(listed) = self.listed_in(victim)
+            && let Some(listed) = self.residents.listed_in(victim)
         {
             let why = if aged { Departure::Expired } else { Departure::Evicted };
             listed.into_iter().for_each(|(hash, entry)| self.evict_unseen(hash, entry, why));
             return Ok(Emptied::Moved(0));
         }
         // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
-        let whole = self.reader.is_by_cluster().then(|| self.contents_and_bytes(victim).ok()).flatten();
+        let whole =
+            self.residents.reader.is_by_cluster().then(|| self.medium.contents_and_bytes(victim).ok()).flatten();
         let (rows, bytes) = match whole {
             Some((rows, bytes)) => (Ok(rows), Some(bytes)),
-            None => (self.contents(victim), None),
+            None => (self.medium.contents(victim), None),
         };
         let rows = match rows {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
             rows => rows.unwrap_or_default(),
         };
-        let mut live = self.entries_of(victim, rows);
+        let mut live = self.catalog.entries_of(victim, rows);
         if keeps_all && !self.space.is_weighed(victim) {
             let bytes = live.iter().map(|(row, _)| row.taken()).sum();
             self.space.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
@@ -356,14 +336,14 @@ impl Volume {
         // Else none comes until all is gone.
         let _no_leases = no_leases.filter(|_| !needed && bytes.is_none());
         let bytes = match bytes {
-            None if needed => match self.read_at(victim, 0, self.cluster_len()) {
+            None if needed => match self.medium.read_at(victim, 0, self.medium.cluster_len()) {
                 Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
                 bytes => bytes.ok(),
             },
             bytes => bytes,
         };
         if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
-            self.add_unlisted(victim, bytes, &mut live);
+            self.catalog.add_unlisted(victim, bytes, &mut live);
         }
         let mut survivors = 0;
         for (row, entry) in &live {
@@ -422,25 +402,13 @@ impl Volume {
         Ok(false)
     }
 
-    /// The entries that lead into a cluster, if memory knows all of them.
-    fn listed_in(&self, victim: u32) -> Option<Vec<(u64, IndexEntry)>> {
-        let list = self.listed.as_ref()?.take(victim)?;
-        let entry = |content: &Content| {
-            let location = Location::OnDisk { grain: self.grain(victim, content.offset) };
-            Some((content.hash, self.index.find(content.hash, location)?))
-        };
-        let entries: Vec<_> = list.iter().filter_map(entry).collect();
-        let grains: u32 = entries.iter().map(|(_, entry)| entry.grains()).sum();
-        (grains >= self.space.live(victim)).then_some(entries)
-    }
-
     /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
     /// damaged indeed, or was not.
     fn look_again(&self, victim: u32, row: &Row, entry: IndexEntry, frame: &[u8]) -> Result<Option<Vec<u8>>> {
         if Header::verify(frame).is_ok() {
             return Ok(None);
         }
-        match self.read_frame(self.grain(victim, row.offset), entry.grains()) {
+        match self.read_frame(self.medium.grain(victim, row.offset), entry.grains()) {
             Ok((_, again)) => Ok(Some(again)),
             Err(Error::Damaged { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -459,10 +427,12 @@ impl Volume {
         let is_owner =
             |entry: IndexEntry| self.look_at(key.parent as u64, entry, owns).map_or(true, |owns| owns.unwrap_or(true));
         // So may what moved while it was looked at: by then others may lie where it was.
-        let moved =
-            |entry: IndexEntry| self.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry));
-        let has_owner =
-            || self.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry));
+        let moved = |entry: IndexEntry| {
+            self.catalog.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry))
+        };
+        let has_owner = || {
+            self.catalog.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry))
+        };
         self.streams_open.load(Relaxed) == 0 && !has_owner()
     }
 
@@ -477,7 +447,7 @@ impl Volume {
         if let Some(piece) = cut.flatten() {
             return self.reinsert_cut((header, frame), (row.hash, entry), piece);
         }
-        let class = self.placer.class(header.kind, header.group, header.server);
+        let class = self.catalog.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
         let body = header.body_start();
         let draft = Draft {
@@ -490,10 +460,10 @@ impl Volume {
         loop {
             let blocked = {
                 let _stripe = self.shared.lock_key(row.hash);
-                if self.index.find(row.hash, entry.location()).is_none() {
+                if self.catalog.index.find(row.hash, entry.location()).is_none() {
                     return Ok(false);
                 }
-                let beside = self.placer.partners(row.hash).first().copied();
+                let beside = self.catalog.placer.partners(row.hash).first().copied();
                 match self.append(&draft, class, beside, Some(entry), Purpose::Survivor)? {
                     Ok(()) => break,
                     Err(blocked) => blocked,
@@ -525,12 +495,12 @@ impl Volume {
 
     fn evict(&self, row: &Row, entry: IndexEntry, key: Option<(&[u8], Kind)>, why: Departure) {
         let _stripe = self.shared.lock_key(row.hash);
-        if !self.drop_entry(row.hash, entry) {
+        if !self.catalog.drop_entry(row.hash, entry) {
             return;
         }
         if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
             // A crash must not leave a checkpoint's entry that leads nowhere.
-            self.forget(self.hasher.frame(kind, key), row.generation);
+            self.log.forget(self.medium.hasher.frame(kind, key), row.generation);
         }
         self.count_departure(why);
         if let Some((key, kind)) = key
@@ -543,7 +513,7 @@ impl Volume {
     /// An object leaves whose key nobody asks for.
     fn evict_unseen(&self, hash: u64, entry: IndexEntry, why: Departure) {
         let _stripe = self.shared.lock_key(hash);
-        if self.drop_entry(hash, entry) {
+        if self.catalog.drop_entry(hash, entry) {
             self.count_departure(why);
         }
     }
@@ -560,6 +530,6 @@ impl Volume {
 
     /// Bytes that a store in place could still take, compaction included.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
+        self.catalog.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
     }
 }

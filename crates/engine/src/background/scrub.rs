@@ -92,7 +92,7 @@ impl Volume {
         state.done = state.next >= self.parts();
         let more = !state.done;
         drop(state);
-        match &self.in_place {
+        match &self.catalog.in_place {
             Some(in_place) => self.verify_slice(in_place, cluster),
             None if cluster < self.space.count() && self.space.state(cluster).is_read() => {
                 self.verify_cluster(cluster);
@@ -115,15 +115,15 @@ impl Volume {
     fn warm(self: &Arc<Self>, entry: IndexEntry) {
         let shared = &self.shared;
         let Location::OnDisk { grain } = entry.location() else { return };
-        if self.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
+        if self.medium.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
             return;
         }
-        if self.reader.is_by_cluster() {
+        if self.residents.reader.is_by_cluster() {
             return self.warm_around(grain, entry.grains());
         }
         let Ok((header, frame)) = self.read_frame(grain, entry.grains()) else { return };
-        let hash = self.hasher.frame(header.kind, header.key(&frame)).short();
-        let current = || self.index.find(hash, Location::OnDisk { grain }).is_some();
+        let hash = self.medium.hasher.frame(header.kind, header.key(&frame)).short();
+        let current = || self.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
         let len = picaflor_format::frame::HEADER + header.payload_len();
         let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
         frame.set_uses(u8::from(shared.groups.priority(header.group) != Priority::Hated));
@@ -132,32 +132,34 @@ impl Volume {
 
     /// Makes the cluster around an object resident, or its page.
     fn warm_around(self: &Arc<Self>, grain: u64, grains: u32) {
-        let Some(cluster) = self.cluster_of(grain) else { return };
-        let offset = (grain - self.grain(cluster, 0)) as usize * GRAIN;
-        let read = self.page_around(cluster, offset, grains);
+        let Some(cluster) = self.medium.cluster_of(grain) else { return };
+        let offset = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN;
+        let read = self.residents.pages.page_around(cluster, offset, grains);
         let is_away = match read.page {
             Some((page, _)) => self.space.lacks_page(cluster, page),
             None => self.space.state(cluster) == State::Sealed,
         };
-        let Some(bytes) = is_away.then(|| self.read_at(cluster, read.offset, read.len).ok()).flatten() else { return };
+        let Some(bytes) = is_away.then(|| self.medium.read_at(cluster, read.offset, read.len).ok()).flatten() else {
+            return;
+        };
         let bytes = bytes.into_bytes();
         if read.page.is_none() {
-            self.admit_cluster(grain, &bytes);
+            self.residents.admit_cluster(grain, &bytes);
         } else if let Ok(header) = Header::verify(&bytes[offset - read.offset..]) {
-            self.admit_page(cluster, read, &bytes, header.mark);
+            self.residents.admit_page(cluster, read, &bytes, header.mark);
         }
     }
 
     /// A damaged object's header is intact: what it says is known to be gone.
     fn drop_for_good(&self, header: &Header, frame: &[u8], expected: u64) {
         let key = header.key(frame);
-        let hash = self.hasher.frame(header.kind, key);
+        let hash = self.medium.hasher.frame(header.kind, key);
         // The key itself may be what is damaged.
         if hash.short() != expected {
             return;
         }
         if !self.shared.options.read_only {
-            self.forget(hash, header.generation);
+            self.log.forget(hash, header.generation);
         }
         if header.kind != Kind::Chunk {
             self.shared.note_departure(key, Departure::Damaged);
@@ -169,33 +171,33 @@ impl Volume {
         for place in in_place.extents.slice(slice) {
             let hash = place.hash as u64;
             let _stripe = self.shared.lock_key(hash);
-            let Some(entry) = self.index.find(hash, InPlace::location(place.slot)) else { continue };
+            let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else { continue };
             let gone = match self.read_placed(&place) {
                 Ok((header, frame)) => {
-                    let is_own = self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
+                    let is_own = self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
                     !is_own || self.is_left_over(&header, &frame)
                 }
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
-            if gone && self.drop_entry(hash, entry) && !self.shared.options.read_only {
-                self.forget(KeyHash(place.hash), self.shared.next_generation());
+            if gone && self.catalog.drop_entry(hash, entry) && !self.shared.options.read_only {
+                self.log.forget(KeyHash(place.hash), self.shared.next_generation());
             }
         }
         add(&self.shared.counters.clusters_scrubbed, 1);
     }
 
     fn verify_cluster(&self, cluster: u32) {
-        let Some(bytes) = self.read_cluster(cluster) else { return };
+        let Some(bytes) = self.medium.read_cluster(cluster) else { return };
         add(&self.shared.counters.clusters_scrubbed, 1);
-        let Ok(found) = self.last_use(cluster, None, BLOCK) else { return };
+        let Ok(found) = self.medium.last_use(cluster, None, BLOCK) else { return };
         let untold = self.is_untold(cluster, &found);
-        let rows = self.rows_of(found, &bytes);
+        let rows = self.medium.rows_of(found, &bytes);
         if untold && !self.shared.options.read_only {
             self.drop_outdated(cluster, &rows);
         }
         for row in rows {
-            let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
-            let Some(entry) = self.index.find(row.hash, location) else { continue };
+            let location = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };
+            let Some(entry) = self.catalog.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             let why = match Header::verify(frame) {
                 Ok(header) if self.is_left_over(&header, frame) => Departure::Evicted,
@@ -203,7 +205,7 @@ impl Volume {
                 Err(_) => Departure::Damaged,
             };
             // The cluster may have been reclaimed since it was read.
-            if !self.space.state(cluster).is_read() || !self.drop_entry(row.hash, entry) {
+            if !self.space.state(cluster).is_read() || !self.catalog.drop_entry(row.hash, entry) {
                 continue;
             }
             if why == Departure::Damaged {

@@ -5,6 +5,7 @@ pub(crate) mod error;
 pub(crate) mod frame;
 pub(crate) mod group;
 pub(crate) mod layout;
+pub(crate) mod medium;
 pub(crate) mod options;
 pub(crate) mod policy;
 pub(crate) mod preset;

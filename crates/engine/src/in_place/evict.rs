@@ -25,7 +25,7 @@ impl Volume {
 
     /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
     fn is_crowded(&self, eighths: u64) -> bool {
-        let index = self.shared.index_is_above(eighths) && self.is_loaded();
+        let index = self.shared.index_is_above(eighths) && self.catalog.is_loaded();
         index || self.checkpoints_are_above(eighths)
     }
 
@@ -33,10 +33,10 @@ impl Volume {
     /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
         let parts = || u64::from(self.checkpoint_clusters());
-        match self.in_place {
+        match self.catalog.in_place {
             Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
             None => {
-                let room = self.cluster_len() as u64;
+                let room = self.medium.cluster_len() as u64;
                 // Far from it nobody has to count.
                 self.shared.index_bytes.load(Relaxed) > room * room / 32 && parts() * 12 * 3 / 2 * 8 > room * eighths
             }
@@ -86,7 +86,7 @@ impl Volume {
             let Some(oldest) = in_place.extents.oldest() else { break };
             left += self.leave(in_place, oldest);
         }
-        in_place.account(&self.shared.index_bytes);
+        in_place.account();
         left
     }
 
@@ -114,19 +114,19 @@ impl Volume {
         if in_place.extents.oldest() != Some(place) {
             return 0;
         }
-        let Some(entry) = self.index.find(hash, InPlace::location(place.slot)) else {
+        let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else {
             // Not while it is being placed: then the index is about to have it.
             let _turn = in_place.turn();
-            if self.index.find(hash, InPlace::location(place.slot)).is_none() {
+            if self.catalog.index.find(hash, InPlace::location(place.slot)).is_none() {
                 in_place.extents.release(place.slot);
             }
             return place.slots.into();
         };
-        if !self.drop_entry(hash, entry) {
+        if !self.catalog.drop_entry(hash, entry) {
             return 0;
         }
         let generation = self.shared.next_generation();
-        self.forget(KeyHash(place.hash), generation);
+        self.log.forget(KeyHash(place.hash), generation);
         let why = told.as_ref().map_or(Departure::Evicted, |(why, _)| *why);
         let counters = &self.shared.counters;
         add(if why == Departure::Expired { &counters.expired } else { &counters.evicted }, 1);

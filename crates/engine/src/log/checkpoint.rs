@@ -19,7 +19,7 @@ use picaflor_format::{
     checkpoint::{Directory, PAGES, PIECE_HEADER, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
     journal::RECORDS_MIN,
-    superblock::{CheckpointRef, Superblock},
+    superblock::CheckpointRef,
     zone::Map,
 };
 
@@ -29,7 +29,6 @@ use crate::{
     base::stats::add,
     cache::buffers::Slot,
     index::Location,
-    recovery,
     space::{Site, Space, State},
     volume::Volume,
 };
@@ -135,25 +134,19 @@ impl Volume {
     pub(crate) fn relieve_journal(self: &Arc<Self>) -> Result<()> {
         // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
         for _ in 0..3 {
-            if !self.journal.lock().is_tight() {
+            if !self.log.journal.lock().is_tight() {
                 return Ok(());
             }
             self.checkpoint_now().map_err(|error| self.refused_for_want_of_room(error))?;
         }
-        let has_room = self.journal.lock().has_room_for_puts();
-        if has_room { Ok(()) } else { Err(self.refused_journal()) }
-    }
-
-    /// There is no page for a commit; whoever may not lose more than was acknowledged is told until there is.
-    pub(crate) fn refused_journal(&self) -> Error {
-        self.commits.refuse();
-        Error::JournalFull { place: self.place.clone() }
+        let has_room = self.log.journal.lock().has_room_for_puts();
+        if has_room { Ok(()) } else { Err(self.log.refused_journal()) }
     }
 
     /// Of a checkpoint that is to relieve the journal.
     fn refused_for_want_of_room(&self, error: Error) -> Error {
         match error {
-            error if NoCluster::is(&error) => self.refused_journal(),
+            error if NoCluster::is(&error) => self.log.refused_journal(),
             error => error,
         }
     }
@@ -175,7 +168,7 @@ impl Volume {
         let enough = (64 * own).max(64).min((count / 8).max(own + 2));
         since >= enough
             || self.pauses(state) && since >= (own + 2).max(count / 64)
-            || self.journal.lock().wants_checkpoint()
+            || self.log.journal.lock().wants_checkpoint()
     }
 
     /// Whether nothing was written for a while.
@@ -190,7 +183,7 @@ impl Volume {
         if state.running.is_some() || state.previous.is_empty() {
             return Ok(());
         }
-        self.write_superblock(|block| block.previous = None)?;
+        self.log.write_superblock(|block| block.previous = None)?;
         for cluster in std::mem::take(&mut state.previous) {
             self.space.set(cluster, State::Free);
         }
@@ -204,25 +197,25 @@ impl Volume {
         if self.space.available() < own {
             return Err(self.no_cluster());
         }
-        if !self.journal.lock().has_room(u64::from(own) / RECORDS_MIN as u64 + 1) {
-            return Err(self.refused_journal());
+        if !self.log.journal.lock().has_room(u64::from(own) / RECORDS_MIN as u64 + 1) {
+            return Err(self.log.refused_journal());
         }
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
-        self.wait_commit(self.commits.next())?;
+        self.wait_commit(self.log.commits.next())?;
         let next_page = {
             // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
-            let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
-            self.journal.lock().next_page()
+            let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+            self.log.journal.lock().next_page()
         };
-        let next_seq = self.next_seq.load(Relaxed);
+        let next_seq = self.log.next_seq.load(Relaxed);
         // Whoever was granted a cluster before that page, or given a lower number, has it noted in its buffer once its
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
         // their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
         for lane in &self.lanes {
             for open in lane.lock().iter_mut() {
-                if open.is_some_and(|slot| pauses || self.buffers.is_older_than(slot, state.begun)) {
+                if open.is_some_and(|slot| pauses || self.catalog.buffers.is_older_than(slot, state.begun)) {
                     self.seal(open)?;
                 }
             }
@@ -230,14 +223,14 @@ impl Volume {
         self.write_queued(true);
         state.begun = next_page;
         // An object in a buffer that a crash may find on the device must not outlive its delete.
-        let journal_start = self.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
-        let open = self.buffers.unfinished();
+        let journal_start = self.catalog.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
+        let open = self.catalog.buffers.unfinished();
         open.iter().for_each(|cluster| self.space.told(*cluster, next_page));
         state.running = Some(Running {
             granted: self.space.granted(),
             journal_start,
             open,
-            sealed_below: self.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
+            sealed_below: self.catalog.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
             next_segment: 0,
             payload: Vec::new(),
             parts: Vec::new(),
@@ -259,7 +252,7 @@ impl Volume {
         match written {
             // Whether a superblock that failed names its clusters nobody knows.
             Ok(reference) => {
-                self.commit_checkpoint(state, running, reference).inspect_err(|error| self.stop(error.clone()))?;
+                self.commit_checkpoint(state, running, reference).inspect_err(|error| self.log.stop(error.clone()))?;
                 self.write_hot_log(state).inspect_err(|error| self.stop_if_broken(error))
             }
             Err(error) => {
@@ -274,7 +267,7 @@ impl Volume {
     /// another; want of clusters is no failure.
     fn stop_if_broken(&self, error: &Error) {
         if matches!(error, Error::Io { .. }) && !NoCluster::is(error) {
-            self.stop(error.clone());
+            self.log.stop(error.clone());
         }
     }
 
@@ -289,7 +282,7 @@ impl Volume {
         if end < segments {
             return Ok(false);
         }
-        self.push_image(running, PAGES, &self.divisions.image(self.map.cluster))?;
+        self.push_image(running, PAGES, &self.residents.pages.image())?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }
@@ -298,7 +291,7 @@ impl Volume {
 
     /// Adds an image, cut where parts end.
     fn push_image(self: &Arc<Self>, running: &mut Running, segment: u32, words: &[u64]) -> Result<()> {
-        let room = room(self.cluster_len());
+        let room = room(self.medium.cluster_len());
         let mut first = 0;
         while first < words.len() {
             let fit = room.saturating_sub(running.payload.len() + PIECE_HEADER) / 8;
@@ -315,16 +308,19 @@ impl Volume {
 
     /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.
     fn image_count(&self) -> u32 {
-        self.in_place.as_ref().map_or_else(|| self.index.segment_count(), |in_place| in_place.extents.slices())
+        self.catalog
+            .in_place
+            .as_ref()
+            .map_or_else(|| self.catalog.index.segment_count(), |in_place| in_place.extents.slices())
     }
 
     fn image(&self, segment: u32) -> Vec<u64> {
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return in_place.extents.image(segment);
         }
-        self.index.image(segment, |slot, offset| {
-            let home = self.buffers.home(slot)?;
-            Some(self.grain(home, offset * picaflor_format::frame::GRAIN as u32))
+        self.catalog.index.image(segment, |slot, offset| {
+            let home = self.catalog.buffers.home(slot)?;
+            Some(self.medium.grain(home, offset * picaflor_format::frame::GRAIN as u32))
         })
     }
 
@@ -340,41 +336,42 @@ impl Volume {
         if !self.space.reserve(0) {
             return Err(self.no_cluster());
         }
-        let seq = self.next_seq.fetch_add(1, Relaxed);
-        let id = self.grant(State::Checkpoint, seq, Site::Rest)?;
-        let mut buf = self.shared.pool.take(self.cluster_len());
-        let header = cluster::Header { seq, store: self.store_id(), id, content, class: 0 };
+        let seq = self.log.number_cluster();
+        let id = self.log.grant(State::Checkpoint, seq, Site::Rest)?;
+        let mut buf = self.shared.pool.take(self.medium.cluster_len());
+        let header = cluster::Header { seq, store: self.medium.store_id, id, content, class: 0 };
         encode_cluster(&mut buf, &header, payload);
         // Only the blocks that hold something.
-        let len = (self.cluster_len() - room(self.cluster_len()) + payload.len()).next_multiple_of(BLOCK);
+        let len = (self.medium.cluster_len() - room(self.medium.cluster_len()) + payload.len()).next_multiple_of(BLOCK);
         let bytes = buf.into_bytes().slice(..len);
         add(&self.shared.counters.checkpoint_bytes, len as u64);
-        self.write_all(vec![(self.map.cluster_start(id), bytes)])
-            .map_err(|error| Error::io(format!("{}: writing a checkpoint", self.place), error))?;
+        self.medium
+            .write_all(vec![(self.medium.map.cluster_start(id), bytes)])
+            .map_err(|error| Error::io(format!("{}: writing a checkpoint", self.medium.place), error))?;
         Ok((id, seq))
     }
 
     /// Writes the directory, and makes durable what it and the images name.
     fn write_directory(self: &Arc<Self>, running: &mut Running) -> Result<CheckpointRef> {
         let directory = Directory {
-            cursor: self.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
+            cursor: self.catalog.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
             open: std::mem::take(&mut running.open),
             parts: std::mem::take(&mut running.parts),
             groups: self.shared.groups.all(),
         };
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
         running.clusters.push(id);
-        self.promise_replacing();
-        self.wait_commit(self.commits.next())?;
+        self.catalog.promise_replacing();
+        self.wait_commit(self.log.commits.next())?;
         Ok(CheckpointRef { directory: id, seq, journal_start: running.journal_start })
     }
 
     /// From here on it is the newest checkpoint.
     fn commit_checkpoint(&self, state: &mut Checkpointer, running: Running, reference: CheckpointRef) -> Result<()> {
-        self.write_superblock(|block| {
+        self.log.write_superblock(|block| {
             block.previous = block.current;
             block.current = Some(reference);
-            block.durable = self.durable_seal.load(Relaxed);
+            block.durable = self.log.durable_seal.load(Relaxed);
             block.sealed_below = running.sealed_below;
         })?;
         for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
@@ -383,7 +380,7 @@ impl Volume {
         self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         (state.granted, state.scanned) = (running.granted, 0);
         let floor = {
-            let mut journal = self.journal.lock();
+            let mut journal = self.log.journal.lock();
             journal.checkpointed(running.journal_start);
             journal.start()
         };
@@ -393,28 +390,7 @@ impl Volume {
     }
 
     fn no_cluster(&self) -> Error {
-        Error::io(self.place.clone(), io::Error::new(io::ErrorKind::StorageFull, NoCluster))
-    }
-
-    /// Writes the other superblock, changed, and syncs.
-    pub(crate) fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        let mut block = self.superblock.lock();
-        let mut next = *block;
-        change(&mut next);
-        next.seq += 1;
-        add(&self.shared.counters.device_writes, 1);
-        add(&self.shared.counters.device_written, BLOCK as u64);
-        let written = match self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
-            Some(files) => {
-                let mut buf = [0; BLOCK];
-                next.encode(&mut buf);
-                files.write_superblock(next.seq, &buf)
-            }
-            None => recovery::write_superblock(&*self.device, &next),
-        };
-        written.map_err(|error| Error::io(format!("{}: writing the superblock", self.place), error))?;
-        *block = next;
-        Ok(())
+        Error::io(self.medium.place.clone(), io::Error::new(io::ErrorKind::StorageFull, NoCluster))
     }
 
     /// Notes where the hottest objects lie. Not synced: losing it costs warmth only.
@@ -426,34 +402,36 @@ impl Volume {
             .filter(|frame| self.is_home_of(frame))
             .filter_map(|frame| {
                 let on_disk = |entry: &crate::index::IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
-                self.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
+                self.catalog.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
             })
             .chain(clusters)
             .take(picaflor_format::hot::CAPACITY)
             .collect();
         state.hot_seq += 1;
         let mut buf = self.shared.pool.take(picaflor_format::zone::HOT_SLOT as usize);
-        picaflor_format::hot::encode(&mut buf, state.hot_seq, self.store_id(), &words);
-        self.write_all(vec![(Map::hot(state.hot_seq), buf.into_bytes())])
-            .map_err(|error| Error::io(format!("{}: writing the hot log", self.place), error))
+        picaflor_format::hot::encode(&mut buf, state.hot_seq, self.medium.store_id, &words);
+        self.medium
+            .write_all(vec![(Map::hot(state.hot_seq), buf.into_bytes())])
+            .map_err(|error| self.medium.io("writing the hot log", error))
     }
 
     /// Of each cluster in memory an entry that leads to where it lies, the one used last first; none where memory holds
     /// objects.
     fn hot_clusters(&self, most: usize) -> Vec<u64> {
-        let own = self.shared.memory.recent_clusters().into_iter().filter(|resident| resident.volume == self.number);
+        let own =
+            self.shared.memory.recent_clusters().into_iter().filter(|resident| resident.volume == self.medium.number);
         own.take(most).filter_map(|resident| self.entry_at_home(resident.slot)).collect()
     }
 
     fn entry_at_home(&self, slot: u32) -> Option<u64> {
-        let home = self.buffers.home(slot)?;
-        let rows = match &*self.buffers.slot(slot).read() {
+        let home = self.catalog.buffers.home(slot)?;
+        let rows = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Filled(filled) => filled.rows.clone(),
             _ => return None,
         };
         let at_home = |row: &Row| {
-            let entry = self.entry_in_slot(slot, row)?;
-            Some(entry.at(Location::OnDisk { grain: self.grain(home, row.offset) }).0)
+            let entry = self.catalog.entry_in_slot(slot, row)?;
+            Some(entry.at(Location::OnDisk { grain: self.medium.grain(home, row.offset) }).0)
         };
         rows.iter().find_map(at_home)
     }
@@ -465,12 +443,12 @@ impl Volume {
 
     /// Seals and writes everything, takes a checkpoint, and takes no more puts.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
         }
-        if self.count_staged() > 0 {
-            self.promise_staged();
-            self.wait_commit_in_time(self.commits.next())?;
+        if self.catalog.count_staged() > 0 {
+            self.catalog.promise_staged();
+            self.wait_commit_in_time(self.log.commits.next())?;
         }
         for lane in &self.lanes {
             lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
@@ -480,14 +458,14 @@ impl Volume {
             self.checkpoint_now()?;
         }
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
-        self.wait_commit(self.commits.next())?;
+        self.wait_commit(self.log.commits.next())?;
         self.checkpoint_now()?;
         // Nothing is placed between what is made durable last and the end of writing.
-        let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
-        if let Some(files) = self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
-            files.close().map_err(|error| Error::io(format!("{}: closing", self.place), error))?;
+        let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+        if let Some(files) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
+            files.close().map_err(|error| self.medium.io("closing", error))?;
         }
-        self.commits.fail(Error::Closed);
+        self.log.commits.fail(Error::Closed);
         Ok(())
     }
 }

@@ -64,7 +64,7 @@ impl Store {
         let mut last: Vec<Awaited> = vec![None; self.recovered_volumes().len()];
         let outcome = admitted.try_for_each(|(put, expires)| {
             if let Some((volume, number)) = self.put_admitted(put, expires)? {
-                let home = volume.number;
+                let home = volume.medium.number;
                 last[home] = Some((volume, number));
             }
             Ok(())

@@ -97,10 +97,10 @@ impl Store {
         let total = self.recovered_volumes().iter().map(|volume| u64::from(volume.parts())).sum();
         for volume in self.recovered_volumes() {
             let promised = volume.promised();
-            report.entries += volume.index.objects();
+            report.entries += volume.catalog.index.objects();
             let (placed, mut slots) = (Seen::begin(&report), Slots::default());
             for part in 0..volume.parts() {
-                match &volume.in_place {
+                match &volume.catalog.in_place {
                     Some(in_place) => volume.check_slice(in_place, part, &mut slots, &mut report),
                     None => volume.check_cluster(part, &promised, &mut report),
                 }
@@ -125,11 +125,11 @@ impl Store {
 impl Volume {
     fn check_slice(&self, in_place: &InPlace, slice: u32, slots: &mut Slots, report: &mut CheckReport) {
         for place in in_place.extents.slice(slice) {
-            if self.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
+            if self.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
                 continue;
             }
             match self.read_placed(&place) {
-                Ok((header, frame)) if self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
+                Ok((header, frame)) if self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
                     report.intact += 1;
                     report.intact_bytes += header.frame_len() as u64;
                     report.orphans += u64::from(self.is_left_over(&header, &frame));
@@ -152,7 +152,7 @@ impl Volume {
             Ok(bytes) => bytes,
             Err(why) => return report.note(&why),
         };
-        let is_its = |header: &Header| self.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
+        let is_its = |header: &Header| self.medium.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
         let header = Header::of_damaged(&bytes).filter(is_its);
         match header {
             Some(header) if self.is_left_over(&header, &bytes) => report.outdated += 1,
@@ -168,7 +168,7 @@ impl Volume {
         }
         let pieces = slots.heads.iter().flat_map(|(parent, manifest)| {
             let key = |number| ChunkKey { parent: *parent, id: manifest.id, number }.encode();
-            (0..manifest.chunks()).map(move |number| self.hasher.chunk(&key(number)).0)
+            (0..manifest.chunks()).map(move |number| self.medium.hasher.chunk(&key(number)).0)
         });
         let pieces: HashSet<u128> = pieces.collect();
         for place in &slots.unknown {
@@ -181,17 +181,17 @@ impl Volume {
     }
 
     fn object_in(&self, place: Place) -> String {
-        format!("{}: the object in slots {} to {}", self.place, place.slot, place.slot + place.slots - 1)
+        format!("{}: the object in slots {} to {}", self.medium.place, place.slot, place.slot + place.slots - 1)
     }
 
     /// What the index promises.
     fn promised(&self) -> Promised {
         let mut promised = Promised::default();
-        self.index.for_each(|entry| {
+        self.catalog.index.for_each(|entry| {
             let place = match entry.location() {
                 Location::Buffered { slot, .. } => Part::Buffer(slot),
-                Location::OnDisk { grain } if self.in_place.is_none() => {
-                    self.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
+                Location::OnDisk { grain } if self.catalog.in_place.is_none() => {
+                    self.medium.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
                 }
                 Location::OnDisk { .. } => Part::InPlace,
             };
@@ -206,12 +206,12 @@ impl Volume {
         for part in promised.0.keys() {
             let Part::Buffer(slot) = *part else { continue };
             let seen = Seen::begin(report);
-            for (hash, offset) in self.buffers.frames(slot) {
+            for (hash, offset) in self.catalog.buffers.frames(slot) {
                 let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-                if self.index.find(hash, location).is_none() {
+                if self.catalog.index.find(hash, location).is_none() {
                     continue;
                 }
-                let Some(frame) = self.buffers.read(slot, offset, hash, |_, _| true) else { continue };
+                let Some(frame) = self.catalog.buffers.read(slot, offset, hash, |_, _| true) else { continue };
                 self.check_frame(frame.bytes(), || "in memory".into(), report);
             }
             seen.end(self, *part, promised, report);
@@ -235,7 +235,7 @@ impl Volume {
                 }
                 let key = header.map(|header| String::from_utf8_lossy(header.key(frame)).into_owned());
                 let key = key.unwrap_or_else(|| "unknown key".into());
-                report.damaged.push(format!("{}: {key} {}: {why}", self.place, at()));
+                report.damaged.push(format!("{}: {key} {}: {why}", self.medium.place, at()));
             }
         }
     }
@@ -245,20 +245,20 @@ impl Volume {
             return;
         }
         // Its table is a part of it.
-        let read = self.read_at(cluster, 0, self.cluster_len());
-        let (bytes, found) = match read.and_then(|bytes| Ok((bytes, self.last_use(cluster, None, BLOCK)?))) {
+        let read = self.medium.read_at(cluster, 0, self.medium.cluster_len());
+        let (bytes, found) = match read.and_then(|bytes| Ok((bytes, self.medium.last_use(cluster, None, BLOCK)?))) {
             Ok(read) => read,
             Err(error) => return report.note(&error),
         };
         // A table that is there names all that was put in this use: what else leads there is of an earlier one.
         let tells_all = matches!(found, Use::Sealed(..)) || self.is_untold(cluster, &found);
-        let frames = self.rows_of(found, &bytes);
+        let frames = self.medium.rows_of(found, &bytes);
         let (bare, seen) = (frames.is_empty(), Seen::begin(report));
-        let mut live = self.entries_of(cluster, frames.clone());
-        self.add_unlisted(cluster, &bytes, &mut live);
+        let mut live = self.catalog.entries_of(cluster, frames.clone());
+        self.catalog.add_unlisted(cluster, &bytes, &mut live);
         let damaged = report.damaged.len();
         for (row, _) in live {
-            let at = || format!("at {}", self.map.cluster_start(cluster) + u64::from(row.offset));
+            let at = || format!("at {}", self.medium.map.cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at, report);
         }
         if self.may_mislead() && self.may_be_written_over(cluster) {
@@ -269,7 +269,7 @@ impl Volume {
         let outdated = match report.lost - lost {
             0 => 0,
             missing if tells_all => missing,
-            missing => self.entries_within(cluster, &frames).min(missing),
+            missing => self.catalog.entries_within(cluster, &frames).min(missing),
         };
         (report.lost, report.outdated) = (report.lost - outdated, report.outdated + outdated);
         let missing = report.lost - lost;

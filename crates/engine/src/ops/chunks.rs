@@ -262,7 +262,7 @@ impl Store {
         let volume = self.home(parent, object.key());
         Ok((0..manifest.chunks()).all(|number| {
             let chunk = self.hasher().chunk(&ChunkKey { parent: parent.0, id: manifest.id, number }.encode()).short();
-            !volume.index.touch(chunk).is_empty()
+            !volume.catalog.index.touch(chunk).is_empty()
         }))
     }
 

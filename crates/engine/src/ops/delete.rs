@@ -126,7 +126,7 @@ impl Store {
             return Vec::new();
         }
         let volumes = self.recovered_volumes().iter().filter(|volume| !self.is_lost(volume));
-        volumes.map(|volume| (Arc::clone(volume), volume.commits.next())).collect()
+        volumes.map(|volume| (Arc::clone(volume), volume.log.commits.next())).collect()
     }
 
     fn hash_to_delete(&self, key: &[u8]) -> Result<KeyHash> {
@@ -153,10 +153,10 @@ impl Store {
 
     /// Whether nothing need be read to delete this key here.
     fn leaves_unread(volume: &Volume, hash: KeyHash) -> bool {
-        volume.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
+        volume.catalog.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
             Location::OnDisk { .. } => false,
             Location::Buffered { slot, offset } => {
-                let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
+                let frame = volume.catalog.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
                 // The chunks of a large object may be anywhere.
                 frame.is_some_and(|frame| frame.header.kind != Kind::Manifest)
             }
@@ -186,20 +186,20 @@ impl Store {
     /// Drops what a volume has of a key, and logs it.
     fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<bool> {
         // Before anything is dropped: a delete that failed leaves the object.
-        if let Some(failure) = volume.commits.failure() {
+        if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
         }
         let generation = self.shared().next_generation();
         let mut found = false;
         while let Some(own) = volume.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
-            found |= volume.drop_entry(hash.short(), own.entry) && own.generation != 0;
+            found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.generation != 0;
             if let Some(manifest) = own.manifest {
                 volume.drop_chunks(hash, manifest);
             }
         }
-        volume.placer.drop_copies(hash.short());
-        volume.forget(hash, generation);
+        volume.catalog.placer.drop_copies(hash.short());
+        volume.log.forget(hash, generation);
         Ok(found)
     }
 
@@ -214,17 +214,17 @@ impl Store {
             return Ok(None);
         }
         // What a volume that stopped writing is told, it forgets with the next crash.
-        if let Some(failure) = volume.commits.failure() {
+        if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
         }
         // Whether anybody waits for it or not.
         let options = &self.shared().options;
-        volume.due_within(options.delete_time);
-        let journal = volume.journal.lock();
+        volume.log.due_within(options.delete_time);
+        let journal = volume.log.journal.lock();
         let waits =
-            journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.commits.is_refusing();
+            journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.log.commits.is_refusing();
         drop(journal);
-        Ok(waits.then(|| (Arc::clone(volume), volume.commits.next())))
+        Ok(waits.then(|| (Arc::clone(volume), volume.log.commits.next())))
     }
 
     /// Deletes an object if it is this version still. Returns whether it was.
@@ -241,10 +241,10 @@ impl Store {
         let volume = self.home(hash, key);
         let own = volume.verified(hash, key, Kind::Whole)?;
         let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
-        let dropped = volume.drop_entry(hash.short(), own.entry);
+        let dropped = volume.catalog.drop_entry(hash.short(), own.entry);
         if dropped {
-            volume.forget(hash, generation);
-            volume.due_within(self.shared().options.delete_time);
+            volume.log.forget(hash, generation);
+            volume.log.due_within(self.shared().options.delete_time);
             own.manifest.into_iter().for_each(|manifest| volume.drop_chunks(hash, manifest));
         }
         Ok(dropped)
@@ -267,12 +267,12 @@ impl Store {
 impl Volume {
     /// Most bytes that leases alone may keep here.
     pub(crate) fn lease_max(&self) -> u64 {
-        self.map.clusters.len / KEPT
+        self.medium.map.clusters.len / KEPT
     }
 
     /// Drops what was left to handles that are gone. Returns whether there was anything.
     pub(crate) fn drop_released(&self) -> bool {
-        self.shared.leases.drop_over(self.number, |left| self.drop_chunks_now(left.parent, left.manifest))
+        self.shared.leases.drop_over(self.medium.number, |left| self.drop_chunks_now(left.parent, left.manifest))
     }
 
     /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
@@ -283,17 +283,17 @@ impl Volume {
     pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         match self.shared.options.mode {
             Mode::Cache if self.shared.options.eviction_listener.is_none() => {
-                let mut candidates = self.index.candidates(hash.short());
+                let mut candidates = self.catalog.index.candidates(hash.short());
                 let entry = candidates.pop();
                 for other in candidates {
-                    self.drop_entry(hash.short(), other);
+                    self.catalog.drop_entry(hash.short(), other);
                 }
                 Ok(entry.map(CurrentEntry::unread))
             }
             _ => {
                 let own = self.verified(hash, key, kind)?;
                 for other in own.iter().flat_map(|own| &own.unread) {
-                    self.drop_entry(hash.short(), *other);
+                    self.catalog.drop_entry(hash.short(), *other);
                 }
                 Ok(own)
             }
@@ -303,7 +303,7 @@ impl Volume {
     /// The entry whose frame has this key, found by reading frames.
     pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
         let chunk = kind == Kind::Chunk;
-        let mut candidates = self.index.candidates(hash.short());
+        let mut candidates = self.catalog.index.candidates(hash.short());
         // They lead nowhere, whichever key's they are; one is this key's only if no other is.
         let mut unread = Vec::new();
         while let Some(entry) = candidates.pop() {
@@ -323,9 +323,9 @@ impl Volume {
                 }
                 Err(error) => return Err(error),
             };
-            if self.index.find(hash.short(), entry.location()).is_none() {
+            if self.catalog.index.find(hash.short(), entry.location()).is_none() {
                 // It moved while it was looked at: a buffer was retired, or a cluster read in.
-                candidates = self.index.candidates(hash.short());
+                candidates = self.catalog.index.candidates(hash.short());
                 unread.clear();
             } else if is_own {
                 return Ok(Some(CurrentEntry { manifest, generation, ..CurrentEntry::unread(entry) }));
@@ -338,7 +338,7 @@ impl Volume {
 
     /// Drops the chunks of a large object that is gone, or leaves them to who still reads it.
     pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
-        let left = Left { parent, manifest, home: self.number };
+        let left = Left { parent, manifest, home: self.medium.number };
         let leases = &self.shared.leases;
         leases.drop_or_leave(left, self.lease_max(), || self.drop_chunks_now(parent, manifest));
     }
@@ -346,16 +346,16 @@ impl Volume {
     pub(crate) fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
-            let hash = self.hasher.chunk(&key);
+            let hash = self.medium.hasher.chunk(&key);
             // Until it is gone: an entry may move between the look and the drop.
             while let Ok(Some(own)) = self.own(hash, &key, Kind::Chunk) {
-                self.drop_entry(hash.short(), own.entry);
+                self.catalog.drop_entry(hash.short(), own.entry);
             }
         }
     }
 
     fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Vec<u8>)> {
-        let place = || format!("{}: file {grain}", self.place);
+        let place = || format!("{}: file {grain}", self.medium.place);
         add(&self.shared.counters.device_reads, 1);
         let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let damaged = |why: String| Error::Damaged {
@@ -383,7 +383,7 @@ impl Volume {
     ) -> Result<Option<R>> {
         match entry.location() {
             Location::Buffered { slot, offset } => {
-                let frame = self.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
+                let frame = self.catalog.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
                 Ok(frame.map(|frame| see(&frame.header, frame.bytes())))
             }
             Location::OnDisk { grain } => {
@@ -405,12 +405,12 @@ impl Volume {
     }
 
     fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        if let Some(read) = self.read_file(grain) {
+        if let Some(read) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.read_file(grain)) {
             return self.verified_file(grain, read);
         }
         let frame = self.read_unverified(grain, grains)?;
         let header = Header::verify(&frame).map_err(|why| Error::Damaged {
-            place: format!("{}: object at {}", self.place, grain * GRAIN as u64),
+            place: format!("{}: object at {}", self.medium.place, grain * GRAIN as u64),
             why: why.to_string(),
             mend: "its entry is dropped when it is asked for".into(),
         })?;
@@ -425,14 +425,11 @@ impl Volume {
         let offset = grain * GRAIN as u64;
         let start = offset / BLOCK as u64 * BLOCK as u64;
         let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
-        let end = end.min(self.map.clusters.end());
-        let pending = self.pending(start, (end - start) as usize);
+        let end = end.min(self.medium.map.clusters.end());
+        let pending =
+            self.catalog.in_place.as_ref().and_then(|in_place| in_place.pending(start, (end - start) as usize));
         let mut buf = self.shared.pool.take((end - start) as usize);
-        add(&self.shared.counters.device_reads, 1);
-        add(&self.shared.counters.device_read, buf.len() as u64);
-        self.device
-            .read(start, &mut buf)
-            .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
+        self.medium.read(start, &mut buf).map_err(|error| self.medium.io(&format!("reading at {start}"), error))?;
         pending.inspect(|pending| pending.lay_over(start, &mut buf));
         Ok(buf.into_bytes().slice((offset - start) as usize..))
     }

@@ -24,7 +24,7 @@ impl Store {
     /// until the next opening, which empties it. A device that is alone, and any of a store, is read as long as it can
     /// be.
     pub(crate) fn is_lost(&self, volume: &Volume) -> bool {
-        self.volumes().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
+        self.volumes().len() > 1 && self.mode() == Mode::Cache && volume.log.commits.is_broken()
     }
 
     /// Whether a healthy device knows durably that this one failed.
@@ -39,7 +39,9 @@ impl Store {
     /// The failure of a device of which no other one says so.
     pub(crate) fn losses_are_noted(&self) -> Result<()> {
         let mut lost = self.recovered_volumes().iter().filter(|volume| self.is_lost(volume));
-        lost.find(|volume| !self.is_loss_noted(volume)).and_then(|volume| volume.commits.failure()).map_or(Ok(()), Err)
+        lost.find(|volume| !self.is_loss_noted(volume))
+            .and_then(|volume| volume.log.commits.failure())
+            .map_or(Ok(()), Err)
     }
 
     /// Has the healthy devices say durably that this one failed, so that the next opening empties it: before a delete
@@ -51,10 +53,10 @@ impl Store {
         if self.is_loss_noted(lost) {
             return Ok(());
         }
-        for healthy in self.volumes().iter().filter(|volume| volume.commits.failure().is_none()) {
-            healthy.note_losses()?;
+        for healthy in self.volumes().iter().filter(|volume| volume.log.commits.failure().is_none()) {
+            healthy.log.note_losses()?;
         }
-        match (self.is_loss_noted(lost), lost.commits.failure()) {
+        match (self.is_loss_noted(lost), lost.log.commits.failure()) {
             (false, Some(failure)) => Err(failure),
             _ => Ok(()),
         }
@@ -65,9 +67,9 @@ impl Volume {
     /// Whether this object, which memory has, lies here: memory is the store's.
     pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
         let options = &self.shared.options;
-        let hash = || self.hasher.key(frame.key());
+        let hash = || self.medium.hasher.key(frame.key());
         options.places.len() < 2
-            || options.spread.home(self.hasher, hash(), frame.key(), options.places.len()) == self.number
+            || options.spread.home(self.medium.hasher, hash(), frame.key(), options.places.len()) == self.medium.number
     }
 }
 

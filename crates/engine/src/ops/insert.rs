@@ -182,7 +182,8 @@ impl Store {
         let volume = self.destination(hash, parts);
         let is_on_device = |entry: IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
         let guesses = self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none();
-        volume.in_place.is_some() || !guesses && volume.index.candidates(hash.short()).into_iter().any(is_on_device)
+        volume.catalog.in_place.is_some()
+            || !guesses && volume.catalog.index.candidates(hash.short()).into_iter().any(is_on_device)
     }
 
     /// The volume that takes it.
@@ -193,7 +194,7 @@ impl Store {
     /// Has the processor fetch the index entries of this key, while the caller makes the checksum.
     pub(crate) fn prefetch_index(&self, hash: KeyHash, parts: &Parts<'_>) {
         if self.layout().is_none() {
-            self.destination(hash, parts).index.prefetch(hash.short());
+            self.destination(hash, parts).catalog.index.prefetch(hash.short());
         }
     }
 
@@ -209,7 +210,7 @@ impl Store {
         let now = self.shared().clock.now_nanos();
         // Others may have taken what was made, but a store that makes room has some: nobody is refused for that.
         let is_done = std::mem::replace(&mut insertion.in_vain, !made) && !made;
-        if blocked == Blocked::Space && volume.keeps_all_in_clusters() {
+        if blocked == Blocked::Space && volume.catalog.keeps_all_in_clusters() {
             return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
         }
         let patient = u128::from(now - insertion.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()
@@ -242,9 +243,9 @@ impl Store {
                         let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
-                        volume.placer.note_named(beside.is_some());
+                        volume.catalog.placer.note_named(beside.is_some());
                         if let Some(beside) = beside {
-                            volume.hint(beside, hash.short());
+                            volume.catalog.hint(beside, hash.short());
                         }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
                             volume.drop_chunks(hash, manifest);
@@ -274,7 +275,9 @@ impl Store {
             }
             let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
             let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
-            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, insertion.tries)).flatten() {
+            if let Some(piece_max) =
+                whole.then(|| volume.catalog.in_place.as_ref()?.cut_for(payload, insertion.tries)).flatten()
+            {
                 return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
             }
             insertion.tries += 1;
@@ -306,7 +309,7 @@ impl Store {
         match (blocked, self.shared().options.daemons) {
             (Blocked::Moved | Blocked::Staging, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
-                volume.writer.wait_for_change(Duration::from_millis(20));
+                volume.log.queue.wait_for_change(Duration::from_millis(20));
                 Ok(true)
             }
             (Blocked::Buffers, Daemons::Manual) => {
@@ -315,7 +318,7 @@ impl Store {
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
                 volume.reclaimer.wake();
-                volume.writer.wait_for_change(Duration::from_millis(5));
+                volume.log.queue.wait_for_change(Duration::from_millis(5));
                 Ok(true)
             }
             // A store compacts here, so that `Full` is said only when compaction would gain nothing.
@@ -330,19 +333,19 @@ impl Store {
         }
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
-            Blocked::Buffers if !volume.writer.has_room(volume.unwritten_max()) => {
-                let failed = || volume.commits.failure().is_some();
-                poll_fn(|context| match volume.writer.wake_on_change(volume.unwritten_max(), context.waker()) {
+            Blocked::Buffers if !volume.log.queue.has_room(volume.unwritten_max()) => {
+                let failed = || volume.log.commits.failure().is_some();
+                poll_fn(|context| match volume.log.queue.wake_on_change(volume.unwritten_max(), context.waker()) {
                     true if !failed() => Poll::Pending,
                     _ => Poll::Ready(()),
                 })
                 .await;
             }
             // No slot is free.
-            Blocked::Buffers => volume.writer.next_change().await,
+            Blocked::Buffers => volume.log.queue.next_change().await,
             Blocked::Space if self.mode() == Mode::Cache => {
                 volume.reclaimer.wake();
-                volume.writer.next_change().await;
+                volume.log.queue.next_change().await;
             }
             Blocked::Space => {
                 let volume = Arc::clone(volume);

@@ -100,7 +100,7 @@ impl Keys {
         if let Some(listing) = &self.listing {
             return listing.progress();
         }
-        let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.buffers.count() + 1);
+        let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.catalog.buffers.count() + 1);
         let volumes = self.store.recovered_volumes();
         let before: u64 = volumes.iter().take(self.volume).map(places).sum();
         (before + u64::from(self.place), volumes.iter().map(places).sum())
@@ -128,10 +128,10 @@ impl Iterator for Keys {
             self.place += 1;
             let found = if place < clusters {
                 volume.entries_on_device(place, &mut self.unreadable)
-            } else if place < clusters + volume.buffers.count() {
+            } else if place < clusters + volume.catalog.buffers.count() {
                 volume.entries_in_buffer(place - clusters)
-            } else if place == clusters + volume.buffers.count() {
-                let waiting = volume.all_staged();
+            } else if place == clusters + volume.catalog.buffers.count() {
+                let waiting = volume.catalog.all_staged();
                 waiting.iter().filter_map(|staged| entry(&staged.frame.header, staged.frame.bytes())).collect()
             } else {
                 (self.volume, self.place) = (self.volume + 1, 0);
@@ -161,14 +161,14 @@ fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
 impl Volume {
     /// Parts in which a volume is gone through: clusters, or, in place, slices of the table.
     pub(crate) fn parts(&self) -> u32 {
-        self.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
+        self.catalog.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
     }
 
     fn entries_in_place(&self, in_place: &InPlace, slice: u32, unreadable: &mut u64) -> Vec<Entry> {
         let mut places = in_place.extents.slice(slice);
         places.sort_unstable_by_key(|place| place.slot);
         let read = |place: &Place| {
-            let is_there = || self.index.find(place.hash as u64, InPlace::location(place.slot)).is_some();
+            let is_there = || self.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_some();
             let read = is_there().then(|| self.read_placed(place))?;
             // Unless it left while it was read.
             *unreadable += u64::from(read.is_err() && is_there());
@@ -179,23 +179,23 @@ impl Volume {
     }
 
     fn entries_on_device(&self, cluster: u32, unreadable: &mut u64) -> Vec<Entry> {
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return self.entries_in_place(in_place, cluster, unreadable);
         }
         if !self.space.state(cluster).is_read() {
             return Vec::new();
         }
-        let mut live = self.entries_of(cluster, self.read_rows(cluster));
-        let Some(bytes) = self.read_cluster(cluster) else {
+        let mut live = self.catalog.entries_of(cluster, self.medium.read_rows(cluster));
+        let Some(bytes) = self.medium.read_cluster(cluster) else {
             *unreadable += 1;
             return Vec::new();
         };
-        self.add_unlisted(cluster, &bytes, &mut live);
+        self.catalog.add_unlisted(cluster, &bytes, &mut live);
         let read = |(row, _): &(Row, IndexEntry)| {
             let frame = bytes.get(row.offset as usize..)?;
             let header = Header::verify(frame).ok();
             // Unless it left while it was read.
-            let is_there = || !self.entries_of(cluster, vec![*row]).is_empty();
+            let is_there = || !self.catalog.entries_of(cluster, vec![*row]).is_empty();
             *unreadable += u64::from(header.is_none() && is_there());
             entry(&header?, frame)
         };
@@ -203,15 +203,15 @@ impl Volume {
     }
 
     fn entries_in_buffer(&self, slot: u32) -> Vec<Entry> {
-        let rows = match &*self.buffers.slot(slot).read() {
+        let rows = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Free => return Vec::new(),
             Slot::Open(open) => open.rows().to_vec(),
             Slot::Filled(filled) => filled.rows.clone(),
         };
         let read = |row: &Row| {
-            self.entry_in_slot(slot, row)?;
+            self.catalog.entry_in_slot(slot, row)?;
             let at = row.offset as usize / GRAIN * GRAIN;
-            let frame = self.buffers.read(slot, at, row.hash, |_, _| true)?;
+            let frame = self.catalog.buffers.read(slot, at, row.hash, |_, _| true)?;
             entry(&frame.header, frame.bytes())
         };
         rows.iter().filter_map(read).collect()

@@ -209,7 +209,7 @@ impl Store {
         if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
             return Err(self.refuse(Refusal::NotAdmitted));
         }
-        if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.is_loaded()) {
+        if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.catalog.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         if self.recovered_volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {
@@ -235,7 +235,7 @@ impl Store {
     }
 
     pub(crate) fn class(volume: &Volume, kind: Kind, options: &PutOptions) -> Class {
-        let placer = &volume.placer;
+        let placer = &volume.catalog.placer;
         match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
             false => placer.class(kind, options.group, options.server),
@@ -254,7 +254,7 @@ impl Store {
         let server = parts.options.server;
         let affinity = match parts.kind {
             Kind::Chunk => 0,
-            _ => volume.placer.affinity_of(hash, beside),
+            _ => volume.catalog.placer.affinity_of(hash, beside),
         };
         match class {
             // The head of a large object does not wait, and goes to where the others are packed.
@@ -269,28 +269,28 @@ impl Store {
         let shared = self.shared();
         let within = match (shared.groups.interval(group), shared.options.durability) {
             (_, Durability::EveryPut) => {
-                let number = volume.commits.next();
+                let number = volume.log.commits.next();
                 return Some((volume, number));
             }
             (Some(interval), _) => interval,
             // What is told to the journal waits in memory.
-            (None, _) if volume.has_much_to_tell() => {
-                let number = volume.commits.next();
+            (None, _) if volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) => {
+                let number = volume.log.commits.next();
                 return Some((volume, number));
             }
             (None, Durability::None) => None,
             (None, Durability::Bounded { time, puts }) => {
                 // What would not become durable in time is not acknowledged.
-                let refusing = volume.commits.is_refusing();
-                if refusing || volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
-                    let number = volume.commits.next();
+                let refusing = volume.log.commits.is_refusing();
+                if refusing || volume.log.queue.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
+                    let number = volume.log.commits.next();
                     return Some((volume, number));
                 }
                 Some(time)
             }
         };
         if let Some(within) = within {
-            volume.due_within(within);
+            volume.log.due_within(within);
         }
         None
     }

@@ -25,7 +25,7 @@ pub use superblock::write_superblock;
 use std::{
     path::Path,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -47,12 +47,12 @@ use crate::{
     background::eviction::Budget,
     base::group::Groups,
     base::layout::{Env, Layout},
-    base::stats::Counters,
+    base::medium::read_twice,
     cache::memory::Memory,
     in_place::files,
-    read::cluster_reader::read_twice,
+    shared::{Member, STRIPES, Shared},
     space::LayoutKind,
-    volume::{STRIPES, Shared, Volume},
+    volume::Volume,
     write::append::{lanes, unwritten_max},
 };
 
@@ -126,9 +126,13 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let volumes: Vec<Arc<Volume>> = begun.iter().map(|(volume, ..)| Arc::clone(volume)).collect();
     if identity.lost != 0 && !shared.options.read_only {
         // They are empty now, durably.
-        volumes.iter().try_for_each(|volume| volume.write_superblock(|block| block.lost = 0))?;
+        volumes.iter().try_for_each(|volume| volume.log.write_superblock(|block| block.lost = 0))?;
     }
-    let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
+    let members = volumes.iter().map(|volume| {
+        let member: Weak<dyn Member> = Arc::<Volume>::downgrade(volume);
+        member
+    });
+    let _ = shared.members.set(members.collect());
     let deferred = Arc::new(Deferred::new(&shared, begun, began));
     Ok(Opened { shared, volumes, layout: None, hasher, deferred, created })
 }
@@ -349,7 +353,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         claimed: AtomicU64::new(0),
         preset: options.preset,
         clock: options.clock.clone(),
-        counters: Counters::default(),
+        counters: Arc::default(),
         memory: Memory::new(options.preset.retention, room),
         groups: Groups::default(),
         pool: BufPool::new(idle as usize),
@@ -359,7 +363,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         overhead,
         generation: AtomicU64::new(epoch << EPOCH_SHIFT),
         last_read: AtomicU64::new(0),
-        volumes: OnceLock::new(),
+        members: OnceLock::new(),
         leases: Arc::default(),
         stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
         options,

@@ -20,7 +20,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Error, Mode, Result,
+    Error, Result,
     base::frame::Draft,
     base::stats::add,
     index::IndexEntry,
@@ -30,9 +30,9 @@ use crate::{
 };
 
 /// Clusters that objects never have: those of three checkpoints at least, and the spare ones.
-const KEPT: u32 = SPARE + 6;
+pub(crate) const KEPT: u32 = SPARE + 6;
 /// From which part of the others on, in percent, a store packs tightly.
-const TIGHT: u64 = 70;
+pub(crate) const TIGHT: u64 = 70;
 /// Part by which objects become less before a store that packed tightly below that stops it: more than what is known
 /// of the length of objects that were not weighed.
 const LOOSER: u64 = 4;
@@ -89,22 +89,11 @@ fn best_piece(cluster: usize, body: usize) -> usize {
 }
 
 impl Volume {
-    /// Whether objects lie in clusters that nobody leaves.
-    pub(crate) fn keeps_all_in_clusters(&self) -> bool {
-        self.shared.options.mode == Mode::Store && self.in_place.is_none()
-    }
-
-    /// Whether the store is so full that it saves clusters rather than reads.
-    pub(crate) fn packs_tightly(&self) -> bool {
-        let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
-        self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.reclaimer.tight.load(Relaxed))
-    }
-
     /// Bytes of body of the pieces that an object is to be cut into, if it is.
     pub(crate) fn cut_to_pack(&self, payload: usize, body: usize) -> Option<usize> {
-        let cluster = self.cluster_len();
+        let cluster = self.medium.cluster_len();
         let (whole, waste) = (taken(payload), wasted(cluster, payload));
-        if waste * WASTE <= whole || body * 2 < payload || !self.packs_tightly() {
+        if waste * WASTE <= whole || body * 2 < payload || !self.catalog.packs_tightly() {
             return None;
         }
         let piece = best_piece(cluster, body);
@@ -115,19 +104,19 @@ impl Volume {
 
     /// The same of an object larger than a cluster, which is cut anyway.
     pub(crate) fn cut_of_long(&self, body: Option<u64>) -> Option<usize> {
-        let cluster = self.cluster_len();
+        let cluster = self.medium.cluster_len();
         match body {
-            _ if !self.keeps_all_in_clusters() => None,
+            _ if !self.catalog.keeps_all_in_clusters() => None,
             Some(body) => Some(best_piece(cluster, usize::try_from(body).ok()?)),
             // Whatever is left over at its end is short.
-            None => self.packs_tightly().then(|| piece_of(cluster, 4)),
+            None => self.catalog.packs_tightly().then(|| piece_of(cluster, 4)),
         }
     }
 
     /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
     /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
     pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
-        if !self.packs_tightly() || self.placer.keeps_apart() && self.affords_apart() {
+        if !self.catalog.packs_tightly() || self.catalog.placer.keeps_apart() && self.affords_apart() {
             return None;
         }
         let lanes = self.lanes.len();
@@ -135,7 +124,7 @@ impl Volume {
         let own = usize::from(lanes > 1 && self.space.count() >= SMALL && self.fills_with_others(len));
         let fitting = |lane: usize| {
             let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
-            let rooms = slots.into_iter().flatten().map(|slot| self.room_in(slot));
+            let rooms = slots.into_iter().flatten().map(|slot| self.catalog.room_in(slot));
             rooms.filter(|room| *room >= len).min()
         };
         let snuggest = |is_good: &dyn Fn(usize) -> bool| {
@@ -151,7 +140,7 @@ impl Volume {
 
     /// Whether a frame of so many bytes is such a piece.
     fn fills_with_others(&self, len: usize) -> bool {
-        let cluster = self.cluster_len();
+        let cluster = self.medium.cluster_len();
         let of = |pieces| piece_of(cluster, pieces) + ChunkKey::LEN + frame::HEADER;
         (0..=PIECES.ilog2()).any(|halved| of(1 << halved) == len)
     }
@@ -175,21 +164,21 @@ impl Volume {
             return Ok(false);
         }
         let mut has_room = self.empty_for_puts()?;
-        if !has_room && !self.packs_tightly() {
+        if !has_room && !self.catalog.packs_tightly() {
             // Objects just longer than half a cluster fill all clusters by half.
-            self.reclaimer.tight.store(0, Relaxed);
+            self.catalog.tight.store(0, Relaxed);
             self.drop_residents_if_tight();
             has_room = self.empty_for_puts()?;
             let live = self.space.fill().live;
-            self.reclaimer.tight.store(live - live / LOOSER, Relaxed);
+            self.catalog.tight.store(live - live / LOOSER, Relaxed);
         }
         self.reclaimer.in_vain.store(if has_room { u64::MAX } else { self.space.fill().live }, Relaxed);
         Ok(has_room)
     }
 
     fn drop_residents_if_tight(&self) {
-        if !self.shared.memory.holds_clusters() && self.packs_tightly() {
-            self.shared.release(self.shared.memory.release_clusters(self.number, 0));
+        if !self.shared.memory.holds_clusters() && self.catalog.packs_tightly() {
+            self.shared.release(self.shared.memory.release_clusters(self.medium.number, 0));
         }
     }
 
@@ -218,7 +207,7 @@ impl Volume {
                 self.checkpoint_now()?;
             } else if retired < self.space.count() {
                 retired += 4;
-                self.retire_a_resident();
+                self.residents.retire_a_resident();
             } else {
                 break;
             }
@@ -237,11 +226,11 @@ impl Volume {
 
     /// The error of an object that needs so many bytes, with what would help.
     pub(crate) fn full(&self, needed: u64) -> Error {
-        if !self.keeps_all_in_clusters() {
+        if !self.catalog.keeps_all_in_clusters() {
             return Error::full(needed, self.free_bytes());
         }
         let (live, all) = (self.space.fill().live, self.room_for_all());
-        let capacity = self.map.clusters.len;
+        let capacity = self.medium.map.clusters.len;
         let surely = (all - (all / WASTE as u64).min(all)).saturating_sub(OPEN * self.space.room());
         let surely = surely.min(capacity / 10 * 9);
         let delete = (live + needed).saturating_sub(surely).max(needed);
@@ -255,8 +244,9 @@ impl Volume {
 
     /// Refuses at once what is longer than all that could be made room for.
     pub(crate) fn could_take(&self, needed: u64) -> Result<()> {
-        let fits = |live: u64| live + needed <= self.map.clusters.len;
-        let may = !self.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
+        let fits = |live: u64| live + needed <= self.medium.map.clusters.len;
+        let may =
+            !self.catalog.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
         if may { Ok(()) } else { Err(self.full(needed)) }
     }
 
@@ -269,9 +259,9 @@ impl Volume {
     ) -> Result<bool> {
         let (start, len) = (header.body_start(), header.body_len as usize);
         let body = &frame[start..start + len];
-        let parent = self.hasher.key(header.key(frame));
+        let parent = self.medium.hasher.key(header.key(frame));
         let manifest = Manifest { id: self.shared.next_generation(), total: len as u64, chunk: piece as u32 };
-        let class = self.placer.class(Kind::Chunk, header.group, header.server);
+        let class = self.catalog.placer.class(Kind::Chunk, header.group, header.server);
         let mut outcome = Ok(true);
         for (number, body) in body.chunks(piece).enumerate() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number: number as u32 }.encode();
@@ -283,7 +273,7 @@ impl Volume {
         }
         if matches!(outcome, Ok(true)) {
             let encoded = manifest.encode();
-            let class = self.placer.class(Kind::Manifest, header.group, header.server);
+            let class = self.catalog.placer.class(Kind::Manifest, header.group, header.server);
             let metadata = &frame[header.meta_start()..start];
             let draft = self.redraft(header, Kind::Manifest, (header.key(frame), metadata), &encoded);
             debug_assert_eq!(draft.hash, hash);
@@ -311,7 +301,7 @@ impl Volume {
             payload_crc: frame::payload_crc(key, metadata, body),
             ..*header
         };
-        Draft { hash: self.hasher.frame(kind, key).short(), header, key, metadata, body }
+        Draft { hash: self.medium.hasher.frame(kind, key).short(), header, key, metadata, body }
     }
 
     /// Frames what reclaim moves, in place of `old`. False if that is gone.
@@ -324,7 +314,7 @@ impl Volume {
         loop {
             let blocked = {
                 let _stripe = self.shared.lock_key(draft.hash);
-                if old.is_some_and(|old| self.index.find(draft.hash, old.location()).is_none()) {
+                if old.is_some_and(|old| self.catalog.index.find(draft.hash, old.location()).is_none()) {
                     return Ok(false);
                 }
                 let generation = self.shared.next_generation();
@@ -350,12 +340,12 @@ impl Volume {
     fn drop_pieces(&self, parent: u128, manifest: Manifest) {
         for number in 0..manifest.chunks() {
             let key = ChunkKey { parent, id: manifest.id, number }.encode();
-            let hash = self.hasher.chunk(&key).short();
+            let hash = self.medium.hasher.chunk(&key).short();
             let is_it = |entry: &IndexEntry| {
                 matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
             };
-            while let Some(entry) = self.index.candidates(hash).into_iter().find(is_it) {
-                self.drop_entry(hash, entry);
+            while let Some(entry) = self.catalog.index.candidates(hash).into_iter().find(is_it) {
+                self.catalog.drop_entry(hash, entry);
             }
         }
     }
