@@ -7,8 +7,8 @@ use crate::Stats;
 impl Stats {
     /// Tells the recorder of the crate [`metrics`] all of this: counts as counters with absolute values, by the name
     /// `picaflor_store_NAME_total`; misses and refusals as `picaflor_store_misses_total` and
-    /// `picaflor_store_refusals_total` with a label `reason`; what there is now as gauges `picaflor_store_NAME`, that of
-    /// a volume with a label `place`. Each carries `store` as a label, which tells several stores of one program apart.
+    /// `picaflor_store_refusals_total`, with a label `reason`; what there is now as gauges `picaflor_store_NAME`, with
+    /// a label `place` where it is of one volume. All have the label `store`, which tells the stores of a program apart.
     /// To be called as often as they are to be fresh: the store itself calls no recorder.
     pub fn record(&self, store: &str) {
         let store = || store.to_owned();

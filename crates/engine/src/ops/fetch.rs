@@ -48,7 +48,7 @@ impl Fetched {
 }
 
 /// Why [`Store::get_or_fetch`] has no object: `E` is the error of the caller's fetch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum FetchError<E: ?Sized> {
     /// The store failed.
@@ -88,19 +88,18 @@ impl<E: std::error::Error + 'static> std::error::Error for FetchError<E> {
     }
 }
 
-impl<E: ?Sized> Clone for FetchError<E> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Store(error) => Self::Store(error.clone()),
-            Self::Fetch(error) => Self::Fetch(Arc::clone(error)),
-            Self::Abandoned => Self::Abandoned,
-            Self::Gone => Self::Gone,
-        }
-    }
-}
-
 /// What became of a fetch, for callers whose errors may be of other types.
 type Outcome = Result<Object, FetchError<dyn Any + Send + Sync>>;
+
+/// The same error for another caller.
+fn again<E: ?Sized>(error: &FetchError<E>) -> FetchError<E> {
+    match error {
+        FetchError::Store(error) => FetchError::Store(error.clone()),
+        FetchError::Fetch(error) => FetchError::Fetch(Arc::clone(error)),
+        FetchError::Abandoned => FetchError::Abandoned,
+        FetchError::Gone => FetchError::Gone,
+    }
+}
 
 /// Fetches under way, by the key's hash.
 #[derive(Default)]
@@ -136,7 +135,7 @@ impl Fetch {
         let mut state = self.state.lock();
         loop {
             if let Some(outcome) = &state.outcome {
-                return outcome.clone();
+                return outcome.as_ref().cloned().map_err(again);
             }
             self.done.wait(&mut state);
         }
@@ -146,7 +145,7 @@ impl Fetch {
     fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
         let mut state = self.state.lock();
         match &state.outcome {
-            Some(outcome) => Poll::Ready(outcome.clone()),
+            Some(outcome) => Poll::Ready(outcome.as_ref().cloned().map_err(again)),
             None => {
                 state.wakers.push(context.waker().clone());
                 Poll::Pending
@@ -168,7 +167,7 @@ struct Leader<'a> {
 impl Leader<'_> {
     /// Lets the waiters have what the leader has.
     fn end<E: Send + Sync + 'static>(mut self, found: Result<Object, FetchError<E>>) -> Result<Object, FetchError<E>> {
-        self.outcome = Some(found.clone().map_err(|error| match error {
+        self.outcome = Some(found.as_ref().cloned().map_err(|error| match again(error) {
             FetchError::Store(error) => FetchError::Store(error),
             FetchError::Fetch(error) => FetchError::Fetch(error as Arc<dyn Any + Send + Sync>),
             FetchError::Abandoned => FetchError::Abandoned,

@@ -144,7 +144,8 @@ pub(super) struct Made<'a> {
     pub(super) room: u64,
 }
 
-/// Most bytes that a store made at this place could have: a file is made as long as it is to be, and a device has so many.
+/// Most bytes that a store made at this place could have: a device has so many, and a file is made as long as it is to
+/// be.
 pub(super) fn room(place: &Place, device: u64) -> u64 {
     let is_device = match place {
         Place::Path(path) => path.metadata().is_ok_and(|about| about.file_type().is_block_device()),
