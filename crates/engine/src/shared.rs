@@ -19,6 +19,7 @@ use crate::{
     background::eviction::Budget,
     base::frame::Frame,
     base::group::{Groups, Priority},
+    base::policy::{Eviction, Persistence},
     base::preset::Preset,
     base::stats::{Counters, add},
     cache::leases::Leases,
@@ -197,5 +198,15 @@ impl Shared {
     /// Whether the index has taken this part of what it may, in eighths.
     pub(crate) fn index_is_above(&self, eighths: u64) -> bool {
         self.index_bytes.load(Relaxed) > self.index_max / 8 * eighths
+    }
+
+    /// How room is made.
+    pub(crate) fn eviction(&self) -> Eviction {
+        self.preset.eviction(self.options.mode)
+    }
+
+    /// Whether journal and checkpoints are what survives.
+    pub(crate) fn has_checkpoints(&self) -> bool {
+        self.preset.persistence == Persistence::JournalAndCheckpoint
     }
 }

@@ -56,11 +56,11 @@ impl Store {
     /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
-        if opened.volumes.iter().any(|volume| volume.recovers_in_steps()) {
+        if opened.volumes.iter().any(|volume| volume.scrubber.recovers_in_steps()) {
             opened.deferred.end();
             for volume in &opened.volumes {
                 while volume.scrubber.is_warming() {
-                    volume.scrub_step();
+                    volume.scrubber.step();
                 }
             }
         }

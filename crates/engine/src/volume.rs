@@ -7,29 +7,36 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use picaflor_format::{cluster::Row, frame::GRAIN, zone::SLOT};
 
 use crate::{
+    Result,
     background::reclaim::Reclaimer,
     background::scrub::Scrubber,
+    base::frame::Draft,
     base::frame::Frame,
     base::medium::Medium,
-    base::policy::Eviction,
+    base::policy::Placement,
     base::stats::VolumeStats,
     cache::catalog::Catalog,
     cache::residents::Residents,
+    in_place::place::Placing,
+    index::IndexEntry,
     log::checkpoint::Checkpointer,
-    log::known::Known,
     log::recorder::Log,
+    read::batch::ReadBatch,
+    read::verify::Frames,
     shared::{Member, Shared},
     space::Space,
-    write::append::Lane,
+    write::append::{Appender, Blocked, Purpose},
+    write::flush::Committer,
+    write::packing::Packer,
+    write::placement::Class,
 };
 
 pub(crate) struct Volume {
@@ -37,46 +44,47 @@ pub(crate) struct Volume {
     pub(crate) log: Arc<Log>,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) residents: Arc<Residents>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) appender: Arc<Appender>,
+    pub(crate) packer: Arc<Packer>,
+    pub(crate) committer: Arc<Committer>,
+    /// For layouts that place objects one by one.
+    pub(crate) placing: Option<Arc<Placing>>,
     pub(crate) space: Arc<Space>,
-    /// Slots of each lane's open buffers.
-    pub(crate) lanes: Box<[Mutex<Lane>]>,
-    pub(crate) checkpointer: Mutex<Checkpointer>,
-    /// Clusters that checkpoints hold now.
-    pub(crate) checkpoint_held: AtomicU32,
+    pub(crate) checkpointer: Checkpointer,
+    pub(crate) batch: ReadBatch,
     pub(crate) reclaimer: Reclaimer,
     pub(crate) scrubber: Scrubber,
-    /// What its opening knew of.
-    pub(crate) known: Known,
-    /// Large objects being put: their chunks have no manifest yet.
-    pub(crate) streams_open: AtomicU32,
     /// This device failed, and another one of the cache says so durably.
     pub(crate) loss_noted: AtomicBool,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Volume {
-    pub(crate) fn eviction(&self) -> Eviction {
-        self.shared.preset.eviction(self.shared.options.mode)
-    }
-
-    /// Clusters kept free for checkpoints: two are held, and a third is there before the oldest goes.
-    pub(crate) fn checkpoint_reserve(&self) -> u32 {
-        let own = self.checkpoint_clusters();
-        (3 * own).saturating_sub(self.checkpoint_held.load(Relaxed)).max(own)
-    }
-
-    /// Clusters that one checkpoint may need.
-    pub(crate) fn checkpoint_clusters(&self) -> u32 {
-        let room = picaflor_format::checkpoint::room(self.medium.cluster_len()) as u64;
-        // An eighth more for what is put while it is being taken.
-        let parts = self.image_bytes() / room;
-        (parts + parts / 8) as u32 + 2
-    }
-
-    /// Bytes of what a checkpoint keeps of the index.
-    fn image_bytes(&self) -> u64 {
-        let index = || self.catalog.index.image_bytes() + self.residents.pages.image_bytes();
-        self.catalog.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
+    /// Frames an object into an open buffer and enters it in the index, in place of `old`; or lets it wait, or places
+    /// it, where that is how its layout has it. The outer result is the device's; the inner one says whether there was
+    /// room and `old` was still there.
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        draft: &Draft<'_>,
+        class: Class,
+        beside: Option<u64>,
+        old: Option<IndexEntry>,
+        purpose: Purpose,
+    ) -> Result<Result<(), Blocked>> {
+        if let Some(failure) = self.log.commits.failure() {
+            return Err(failure);
+        }
+        if let Some(placing) = &self.placing {
+            return match self.shared.preset.placement {
+                Placement::PerServer => placing.gather(draft, class, old),
+                _ => placing.place(draft, class, old),
+            };
+        }
+        if let Some(staging) = self.packer.waits(draft, class, purpose) {
+            return Ok(self.packer.stage(staging, draft, class, old));
+        }
+        self.appender.append(draft, class, beside, old, purpose)
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {

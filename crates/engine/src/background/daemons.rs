@@ -133,21 +133,21 @@ impl Volume {
             return Err(failure);
         }
         if self.shared.options.read_only {
-            return Ok(self.issue_due_reads() | self.scrub_step());
+            return Ok(self.batch.issue_due_reads() | self.scrubber.step());
         }
-        let issued = self.issue_due_reads();
+        let issued = self.batch.issue_due_reads();
         // What finds no buffer finds one when those before it are written.
         let mut packed = false;
-        while self.pack_step(true)? {
+        while self.packer.pack_step(true)? {
             packed = true;
-            self.write_queued(true);
+            self.committer.write_queued(true);
         }
-        self.write_queued(true);
+        self.committer.write_queued(true);
         let committed = self.commit_if_due()?;
         let reclaimed = self.reclaim_step()?;
         let checkpointed = self.checkpoint_step()?;
-        let released = self.drop_released();
-        Ok(self.scrub_step() | released | issued | committed | packed | reclaimed | checkpointed)
+        let released = self.frames.drop_released();
+        Ok(self.scrubber.step() | released | issued | committed | packed | reclaimed | checkpointed)
     }
 
     fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
@@ -166,21 +166,21 @@ fn running(volume: &Volume) -> bool {
 
 fn flusher(volume: &Arc<Volume>) {
     while running(volume) {
-        let most = volume.until_reads_are_due().min(Duration::from_millis(100));
+        let most = volume.batch.until_reads_are_due().min(Duration::from_millis(100));
         let woken = volume.log.queue.rest(&volume.shared.clock, most);
-        volume.issue_due_reads();
+        volume.batch.issue_due_reads();
         // They have no clock of their own.
         volume.log.queue.wake_tasks();
         match woken {
             Woken::Stop => break,
-            Woken::Work => volume.write_queued(false),
+            Woken::Work => volume.committer.write_queued(false),
             Woken::Time => {}
         }
         if volume.commit_if_due().is_err() {
             volume.log.commit_later();
         }
     }
-    volume.issue_reads();
+    volume.batch.issue_reads();
 }
 
 fn reclaimer(volume: &Arc<Volume>) {
@@ -189,7 +189,7 @@ fn reclaimer(volume: &Arc<Volume>) {
         // The keeper would be deferred: a checkpoint takes seconds.
         volume.shared.give_back_freed(&mut next);
         // It also packs what waits, ahead of the put that would have to.
-        let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
+        let packed = matches!(volume.packer.pack_step(is_quiet(&volume.shared)), Ok(true));
         let reclaimed = matches!(volume.reclaim_step(), Ok(true));
         if reclaimed {
             volume.log.queue.wake_tasks();
@@ -209,18 +209,18 @@ fn keeper(volume: &Arc<Volume>) {
         let shared = &volume.shared;
         if shared.options.read_only {
             // There is no flusher.
-            volume.issue_due_reads();
+            volume.batch.issue_due_reads();
         }
-        volume.drop_released();
+        volume.frames.drop_released();
         let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
-        let presses = volume.scrubber.is_warming() || volume.recovers_in_steps();
+        let presses = volume.scrubber.is_warming() || volume.scrubber.recovers_in_steps();
         let quiet = is_quiet(shared);
-        let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrub_step();
+        let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrubber.step();
         // Where puts wait for it, it goes on though somebody reads, but leaves them room.
         let more = more && (quiet || volume.scrubber.is_warming());
         if !worked && !more {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    volume.issue_reads();
+    volume.batch.issue_reads();
 }

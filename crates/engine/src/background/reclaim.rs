@@ -18,7 +18,7 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
-    frame::{ChunkKey, Header, Kind},
+    frame::{Header, Kind},
     zone::SLOT,
 };
 
@@ -96,24 +96,24 @@ enum Reclaimed {
 impl Volume {
     /// Clean clusters that the reclaimer keeps ahead of puts.
     fn clean_target(&self) -> u32 {
-        SPARE + self.checkpoint_reserve() + self.clean_ahead()
+        SPARE + self.residents.checkpoint_reserve() + self.clean_ahead()
     }
 
     fn clean_ahead(&self) -> u32 {
-        (2 * self.lanes.len() as u32 + 16).min(self.space.count() / 8)
+        (2 * self.appender.lanes.len() as u32 + 16).min(self.space.count() / 8)
     }
 
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
-        if let Some(in_place) = &self.catalog.in_place {
-            return self.evict_step(in_place);
+        if let Some(placing) = &self.placing {
+            return self.evict_step(placing);
         }
         let shared = &self.shared;
         let index_high = shared.index_is_above(7) && self.catalog.is_loaded();
         let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
         if shared.options.mode == Mode::Store {
-            let ahead = self.eviction() == Eviction::NeverAhead && clean < target;
+            let ahead = self.shared.eviction() == Eviction::NeverAhead && clean < target;
             return if ahead { self.compact_ahead() } else { Ok(false) };
         }
         if self.empty_aged()? {
@@ -168,13 +168,13 @@ impl Volume {
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
-        if self.catalog.in_place.is_none() && self.eviction().keeps_all() {
+        if self.catalog.in_place.is_none() && self.shared.eviction().keeps_all() {
             return self.make_space_in_store();
         }
         let _turn = self.reclaimer.turn.lock();
-        self.drop_released();
-        if let Some(in_place) = &self.catalog.in_place {
-            return self.make_room_in_place(in_place);
+        self.frames.drop_released();
+        if let Some(placing) = &self.placing {
+            return self.make_room_in_place(placing);
         }
         let before = self.space.available();
         // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
@@ -203,7 +203,7 @@ impl Volume {
     /// room already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
     /// current one is given up.
     pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
-        let is_enough = || self.space.available() >= self.checkpoint_clusters();
+        let is_enough = || self.space.available() >= self.residents.checkpoint_clusters();
         if !is_enough()
             && let Some(_turn) = self.reclaimer.turn.try_lock()
         {
@@ -213,7 +213,7 @@ impl Volume {
                 Err(error) => return Err(error),
             }
         }
-        if is_enough() { Ok(()) } else { self.give_up_previous_checkpoint() }
+        if is_enough() { Ok(()) } else { self.checkpointer.give_up_previous_checkpoint() }
     }
 
     /// Empties clusters until it is enough, or there is none.
@@ -230,7 +230,7 @@ impl Volume {
             }
             if self.space.leaving() > 0 {
                 // Not in time for the journal: that would take the checkpoint for which there is no room yet.
-                self.wait_commit(self.log.commits.next())?;
+                self.committer.wait_commit(self.log.commits.next())?;
             }
         }
         Ok(())
@@ -246,11 +246,11 @@ impl Volume {
     }
 
     fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
-        self.reclaim_this(self.eviction().victim())
+        self.reclaim_this(self.shared.eviction().victim())
     }
 
     fn reclaim_this(self: &Arc<Self>, which: Victim) -> Result<Reclaimed> {
-        let eviction = self.eviction();
+        let eviction = self.shared.eviction();
         let began = self.shared.clock.now_nanos();
         let (victim, survivors) = loop {
             let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
@@ -349,7 +349,7 @@ impl Volume {
         for (row, entry) in &live {
             let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
             // What cannot be read stays, and the cluster with it.
-            let again = keeps_all.then(|| self.look_again(victim, row, *entry, frame)).transpose();
+            let again = keeps_all.then(|| self.frames.look_again(victim, row, *entry, frame)).transpose();
             let Ok(again) = again else { continue };
             let again = again.flatten();
             let frame = again.as_deref().unwrap_or(frame);
@@ -386,13 +386,13 @@ impl Volume {
         let priority = self.shared.groups.priority(header.group);
         let object = Occupant { len: header.payload_len() as u64, used, priority, expired };
         let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
-        let is_orphan = chunk.is_some_and(|key| self.is_orphan(key));
+        let is_orphan = chunk.is_some_and(|key| self.frames.is_orphan(key));
         if !is_orphan && eviction.deserves(&object, &self.shared.budget) {
             return self.reinsert(header, frame, row, entry);
         }
         let mut _no_new_leases = None;
         if let Some(key) = chunk {
-            _no_new_leases = self.shared.leases.keep(key, self.lease_max());
+            _no_new_leases = self.shared.leases.keep(key, self.frames.lease_max());
             if _no_new_leases.is_none() {
                 return self.reinsert(header, frame, row, entry);
             }
@@ -400,45 +400,6 @@ impl Volume {
         let why = if expired { Departure::Expired } else { Departure::Evicted };
         self.evict(row, entry, Some((header.key(frame), header.kind)), why);
         Ok(false)
-    }
-
-    /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
-    /// damaged indeed, or was not.
-    fn look_again(&self, victim: u32, row: &Row, entry: IndexEntry, frame: &[u8]) -> Result<Option<Vec<u8>>> {
-        if Header::verify(frame).is_ok() {
-            return Ok(None);
-        }
-        match self.read_frame(self.medium.grain(victim, row.offset), entry.grains()) {
-            Ok((_, again)) => Ok(Some(again)),
-            Err(Error::Damaged { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the large object that this chunk belongs to is gone. Not while one is being put: its
-    /// manifest comes last.
-    pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
-        let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
-        if self.shared.leases.is_leased(&key) {
-            return false;
-        }
-        let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
-        // What cannot be read now, or is gone, may be an owner.
-        let is_owner =
-            |entry: IndexEntry| self.look_at(key.parent as u64, entry, owns).map_or(true, |owns| owns.unwrap_or(true));
-        // So may what moved while it was looked at: by then others may lie where it was.
-        let moved = |entry: IndexEntry| {
-            self.catalog.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry))
-        };
-        let has_owner = || {
-            self.catalog.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry))
-        };
-        self.streams_open.load(Relaxed) == 0 && !has_owner()
-    }
-
-    /// Whether a frame is a chunk whose large object is gone.
-    pub(crate) fn is_left_over(&self, header: &Header, frame: &[u8]) -> bool {
-        header.kind == Kind::Chunk && self.is_orphan(header.key(frame))
     }
 
     fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, entry: IndexEntry) -> Result<bool> {
@@ -471,7 +432,7 @@ impl Volume {
             };
             match blocked {
                 Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.write_queued(true),
+                Blocked::Buffers => self.committer.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => {
                     self.evict_for_want_of_room(row, entry, &draft)?;

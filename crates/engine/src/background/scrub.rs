@@ -19,15 +19,36 @@ use crate::{
     Departure, Error, Mode,
     base::frame::Frame,
     base::group::Priority,
+    base::medium::Medium,
     base::policy::Reopening,
     base::stats::add,
+    cache::catalog::Catalog,
+    cache::residents::Residents,
     in_place::place::InPlace,
     index::{IndexEntry, Location},
+    log::known::Known,
+    log::recorder::Log,
+    read::verify::Frames,
+    shared::Shared,
+    space::Space,
     space::State,
-    volume::Volume,
 };
 
 pub(crate) struct Scrubber {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) frames: Arc<Frames>,
+    /// What the opening knew.
+    pub(crate) known: Known,
+    pub(crate) scrub: Scrub,
+}
+
+/// How far the scrubber has come.
+pub(crate) struct Scrub {
     state: Mutex<Progress>,
     /// Whether what is on the device has not all been looked at since a crash.
     verifying: AtomicBool,
@@ -42,8 +63,8 @@ struct Progress {
 /// Hot objects read in one step.
 const WARM: usize = 32;
 
-impl Scrubber {
-    /// A scrubber that first reads these hot places; with `verify`, it then goes over all clusters.
+impl Scrub {
+    /// First reads these hot places; with `verify`, then goes over all clusters.
     pub(crate) fn new(mut hot: Vec<u64>, verify: bool) -> Self {
         // In address order: the disk's arm goes over them once.
         hot.sort_unstable_by_key(|entry| {
@@ -57,24 +78,24 @@ impl Scrubber {
         let done = hot.is_empty() && !verify;
         Self { state: Mutex::new(Progress { hot, next, done }), verifying: AtomicBool::new(verify) }
     }
+}
 
+impl Scrubber {
     pub(crate) fn is_verifying(&self) -> bool {
-        self.verifying.load(Relaxed)
+        self.scrub.verifying.load(Relaxed)
     }
 
     pub(crate) fn is_warming(&self) -> bool {
-        !self.state.lock().hot.is_empty()
+        !self.scrub.state.lock().hot.is_empty()
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.state.lock().done
+        self.scrub.state.lock().done
     }
-}
 
-impl Volume {
     /// One step. Returns whether there is more to do.
-    pub(crate) fn scrub_step(self: &Arc<Self>) -> bool {
-        let mut state = self.scrubber.state.lock();
+    pub(crate) fn step(&self) -> bool {
+        let mut state = self.scrub.state.lock();
         if state.done {
             return false;
         }
@@ -89,7 +110,7 @@ impl Volume {
         }
         let cluster = state.next;
         state.next = cluster.saturating_add(1);
-        state.done = state.next >= self.parts();
+        state.done = state.next >= self.catalog.parts();
         let more = !state.done;
         drop(state);
         match &self.catalog.in_place {
@@ -100,7 +121,7 @@ impl Volume {
             None => {}
         }
         if !more {
-            self.scrubber.verifying.store(false, Relaxed);
+            self.scrub.verifying.store(false, Relaxed);
         }
         more
     }
@@ -108,11 +129,11 @@ impl Volume {
     /// Whether puts wait for what the scrubber still has to look at.
     pub(crate) fn recovers_in_steps(&self) -> bool {
         let options = &self.shared.options;
-        options.reopening == Reopening::InSteps && options.mode == Mode::Cache && self.scrubber.is_verifying()
+        options.reopening == Reopening::InSteps && options.mode == Mode::Cache && self.is_verifying()
     }
 
     /// Reads one object into the memory tier, if the index still knows it there and the tier has room.
-    fn warm(self: &Arc<Self>, entry: IndexEntry) {
+    fn warm(&self, entry: IndexEntry) {
         let shared = &self.shared;
         let Location::OnDisk { grain } = entry.location() else { return };
         if self.medium.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
@@ -121,7 +142,7 @@ impl Volume {
         if self.residents.reader.is_by_cluster() {
             return self.warm_around(grain, entry.grains());
         }
-        let Ok((header, frame)) = self.read_frame(grain, entry.grains()) else { return };
+        let Ok((header, frame)) = self.frames.read_frame(grain, entry.grains()) else { return };
         let hash = self.medium.hasher.frame(header.kind, header.key(&frame)).short();
         let current = || self.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
         let len = picaflor_format::frame::HEADER + header.payload_len();
@@ -131,7 +152,7 @@ impl Volume {
     }
 
     /// Makes the cluster around an object resident, or its page.
-    fn warm_around(self: &Arc<Self>, grain: u64, grains: u32) {
+    fn warm_around(&self, grain: u64, grains: u32) {
         let Some(cluster) = self.medium.cluster_of(grain) else { return };
         let offset = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN;
         let read = self.residents.pages.page_around(cluster, offset, grains);
@@ -172,10 +193,10 @@ impl Volume {
             let hash = place.hash as u64;
             let _stripe = self.shared.lock_key(hash);
             let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else { continue };
-            let gone = match self.read_placed(&place) {
+            let gone = match self.frames.read_placed(&place) {
                 Ok((header, frame)) => {
                     let is_own = self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
-                    !is_own || self.is_left_over(&header, &frame)
+                    !is_own || self.frames.is_left_over(&header, &frame)
                 }
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
@@ -200,7 +221,7 @@ impl Volume {
             let Some(entry) = self.catalog.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             let why = match Header::verify(frame) {
-                Ok(header) if self.is_left_over(&header, frame) => Departure::Evicted,
+                Ok(header) if self.frames.is_left_over(&header, frame) => Departure::Evicted,
                 Ok(_) => continue,
                 Err(_) => Departure::Damaged,
             };

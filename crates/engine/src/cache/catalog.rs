@@ -329,4 +329,17 @@ impl Catalog {
         let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
         self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.tight.load(Relaxed))
     }
+
+    /// Whether this object, which memory has, lies here: memory is the store's.
+    pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
+        let options = &self.shared.options;
+        let hash = || self.medium.hasher.key(frame.key());
+        options.places.len() < 2
+            || options.spread.home(self.medium.hasher, hash(), frame.key(), options.places.len()) == self.medium.number
+    }
+
+    /// Parts in which a volume is gone through: clusters, or, in place, slices of the table.
+    pub(crate) fn parts(&self) -> u32 {
+        self.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU16, Ordering::Relaxed},
+    atomic::{AtomicU16, AtomicU32, Ordering::Relaxed},
 };
 
 use picaflor_format::{cluster::Row, frame::Header};
@@ -43,6 +43,8 @@ pub(crate) struct Residents {
     pub(crate) pages: Pages,
     /// Slots that are kept for buffers that fill.
     pub(crate) open_slots: usize,
+    /// Clusters that checkpoints hold now.
+    pub(crate) checkpoint_held: AtomicU32,
 }
 
 impl Residents {
@@ -223,5 +225,25 @@ impl Residents {
         let budget = self.shared.memory.held().saturating_sub(4 * self.medium.cluster_len() as u64);
         let left = self.shared.memory.release_clusters(self.medium.number, budget);
         self.shared.release(left);
+    }
+
+    /// Clusters kept free for checkpoints: two are held, and a third is there before the oldest goes.
+    pub(crate) fn checkpoint_reserve(&self) -> u32 {
+        let own = self.checkpoint_clusters();
+        (3 * own).saturating_sub(self.checkpoint_held.load(Relaxed)).max(own)
+    }
+
+    /// Clusters that one checkpoint may need.
+    pub(crate) fn checkpoint_clusters(&self) -> u32 {
+        let room = picaflor_format::checkpoint::room(self.medium.cluster_len()) as u64;
+        // An eighth more for what is put while it is being taken.
+        let parts = self.image_bytes() / room;
+        (parts + parts / 8) as u32 + 2
+    }
+
+    /// Bytes of what a checkpoint keeps of the index.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        let index = || self.catalog.index.image_bytes() + self.pages.image_bytes();
+        self.catalog.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
     }
 }

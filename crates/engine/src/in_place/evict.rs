@@ -9,7 +9,13 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use picaflor_common::KeyHash;
 use picaflor_format::frame::Kind;
 
-use crate::{Departure, Mode, Result, base::stats::add, in_place::place::InPlace, space::Place, volume::Volume};
+use crate::{
+    Departure, Mode, Result,
+    base::stats::add,
+    in_place::place::{InPlace, Placing},
+    space::Place,
+    volume::Volume,
+};
 
 /// Part of all slots that is kept clean ahead of puts.
 const AHEAD: u32 = 256;
@@ -17,12 +23,6 @@ const AHEAD: u32 = 256;
 const LEAVING: u32 = 64;
 
 impl Volume {
-    /// Slots kept clean ahead of puts: a 256th of all, at most 4 MiB. Half of it is made room for by one commit, which
-    /// on a disk costs about what writing a fifth of that does.
-    fn slots_ahead(in_place: &InPlace) -> u64 {
-        u64::from((in_place.extents.count() / AHEAD).clamp(16, 8192))
-    }
-
     /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
     fn is_crowded(&self, eighths: u64) -> bool {
         let index = self.shared.index_is_above(eighths) && self.catalog.is_loaded();
@@ -32,7 +32,7 @@ impl Volume {
     /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where
     /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
-        let parts = || u64::from(self.checkpoint_clusters());
+        let parts = || u64::from(self.residents.checkpoint_clusters());
         match self.catalog.in_place {
             Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
             None => {
@@ -44,81 +44,89 @@ impl Volume {
     }
 
     /// One step of the reclaimer in place.
-    pub(crate) fn evict_step(self: &Arc<Self>, in_place: &InPlace) -> Result<bool> {
+    pub(crate) fn evict_step(self: &Arc<Self>, placing: &Placing) -> Result<bool> {
         if self.shared.options.mode == Mode::Store {
             return Ok(false);
         }
-        let ahead = Self::slots_ahead(in_place);
-        let (free, leaving, _) = in_place.extents.slots();
-        let stuck = in_place.extents.wanted() > 0;
+        let ahead = placing.slots_ahead();
+        let (free, leaving, _) = placing.in_place.extents.slots();
+        let stuck = placing.in_place.extents.wanted() > 0;
         if !stuck && !self.is_crowded(7) && free + leaving >= ahead {
             // One commit frees many slots, so it waits for them, or for one that is made anyway.
-            let much = u64::from((in_place.extents.count() / LEAVING).max(16));
+            let much = u64::from((placing.in_place.extents.count() / LEAVING).max(16));
             let due = leaving > 0 && (free < ahead / 2 || leaving > much);
             if due {
                 self.commit_now()?;
             }
             return Ok(due);
         }
-        if stuck { self.make_room_in_place(in_place) } else { Ok(self.evict_lru(in_place, ahead / 2) > 0) }
+        if stuck { self.make_room_in_place(placing) } else { Ok(placing.evict_lru(ahead / 2) > 0) }
     }
 
     /// Makes slots free, by whatever it takes. False if nothing would.
-    pub(crate) fn make_room_in_place(self: &Arc<Self>, in_place: &InPlace) -> Result<bool> {
-        let (free, leaving, _) = in_place.extents.slots();
+    pub(crate) fn make_room_in_place(self: &Arc<Self>, placing: &Placing) -> Result<bool> {
+        let (free, leaving, _) = placing.in_place.extents.slots();
         if leaving == 0 && self.shared.options.mode == Mode::Cache {
-            let wanted = u64::from(in_place.extents.wanted());
-            self.evict_lru(in_place, wanted.max(Self::slots_ahead(in_place) / 2));
+            let wanted = u64::from(placing.in_place.extents.wanted());
+            placing.evict_lru(wanted.max(placing.slots_ahead() / 2));
         }
-        let (free_now, leaving, _) = in_place.extents.slots();
-        if leaving == 0 && !in_place.extents.has_promised() {
+        let (free_now, leaving, _) = placing.in_place.extents.slots();
+        if leaving == 0 && !placing.in_place.extents.has_promised() {
             // Files that nobody asks to be durable are gone at once.
             return Ok(free_now > free);
         }
         self.commit_now()?;
-        Ok(in_place.extents.slots().0 > free)
+        Ok(placing.in_place.extents.slots().0 > free)
+    }
+}
+
+impl Placing {
+    /// Slots kept clean ahead of puts: a 256th of all, at most 4 MiB. Half of it is made room for by one commit, which
+    /// on a disk costs about what writing a fifth of that does.
+    pub(crate) fn slots_ahead(&self) -> u64 {
+        u64::from((self.in_place.extents.count() / AHEAD).clamp(16, 8192))
     }
 
     /// Lets the least recently used objects leave until they took so many slots. Returns how many they took.
-    fn evict_lru(&self, in_place: &InPlace, slots: u64) -> u64 {
+    pub(crate) fn evict_lru(&self, slots: u64) -> u64 {
         let mut left = 0;
         while left < slots {
-            let Some(oldest) = in_place.extents.oldest() else { break };
-            left += self.leave(in_place, oldest);
+            let Some(oldest) = self.in_place.extents.oldest() else { break };
+            left += self.leave(oldest);
         }
-        in_place.account();
+        self.in_place.account();
         left
     }
 
     /// Lets an object leave. Returns how many slots it took.
-    fn leave(&self, in_place: &InPlace, place: Place) -> u64 {
+    pub(crate) fn leave(&self, place: Place) -> u64 {
         let hash = place.hash as u64;
         // Hits in memory do not touch the table: what had some since it was last looked at was used.
         if let Some(frame) = self.shared.memory.peek(hash)
             && frame.uses() > 0
         {
             frame.set_uses(0);
-            in_place.extents.touch(place.slot);
+            self.in_place.extents.touch(place.slot);
             return 0;
         }
         if self.shared.leases.none().is_none()
-            && let Ok((header, frame)) = self.read_placed(&place)
+            && let Ok((header, frame)) = self.frames.read_placed(&place)
             && header.kind == Kind::Chunk
-            && self.shared.leases.keep(header.key(&frame), self.lease_max()).is_none()
+            && self.shared.leases.keep(header.key(&frame), self.frames.lease_max()).is_none()
         {
-            in_place.extents.touch(place.slot);
+            self.in_place.extents.touch(place.slot);
             return 0;
         }
         let told = self.shared.options.eviction_listener.is_some().then(|| self.departing(place)).flatten();
         let _stripe = self.shared.lock_key(hash);
-        if in_place.extents.oldest() != Some(place) {
+        if self.in_place.extents.oldest() != Some(place) {
             return 0;
         }
         let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else {
             // Not while it is being placed: then the index is about to have it.
-            let _turn = in_place.turn();
+            let _turn = self.in_place.turn();
             if self.catalog.index.find(hash, InPlace::location(place.slot)).is_none() {
-                in_place.extents.release(place.slot);
+                self.in_place.extents.release(place.slot);
             }
             return place.slots.into();
         };
@@ -137,8 +145,8 @@ impl Volume {
     }
 
     /// The key of who is to leave, and why; no key for a piece of a large object.
-    fn departing(&self, place: Place) -> Option<(Departure, Vec<u8>)> {
-        let (header, frame) = self.read_placed(&place).ok()?;
+    pub(crate) fn departing(&self, place: Place) -> Option<(Departure, Vec<u8>)> {
+        let (header, frame) = self.frames.read_placed(&place).ok()?;
         let expired = header.expires != 0 && header.expires <= self.shared.clock.now_millis();
         let why = if expired { Departure::Expired } else { Departure::Evicted };
         let key = if header.kind == Kind::Chunk { Vec::new() } else { header.key(&frame).to_vec() };

@@ -25,15 +25,16 @@ use crate::{
     base::frame::Frame,
     base::medium::Medium,
     base::stats::add,
+    cache::catalog::Catalog,
     in_place::files::Files,
     in_place::locality::piece,
     in_place::packet::{Packet, Pending},
     index::{Entered, IndexEntry, Location},
     log::recorder::Log,
+    read::verify::Frames,
     shared::Shared,
     space::{Extents, Freed, LayoutKind, Place},
-    volume::Volume,
-    write::append::Blocked,
+    write::append::{Appender, Blocked},
     write::placement::Class,
 };
 
@@ -334,12 +335,23 @@ pub(crate) fn longest_ever(room: u64) -> u64 {
     PIECE_MAX.min(room / 16) / SLOT * SLOT
 }
 
-impl Volume {
+/// What places objects, and lets them leave.
+pub(crate) struct Placing {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) in_place: Arc<InPlace>,
+    /// Its lanes have the locality buffers.
+    pub(crate) appender: Arc<Appender>,
+}
+
+impl Placing {
     /// Writes an object to a place of its own and enters it in the index, instead of `old`.
     /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
     pub(crate) fn place(
-        self: &Arc<Self>,
-        in_place: &InPlace,
+        &self,
         draft: &Draft<'_>,
         class: Class,
         old: Option<IndexEntry>,
@@ -347,9 +359,9 @@ impl Volume {
         // Twice: as it is written, and as it stays in memory.
         let bytes = 2 * (draft.header.frame_len() as u64).next_multiple_of(SLOT);
         let buffers = &self.shared.buffer_bytes;
-        let turn = in_place.turn.lock();
+        let turn = self.in_place.turn.lock();
         self.shared.reserve_memory(bytes, || buffers.fetch_add(bytes, Relaxed));
-        let placed = self.place_in_turn(in_place, draft, old, 0);
+        let placed = self.place_in_turn(draft, old, 0);
         buffers.fetch_sub(bytes, Relaxed);
         drop(turn);
         let (frame, location) = match placed? {
@@ -366,7 +378,6 @@ impl Volume {
     /// buffer that the caller has.
     pub(crate) fn place_in_turn(
         &self,
-        in_place: &InPlace,
         draft: &Draft<'_>,
         old: Option<IndexEntry>,
         own: u64,
@@ -375,7 +386,7 @@ impl Volume {
         if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
-        let extents = &in_place.extents;
+        let extents = &self.in_place.extents;
         let slots = draft.header.frame_len().div_ceil(SLOT as usize) as u32;
         let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
         let Some((slot, slots)) = extents.take(slots, piece, own) else { return Ok(Err(Blocked::Space)) };
@@ -383,12 +394,12 @@ impl Volume {
         let header = draft.lay(self.medium.hasher.mark(u64::from(slot)), &mut frame);
         let location = InPlace::location(slot);
         let hash = self.medium.hasher.frame(header.kind, draft.key).0;
-        match &in_place.files {
-            None => in_place.write_frame(u64::from(slot) * SLOT, &frame)?,
-            Some(files) => in_place.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
+        match &self.in_place.files {
+            None => self.in_place.write_frame(u64::from(slot) * SLOT, &frame)?,
+            Some(files) => self.in_place.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
         }
         // Before the index has it: whoever drops the entry finds the row.
-        in_place.enter_row(Place { hash, slot, slots });
+        self.in_place.enter_row(Place { hash, slot, slots });
         if self.catalog.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
             extents.release(slot);
             return Ok(Err(Blocked::Moved));
@@ -399,13 +410,5 @@ impl Volume {
         frame.truncate(frame::HEADER + header.payload_len());
         frame.shrink_to_fit();
         Ok(Ok((Frame::new(draft.hash, header, frame.into()), location)))
-    }
-
-    /// Reads and verifies the frame of a row of the table.
-    ///
-    /// # Errors
-    /// As [`Volume::read_frame`].
-    pub(crate) fn read_placed(&self, place: &Place) -> Result<(Header, Vec<u8>)> {
-        self.read_frame(InPlace::grain_of(place.slot), place.slots * GRAINS)
     }
 }

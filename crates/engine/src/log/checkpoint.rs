@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use picaflor_format::{
     BLOCK,
     checkpoint::{Directory, PAGES, PIECE_HEADER, encode_cluster, push_piece, room},
@@ -25,16 +26,22 @@ use picaflor_format::{
 
 use crate::{
     Error, Result,
-    base::policy::Persistence,
+    base::medium::Medium,
     base::stats::add,
     cache::buffers::Slot,
+    cache::catalog::Catalog,
+    cache::residents::Residents,
     index::Location,
+    log::recorder::Log,
+    shared::Shared,
     space::{Site, Space, State},
     volume::Volume,
+    write::append::Appender,
+    write::flush::Committer,
 };
 
 #[derive(Default)]
-pub(crate) struct Checkpointer {
+pub(crate) struct CheckpointState {
     running: Option<Running>,
     /// Clusters of the newest checkpoint, and of the one before.
     current: Vec<u32>,
@@ -50,7 +57,7 @@ pub(crate) struct Checkpointer {
     hot_seq: u64,
 }
 
-impl Checkpointer {
+impl CheckpointState {
     /// As recovery found it.
     pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>, scanned: u64) -> Self {
         Self { current, previous, scanned, ..Self::default() }
@@ -92,20 +99,37 @@ const SLICE: u32 = 64;
 /// How long nothing is written before a checkpoint is taken early, for what a crash then costs is only time.
 const PAUSE: Duration = Duration::from_secs(3);
 
-impl Volume {
-    /// One slice of the checkpointer's work. Returns whether it did anything.
-    pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
-        if !self.has_checkpoints() {
-            return Ok(false);
-        }
-        let begins = |state: &mut Checkpointer| state.running.is_none() && self.wants_checkpoint(state);
-        let begins_now = begins(&mut self.checkpointer.lock());
-        if begins_now {
-            self.make_room_for_checkpoint()?;
-        }
-        let mut state = self.checkpointer.lock();
+pub(crate) struct Checkpointer {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) appender: Arc<Appender>,
+    pub(crate) committer: Arc<Committer>,
+    pub(crate) state: Mutex<CheckpointState>,
+}
+
+impl Checkpointer {
+    /// Whether one should begin.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut state = self.state.lock();
+        state.running.is_none() && self.wants_checkpoint(&mut state)
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.lock().running.is_some()
+    }
+
+    /// Begins one that is due, and takes a slice of the one that is running. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// What refuses it, or the failure of the device.
+    pub(crate) fn step(&self) -> Result<bool> {
+        let mut state = self.state.lock();
         if state.running.is_none() {
-            if !begins(&mut state) {
+            if !self.wants_checkpoint(&mut state) {
                 return Ok(false);
             }
             self.begin_checkpoint(&mut state)?;
@@ -115,12 +139,11 @@ impl Volume {
     }
 
     /// A checkpoint from beginning to end, or the rest of the one that is running.
-    pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
-        if !self.has_checkpoints() {
-            return Ok(());
-        }
-        self.make_room_for_checkpoint()?;
-        let mut state = self.checkpointer.lock();
+    ///
+    /// # Errors
+    /// As [`Checkpointer::step`].
+    pub(crate) fn run(&self) -> Result<()> {
+        let mut state = self.state.lock();
         if state.running.is_none() {
             self.begin_checkpoint(&mut state)?;
         }
@@ -130,41 +153,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes checkpoints until the journal has room for what is pending.
-    pub(crate) fn relieve_journal(self: &Arc<Self>) -> Result<()> {
-        // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
-        for _ in 0..3 {
-            if !self.log.journal.lock().is_tight() {
-                return Ok(());
-            }
-            self.checkpoint_now().map_err(|error| self.refused_for_want_of_room(error))?;
-        }
-        let has_room = self.log.journal.lock().has_room_for_puts();
-        if has_room { Ok(()) } else { Err(self.log.refused_journal()) }
-    }
-
-    /// Of a checkpoint that is to relieve the journal.
-    fn refused_for_want_of_room(&self, error: Error) -> Error {
-        match error {
-            error if NoCluster::is(&error) => self.log.refused_journal(),
-            error => error,
-        }
-    }
-
-    /// Whether journal and checkpoints are what survives.
-    pub(crate) fn has_checkpoints(&self) -> bool {
-        self.shared.preset.persistence == Persistence::JournalAndCheckpoint
-    }
-
     /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one; where nothing is
     /// being written, a 64th of the device or its own size, so that it never writes more than what it covers.
-    fn wants_checkpoint(&self, state: &mut Checkpointer) -> bool {
+    fn wants_checkpoint(&self, state: &mut CheckpointState) -> bool {
         let granted = self.space.granted();
         if state.seen.is_none_or(|(seen, _)| seen != granted) {
             state.seen = Some((granted, self.shared.clock.now_nanos()));
         }
         let since = granted - state.granted + state.scanned;
-        let (own, count) = (u64::from(self.checkpoint_clusters()), u64::from(self.space.count()));
+        let (own, count) = (u64::from(self.residents.checkpoint_clusters()), u64::from(self.space.count()));
         let enough = (64 * own).max(64).min((count / 8).max(own + 2));
         since >= enough
             || self.pauses(state) && since >= (own + 2).max(count / 64)
@@ -172,14 +169,14 @@ impl Volume {
     }
 
     /// Whether nothing was written for a while.
-    fn pauses(&self, state: &Checkpointer) -> bool {
+    fn pauses(&self, state: &CheckpointState) -> bool {
         let now = self.shared.clock.now_nanos();
         state.seen.is_some_and(|(_, when)| now.saturating_sub(when) >= PAUSE.as_nanos() as u64)
     }
 
     /// The current checkpoint stays, alone until the next one: its clusters and its log are whole.
     pub(crate) fn give_up_previous_checkpoint(&self) -> Result<()> {
-        let mut state = self.checkpointer.lock();
+        let mut state = self.state.lock();
         if state.running.is_some() || state.previous.is_empty() {
             return Ok(());
         }
@@ -187,13 +184,13 @@ impl Volume {
         for cluster in std::mem::take(&mut state.previous) {
             self.space.set(cluster, State::Free);
         }
-        self.checkpoint_held.store(state.current.len() as u32, Relaxed);
+        self.residents.checkpoint_held.store(state.current.len() as u32, Relaxed);
         Ok(())
     }
 
-    fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
+    fn begin_checkpoint(&self, state: &mut CheckpointState) -> Result<()> {
         // One that cannot come to its end must not begin: it would take pages of the journal for nothing.
-        let own = self.checkpoint_clusters();
+        let own = self.residents.checkpoint_clusters();
         if self.space.available() < own {
             return Err(self.no_cluster());
         }
@@ -201,7 +198,7 @@ impl Volume {
             return Err(self.log.refused_journal());
         }
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
-        self.wait_commit(self.log.commits.next())?;
+        self.committer.wait_commit(self.log.commits.next())?;
         let next_page = {
             // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
@@ -213,14 +210,14 @@ impl Volume {
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
         // their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
-        for lane in &self.lanes {
+        for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
                 if open.is_some_and(|slot| pauses || self.catalog.buffers.is_older_than(slot, state.begun)) {
-                    self.seal(open)?;
+                    self.appender.seal(open)?;
                 }
             }
         }
-        self.write_queued(true);
+        self.committer.write_queued(true);
         state.begun = next_page;
         // An object in a buffer that a crash may find on the device must not outlive its delete.
         let journal_start = self.catalog.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
@@ -239,7 +236,7 @@ impl Volume {
         Ok(())
     }
 
-    fn checkpoint_slice(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
+    fn checkpoint_slice(&self, state: &mut CheckpointState) -> Result<()> {
         let Some(mut running) = state.running.take() else { return Ok(()) };
         let written = match self.advance(&mut running) {
             Ok(false) => {
@@ -272,7 +269,7 @@ impl Volume {
     }
 
     /// Copies a slice of segments. True when all are copied.
-    fn advance(self: &Arc<Self>, running: &mut Running) -> Result<bool> {
+    fn advance(&self, running: &mut Running) -> Result<bool> {
         let segments = self.image_count();
         let end = (running.next_segment + SLICE).min(segments);
         for segment in running.next_segment..end {
@@ -290,7 +287,7 @@ impl Volume {
     }
 
     /// Adds an image, cut where parts end.
-    fn push_image(self: &Arc<Self>, running: &mut Running, segment: u32, words: &[u64]) -> Result<()> {
+    fn push_image(&self, running: &mut Running, segment: u32, words: &[u64]) -> Result<()> {
         let room = room(self.medium.cluster_len());
         let mut first = 0;
         while first < words.len() {
@@ -324,7 +321,7 @@ impl Volume {
         })
     }
 
-    fn write_part(self: &Arc<Self>, running: &mut Running) -> Result<()> {
+    fn write_part(&self, running: &mut Running) -> Result<()> {
         let payload = std::mem::take(&mut running.payload);
         let part = self.write_checkpoint_cluster(Content::CheckpointPart, &payload)?;
         running.parts.push(part);
@@ -332,7 +329,7 @@ impl Volume {
         Ok(())
     }
 
-    fn write_checkpoint_cluster(self: &Arc<Self>, content: Content, payload: &[u8]) -> Result<(u32, u64)> {
+    fn write_checkpoint_cluster(&self, content: Content, payload: &[u8]) -> Result<(u32, u64)> {
         if !self.space.reserve(0) {
             return Err(self.no_cluster());
         }
@@ -352,7 +349,7 @@ impl Volume {
     }
 
     /// Writes the directory, and makes durable what it and the images name.
-    fn write_directory(self: &Arc<Self>, running: &mut Running) -> Result<CheckpointRef> {
+    fn write_directory(&self, running: &mut Running) -> Result<CheckpointRef> {
         let directory = Directory {
             cursor: self.catalog.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
             open: std::mem::take(&mut running.open),
@@ -362,12 +359,12 @@ impl Volume {
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
         running.clusters.push(id);
         self.catalog.promise_replacing();
-        self.wait_commit(self.log.commits.next())?;
+        self.committer.wait_commit(self.log.commits.next())?;
         Ok(CheckpointRef { directory: id, seq, journal_start: running.journal_start })
     }
 
     /// From here on it is the newest checkpoint.
-    fn commit_checkpoint(&self, state: &mut Checkpointer, running: Running, reference: CheckpointRef) -> Result<()> {
+    fn commit_checkpoint(&self, state: &mut CheckpointState, running: Running, reference: CheckpointRef) -> Result<()> {
         self.log.write_superblock(|block| {
             block.previous = block.current;
             block.current = Some(reference);
@@ -377,7 +374,7 @@ impl Volume {
         for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
             self.space.set(cluster, State::Free);
         }
-        self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
+        self.residents.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         (state.granted, state.scanned) = (running.granted, 0);
         let floor = {
             let mut journal = self.log.journal.lock();
@@ -394,12 +391,12 @@ impl Volume {
     }
 
     /// Notes where the hottest objects lie. Not synced: losing it costs warmth only.
-    fn write_hot_log(&self, state: &mut Checkpointer) -> Result<()> {
+    fn write_hot_log(&self, state: &mut CheckpointState) -> Result<()> {
         let hottest = self.shared.memory.hottest(picaflor_format::hot::CAPACITY);
         let clusters = self.hot_clusters(picaflor_format::hot::CAPACITY);
         let words: Vec<u64> = hottest
             .iter()
-            .filter(|frame| self.is_home_of(frame))
+            .filter(|frame| self.catalog.is_home_of(frame))
             .filter_map(|frame| {
                 let on_disk = |entry: &crate::index::IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
                 self.catalog.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
@@ -438,7 +435,50 @@ impl Volume {
 
     /// Continues the numbering of hot logs.
     pub(crate) fn set_hot_seq(&self, seq: u64) {
-        self.checkpointer.lock().hot_seq = seq;
+        self.state.lock().hot_seq = seq;
+    }
+}
+
+impl Volume {
+    /// One slice of the checkpointer's work. Returns whether it did anything.
+    pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
+        if !self.shared.has_checkpoints() {
+            return Ok(false);
+        }
+        if self.checkpointer.is_due() {
+            self.make_room_for_checkpoint()?;
+        }
+        self.checkpointer.step()
+    }
+
+    /// A checkpoint from beginning to end, or the rest of the one that is running.
+    pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
+        if !self.shared.has_checkpoints() {
+            return Ok(());
+        }
+        self.make_room_for_checkpoint()?;
+        self.checkpointer.run()
+    }
+
+    /// Takes checkpoints until the journal has room for what is pending.
+    pub(crate) fn relieve_journal(self: &Arc<Self>) -> Result<()> {
+        // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
+        for _ in 0..3 {
+            if !self.log.journal.lock().is_tight() {
+                return Ok(());
+            }
+            self.checkpoint_now().map_err(|error| self.refused_for_want_of_room(error))?;
+        }
+        let has_room = self.log.journal.lock().has_room_for_puts();
+        if has_room { Ok(()) } else { Err(self.log.refused_journal()) }
+    }
+
+    /// Of a checkpoint that is to relieve the journal.
+    fn refused_for_want_of_room(&self, error: Error) -> Error {
+        match error {
+            error if NoCluster::is(&error) => self.log.refused_journal(),
+            error => error,
+        }
     }
 
     /// Seals and writes everything, takes a checkpoint, and takes no more puts.
@@ -450,15 +490,15 @@ impl Volume {
             self.catalog.promise_staged();
             self.wait_commit_in_time(self.log.commits.next())?;
         }
-        for lane in &self.lanes {
-            lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
+        for lane in &self.appender.lanes {
+            lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
         }
         // What is under way began earlier and does not cover all there is.
-        if self.checkpointer.lock().running.is_some() {
+        if self.checkpointer.is_running() {
             self.checkpoint_now()?;
         }
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
-        self.wait_commit(self.log.commits.next())?;
+        self.committer.wait_commit(self.log.commits.next())?;
         self.checkpoint_now()?;
         // Nothing is placed between what is made durable last and the end of writing.
         let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());

@@ -269,7 +269,7 @@ impl Store {
     /// Whether the index may know chunks of this object that left a cache before a crash: then only reading tells.
     pub(crate) fn may_be_misled(&self, object: &Object) -> bool {
         let of_cache = self.mode() == Mode::Cache && object.manifest().is_some() && self.layout().is_none();
-        of_cache && self.home(self.hasher().key(object.key()), object.key()).may_mislead()
+        of_cache && self.home(self.hasher().key(object.key()), object.key()).scrubber.may_mislead()
     }
 
     /// Without one of its chunks the object is of no use: it leaves.

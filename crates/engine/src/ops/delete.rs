@@ -3,43 +3,21 @@
 //! A delete is logged even if the key is not in the index: recovery might know an older version of it
 //! that this run has evicted. Durable within the bound that [`Options`](crate::Options) give for deletes.
 
-use std::{future::Future, io, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use bytes::Bytes;
 use picaflor_common::KeyHash;
-use picaflor_format::{
-    BLOCK,
-    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
-};
+use picaflor_format::frame::{GRAIN, Kind};
 
 use crate::{
-    Error, Mode, Refusal, Result,
+    Error, Refusal, Result,
     base::layout::{Former, Layout},
     base::stats::add,
-    cache::leases::{KEPT, Left},
-    index::{IndexEntry, Location},
+    index::Location,
     ops::put::{Awaited, wait, wait_async},
     store::Store,
     volume::Volume,
 };
-
-/// A key's own entry.
-pub(crate) struct CurrentEntry {
-    pub(crate) entry: IndexEntry,
-    /// If the object is a large one and that is known.
-    pub(crate) manifest: Option<Manifest>,
-    /// Its version; 0 where that is not known.
-    pub(crate) generation: u64,
-    /// Other entries of the place, if none could be read: any of them may be this key's.
-    unread: Vec<IndexEntry>,
-}
-
-impl CurrentEntry {
-    /// An entry of which nothing more is known.
-    fn unread(entry: IndexEntry) -> Self {
-        Self { entry, manifest: None, generation: 0, unread: Vec::new() }
-    }
-}
 
 impl Store {
     /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
@@ -191,11 +169,11 @@ impl Store {
         }
         let generation = self.shared().next_generation();
         let mut found = false;
-        while let Some(own) = volume.verified(hash, key, Kind::Whole)? {
+        while let Some(own) = volume.frames.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
             found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.generation != 0;
             if let Some(manifest) = own.manifest {
-                volume.drop_chunks(hash, manifest);
+                volume.frames.drop_chunks(hash, manifest);
             }
         }
         volume.catalog.placer.drop_copies(hash.short());
@@ -239,13 +217,13 @@ impl Store {
             return if is_it { self.remove_from_layout(&**layout, hash, key) } else { Ok(false) };
         }
         let volume = self.home(hash, key);
-        let own = volume.verified(hash, key, Kind::Whole)?;
+        let own = volume.frames.verified(hash, key, Kind::Whole)?;
         let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
         let dropped = volume.catalog.drop_entry(hash.short(), own.entry);
         if dropped {
             volume.log.forget(hash, generation);
             volume.log.due_within(self.shared().options.delete_time);
-            own.manifest.into_iter().for_each(|manifest| volume.drop_chunks(hash, manifest));
+            own.manifest.into_iter().for_each(|manifest| volume.frames.drop_chunks(hash, manifest));
         }
         Ok(dropped)
     }
@@ -261,177 +239,6 @@ impl Store {
     /// Drops the chunks of a version that a table does not hold any more, if it had any; by who holds the key's lock.
     pub(crate) fn drop_former(&self, layout: &dyn Layout, hash: KeyHash, former: Former) {
         former.manifest.into_iter().for_each(|manifest| layout.drop_chunks(hash, manifest));
-    }
-}
-
-impl Volume {
-    /// Most bytes that leases alone may keep here.
-    pub(crate) fn lease_max(&self) -> u64 {
-        self.medium.map.clusters.len / KEPT
-    }
-
-    /// Drops what was left to handles that are gone. Returns whether there was anything.
-    pub(crate) fn drop_released(&self) -> bool {
-        self.shared.leases.drop_over(self.medium.number, |left| self.drop_chunks_now(left.parent, left.manifest))
-    }
-
-    /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
-    /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
-    /// that recovery may have found there, for one of them may be an older version of this key. A store makes
-    /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves; where nothing of the
-    /// place can be read, they drop the others too.
-    pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
-        match self.shared.options.mode {
-            Mode::Cache if self.shared.options.eviction_listener.is_none() => {
-                let mut candidates = self.catalog.index.candidates(hash.short());
-                let entry = candidates.pop();
-                for other in candidates {
-                    self.catalog.drop_entry(hash.short(), other);
-                }
-                Ok(entry.map(CurrentEntry::unread))
-            }
-            _ => {
-                let own = self.verified(hash, key, kind)?;
-                for other in own.iter().flat_map(|own| &own.unread) {
-                    self.catalog.drop_entry(hash.short(), *other);
-                }
-                Ok(own)
-            }
-        }
-    }
-
-    /// The entry whose frame has this key, found by reading frames.
-    pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
-        let chunk = kind == Kind::Chunk;
-        let mut candidates = self.catalog.index.candidates(hash.short());
-        // They lead nowhere, whichever key's they are; one is this key's only if no other is.
-        let mut unread = Vec::new();
-        while let Some(entry) = candidates.pop() {
-            let (mut manifest, mut generation) = (None, 0);
-            let mut leads_nowhere = false;
-            let accept = |header: &Header, frame: &[u8]| {
-                let is_own = (header.kind == Kind::Chunk) == chunk && header.key(frame) == key;
-                generation = header.generation;
-                manifest = header.manifest(frame).filter(|_| is_own);
-                is_own
-            };
-            let is_own = match self.look_at(hash.short(), entry, accept) {
-                Ok(is_own) => is_own.unwrap_or(false),
-                Err(error) if matches!(error, Error::Damaged { .. }) || self.shared.options.mode == Mode::Cache => {
-                    leads_nowhere = true;
-                    false
-                }
-                Err(error) => return Err(error),
-            };
-            if self.catalog.index.find(hash.short(), entry.location()).is_none() {
-                // It moved while it was looked at: a buffer was retired, or a cluster read in.
-                candidates = self.catalog.index.candidates(hash.short());
-                unread.clear();
-            } else if is_own {
-                return Ok(Some(CurrentEntry { manifest, generation, ..CurrentEntry::unread(entry) }));
-            } else if leads_nowhere {
-                unread.push(entry);
-            }
-        }
-        Ok(unread.pop().map(|entry| CurrentEntry { unread, ..CurrentEntry::unread(entry) }))
-    }
-
-    /// Drops the chunks of a large object that is gone, or leaves them to who still reads it.
-    pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
-        let left = Left { parent, manifest, home: self.medium.number };
-        let leases = &self.shared.leases;
-        leases.drop_or_leave(left, self.lease_max(), || self.drop_chunks_now(parent, manifest));
-    }
-
-    pub(crate) fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {
-        for number in 0..manifest.chunks() {
-            let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
-            let hash = self.medium.hasher.chunk(&key);
-            // Until it is gone: an entry may move between the look and the drop.
-            while let Ok(Some(own)) = self.own(hash, &key, Kind::Chunk) {
-                self.catalog.drop_entry(hash.short(), own.entry);
-            }
-        }
-    }
-
-    fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Vec<u8>)> {
-        let place = || format!("{}: file {grain}", self.medium.place);
-        add(&self.shared.counters.device_reads, 1);
-        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let damaged = |why: String| Error::Damaged {
-            place: place(),
-            why,
-            mend: "its entry is dropped when it is asked for".into(),
-        };
-        let frame = match read {
-            Err(error) if gone(&error) => return Err(damaged("it is not there".into())),
-            read => read.map_err(|error| Error::io(place(), error))?,
-        };
-        let header = Header::verify(&frame).map_err(|why| damaged(why.to_string()))?;
-        Ok((header, frame))
-    }
-
-    /// Shows the frame that an entry leads to, its header first; `None` if the entry's buffer is gone.
-    ///
-    /// # Errors
-    /// As [`Volume::read_frame`].
-    pub(crate) fn look_at<R>(
-        &self,
-        hash: u64,
-        entry: IndexEntry,
-        see: impl FnOnce(&Header, &[u8]) -> R,
-    ) -> Result<Option<R>> {
-        match entry.location() {
-            Location::Buffered { slot, offset } => {
-                let frame = self.catalog.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
-                Ok(frame.map(|frame| see(&frame.header, frame.bytes())))
-            }
-            Location::OnDisk { grain } => {
-                self.read_frame(grain, entry.grains()).map(|(header, frame)| Some(see(&header, &frame)))
-            }
-        }
-    }
-
-    /// Reads and verifies the frame at a grain: twice before it is damaged, for its bytes may have been bad on their
-    /// way only, and an entry is dropped for it.
-    ///
-    /// # Errors
-    /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
-    pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        match self.read_frame_once(grain, grains) {
-            Err(Error::Damaged { .. }) => self.read_frame_once(grain, grains),
-            read => read,
-        }
-    }
-
-    fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        if let Some(read) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.read_file(grain)) {
-            return self.verified_file(grain, read);
-        }
-        let frame = self.read_unverified(grain, grains)?;
-        let header = Header::verify(&frame).map_err(|why| Error::Damaged {
-            place: format!("{}: object at {}", self.medium.place, grain * GRAIN as u64),
-            why: why.to_string(),
-            mend: "its entry is dropped when it is asked for".into(),
-        })?;
-        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
-    }
-
-    /// The bytes at a grain, and more behind them, whatever they are.
-    ///
-    /// # Errors
-    /// [`Error::Io`] from the device.
-    pub(crate) fn read_unverified(&self, grain: u64, grains: u32) -> Result<Bytes> {
-        let offset = grain * GRAIN as u64;
-        let start = offset / BLOCK as u64 * BLOCK as u64;
-        let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
-        let end = end.min(self.medium.map.clusters.end());
-        let pending =
-            self.catalog.in_place.as_ref().and_then(|in_place| in_place.pending(start, (end - start) as usize));
-        let mut buf = self.shared.pool.take((end - start) as usize);
-        self.medium.read(start, &mut buf).map_err(|error| self.medium.io(&format!("reading at {start}"), error))?;
-        pending.inspect(|pending| pending.lay_over(start, &mut buf));
-        Ok(buf.into_bytes().slice((offset - start) as usize..))
     }
 }
 

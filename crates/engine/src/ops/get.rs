@@ -217,7 +217,7 @@ impl Store {
                         if lead {
                             plan.read_elsewhere(place, &flight);
                         }
-                        plan.volume.wait_in_batch(&flight)
+                        plan.volume.batch.wait_in_batch(&flight)
                     } else if lead {
                         let outcome = plan.read_here();
                         plan.volume.residents.reader.land(place, &flight, outcome.clone());

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use crate::{Mode, Result, base::frame::Frame, store::Store, volume::Volume};
+use crate::{Mode, Result, store::Store, volume::Volume};
 use picaflor_common::KeyHash;
 
 impl Store {
@@ -60,16 +60,6 @@ impl Store {
             (false, Some(failure)) => Err(failure),
             _ => Ok(()),
         }
-    }
-}
-
-impl Volume {
-    /// Whether this object, which memory has, lies here: memory is the store's.
-    pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
-        let options = &self.shared.options;
-        let hash = || self.medium.hasher.key(frame.key());
-        options.places.len() < 2
-            || options.spread.home(self.medium.hasher, hash(), frame.key(), options.places.len()) == self.medium.number
     }
 }
 

@@ -231,7 +231,7 @@ impl Store {
                     return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
                 }
                 // What may fail comes before the object is framed: a put that failed leaves the version before.
-                let own = volume.own(hash, parts.key, parts.kind)?;
+                let own = volume.frames.own(hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
@@ -248,7 +248,7 @@ impl Store {
                             volume.catalog.hint(beside, hash.short());
                         }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
-                            volume.drop_chunks(hash, manifest);
+                            volume.frames.drop_chunks(hash, manifest);
                         }
                         return Ok(Step::Inserted(Inserted::In(volume)));
                     }
@@ -258,11 +258,11 @@ impl Store {
                 }
             };
             let blocked = match blocked {
-                Blocked::Staging => match volume.pack_cluster()? {
+                Blocked::Staging => match volume.packer.pack_cluster()? {
                     Ok(()) => {
                         // Where nobody else does, it is written as soon as it is made; then it can leave.
                         if shared.options.daemons == Daemons::Manual {
-                            volume.write_queued(true);
+                            volume.committer.write_queued(true);
                         }
                         continue;
                     }
@@ -313,7 +313,7 @@ impl Store {
                 Ok(true)
             }
             (Blocked::Buffers, Daemons::Manual) => {
-                volume.write_queued(true);
+                volume.committer.write_queued(true);
                 Ok(true)
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
@@ -333,11 +333,13 @@ impl Store {
         }
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
-            Blocked::Buffers if !volume.log.queue.has_room(volume.unwritten_max()) => {
+            Blocked::Buffers if !volume.log.queue.has_room(volume.appender.unwritten_max()) => {
                 let failed = || volume.log.commits.failure().is_some();
-                poll_fn(|context| match volume.log.queue.wake_on_change(volume.unwritten_max(), context.waker()) {
-                    true if !failed() => Poll::Pending,
-                    _ => Poll::Ready(()),
+                poll_fn(|context| {
+                    match volume.log.queue.wake_on_change(volume.appender.unwritten_max(), context.waker()) {
+                        true if !failed() => Poll::Pending,
+                        _ => Poll::Ready(()),
+                    }
                 })
                 .await;
             }

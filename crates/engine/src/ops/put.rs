@@ -196,7 +196,7 @@ impl Store {
         if shared.options.read_only {
             return Err(self.refuse(Refusal::ReadOnly));
         }
-        if self.recovered_volumes().iter().any(|volume| volume.recovers_in_steps()) {
+        if self.recovered_volumes().iter().any(|volume| volume.scrubber.recovers_in_steps()) {
             return Err(self.refuse(Refusal::Recovering));
         }
         let expires = self.expires(options, now);
@@ -258,7 +258,9 @@ impl Store {
         };
         match class {
             // The head of a large object does not wait, and goes to where the others are packed.
-            Class::Rest | Class::Server(_) if affinity != 0 && volume.gathers().is_some() => (Class::Rest, affinity),
+            Class::Rest | Class::Server(_) if affinity != 0 && volume.packer.gathers().is_some() => {
+                (Class::Rest, affinity)
+            }
             Class::Rest if affinity != 0 && server == 0 => (Class::Server(affinity), affinity),
             _ => (class, server),
         }

@@ -304,7 +304,7 @@ impl PutStream {
         };
         if let Some(volume) = &volume {
             volume.could_take(self.len.unwrap_or(0))?;
-            volume.streams_open.fetch_add(1, Relaxed);
+            volume.frames.streams_open.fetch_add(1, Relaxed);
         }
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
@@ -363,7 +363,7 @@ impl Drop for PutStream {
     fn drop(&mut self) {
         let Some(large) = &self.large else { return };
         if let Some(volume) = &large.volume {
-            volume.streams_open.fetch_sub(1, Relaxed);
+            volume.frames.streams_open.fetch_sub(1, Relaxed);
         }
         self.store.layout().iter().for_each(|layout| layout.end_large(large.manifest.id));
         match large.owner {
@@ -372,7 +372,7 @@ impl Drop for PutStream {
             Owner::Nobody => {
                 let total = u64::from(large.written) * u64::from(large.manifest.chunk);
                 let written = Manifest { total, ..large.manifest };
-                large.volume.iter().for_each(|volume| volume.drop_chunks(self.hash, written));
+                large.volume.iter().for_each(|volume| volume.frames.drop_chunks(self.hash, written));
                 self.store.layout().iter().for_each(|layout| layout.drop_chunks(self.hash, written));
             }
         }

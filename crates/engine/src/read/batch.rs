@@ -12,11 +12,21 @@ use picaflor_device::Request;
 
 use crate::{
     Daemons,
+    base::medium::Medium,
+    cache::residents::Residents,
+    log::recorder::Log,
     read::reading::{InFlight, Outcome},
-    volume::Volume,
+    shared::Shared,
 };
 
-impl Volume {
+pub(crate) struct ReadBatch {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) residents: Arc<Residents>,
+}
+
+impl ReadBatch {
     /// Adds a read to the batch.
     pub(crate) fn hold_read(&self, request: Request) {
         let options = &self.shared.options;

@@ -4,3 +4,4 @@ pub(crate) mod batch;
 pub(crate) mod cluster_reader;
 pub(crate) mod readahead;
 pub(crate) mod reading;
+pub(crate) mod verify;

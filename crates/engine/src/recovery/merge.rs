@@ -254,7 +254,7 @@ fn is_whole(volume: &Arc<Volume>, sighting: &Sighting) -> Result<bool> {
     if volume.shared.options.mode == Mode::Cache {
         return Ok(true);
     }
-    let (header, frame) = match volume.read_frame(sighting.grain(volume), sighting.grains.into()) {
+    let (header, frame) = match volume.frames.read_frame(sighting.grain(volume), sighting.grains.into()) {
         Ok(found) => found,
         Err(Error::Damaged { .. }) => return Ok(true),
         Err(error) => return Err(error),
@@ -354,7 +354,7 @@ impl Entered {
         let Location::OnDisk { grain } = entry.location() else { return Ok(Known::Other) };
         let is_of =
             |hash: u64| volume.catalog.index.find(hash, entry.location()).is_some_and(|entry| entry.same(entry));
-        match volume.read_frame(grain, entry.grains()) {
+        match volume.frames.read_frame(grain, entry.grains()) {
             Ok((header, frame)) if entry.is_of_grains((header.frame_len() / GRAIN) as u32) => {
                 let found = volume.medium.hasher.frame(header.kind, header.key(&frame)).0;
                 if found as u64 != hash && !is_of(found as u64) {

@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 
 use picaflor_format::cluster::Row;
 
-use crate::{Mode, read::cluster_reader::Use, volume::Volume};
+use crate::{Mode, background::scrub::Scrubber, read::cluster_reader::Use};
 
-impl Volume {
+impl Scrubber {
     /// Whether an entry may still lead to what left before a crash: until the scrubber has gone over everything, and as
     /// long as the store is only read.
     pub(crate) fn may_mislead(&self) -> bool {
-        self.known.crashed && (self.shared.options.read_only || self.scrubber.is_verifying())
+        self.known.crashed && (self.shared.options.read_only || self.is_verifying())
     }
 
     /// Whether this is a use of the cluster of which nothing tells, so that entries lead to what was there before it.

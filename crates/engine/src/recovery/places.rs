@@ -71,7 +71,7 @@ pub(super) fn restore(
 ) -> Result<bool> {
     match &in_place.files {
         Some(files) => list(volume, in_place, files, receipt),
-        None if !volume.has_checkpoints() => scan(volume, in_place, receipt),
+        None if !volume.shared.has_checkpoints() => scan(volume, in_place, receipt),
         None => replay(volume, in_place, (rows, cursor), pages, receipt),
     }
 }
@@ -325,13 +325,15 @@ fn newest(
 }
 
 fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {
-    let read = || volume.read_placed(&claim.place());
+    let read = || volume.frames.read_placed(&claim.place());
     // That may have been the cable.
     let again = |error| if matches!(error, Error::Io { .. }) { read() } else { Err(error) };
     let (header, frame) = match read().or_else(again) {
         Ok(found) => found,
         Err(Error::Damaged { .. }) => return Ok(Found::Nothing),
-        Err(_) if volume.shared.options.mode == Mode::Cache && volume.has_checkpoints() => return Ok(Found::Unread),
+        Err(_) if volume.shared.options.mode == Mode::Cache && volume.shared.has_checkpoints() => {
+            return Ok(Found::Unread);
+        }
         // It may be whole, and then no older version may show: whoever asks for it verifies it. Who gives way here is
         // removed, and a crash could take the newer one first.
         Err(_) if volume.shared.options.mode == Mode::Cache => return Ok(Found::Whole(None)),

@@ -62,7 +62,7 @@ impl Since {
                 row.map(|row| (row.hash, row.generation))
             }
             Some((_, Use::Unsealed(seq))) if seq <= self.checkpoint => {
-                let bytes = volume.read_unverified(grain, grains)?;
+                let bytes = volume.frames.read_unverified(grain, grains)?;
                 let header = Header::of_damaged(&bytes).filter(|header| header.mark == volume.medium.hasher.mark(seq));
                 let hash = |header: &Header| volume.medium.hasher.frame(header.kind, header.key(&bytes)).short();
                 header.map(|header| (hash(&header), header.generation))

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     Error, Mode, Result,
-    background::scrub::Scrubber,
+    background::scrub::{Scrub, Scrubber},
     base::layout::LayoutPlace,
     base::medium::Medium,
     base::medium::read_twice,
@@ -48,17 +48,23 @@ use crate::{
     in_place::files::Files,
     in_place::locality,
     in_place::place::InPlace,
+    in_place::place::Placing,
     index::{Index, IndexEntry, Location, SLOTS_MAX},
-    log::checkpoint::Checkpointer,
+    log::checkpoint::{CheckpointState, Checkpointer},
     log::journal::Journal,
     log::known::Known,
     log::recorder::{Log, SuperblockHome},
+    read::batch::ReadBatch,
     read::reading::Reader,
+    read::verify::Frames,
     recovery::superblock::write_superblock,
     shared::Shared,
     space::{LayoutKind, Space, State},
     volume::Volume,
+    write::append::Appender,
     write::append::lanes,
+    write::flush::Committer,
+    write::packing::Packer,
     write::packing::lets_wait,
     write::placement::Placer,
 };
@@ -86,7 +92,7 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     };
     let (hot_seq, hot) = read_hot_log(&volume);
     receipt.hot = hot.len();
-    volume.set_hot_seq(hot_seq);
+    volume.checkpointer.set_hot_seq(hot_seq);
     let volume = Arc::new(volume);
     // Whether it failed while the others of its store went on.
     let lost = identity.lost >> number & 1 == 1;
@@ -94,10 +100,10 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     receipt.clean = recovered.clean;
     let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
-    volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
-    volume.known = recovered.known;
+    volume.scrubber.scrub = Scrub::new(hot, !recovered.clean && !shared.options.read_only);
+    volume.scrubber.known = recovered.known;
     *volume.log.journal.lock() = recovered.journal;
-    *volume.checkpointer.get_mut() = recovered.checkpointer;
+    *volume.checkpointer.state.get_mut() = recovered.checkpointer;
     let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
     Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
 }
@@ -256,20 +262,97 @@ fn build(
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
         pages: Pages::new(&medium, shared),
         open_slots: 2 * lanes + 16,
+        checkpoint_held: AtomicU32::new(0),
     });
+    let frames = Arc::new(Frames {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        catalog: Arc::clone(&catalog),
+        streams_open: AtomicU32::new(0),
+    });
+    let appender = Arc::new(Appender {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
+    });
+    let packer = Arc::new(Packer {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        appender: Arc::clone(&appender),
+    });
+    let placing = catalog.in_place.clone().map(|in_place| {
+        Arc::new(Placing {
+            medium: Arc::clone(&medium),
+            shared: Arc::clone(shared),
+            log: Arc::clone(&log),
+            catalog: Arc::clone(&catalog),
+            frames: Arc::clone(&frames),
+            in_place,
+            appender: Arc::clone(&appender),
+        })
+    });
+    let committer = Arc::new(Committer {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        appender: Arc::clone(&appender),
+        packer: Arc::clone(&packer),
+        placing: placing.clone(),
+    });
+    let checkpointer = Checkpointer {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        appender: Arc::clone(&appender),
+        committer: Arc::clone(&committer),
+        state: Mutex::default(),
+    };
+    let scrubber = Scrubber {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        frames: Arc::clone(&frames),
+        known: Known::default(),
+        scrub: Scrub::new(Vec::new(), false),
+    };
+    let batch = ReadBatch {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        residents: Arc::clone(&residents),
+    };
     Ok(Volume {
+        committer,
+        placing,
+        appender,
+        packer,
         catalog,
         residents,
+        frames,
         log,
         medium,
         space,
-        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
-        checkpointer: Mutex::default(),
-        checkpoint_held: AtomicU32::new(0),
+        checkpointer,
+        batch,
         reclaimer: crate::background::reclaim::Reclaimer::default(),
-        scrubber: Scrubber::new(Vec::new(), false),
-        known: Known::default(),
-        streams_open: AtomicU32::new(0),
+        scrubber,
         loss_noted: AtomicBool::new(false),
         shared: Arc::clone(shared),
     })
@@ -291,7 +374,7 @@ fn superblock_home(files: Option<&Arc<Files>>, device: &Arc<dyn Device>) -> Supe
 struct Recovered {
     journal: Journal,
     ring: Ring,
-    checkpointer: Checkpointer,
+    checkpointer: CheckpointState,
     merge: Option<Merge>,
     known: Known,
     clean: bool,
@@ -340,13 +423,13 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     for id in parts.iter().chain(&previous) {
         volume.space.set(*id, State::Checkpoint);
     }
-    volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
+    volume.residents.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
     let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
     if let Some(in_place) = &volume.catalog.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let rows = rows.unwrap_or_default();
         let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
-        let checkpointer = Checkpointer::restored(parts, previous, 0);
+        let checkpointer = CheckpointState::restored(parts, previous, 0);
         let known = Known { crashed: told, ..Known::default() };
         return Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: !told, cold: false });
     }
@@ -373,7 +456,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     // A run that was killed before its first commit left no word, but no checkpoint either.
     let closed = block.current.is_none_or(|current| current.seq >> EPOCH_SHIFT == block.epoch);
     let clean = closed && clusters.is_empty() && !deleted;
-    let checkpointer = Checkpointer::restored(parts, previous, clusters.len() as u64);
+    let checkpointer = CheckpointState::restored(parts, previous, clusters.len() as u64);
     let first = block.previous.map_or(checkpoint, |previous| previous.seq.min(checkpoint));
     let known = Known { checkpoint: first, page: next_page, crashed: !clean };
     Ok(Recovered { journal, ring, checkpointer, merge, known, clean, cold: false })
@@ -456,7 +539,7 @@ fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut Volume
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
     let journal = Journal::new(volume.medium.map, volume.medium.store_id, next, next, next);
-    let (checkpointer, known) = (Checkpointer::default(), Known::default());
+    let (checkpointer, known) = (CheckpointState::default(), Known::default());
     Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: false, cold: true })
 }
 

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use picaflor_format::{
     cluster::{Row, Trailer, table_len},
     frame::{self, GRAIN, Kind},
@@ -16,12 +17,17 @@ use picaflor_format::{
 use crate::{
     Options, Refusal, Result,
     base::frame::Draft,
+    base::medium::Medium,
     base::policy::Placement,
     base::stats::add,
     cache::buffers::{Open, Slot},
+    cache::catalog::Catalog,
+    cache::residents::Residents,
     index::{IndexEntry, Location},
-    space::{SPARE, State},
-    volume::Volume,
+    log::recorder::Log,
+    shared::Shared,
+    space::{SPARE, Space, State},
+    write::full::{SMALL, fills_with_others},
     write::placement::Class,
 };
 
@@ -67,29 +73,28 @@ const WORTH_FILLING: usize = 64;
 /// Filled buffers that may wait for the device before puts do.
 const QUEUE: u64 = 8;
 
-impl Volume {
+pub(crate) struct Appender {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    /// Slots of each lane's open buffers.
+    pub(crate) lanes: Box<[Mutex<Lane>]>,
+}
+
+impl Appender {
     /// Frames an object into an open buffer and enters it in the index, in place of `old`.
     /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
     pub(crate) fn append(
-        self: &Arc<Self>,
+        &self,
         draft: &Draft<'_>,
         class: Class,
         beside: Option<u64>,
         old: Option<IndexEntry>,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
-        if let Some(failure) = self.log.commits.failure() {
-            return Err(failure);
-        }
-        if let Some(in_place) = &self.catalog.in_place {
-            return match self.shared.preset.placement {
-                Placement::PerServer => self.gather(in_place, draft, class, old),
-                _ => self.place(in_place, draft, class, old),
-            };
-        }
-        if let Some(staging) = self.waits(draft, class, purpose) {
-            return Ok(self.stage(staging, draft, class, old));
-        }
         let beside = beside.filter(|_| !self.catalog.placer.keeps_apart() && !self.catalog.packs_tightly());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
@@ -115,7 +120,7 @@ impl Volume {
     }
 
     /// The lane whose open buffer holds this object and has room for `len` bytes more.
-    fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
+    pub(crate) fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
         let slot = self.catalog.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
             Location::Buffered { slot, .. } => Some(slot).filter(|slot| *slot < self.catalog.buffers.count()),
             Location::OnDisk { .. } => None,
@@ -126,7 +131,7 @@ impl Volume {
 
     /// The slot of an open buffer of this lane with room for `len` bytes; a new one if need be.
     pub(crate) fn lane_with_room(
-        self: &Arc<Self>,
+        &self,
         lane: &mut Lane,
         len: usize,
         class: Class,
@@ -166,11 +171,11 @@ impl Volume {
     /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
     /// groups than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
     pub(crate) fn affords_apart(&self) -> bool {
-        self.space.available() > SPARE + self.checkpoint_reserve() + 2
+        self.space.available() > SPARE + self.residents.checkpoint_reserve() + 2
     }
 
     /// A lane that another class had: its buffers are sealed as they are.
-    fn part_from_others(self: &Arc<Self>, lane: &mut Lane, class: Class) -> Result<()> {
+    pub(crate) fn part_from_others(&self, lane: &mut Lane, class: Class) -> Result<()> {
         for open in lane {
             let is_others =
                 |slot: u32| matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
@@ -188,16 +193,16 @@ impl Volume {
         Ok(())
     }
 
-    fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
+    pub(crate) fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
         let cluster_bytes = self.medium.cluster_len() as u64;
         if !self.log.queue.has_room(self.unwritten_max()) {
             return Ok(Err(Blocked::Buffers));
         }
         let keep = match purpose {
-            Purpose::Put => SPARE + self.checkpoint_reserve(),
+            Purpose::Put => SPARE + self.residents.checkpoint_reserve(),
             // Where nobody leaves, survivors are who makes room: one checkpoint is what has to be left.
-            Purpose::Survivor if self.eviction().keeps_all() => self.checkpoint_clusters(),
-            Purpose::Survivor => self.checkpoint_reserve(),
+            Purpose::Survivor if self.shared.eviction().keeps_all() => self.residents.checkpoint_clusters(),
+            Purpose::Survivor => self.residents.checkpoint_reserve(),
         };
         if !self.space.reserve(keep) {
             return Ok(Err(Blocked::Space));
@@ -226,7 +231,7 @@ impl Volume {
     }
 
     /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
-    pub(crate) fn seal(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<()> {
+    pub(crate) fn seal(&self, lane: &mut Option<u32>) -> Result<()> {
         let Some(slot) = *lane else { return Ok(()) };
         if self.catalog.in_place.is_some() {
             // What is gathered there is placed by a commit, object by object.
@@ -267,7 +272,7 @@ impl Volume {
     }
 
     /// Where hints are kept until their object is packed, it is.
-    fn forget_hints(&self, slot: u32) {
+    pub(crate) fn forget_hints(&self, slot: u32) {
         if self.catalog.placer.packs()
             && let Slot::Open(open) = &*self.catalog.buffers.slot(slot).read()
         {
@@ -277,7 +282,7 @@ impl Volume {
 
     /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it. A copy has the
     /// server of whom it lies beside: who reads that one wants it too.
-    fn lay_copies(&self, slot: u32, cluster: u32) {
+    pub(crate) fn lay_copies(&self, slot: u32, cluster: u32) {
         let wanted: Vec<(u64, u32)> = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Open(open) => {
                 let here = |hash: u64| open.rows().iter().any(|row| row.hash == hash);
@@ -297,7 +302,7 @@ impl Volume {
         for (hash, server) in wanted {
             let in_memory = || match self.shared.preset.placement {
                 Placement::Packing => self.catalog.resident(hash),
-                _ => self.shared.memory.peek(hash).filter(|frame| self.is_home_of(frame)),
+                _ => self.shared.memory.peek(hash).filter(|frame| self.catalog.is_home_of(frame)),
             };
             let Some(frame) = in_memory() else { continue };
             if frame.header.kind != Kind::Whole {
@@ -320,6 +325,37 @@ impl Volume {
             }
             add(&self.shared.counters.copies_placed, 1);
         }
+    }
+
+    /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
+    /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
+    pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
+        if !self.catalog.packs_tightly() || self.catalog.placer.keeps_apart() && self.affords_apart() {
+            return None;
+        }
+        let lanes = self.lanes.len();
+        // Four buffers are a part of a small store that would be missed.
+        let own =
+            usize::from(lanes > 1 && self.space.count() >= SMALL && fills_with_others(self.medium.cluster_len(), len));
+        let fitting = |lane: usize| {
+            let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
+            let rooms = slots.into_iter().flatten().map(|slot| self.catalog.room_in(slot));
+            rooms.filter(|room| *room >= len).min()
+        };
+        let snuggest = |is_good: &dyn Fn(usize) -> bool| {
+            let good = (0..lanes).filter(|lane| is_good(*lane));
+            good.filter_map(|lane| fitting(lane).map(|room| (room, lane))).min().map(|(_, lane)| lane)
+        };
+        // What other lanes have open is filled with what would else be in the way of those pieces; and so is any buffer
+        // while there are hardly clusters for reclaim.
+        let of_kind = snuggest(&|lane| lane == own || own == 0 && (lane != 1 || self.space.count() < SMALL));
+        let any = || snuggest(&|_| self.space.available() <= self.kept_from_puts());
+        of_kind.or_else(any).or(Some(own))
+    }
+
+    /// Clusters that puts leave to reclaim and to checkpoints.
+    pub(crate) fn kept_from_puts(&self) -> u32 {
+        SPARE + self.residents.checkpoint_reserve()
     }
 }
 

@@ -7,15 +7,18 @@
 //! Invariant: a frame is dropped only if every commit that may vouch for it vouches for its end too. So no commit is
 //! under way (the writer's turn is free), and whoever ended it has told the journal (its key's stripe is free).
 
-use std::sync::Arc;
-
 use picaflor_format::{cluster::Row, frame::GRAIN};
 
-use crate::{base::stats::add, cache::buffers::Slot, index::Location, volume::Volume, write::append::Lane};
+use crate::{
+    base::stats::add,
+    cache::buffers::Slot,
+    index::Location,
+    write::append::{Appender, Lane},
+};
 
-impl Volume {
+impl Appender {
     /// Makes room in the open buffers of a lane. Returns whether there is more than there was.
-    pub(crate) fn compact(self: &Arc<Self>, lane: &Lane) -> bool {
+    pub(crate) fn compact(&self, lane: &Lane) -> bool {
         let Some(_turn) = self.log.queue.try_turn() else { return false };
         let freed: usize = lane.iter().flatten().map(|slot| self.compact_open(*slot)).sum();
         add(&self.shared.counters.compacted_bytes, freed as u64);

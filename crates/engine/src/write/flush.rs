@@ -22,18 +22,31 @@ use picaflor_common::Turn;
 use picaflor_device::{Op, Request};
 
 use crate::{
-    Daemons, Error, Result, base::stats::add, cache::buffers::Slot, cache::memory::Resident, space::State,
-    volume::Volume,
+    Daemons, Error, Result, base::medium::Medium, base::stats::add, cache::buffers::Slot, cache::catalog::Catalog,
+    cache::memory::Resident, cache::residents::Residents, in_place::place::Placing, log::recorder::Log, shared::Shared,
+    space::Space, space::State, volume::Volume, write::append::Appender, write::packing::Packer,
 };
 
-impl Volume {
+pub(crate) struct Committer {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) appender: Arc<Appender>,
+    pub(crate) packer: Arc<Packer>,
+    pub(crate) placing: Option<Arc<Placing>>,
+}
+
+impl Committer {
     /// Writes what is queued. With `drain`, returns only when what was queued at the call is on the device.
-    pub(crate) fn write_queued(self: &Arc<Self>, drain: bool) {
+    pub(crate) fn write_queued(&self, drain: bool) {
         let turn = self.log.queue.turn.lock();
         self.pump(&turn, drain);
     }
 
-    fn pump(self: &Arc<Self>, _turn: &MutexGuard<'_, ()>, drain: bool) {
+    fn pump(&self, _turn: &MutexGuard<'_, ()>, drain: bool) {
         // Not what is queued meanwhile: puts may fill buffers as fast as they are written, for ever.
         let mut awaited: Vec<u32> = match drain {
             true => self.log.queue.state.lock().unlanded().collect(),
@@ -69,32 +82,32 @@ impl Volume {
         }
     }
 
-    fn requests(self: &Arc<Self>, slots: Vec<u32>) -> Vec<Request> {
+    fn requests(&self, slots: Vec<u32>) -> Vec<Request> {
         slots.into_iter().filter_map(|slot| self.write_request(slot)).collect()
     }
 
-    fn write_request(self: &Arc<Self>, slot: u32) -> Option<Request> {
+    pub(crate) fn write_request(&self, slot: u32) -> Option<Request> {
         let guard = self.catalog.buffers.slot(slot).read();
         let Slot::Filled(filled) = &*guard else { return None };
         let bytes = filled.bytes.slice(filled.flushed..);
         let offset = self.medium.map.cluster_start(filled.cluster) + filled.flushed as u64;
         self.medium.count_write(bytes.len());
-        let volume = Arc::clone(self);
+        let log = Arc::clone(&self.log);
         let done = Box::new(move |outcome: io::Result<_>| {
-            let mut state = volume.log.queue.state.lock();
+            let mut state = log.queue.state.lock();
             state.flying.retain(|flying| *flying != slot);
             state.landed.push((slot, outcome.map(drop)));
             let wake = state.is_worth_waking();
             drop(state);
             if wake {
-                volume.log.queue.wake_writers();
+                log.queue.wake_writers();
             }
         });
         Some(Request { offset, op: Op::Write(bytes), done })
     }
 
     /// A cluster's write has come to its end.
-    fn landed(self: &Arc<Self>, slot: u32, outcome: io::Result<()>) {
+    pub(crate) fn landed(&self, slot: u32, outcome: io::Result<()>) {
         let bytes = self.medium.cluster_len() as u64;
         if let Err(error) = outcome {
             // Its objects stay in memory, where gets still find them; nothing more is written.
@@ -126,7 +139,7 @@ impl Volume {
     }
 
     /// Returns when everything done before the call is durable.
-    pub(crate) fn wait_commit(self: &Arc<Self>, number: u64) -> Result<()> {
+    pub(crate) fn wait_commit(&self, number: u64) -> Result<()> {
         loop {
             match self.log.commits.wait(number)? {
                 Turn::Durable => return Ok(()),
@@ -151,39 +164,11 @@ impl Volume {
         }
     }
 
-    /// As [`Volume::wait_commit`], after making sure that the journal has room.
-    pub(crate) fn wait_commit_in_time(self: &Arc<Self>, number: u64) -> Result<()> {
-        self.relieve_journal()?;
-        self.wait_commit(number)
-    }
-
-    /// Makes everything durable that was done before this call.
-    pub(crate) fn commit_now(self: &Arc<Self>) -> Result<()> {
-        self.wait_commit_in_time(self.log.commits.next())
-    }
-
-    /// As [`Volume::wait_commit_in_time`] for tasks: the flusher does it. Without one, this thread does.
-    pub(crate) async fn commit_async(self: Arc<Self>, number: u64) -> Result<()> {
-        if self.shared.options.daemons == Daemons::Manual {
-            return self.wait_commit_in_time(number);
-        }
-        let mut counted = false;
-        poll_fn(|context| match self.log.commits.poll(number, &mut counted, context.waker()) {
-            Some(result) => Poll::Ready(result),
-            None => {
-                // Each time anew: a commit that began just before this put clears the deadline.
-                self.log.queue.due(0);
-                Poll::Pending
-            }
-        })
-        .await
-    }
-
-    fn commit(self: &Arc<Self>) -> Result<()> {
+    fn commit(&self) -> Result<()> {
         let turn = self.log.queue.turn.lock();
         self.log.queue.deadline.store(u64::MAX, Relaxed);
         let sealed = self.log.next_seal.load(Relaxed).saturating_sub(1);
-        if let Some(in_place) = self.catalog.in_place.as_ref().filter(|_| !self.has_checkpoints()) {
+        if let Some(in_place) = self.catalog.in_place.as_ref().filter(|_| !self.shared.has_checkpoints()) {
             return in_place.commit_untold();
         }
         self.log.note_losses()?;
@@ -192,12 +177,12 @@ impl Volume {
             return Err(self.log.refused_journal());
         }
         // Before the note: whom it has to give up is told of by this commit.
-        self.pack_promised(|| self.pump(&turn, true))?;
+        self.packer.pack_promised(|| self.pump(&turn, true))?;
         // In place there are no pieces, and all records keep their order.
         let begun = if self.catalog.in_place.is_some() { usize::MAX } else { self.log.journal.lock().pending() };
         // Before the records are taken: whatever these leave behind is told by them, or by what is in buffers.
         let ready = self.catalog.in_place.as_ref().map(|in_place| in_place.ready_extents());
-        self.empty_lanes()?;
+        self.placing.as_ref().map_or(Ok(()), |placing| placing.empty_lanes())?;
         let mut writes = self.gather_pieces()?;
         // With the pieces: their clusters' reservations are among the records. And before the queue is looked at: a
         // buffer that is sealed from now on is forgotten only when what is taken here is on the device.
@@ -224,12 +209,12 @@ impl Volume {
 
     /// What is new in every open buffer, as device writes. Locking each lane in turn also makes sure that
     /// whatever was being sealed is queued by now.
-    fn gather_pieces(self: &Arc<Self>) -> Result<Vec<(u64, Bytes)>> {
+    pub(crate) fn gather_pieces(&self) -> Result<Vec<(u64, Bytes)>> {
         let mut writes = Vec::new();
         if self.catalog.in_place.is_some() {
             return Ok(writes);
         }
-        for lane in &self.lanes {
+        for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
                 writes.extend(self.take_piece(open)?);
             }
@@ -238,7 +223,7 @@ impl Volume {
     }
 
     /// What is new in one open buffer; seals it if there is no room to pad.
-    fn take_piece(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<Option<(u64, Bytes)>> {
+    pub(crate) fn take_piece(&self, lane: &mut Option<u32>) -> Result<Option<(u64, Bytes)>> {
         let Some(slot) = *lane else { return Ok(None) };
         let (granted, seq, site) = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Open(open) if open.is_dirty() => (open.cluster, open.seq, open.class.site()),
@@ -256,7 +241,7 @@ impl Volume {
             _ => return Ok(None),
         };
         let Some(piece) = piece else {
-            self.seal(lane)?;
+            self.appender.seal(lane)?;
             return Ok(None);
         };
         Ok(Some((self.medium.map.cluster_start(cluster) + piece.offset as u64, piece.bytes.into_bytes())))
@@ -264,9 +249,39 @@ impl Volume {
 
     /// Writes what a commit gathered and as much of what is queued as may be on its way, as one batch on this thread:
     /// the way to the ring's thread and back takes as long as a write.
-    fn write_gathered(self: &Arc<Self>, _turn: &MutexGuard<'_, ()>, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
+    pub(crate) fn write_gathered(&self, _turn: &MutexGuard<'_, ()>, writes: Vec<(u64, Bytes)>) -> io::Result<()> {
         self.medium.count_writes(&writes);
         let queued = self.log.queue.state.lock().start();
         picaflor_device::write_beside(self.medium.device.as_ref(), writes, self.requests(queued))
+    }
+}
+
+impl Volume {
+    /// As [`Volume::wait_commit`], after making sure that the journal has room.
+    pub(crate) fn wait_commit_in_time(self: &Arc<Self>, number: u64) -> Result<()> {
+        self.relieve_journal()?;
+        self.committer.wait_commit(number)
+    }
+
+    /// Makes everything durable that was done before this call.
+    pub(crate) fn commit_now(self: &Arc<Self>) -> Result<()> {
+        self.wait_commit_in_time(self.log.commits.next())
+    }
+
+    /// As [`Volume::wait_commit_in_time`] for tasks: the flusher does it. Without one, this thread does.
+    pub(crate) async fn commit_async(self: Arc<Self>, number: u64) -> Result<()> {
+        if self.shared.options.daemons == Daemons::Manual {
+            return self.wait_commit_in_time(number);
+        }
+        let mut counted = false;
+        poll_fn(|context| match self.log.commits.poll(number, &mut counted, context.waker()) {
+            Some(result) => Poll::Ready(result),
+            None => {
+                // Each time anew: a commit that began just before this put clears the deadline.
+                self.log.queue.due(0);
+                Poll::Pending
+            }
+        })
+        .await
     }
 }

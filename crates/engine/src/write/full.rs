@@ -39,9 +39,9 @@ const LOOSER: u64 = 4;
 /// A length is cut of which many would leave more than this part of their clusters empty.
 const WASTE: usize = 32;
 /// A piece that fills clusters is no smaller than this part of one.
-const PIECES: usize = 16;
+pub(crate) const PIECES: usize = 16;
 /// Clusters of a store in which those pieces have no buffers of their own.
-const SMALL: u32 = 128;
+pub(crate) const SMALL: u32 = 128;
 /// Open buffers of a store that packs tightly.
 const OPEN: u64 = 4;
 /// Checkpoints that are taken, at most, to make room once: one that seals slow buffers, two until no recovery reads
@@ -88,6 +88,12 @@ fn best_piece(cluster: usize, body: usize) -> usize {
     cheap.or_else(|| pieces.min_by_key(cost)).unwrap_or(body)
 }
 
+/// Whether a frame of so many bytes is such a piece.
+pub(crate) fn fills_with_others(cluster: usize, len: usize) -> bool {
+    let of = |pieces| piece_of(cluster, pieces) + ChunkKey::LEN + frame::HEADER;
+    (0..=PIECES.ilog2()).any(|halved| of(1 << halved) == len)
+}
+
 impl Volume {
     /// Bytes of body of the pieces that an object is to be cut into, if it is.
     pub(crate) fn cut_to_pack(&self, payload: usize, body: usize) -> Option<usize> {
@@ -113,48 +119,11 @@ impl Volume {
         }
     }
 
-    /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
-    /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
-    pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
-        if !self.catalog.packs_tightly() || self.catalog.placer.keeps_apart() && self.affords_apart() {
-            return None;
-        }
-        let lanes = self.lanes.len();
-        // Four buffers are a part of a small store that would be missed.
-        let own = usize::from(lanes > 1 && self.space.count() >= SMALL && self.fills_with_others(len));
-        let fitting = |lane: usize| {
-            let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
-            let rooms = slots.into_iter().flatten().map(|slot| self.catalog.room_in(slot));
-            rooms.filter(|room| *room >= len).min()
-        };
-        let snuggest = |is_good: &dyn Fn(usize) -> bool| {
-            let good = (0..lanes).filter(|lane| is_good(*lane));
-            good.filter_map(|lane| fitting(lane).map(|room| (room, lane))).min().map(|(_, lane)| lane)
-        };
-        // What other lanes have open is filled with what would else be in the way of those pieces; and so is any buffer
-        // while there are hardly clusters for reclaim.
-        let of_kind = snuggest(&|lane| lane == own || own == 0 && (lane != 1 || self.space.count() < SMALL));
-        let any = || snuggest(&|_| self.space.available() <= self.kept_from_puts());
-        of_kind.or_else(any).or(Some(own))
-    }
-
-    /// Whether a frame of so many bytes is such a piece.
-    fn fills_with_others(&self, len: usize) -> bool {
-        let cluster = self.medium.cluster_len();
-        let of = |pieces| piece_of(cluster, pieces) + ChunkKey::LEN + frame::HEADER;
-        (0..=PIECES.ilog2()).any(|halved| of(1 << halved) == len)
-    }
-
-    /// Clusters that puts leave to reclaim and to checkpoints.
-    fn kept_from_puts(&self) -> u32 {
-        SPARE + self.checkpoint_reserve()
-    }
-
     /// Makes a cluster free that puts may take. False if nothing would: the store is full. So many clusters are emptied
     /// at most before one more is free, and none while no more can be gained than when that was in vain.
     pub(crate) fn make_space_in_store(self: &Arc<Self>) -> Result<bool> {
         let _turn = self.reclaimer.turn.lock();
-        self.drop_released();
+        self.frames.drop_released();
         self.drop_residents_if_tight();
         if self.has_room_for_puts() {
             return Ok(true);
@@ -183,7 +152,7 @@ impl Volume {
     }
 
     fn has_room_for_puts(&self) -> bool {
-        self.space.available() > self.kept_from_puts()
+        self.space.available() > self.appender.kept_from_puts()
     }
 
     fn empty_for_puts(self: &Arc<Self>) -> Result<bool> {
@@ -197,7 +166,7 @@ impl Volume {
             let least = self.space.least_gain();
             // A checkpoint makes victims of those that were written since the one before the last.
             let ages = young >= least && checkpoints < CHECKPOINTS / 2 && young > 2 * old;
-            let is_enough = leaving > 0 && self.space.available() + leaving > self.kept_from_puts();
+            let is_enough = leaving > 0 && self.space.available() + leaving > self.appender.kept_from_puts();
             if !is_enough && old >= least && !ages && self.reclaim_one_of_store()? {
                 moves += 1;
             } else if leaving > 0 {
@@ -220,7 +189,7 @@ impl Volume {
 
     /// Bytes that objects can take besides what is kept back.
     fn room_for_all(&self) -> u64 {
-        let kept = self.kept_from_puts() + self.checkpoint_held.load(Relaxed);
+        let kept = self.appender.kept_from_puts() + self.residents.checkpoint_held.load(Relaxed);
         u64::from(self.space.count().saturating_sub(kept)) * self.space.room()
     }
 
@@ -280,7 +249,7 @@ impl Volume {
             outcome = self.frame_survivor(&draft, class, Some(entry));
         }
         if !matches!(outcome, Ok(true)) {
-            self.drop_pieces(parent.0, manifest);
+            self.frames.drop_pieces(parent.0, manifest);
         }
         outcome
     }
@@ -326,7 +295,7 @@ impl Volume {
             };
             match blocked {
                 Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.write_queued(true),
+                Blocked::Buffers => self.committer.write_queued(true),
                 Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
                 Blocked::Space => return Err(self.full(draft.header.payload_len() as u64)),
             }
@@ -334,20 +303,6 @@ impl Volume {
         add(&self.shared.counters.reinserted, 1);
         add(&self.shared.counters.reinserted_bytes, draft.header.payload_len() as u64);
         Ok(true)
-    }
-
-    /// Drops the pieces of what was not cut after all.
-    fn drop_pieces(&self, parent: u128, manifest: Manifest) {
-        for number in 0..manifest.chunks() {
-            let key = ChunkKey { parent, id: manifest.id, number }.encode();
-            let hash = self.medium.hasher.chunk(&key).short();
-            let is_it = |entry: &IndexEntry| {
-                matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
-            };
-            while let Some(entry) = self.catalog.index.candidates(hash).into_iter().find(is_it) {
-                self.catalog.drop_entry(hash, entry);
-            }
-        }
     }
 }
 

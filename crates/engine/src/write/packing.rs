@@ -23,14 +23,17 @@ use crate::{
     Departure, Durability, Mode, Result,
     base::frame::Draft,
     base::frame::Frame,
+    base::medium::Medium,
     base::policy::Placement,
     base::stats::add,
     cache::buffers::Slot,
-    cache::residents::FEWEST,
+    cache::catalog::Catalog,
+    cache::residents::{FEWEST, Residents},
     index::{Entered, IndexEntry, Location},
-    space::SPARE,
-    volume::Volume,
-    write::append::{Blocked, Purpose},
+    log::recorder::Log,
+    shared::Shared,
+    space::{SPARE, Space},
+    write::append::{Appender, Blocked, Purpose},
     write::placement::Class,
     write::staging::{StagedObject, Staging},
 };
@@ -58,11 +61,21 @@ struct Set {
 
 impl Set {
     fn bytes(&self) -> usize {
-        self.objects.iter().map(|staged| Volume::packed_len(&staged.frame)).sum::<usize>() + self.copies
+        self.objects.iter().map(|staged| Packer::packed_len(&staged.frame)).sum::<usize>() + self.copies
     }
 }
 
-impl Volume {
+pub(crate) struct Packer {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) appender: Arc<Appender>,
+}
+
+impl Packer {
     /// Bytes of a cluster that a frame takes, its row included.
     fn packed_len(frame: &Frame) -> usize {
         frame.header.frame_len() + picaflor_format::cluster::table_len(1) - picaflor_format::cluster::table_len(0)
@@ -143,7 +156,7 @@ impl Volume {
         }
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
         let most = || {
-            let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
+            let clean = self.space.available().saturating_sub(SPARE + self.residents.checkpoint_reserve());
             u64::from(clean) * u64::from(self.medium.map.cluster) / 2
         };
         if promised && staging.promised() + charge > most() {
@@ -171,7 +184,7 @@ impl Volume {
 
     /// One step of the packing daemon. Ahead of need while nobody reads, else when it is needed. Returns whether it
     /// packed anything.
-    pub(crate) fn pack_step(self: &Arc<Self>, idle: bool) -> Result<bool> {
+    pub(crate) fn pack_step(&self, idle: bool) -> Result<bool> {
         let Some(staging) = self.catalog.buffers.staging() else { return Ok(false) };
         let most = self.staging_max(staging);
         let ahead = (most / 4).min(self.own_tier(staging) / 8) / if idle { 1 } else { 2 };
@@ -185,7 +198,7 @@ impl Volume {
     }
 
     /// Packs a cluster with those whose turn it is. The inner result says what was in the way.
-    pub(crate) fn pack_cluster(self: &Arc<Self>) -> Result<Result<(), Blocked>> {
+    pub(crate) fn pack_cluster(&self) -> Result<Result<(), Blocked>> {
         let Some(staging) = self.catalog.buffers.staging() else { return Ok(Ok(())) };
         if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
@@ -196,7 +209,7 @@ impl Volume {
 
     /// Packs all that a commit has to make durable, by who has the writer's turn and can make buffers free by writing
     /// them, which is what `write` does. What finds no cluster is given up.
-    pub(crate) fn pack_promised(self: &Arc<Self>, write: impl Fn()) -> Result<()> {
+    pub(crate) fn pack_promised(&self, write: impl Fn()) -> Result<()> {
         let Some(staging) = self.catalog.buffers.staging() else { return Ok(()) };
         // Not what comes meanwhile: it has a commit of its own.
         let last = self.shared.generation.load(Relaxed);
@@ -237,7 +250,7 @@ impl Volume {
 
     /// Fills what is left of the open buffer, or a new one, and seals it when nothing more fits.
     fn pack(
-        self: &Arc<Self>,
+        &self,
         staging: &Staging,
         _turn: &MutexGuard<'_, ()>,
         promised: bool,
@@ -248,8 +261,8 @@ impl Volume {
             return Ok(Ok(()));
         };
         let number = self.catalog.placer.lane(class, self.shared.generation.load(Relaxed));
-        let mut lane = self.lanes[number].lock();
-        let slot = match self.lane_with_room(&mut lane, len, class, purpose)? {
+        let mut lane = self.appender.lanes[number].lock();
+        let slot = match self.appender.lane_with_room(&mut lane, len, class, purpose)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
@@ -287,7 +300,7 @@ impl Volume {
                 set.objects.iter().rev().for_each(|staged| self.pack_one(slot, staged, set.affinity));
             }
             if let Some(at) = lane.iter().position(|open| *open == Some(slot)) {
-                self.seal(&mut lane[at])?;
+                self.appender.seal(&mut lane[at])?;
             }
         }
         Ok(Ok(()))
@@ -324,7 +337,7 @@ impl Volume {
     }
 
     /// Moves an object from where it waits into the open buffer, if it is current and fits.
-    fn pack_one(self: &Arc<Self>, slot: u32, staged: &StagedObject, affinity: u32) {
+    fn pack_one(&self, slot: u32, staged: &StagedObject, affinity: u32) {
         let frame = &staged.frame;
         let Some(old) = self.catalog.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 }) else {
             return;

@@ -145,7 +145,7 @@ impl Plan {
         let buf = self.volume.shared.pool.take(self.len);
         let request = Request { offset: self.start, op: Op::Read(buf), done };
         if self.volume.residents.reader.is_lazy() {
-            self.volume.hold_read(request);
+            self.volume.batch.hold_read(request);
         } else if place.ring != 0 {
             self.volume.medium.device.submit_own(request);
         } else {
