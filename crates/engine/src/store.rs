@@ -269,13 +269,13 @@ impl Store {
         self.inner.close()
     }
 
-    /// As [`Store::close`], for any executor, in the blocking pool. Begun by the call, whatever becomes of the
-    /// future.
+    /// As [`Store::close`], for any executor, in the blocking pool. A future that is never polled drops this handle;
+    /// after that the store is closed, whatever becomes of the future.
     ///
     /// # Errors
     /// As [`Store::close`].
-    pub fn close_async(self) -> impl Future<Output = Result<()>> + Send + 'static {
-        self.spawn_blocking(|store| store.inner.close())
+    pub async fn close_async(self) -> Result<()> {
+        self.spawn_blocking(|store| store.inner.close()).await
     }
 
     /// Runs one step of every daemon on this thread; for stores opened with

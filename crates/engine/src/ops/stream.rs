@@ -5,6 +5,7 @@
 //! so a cache evicts chunks and manifest in that order and never finds a manifest without knowing.
 
 use std::{
+    fmt,
     future::Future,
     pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -268,6 +269,16 @@ impl PutStream {
         Ok(volume.and_then(|volume| store.settle_put(volume, self.options.group)))
     }
 
+    /// Refuses one that was begun for another key, or in another store.
+    pub(crate) fn is_of(&self, store: &Store, key: &[u8]) -> Result<()> {
+        if self.key == key && std::ptr::eq(store.inner(), self.store.inner()) {
+            return Ok(());
+        }
+        let why =
+            "what was fetched is a stream of another key, or of another store: begin it with the key that is asked for";
+        Err(Error::Option { name: "key", why: why.into() })
+    }
+
     /// Begins anew with a body that has to be cut because no free run is long enough for all of it.
     async fn cut(mut self, body: Bytes, piece_max: usize, waits: Waits) -> Result<Awaited> {
         self.piece_max = Some(piece_max);
@@ -335,6 +346,12 @@ impl PutStream {
         // Never cut again: it is a piece already.
         let framed = waits.frame(&self.store, self.store.hasher().chunk(&key), parts).await;
         framed.map(drop).map_err(|error| self.of_all(error))
+    }
+}
+
+impl fmt::Debug for PutStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PutStream").field("key", &String::from_utf8_lossy(&self.key)).finish_non_exhaustive()
     }
 }
 
