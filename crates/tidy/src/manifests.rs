@@ -8,8 +8,9 @@ use crate::{
 };
 
 /// What stands in the manifest of a crate that can be published, at the begin of a line.
-const NEEDED: [&str; 8] = [
+const NEEDED: [&str; 9] = [
     "description",
+    "include",
     "version",
     "license",
     "repository",
@@ -114,7 +115,7 @@ mod tests {
         ]);
         assert_eq!(
             places(&publishable(&files)),
-            [("crates/a/Cargo.toml", 12), ("crates/a/Cargo.toml", 13), ("crates/a/Cargo.toml", 14)]
+            [("crates/a/Cargo.toml", 13), ("crates/a/Cargo.toml", 14), ("crates/a/Cargo.toml", 15)]
         );
     }
 }
