@@ -55,7 +55,8 @@ fn a_signal_has_certificates_read_anew() {
             .expect("curl is installed");
         String::from_utf8(output.stdout).unwrap()
     };
-    let hang_up = |child: u32| assert!(Command::new("kill").args(["-s", "HUP", &child.to_string()]).status().unwrap().success());
+    let hang_up =
+        |child: u32| assert!(Command::new("kill").args(["-s", "HUP", &child.to_string()]).status().unwrap().success());
     assert_eq!(status("a.pem"), "502 2", "there is no origin");
     std::fs::copy(at("a.pem"), at("old.pem")).unwrap();
     issue(&at("b.pem"), &at("a.key"));
