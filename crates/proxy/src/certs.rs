@@ -152,12 +152,10 @@ fn matched(
     certificate: &Path,
     key: &Path,
 ) -> Result<CertifiedKey, BadFile> {
-    let is_of = |chain: Vec<_>| match CertifiedKey::new(chain, signing.clone()) {
-        // Keys whose public half is not known can sign all the same.
-        pair => pair.keys_match().or_else(|e| match e {
-            Error::InconsistentKeys(InconsistentKeys::Unknown) => Ok(()),
-            e => Err(e),
-        }),
+    let is_of = |chain: Vec<_>| match CertifiedKey::new(chain, signing.clone()).keys_match() {
+        // A key whose public half is not known can sign all the same.
+        Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(()),
+        matched => matched,
     };
     let Err(why) = is_of(chain.clone()) else { return Ok(CertifiedKey::new(chain, signing)) };
     let (certificate, key) = (certificate.display(), key.display());
