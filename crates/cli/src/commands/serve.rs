@@ -143,6 +143,9 @@ pub(crate) struct Serve {
     log_format: Option<LogFormat>,
 }
 
+/// Reads file and flags.
+type Reader = Box<dyn Fn() -> Result<Low, ConfigError> + Send + Sync>;
+
 fn origin(text: &str) -> Result<LowOrigin, String> {
     let (host, url) = match text.split_once("=http") {
         Some((host, url)) => (Some(host.to_owned()), format!("http{url}")),
@@ -192,16 +195,14 @@ impl Serve {
     }
 
     /// What reads the configuration, the first time and again, and where its file is.
-    fn reader(
-        self,
-    ) -> Result<(impl Fn() -> Result<Low, ConfigError> + Send + Sync + 'static, Option<PathBuf>), Failure> {
+    fn reader(self) -> Result<(Reader, Option<PathBuf>), Failure> {
         let path = self.config.clone();
         let flags = self.flags()?;
         let file = path.clone();
-        let read = move || {
+        let read: Reader = Box::new(move || {
             let file = file.as_ref().map_or_else(|| Ok(Low::default()), |path| Low::read(path))?;
             Ok(file.under(flags.clone()))
-        };
+        });
         Ok((read, path))
     }
 
