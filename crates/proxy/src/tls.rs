@@ -1,8 +1,8 @@
 //! TLS to clients: what is offered to them, the handshake, and new certificates while the proxy runs.
 //!
 //! Connections keep what they were begun with; those that come after [`Tls::replace`] get what is new. Tickets outlive
-//! it, so that clients resume their sessions; not where clients have to show certificates, for a ticket is not judged by
-//! authorities again.
+//! it, so that clients resume their sessions; not where clients have to show certificates, for a ticket is not judged
+//! by authorities again.
 
 use std::{
     io,
