@@ -30,7 +30,7 @@ use crate::{
     in_place::files::Files,
     in_place::locality,
     in_place::place::InPlace,
-    in_place::place::Placing,
+    in_place::placing::Placing,
     index::{Index, SLOTS_MAX},
     log::checkpoint::Checkpointer,
     log::recorder::{Log, SuperblockHome},

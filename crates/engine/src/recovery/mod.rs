@@ -9,7 +9,6 @@ mod created_files;
 mod deferred;
 mod image;
 mod merge;
-pub(crate) mod outdated;
 mod parallel_read;
 mod places;
 mod ring;
