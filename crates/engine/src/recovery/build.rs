@@ -13,7 +13,10 @@ use picaflor_format::{
     superblock::{Spread as OnDevice, Superblock},
 };
 
-use super::{EPOCH_SHIFT, Found, Identity, validate};
+use super::{
+    found::{EPOCH_SHIFT, Found, Identity},
+    validate,
+};
 use crate::{
     Result,
     background::reclaim::Reclaimer,
