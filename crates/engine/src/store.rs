@@ -228,7 +228,7 @@ impl Store {
         let mut result = Ok(());
         for volume in self.working() {
             volume.catalog.promise_staged();
-            result = result.and(volume.commit_now());
+            result = result.and(volume.room.commit_now());
         }
         result.and(self.losses_are_noted())
     }
@@ -251,7 +251,7 @@ impl Store {
             for volume in self.working() {
                 volume.catalog.promise_staged();
                 let number = volume.log.commits.next();
-                result = result.and(Arc::clone(volume).commit_async(number).await);
+                result = result.and(Arc::clone(&volume.room).commit_async(number).await);
             }
             return result.and(self.losses_are_noted());
         }
@@ -269,13 +269,13 @@ impl Store {
         self.inner.close()
     }
 
-    /// As [`Store::close`], for any executor, in the blocking pool. Begun by the call, whatever becomes of the
-    /// future.
+    /// As [`Store::close`], for any executor, in the blocking pool. A future that is never polled drops this handle;
+    /// after that the store is closed, whatever becomes of the future.
     ///
     /// # Errors
     /// As [`Store::close`].
-    pub fn close_async(self) -> impl Future<Output = Result<()>> + Send + 'static {
-        self.spawn_blocking(|store| store.inner.close())
+    pub async fn close_async(self) -> Result<()> {
+        self.spawn_blocking(|store| store.inner.close()).await
     }
 
     /// Runs one step of every daemon on this thread; for stores opened with
@@ -493,7 +493,7 @@ impl Group {
             volume.log.due_within(self.store.shared().options.delete_time);
             if volume.log.journal.lock().is_long() {
                 // A device that failed, or a log that is full, is told to whoever writes next.
-                let _ = volume.commit_now();
+                let _ = volume.room.commit_now();
             }
         }
     }

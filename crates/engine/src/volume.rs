@@ -16,7 +16,7 @@ use picaflor_format::{cluster::Row, frame::GRAIN, zone::SLOT};
 
 use crate::{
     Result,
-    background::reclaim::Reclaimer,
+    background::room::Room,
     background::scrub::Scrubber,
     base::frame::Draft,
     base::frame::Frame,
@@ -51,9 +51,9 @@ pub(crate) struct Volume {
     /// For layouts that place objects one by one.
     pub(crate) placing: Option<Arc<Placing>>,
     pub(crate) space: Arc<Space>,
-    pub(crate) checkpointer: Checkpointer,
+    pub(crate) checkpointer: Arc<Checkpointer>,
+    pub(crate) room: Arc<Room>,
     pub(crate) batch: ReadBatch,
-    pub(crate) reclaimer: Reclaimer,
     pub(crate) scrubber: Scrubber,
     /// This device failed, and another one of the cache says so durably.
     pub(crate) loss_noted: AtomicBool,

@@ -63,7 +63,7 @@ impl Run<'_> {
             }
             Ok(Some(object)) => {
                 let metadata = object.metadata().to_vec();
-                object.bytes().map(|body| Some(Seen { body: body.to_vec(), metadata }))
+                object.body().map(|body| Some(Seen { body: body.to_vec(), metadata }))
             }
             Err(error) => Err(error),
         };
@@ -227,7 +227,7 @@ impl Run<'_> {
         let answer = store.get(&self.plan.keys[key]);
         if let Ok(Some(object)) = &answer {
             let part: Result<Vec<_>> = object.chunks(from..from + len).collect();
-            if let (Ok(part), Ok(all)) = (part, object.bytes()) {
+            if let (Ok(part), Ok(all)) = (part, object.body()) {
                 let start = (from as usize).min(all.len());
                 let end = ((from + len) as usize).min(all.len());
                 if part.concat() != all[start..end] {

@@ -101,7 +101,7 @@ impl Threads {
         let Some(handles) = self.handles.lock().take() else { return false };
         for volume in &self.volumes {
             volume.log.queue.stop();
-            volume.reclaimer.wake();
+            volume.room.reclaimer.state.wake();
         }
         self.layout.iter().for_each(|layout| layout.stop());
         for handle in handles {
@@ -143,19 +143,11 @@ impl Volume {
             self.committer.write_queued(true);
         }
         self.committer.write_queued(true);
-        let committed = self.commit_if_due()?;
-        let reclaimed = self.reclaim_step()?;
-        let checkpointed = self.checkpoint_step()?;
+        let committed = self.room.commit_if_due()?;
+        let reclaimed = self.room.reclaim_step()?;
+        let checkpointed = self.room.checkpoint_step()?;
         let released = self.frames.drop_released();
         Ok(self.scrubber.step() | released | issued | committed | packed | reclaimed | checkpointed)
-    }
-
-    fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
-        let due = self.log.queue.deadline() <= self.shared.clock.now_nanos();
-        if due {
-            self.commit_now()?;
-        }
-        Ok(due)
     }
 }
 
@@ -176,7 +168,7 @@ fn flusher(volume: &Arc<Volume>) {
             Woken::Work => volume.committer.write_queued(false),
             Woken::Time => {}
         }
-        if volume.commit_if_due().is_err() {
+        if volume.room.commit_if_due().is_err() {
             volume.log.commit_later();
         }
     }
@@ -190,11 +182,11 @@ fn reclaimer(volume: &Arc<Volume>) {
         volume.shared.give_back_freed(&mut next);
         // It also packs what waits, ahead of the put that would have to.
         let packed = matches!(volume.packer.pack_step(is_quiet(&volume.shared)), Ok(true));
-        let reclaimed = matches!(volume.reclaim_step(), Ok(true));
+        let reclaimed = matches!(volume.room.reclaim_step(), Ok(true));
         if reclaimed {
             volume.log.queue.wake_tasks();
         } else if !packed {
-            volume.reclaimer.rest(Duration::from_millis(20));
+            volume.room.reclaimer.state.rest(Duration::from_millis(20));
         }
     }
 }
@@ -212,7 +204,7 @@ fn keeper(volume: &Arc<Volume>) {
             volume.batch.issue_due_reads();
         }
         volume.frames.drop_released();
-        let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
+        let worked = !shared.options.read_only && matches!(volume.room.checkpoint_step(), Ok(true));
         let presses = volume.scrubber.is_warming() || volume.scrubber.recovers_in_steps();
         let quiet = is_quiet(shared);
         let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrubber.step();

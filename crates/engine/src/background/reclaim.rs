@@ -10,7 +10,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64},
     },
     time::Duration,
 };
@@ -19,34 +19,43 @@ use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
     frame::{Header, Kind},
-    zone::SLOT,
 };
 
 use crate::{
     Departure, Error, Mode, Result,
     background::eviction::Occupant,
     base::frame::Draft,
+    base::medium::Medium,
     base::policy::Eviction,
     base::stats::add,
+    cache::catalog::Catalog,
+    cache::residents::Residents,
     index::IndexEntry,
+    log::checkpoint::Checkpointer,
+    log::recorder::Log,
+    read::verify::Frames,
+    shared::Shared,
+    space::Space,
     space::{SPARE, State, Victim},
-    volume::Volume,
+    write::append::Appender,
     write::append::{Blocked, PATIENCE, Purpose},
+    write::flush::Committer,
+    write::placement::Class,
 };
 
 /// The reclaimer's bell.
-pub(crate) struct Reclaimer {
+pub(crate) struct ReclaimState {
     rung: Mutex<bool>,
     bell: Condvar,
     /// One reclaim at a time: two would compact into each other's victims.
     pub(crate) turn: Mutex<()>,
     /// The last second in which nobody was too old.
-    looked: AtomicU32,
+    pub(crate) looked: AtomicU32,
     /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
     pub(crate) in_vain: AtomicU64,
 }
 
-impl Default for Reclaimer {
+impl Default for ReclaimState {
     fn default() -> Self {
         Self {
             rung: Mutex::default(),
@@ -58,7 +67,7 @@ impl Default for Reclaimer {
     }
 }
 
-impl Reclaimer {
+impl ReclaimState {
     pub(crate) fn wake(&self) {
         *self.rung.lock() = true;
         self.bell.notify_all();
@@ -86,138 +95,55 @@ enum Emptied {
 
 /// What became of one reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reclaimed {
+pub(crate) enum Reclaimed {
     /// A cluster was emptied.
     One,
     /// There is none to empty.
     Nothing,
 }
 
-impl Volume {
+/// Empties clusters. Its verbs are for the holder of [`ReclaimState::turn`]; where the journal lacks room meanwhile, a
+/// checkpoint takes the clusters of the one before the last, for it cannot have others emptied.
+pub(crate) struct Reclaimer {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) appender: Arc<Appender>,
+    pub(crate) committer: Arc<Committer>,
+    pub(crate) checkpointer: Arc<Checkpointer>,
+    pub(crate) state: ReclaimState,
+}
+
+impl Reclaimer {
+    /// Frames what moves, in place of `old`; the outer result is the device's.
+    pub(crate) fn append(
+        &self,
+        draft: &Draft<'_>,
+        class: Class,
+        beside: Option<u64>,
+        old: Option<IndexEntry>,
+    ) -> Result<Result<(), Blocked>> {
+        if let Some(failure) = self.log.commits.failure() {
+            return Err(failure);
+        }
+        self.appender.append(draft, class, beside, old, Purpose::Survivor)
+    }
+
     /// Clean clusters that the reclaimer keeps ahead of puts.
-    fn clean_target(&self) -> u32 {
+    pub(crate) fn clean_target(&self) -> u32 {
         SPARE + self.residents.checkpoint_reserve() + self.clean_ahead()
     }
 
-    fn clean_ahead(&self) -> u32 {
+    pub(crate) fn clean_ahead(&self) -> u32 {
         (2 * self.appender.lanes.len() as u32 + 16).min(self.space.count() / 8)
     }
 
-    /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
-    /// anything. A store compacts only when a put finds no room.
-    pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
-        if let Some(placing) = &self.placing {
-            return self.evict_step(placing);
-        }
-        let shared = &self.shared;
-        let index_high = shared.index_is_above(7) && self.catalog.is_loaded();
-        let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
-        if shared.options.mode == Mode::Store {
-            let ahead = self.shared.eviction() == Eviction::NeverAhead && clean < target;
-            return if ahead { self.compact_ahead() } else { Ok(false) };
-        }
-        if self.empty_aged()? {
-            return Ok(true);
-        }
-        if clean + leaving >= target && !index_high {
-            // One commit frees several clusters, so it waits for them, or for one that is made anyway.
-            let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
-            if due {
-                self.commit_now()?;
-            }
-            return Ok(due);
-        }
-        let emptied = {
-            let _turn = self.reclaimer.turn.lock();
-            self.reclaim_one()? == Reclaimed::One
-        };
-        if emptied { Ok(true) } else { self.make_space() }
-    }
-
-    /// Empties a cluster that is too old, if there is one.
-    fn empty_aged(self: &Arc<Self>) -> Result<bool> {
-        let Some(most) = self.shared.options.cluster_age.limit() else { return Ok(false) };
-        let now = self.shared.second();
-        let Some(first) = now.checked_sub(most).filter(|_| self.reclaimer.looked.load(Relaxed) != now) else {
-            return Ok(false);
-        };
-        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
-        let emptied = self.reclaim_this(Victim::Aged(first))? == Reclaimed::One;
-        if !emptied {
-            self.reclaimer.looked.store(now, Relaxed);
-        }
-        Ok(emptied)
-    }
-
-    /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room does more.
-    fn compact_ahead(self: &Arc<Self>) -> Result<bool> {
-        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
-        match self.reclaim_this(Victim::HalfEmpty) {
-            Ok(Reclaimed::One) => Ok(true),
-            // What is to stay finds no room: puts will say so.
-            Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {
-                let due = self.space.leaving() > 0;
-                if due {
-                    self.commit_now()?;
-                }
-                Ok(due)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Makes a cluster free, by whatever it takes. False if nothing would.
-    pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
-        if self.catalog.in_place.is_none() && self.shared.eviction().keeps_all() {
-            return self.make_space_in_store();
-        }
-        let _turn = self.reclaimer.turn.lock();
-        self.frames.drop_released();
-        if let Some(placing) = &self.placing {
-            return self.make_room_in_place(placing);
-        }
-        let before = self.space.available();
-        // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
-        // until no recovery reads what the journal told of them.
-        for _ in 0..5 {
-            if self.reclaim_one()? == Reclaimed::One {
-                if self.space.leaving() > 0 && self.space.available() <= before {
-                    self.commit_now()?;
-                }
-                return Ok(true);
-            }
-            if self.space.leaving() > 0 {
-                self.commit_now()?;
-                if self.space.available() > before {
-                    return Ok(true);
-                }
-            }
-            self.residents.retire_a_resident();
-            self.checkpoint_now()?;
-        }
-        Ok(self.space.available() > before)
-    }
-
-    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably
-    /// so, and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes
-    /// room already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
-    /// current one is given up.
-    pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
-        let is_enough = || self.space.available() >= self.residents.checkpoint_clusters();
-        if !is_enough()
-            && let Some(_turn) = self.reclaimer.turn.try_lock()
-        {
-            match self.empty_until(is_enough) {
-                // What is to stay of the emptiest finds no room either.
-                Ok(()) | Err(Error::Full { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if is_enough() { Ok(()) } else { self.checkpointer.give_up_previous_checkpoint() }
-    }
-
     /// Empties clusters until it is enough, or there is none.
-    fn empty_until(self: &Arc<Self>, is_enough: impl Fn() -> bool) -> Result<()> {
+    pub(crate) fn empty_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
         for _ in 0..self.space.count() {
             if is_enough() {
                 break;
@@ -237,7 +163,7 @@ impl Volume {
     }
 
     /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
-    pub(crate) fn reclaim_one_of_store(self: &Arc<Self>) -> Result<bool> {
+    pub(crate) fn reclaim_one_of_store(&self) -> Result<bool> {
         match self.reclaim_one() {
             Ok(reclaimed) => Ok(reclaimed == Reclaimed::One),
             Err(Error::Full { .. }) => Ok(false),
@@ -245,11 +171,11 @@ impl Volume {
         }
     }
 
-    fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
+    pub(crate) fn reclaim_one(&self) -> Result<Reclaimed> {
         self.reclaim_this(self.shared.eviction().victim())
     }
 
-    fn reclaim_this(self: &Arc<Self>, which: Victim) -> Result<Reclaimed> {
+    pub(crate) fn reclaim_this(&self, which: Victim) -> Result<Reclaimed> {
         let eviction = self.shared.eviction();
         let began = self.shared.clock.now_nanos();
         let (victim, survivors) = loop {
@@ -294,7 +220,7 @@ impl Volume {
     }
 
     /// Moves or evicts what is live in the victim, all of it if that is too old.
-    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
+    fn empty(&self, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
         let keeps_all = eviction.keeps_all();
         // There every entry is accounted for.
         if keeps_all && self.space.live(victim) == 0 {
@@ -373,7 +299,7 @@ impl Volume {
     /// Puts an object of a victim again if it deserves that, or somebody reads it; else it leaves. Returns whether it
     /// was put.
     fn reinsert_or_evict(
-        self: &Arc<Self>,
+        &self,
         (header, frame): (&Header, &[u8]),
         (row, entry): (&Row, IndexEntry),
         eviction: Eviction,
@@ -402,9 +328,9 @@ impl Volume {
         Ok(false)
     }
 
-    fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, entry: IndexEntry) -> Result<bool> {
-        let cut =
-            (header.kind == Kind::Whole).then(|| self.cut_to_pack(header.payload_len(), header.body_len as usize));
+    fn reinsert(&self, header: &Header, frame: &[u8], row: &Row, entry: IndexEntry) -> Result<bool> {
+        let cut = (header.kind == Kind::Whole)
+            .then(|| self.appender.cut_to_pack(header.payload_len(), header.body_len as usize));
         if let Some(piece) = cut.flatten() {
             return self.reinsert_cut((header, frame), (row.hash, entry), piece);
         }
@@ -425,7 +351,7 @@ impl Volume {
                     return Ok(false);
                 }
                 let beside = self.catalog.placer.partners(row.hash).first().copied();
-                match self.append(&draft, class, beside, Some(entry), Purpose::Survivor)? {
+                match self.append(&draft, class, beside, Some(entry))? {
                     Ok(()) => break,
                     Err(blocked) => blocked,
                 }
@@ -433,7 +359,7 @@ impl Volume {
             match blocked {
                 Blocked::Moved | Blocked::Staging => {}
                 Blocked::Buffers => self.committer.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
+                Blocked::Space if self.space.leaving() > 1 => self.checkpointer.commit_now()?,
                 Blocked::Space => {
                     self.evict_for_want_of_room(row, entry, &draft)?;
                     return Ok(false);
@@ -448,7 +374,7 @@ impl Volume {
     /// Not even the spare clusters are left for a survivor.
     fn evict_for_want_of_room(&self, row: &Row, entry: IndexEntry, draft: &Draft<'_>) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
-            return Err(self.full(draft.header.payload_len() as u64));
+            return Err(self.appender.full(draft.header.payload_len() as u64));
         }
         self.evict(row, entry, Some((draft.key, draft.header.kind)), Departure::Evicted);
         Ok(())
@@ -487,10 +413,5 @@ impl Volume {
             Departure::Damaged => &counters.damaged,
         };
         add(counter, 1);
-    }
-
-    /// Bytes that a store in place could still take, compaction included.
-    pub(crate) fn free_bytes(&self) -> u64 {
-        self.catalog.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
     }
 }

@@ -10,6 +10,8 @@ pub(crate) mod options;
 pub(crate) mod policy;
 pub(crate) mod preset;
 pub(crate) mod receipt;
+#[cfg(feature = "metrics")]
+mod record;
 pub(crate) mod report;
 pub(crate) mod spread;
 pub(crate) mod stats;

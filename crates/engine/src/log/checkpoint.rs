@@ -114,6 +114,51 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
+    /// Whether there are too few clean clusters for one.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.space.available() < self.residents.checkpoint_clusters()
+    }
+
+    /// As [`Checkpointer::run`], where there are checkpoints. Where clusters lack, the one before the last gives up its
+    /// own.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::step`].
+    pub(crate) fn take(&self) -> Result<()> {
+        if !self.shared.has_checkpoints() {
+            return Ok(());
+        }
+        if self.lacks_room() {
+            self.give_up_previous_checkpoint()?;
+        }
+        self.run()
+    }
+
+    /// Takes checkpoints, by `take`, until the journal has room for what is pending.
+    ///
+    /// # Errors
+    /// [`Error::JournalFull`] if they do not give it enough, and what `take` says.
+    pub(crate) fn relieve_journal(&self, take: impl Fn() -> Result<()>) -> Result<()> {
+        // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
+        for _ in 0..3 {
+            if !self.log.journal.lock().is_tight() {
+                return Ok(());
+            }
+            take().map_err(|error| if NoCluster::is(&error) { self.log.refused_journal() } else { error })?;
+        }
+        let has_room = self.log.journal.lock().has_room_for_puts();
+        if has_room { Ok(()) } else { Err(self.log.refused_journal()) }
+    }
+
+    /// Makes everything durable that was done before this call, without clusters being emptied for it.
+    ///
+    /// # Errors
+    /// Those of a commit, and of [`Checkpointer::relieve_journal`].
+    pub(crate) fn commit_now(&self) -> Result<()> {
+        self.relieve_journal(|| self.take())?;
+        self.committer.wait_commit(self.log.commits.next())
+    }
+
     /// Whether one should begin.
     pub(crate) fn is_due(&self) -> bool {
         let mut state = self.state.lock();
@@ -455,47 +500,6 @@ impl Checkpointer {
 }
 
 impl Volume {
-    /// One slice of the checkpointer's work. Returns whether it did anything.
-    pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
-        if !self.shared.has_checkpoints() {
-            return Ok(false);
-        }
-        if self.checkpointer.is_due() {
-            self.make_room_for_checkpoint()?;
-        }
-        self.checkpointer.step()
-    }
-
-    /// A checkpoint from beginning to end, or the rest of the one that is running.
-    pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
-        if !self.shared.has_checkpoints() {
-            return Ok(());
-        }
-        self.make_room_for_checkpoint()?;
-        self.checkpointer.run()
-    }
-
-    /// Takes checkpoints until the journal has room for what is pending.
-    pub(crate) fn relieve_journal(self: &Arc<Self>) -> Result<()> {
-        // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
-        for _ in 0..3 {
-            if !self.log.journal.lock().is_tight() {
-                return Ok(());
-            }
-            self.checkpoint_now().map_err(|error| self.refused_for_want_of_room(error))?;
-        }
-        let has_room = self.log.journal.lock().has_room_for_puts();
-        if has_room { Ok(()) } else { Err(self.log.refused_journal()) }
-    }
-
-    /// Of a checkpoint that is to relieve the journal.
-    fn refused_for_want_of_room(&self, error: Error) -> Error {
-        match error {
-            error if NoCluster::is(&error) => self.log.refused_journal(),
-            error => error,
-        }
-    }
-
     /// Seals and writes everything, takes a checkpoint, and takes no more puts.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
         if let Some(failure) = self.log.commits.failure() {
@@ -503,18 +507,18 @@ impl Volume {
         }
         if self.catalog.count_staged() > 0 {
             self.catalog.promise_staged();
-            self.wait_commit_in_time(self.log.commits.next())?;
+            self.room.wait_commit_in_time(self.log.commits.next())?;
         }
         for lane in &self.appender.lanes {
             lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
         }
         // What is under way began earlier and does not cover all there is.
         if self.checkpointer.is_running() {
-            self.checkpoint_now()?;
+            self.room.checkpoint_now()?;
         }
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
         self.committer.wait_commit(self.log.commits.next())?;
-        self.checkpoint_now()?;
+        self.room.checkpoint_now()?;
         if self.scrubber.known.crashed {
             self.checkpointer.outlive_doubt()?;
         }

@@ -118,11 +118,8 @@ impl Store {
 
 impl Store {
     /// As [`Store::check`] for tasks.
-    pub fn check_async(
-        &self,
-        progress: impl FnMut(u64, u64) + Send + 'static,
-    ) -> impl Future<Output = CheckReport> + Send + 'static {
-        self.spawn_blocking(move |store| store.check(progress))
+    pub async fn check_async(&self, progress: impl FnMut(u64, u64) + Send + 'static) -> CheckReport {
+        self.spawn_blocking(move |store| store.check(progress)).await
     }
 }
 

@@ -63,9 +63,14 @@ impl Chunks {
         self.total
     }
 
+    /// The next piece, if it is in memory.
+    pub(crate) fn ready(&mut self) -> Option<Bytes> {
+        self.ready.pop_front()
+    }
+
     /// The next piece; `None` at the end.
     pub async fn next_async(&mut self) -> Option<Result<Bytes>> {
-        if let Some(ready) = self.ready.pop_front() {
+        if let Some(ready) = self.ready() {
             return Some(Ok(ready));
         }
         let rest = self.rest.as_mut()?;
@@ -91,7 +96,7 @@ impl Iterator for Chunks {
     type Item = Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(ready) = self.ready.pop_front() {
+        if let Some(ready) = self.ready() {
             return Some(Ok(ready));
         }
         let rest = self.rest.as_mut()?;

@@ -26,7 +26,7 @@ impl Store {
     /// # Errors
     /// [`Error::Io`] after a device failure; [`Error::Refused`] if the store is open for reading only.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
-        let hash = self.begin_delete(key)?;
+        let hash = self.hash_to_delete(key)?;
         let found = {
             let _stripe = self.lock_key(hash);
             self.delete_held(hash, key)?
@@ -35,15 +35,24 @@ impl Store {
         Ok(found)
     }
 
-    /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and no entry leads to the device,
-    /// which would have to be read to tell the key from others, the object is gone before the future is returned; else
-    /// that runs in the blocking pool. Begun by the call either way, whatever becomes of the future; what is left to it
-    /// is to wait until the deletes before are durable, where
-    /// [`Options::delete_count`](crate::Options::delete_count) asks for that.
+    /// As [`Store::delete`], for any executor. Nothing happens before the future is polled. The first poll does what
+    /// [`Store::begin_delete`] does: from then on the object goes, whatever becomes of the future.
     ///
     /// # Errors
     /// As [`Store::delete`].
-    pub fn delete_async(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
+    pub async fn delete_async(&self, key: &[u8]) -> Result<bool> {
+        self.begin_delete(key).await
+    }
+
+    /// Begins to delete an object, by this call; the future that it returns borrows nothing and waits for the rest.
+    /// Where nobody holds the key's lock, and no entry leads to the device, which would have to be read to tell the key
+    /// from others, the object is gone when this returns; else that runs in the blocking pool, whatever becomes of the
+    /// future. What is left to it is to wait until the deletes before are durable, where
+    /// [`Options::delete_count`](crate::Options::delete_count) asks for that.
+    ///
+    /// # Errors
+    /// As [`Store::delete`]: all of them come from the future.
+    pub fn begin_delete(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
         let begun = match self.delete_at_once(key) {
             Ok(None) => {
                 let key = Bytes::copy_from_slice(key);
@@ -98,7 +107,7 @@ impl Store {
         volumes.map(|volume| (Arc::clone(volume), volume.log.commits.next())).collect()
     }
 
-    fn begin_delete(&self, key: &[u8]) -> Result<KeyHash> {
+    fn hash_to_delete(&self, key: &[u8]) -> Result<KeyHash> {
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));
         }
@@ -107,7 +116,7 @@ impl Store {
 
     /// Deletes it if that takes neither a wait nor a look at the device; else `None`, and nothing was done.
     fn delete_at_once(&self, key: &[u8]) -> Result<Option<bool>> {
-        let hash = self.begin_delete(key)?;
+        let hash = self.hash_to_delete(key)?;
         if self.layout().is_some() || !self.deferred().is_over() {
             return Ok(None);
         }
@@ -246,7 +255,7 @@ mod tests {
 
     use picaflor_device::MemoryDevice;
 
-    use crate::{Daemons, Options, PutOptions, Store};
+    use crate::{Daemons, Options, Store};
 
     #[test]
     fn a_delete_of_an_absent_key_leaves_another_of_the_same_place_and_says_so() {
@@ -265,7 +274,7 @@ mod tests {
         };
         let mut seen = HashMap::new();
         let (there, absent) = (0..).find_map(|i| Some((seen.insert(place(i), i)?, i))).unwrap();
-        store.put(&key(there), &[7; 9000], &PutOptions::default()).unwrap();
+        store.put(&key(there), &[7; 9000]).unwrap();
         store.close().unwrap();
         let store = Store::open(options()).unwrap();
         assert!(!store.delete(&key(absent)).unwrap(), "it was never there");

@@ -84,7 +84,7 @@ mod tests {
         let key = |i: u32| format!("key {i}").into_bytes();
         let copies = |same: bool| {
             let store = Store::open(options()).unwrap();
-            (0..50).for_each(|i| store.put(&key(i), &[1; 500], &PutOptions::default()).unwrap());
+            (0..50).for_each(|i| store.put(&key(i), &[1; 500]).unwrap());
             store.close().unwrap();
             let store = Store::open(options()).unwrap();
             let home = |i: u32| store.home_number(store.hasher().key(&key(i)), &key(i));
@@ -92,8 +92,8 @@ mod tests {
                 // Memory has it from now on.
                 assert!(store.get(&key(i)).unwrap().is_some());
                 let beside = (100..).find(|other| (home(*other) == home(i)) == same).unwrap();
-                let options = PutOptions { neighbour: Some(key(i).into()), ..PutOptions::default() };
-                store.put(&key(beside), &[2; 500], &options).unwrap();
+                let options = PutOptions::new().neighbour(key(i));
+                store.put_with(&key(beside), &[2; 500], &options).unwrap();
             }
             let closed = store.clone();
             store.close().unwrap();

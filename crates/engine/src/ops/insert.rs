@@ -226,7 +226,7 @@ impl Store {
                 let volume = Arc::clone(self.destination(hash, parts));
                 let class = Self::class(&volume, parts.kind, parts.options);
                 let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
-                let cut = (parts.kind == Kind::Whole).then(|| volume.cut_to_pack(payload, parts.body.len()));
+                let cut = (parts.kind == Kind::Whole).then(|| volume.appender.cut_to_pack(payload, parts.body.len()));
                 if let Some(piece_max) = cut.flatten() {
                     return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
                 }
@@ -317,12 +317,12 @@ impl Store {
                 Ok(true)
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
-                volume.reclaimer.wake();
+                volume.room.reclaimer.state.wake();
                 volume.log.queue.wait_for_change(Duration::from_millis(5));
                 Ok(true)
             }
             // A store compacts here, so that `Full` is said only when compaction would gain nothing.
-            (Blocked::Space, _) => volume.make_space(),
+            (Blocked::Space, _) => volume.room.make_space(),
         }
     }
 
@@ -346,12 +346,12 @@ impl Store {
             // No slot is free.
             Blocked::Buffers => volume.log.queue.next_change().await,
             Blocked::Space if self.mode() == Mode::Cache => {
-                volume.reclaimer.wake();
+                volume.room.reclaimer.state.wake();
                 volume.log.queue.next_change().await;
             }
             Blocked::Space => {
                 let volume = Arc::clone(volume);
-                return self.spawn_blocking(move |_| volume.make_space()).await;
+                return self.spawn_blocking(move |_| volume.room.make_space()).await;
             }
         }
         Ok(true)
@@ -360,7 +360,7 @@ impl Store {
     fn no_room(&self, volume: &Volume, blocked: Blocked, parts: &Parts<'_>) -> Error {
         if blocked == Blocked::Space && self.mode() == Mode::Store {
             let needed = (frame::HEADER + parts.key.len() + parts.metadata.len() + parts.body.len()) as u64;
-            return volume.full(needed);
+            return volume.appender.full(needed);
         }
         self.refuse(blocked.into())
     }

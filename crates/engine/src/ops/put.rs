@@ -14,6 +14,7 @@ use picaflor_format::frame::{KEY_MAX, Kind, META_MAX, Manifest};
 
 use crate::{
     Durability, Error, Expiry, PutOptions, Refusal, Result,
+    base::options::PLAIN,
     base::stats::add,
     ops::batch::Put,
     ops::blocking::BoxFuture,
@@ -25,32 +26,65 @@ use crate::{
 
 impl Store {
     /// Puts an object; an older one with this key is replaced. When this returns, the object is found by
-    /// every get; it is durable as [`Durability`] says.
+    /// every get; it is durable as [`Durability`] says. [`Store::put_with`] says more of the object than its body.
+    ///
+    /// ```
+    /// # let device = std::sync::Arc::new(picaflor::device::MemoryDevice::new(64 << 20));
+    /// # let store = picaflor::Store::open(picaflor::Options::on(device).memory(8 << 20))?;
+    /// store.put(b"key", b"body")?;
+    /// # Ok::<(), picaflor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Refused`] if the put was declined, [`Error::Full`] if a store has no room,
-    /// [`Error::Limit`] for a key or metadata of a forbidden length, [`Error::Io`] after a device failure.
-    pub fn put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
+    /// [`Error::Limit`] for a key of a forbidden length, [`Error::Io`] after a device failure.
+    pub fn put(&self, key: &[u8], body: &[u8]) -> Result<()> {
+        self.put_with(key, body, &PLAIN)
+    }
+
+    /// As [`Store::put`], with metadata, an expiry, and what the object is to lie beside.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; [`Error::Limit`] for metadata of a forbidden length too.
+    pub fn put_with(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
         wait(self.put_framed(key, body, options)?)
     }
 
-    /// As [`Store::put`], for any executor. Where there is room, and the device need not be read to tell the key from
-    /// others, the object is framed before the future is returned, and only the wait for durability, if it is asked
-    /// for, is left to it. Else the future waits, and no thread of the executor's with it; it has a copy of the body
-    /// then, as it has of one larger than a cluster: such a one is better given to a [`PutStream`](crate::PutStream),
-    /// by [`write_async`](crate::PutStream::write_async). A future that is dropped before its object is framed puts
-    /// nothing. With [`PutOptions::no_wait`] the object is framed or refused before the future is returned, whatever
-    /// that takes but room.
+    /// As [`Store::put`], for any executor: see [`Store::put_with_async`].
     ///
     /// # Errors
     /// As [`Store::put`].
-    pub fn put_async(
+    pub async fn put_async(&self, key: &[u8], body: &[u8]) -> Result<()> {
+        self.begin_put(key, body, &PLAIN).await
+    }
+
+    /// As [`Store::put_with`], for any executor. Nothing happens before the future is polled. The first poll does what
+    /// [`Store::begin_put`] does; a future that is dropped later may have put the object, or not.
+    ///
+    /// # Errors
+    /// As [`Store::put_with`].
+    pub async fn put_with_async(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
+        self.begin_put(key, body, options).await
+    }
+
+    /// Begins to put an object, by this call; the future that it returns borrows nothing and waits for the rest. Where
+    /// there is room, and the device need not be read to tell the key from others, the object is framed, and found by
+    /// gets, when this returns, and only the wait for durability, if it is asked for, is left to the future. Else the
+    /// future waits, and no thread of the executor's with it; it has a copy of the body then, as it has of one larger
+    /// than a cluster: such a one is better given to a [`PutStream`](crate::PutStream), by
+    /// [`write_async`](crate::PutStream::write_async). A future that is dropped before its object is framed puts
+    /// nothing. With [`PutOptions::no_wait`] the object is framed or refused when this returns, whatever that takes but
+    /// room.
+    ///
+    /// # Errors
+    /// As [`Store::put_with`]: all of them come from the future.
+    pub fn begin_put(
         &self,
         key: &[u8],
         body: &[u8],
         options: &PutOptions,
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
-        let begun = self.begin_put(key, body, options);
+        let begun = self.begin(key, body, options);
         async move {
             match begun? {
                 Begun::Inserted(awaited) => wait_async(awaited).await,
@@ -60,11 +94,11 @@ impl Store {
     }
 
     /// Frames it, if that is done without waiting.
-    fn begin_put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Begun> {
+    fn begin(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Begun> {
         if !self.deferred().is_over() && !options.no_wait {
             // It waits for the end of the opening.
             let (store, key, body, options) = (self.clone(), key.to_vec(), body.to_vec(), options.clone());
-            let put = async move { store.spawn_blocking(move |store| store.put(&key, &body, &options)).await };
+            let put = async move { store.spawn_blocking(move |store| store.put_with(&key, &body, &options)).await };
             return Ok(Begun::Later(Box::pin(put)));
         }
         let expires = self.admit(key, Some(body.len() as u64), options)?;
@@ -178,7 +212,7 @@ impl Store {
         if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.catalog.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
-        if self.recovered_volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {
+        if self.recovered_volumes().iter().any(|volume| volume.room.checkpoints_are_above(8)) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         Ok(expires)
@@ -276,12 +310,12 @@ enum Begun {
 /// Waits for it in a task.
 pub(crate) async fn wait_async(awaited: Awaited) -> Result<()> {
     match awaited {
-        Some((volume, number)) => volume.commit_async(number).await,
+        Some((volume, number)) => Arc::clone(&volume.room).commit_async(number).await,
         None => Ok(()),
     }
 }
 
 /// Waits for it on this thread.
 pub(crate) fn wait(awaited: Awaited) -> Result<()> {
-    awaited.map_or(Ok(()), |(volume, number)| volume.wait_commit_in_time(number))
+    awaited.map_or(Ok(()), |(volume, number)| volume.room.wait_commit_in_time(number))
 }

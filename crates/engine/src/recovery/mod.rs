@@ -39,7 +39,7 @@ use picaflor_format::{
     zone::Map,
 };
 use rand::Rng;
-use validate::{as_it_was_made, check, check_memory, too_small};
+use validate::{Made, as_it_was_made, check, check_memory, too_small};
 
 use crate::{
     Error, Inspection, Options, Place, Result, Spread,
@@ -73,6 +73,8 @@ struct Found {
     place: String,
     device: Arc<dyn Device>,
     folder: Option<Arc<dyn Folder>>,
+    /// Most bytes that a store made here could have.
+    room: u64,
     superblock: Option<Superblock>,
     /// Whether another superblock that is not intact may be newer.
     doubtful: bool,
@@ -93,7 +95,8 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     for place in &options.places {
         let (name, device, folder) = open_place(place, &options, &mut created)?;
         let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
-        found.push(Found { place: name, device, folder, superblock, doubtful: both == Some(false) });
+        let room = validate::room(place, device.capacity());
+        found.push(Found { place: name, device, folder, room, superblock, doubtful: both == Some(false) });
     }
     options.remember(found.iter().find_map(|found| found.superblock.as_ref()));
     check(&options)?;
@@ -217,7 +220,9 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         }
         spread => spread.unwrap_or(options.spread),
     };
-    let places = found.iter().filter_map(|found| Some((found.place.as_str(), found.superblock?.capacity)));
+    let places = found.iter().filter_map(|Found { place, room, superblock, .. }| {
+        Some(Made { place, room: *room, capacity: superblock.as_ref()?.capacity })
+    });
     as_it_was_made((first.made_by(), first.layout, first.mode), places, options)?;
     // A superblock that cannot be read is one ahead at most.
     let doubtful = found.iter().any(|found| found.doubtful);

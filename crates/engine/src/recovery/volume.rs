@@ -33,6 +33,8 @@ use super::{
 };
 use crate::{
     Error, Mode, Result,
+    background::reclaim::{ReclaimState, Reclaimer},
+    background::room::Room,
     background::scrub::{Scrub, Scrubber},
     base::layout::LayoutPlace,
     base::medium::Medium,
@@ -103,7 +105,7 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     volume.scrubber.scrub = Scrub::new(hot, !recovered.clean && !shared.options.read_only);
     volume.scrubber.known = recovered.known;
     *volume.log.journal.lock() = recovered.journal;
-    *volume.checkpointer.state.get_mut() = recovered.checkpointer;
+    *volume.checkpointer.state.lock() = recovered.checkpointer;
     let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
     Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
 }
@@ -140,7 +142,7 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
                 (block.current, block.previous) = (None, None);
                 block.lost |= own;
             })?;
-            volume.checkpoint_now()?;
+            volume.room.checkpoint_now()?;
             volume.log.write_superblock(|block| block.lost &= !own)?;
         }
     }
@@ -310,7 +312,7 @@ fn build(
         packer: Arc::clone(&packer),
         placing: placing.clone(),
     });
-    let checkpointer = Checkpointer {
+    let checkpointer = Arc::new(Checkpointer {
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
         log: Arc::clone(&log),
@@ -320,7 +322,33 @@ fn build(
         appender: Arc::clone(&appender),
         committer: Arc::clone(&committer),
         state: Mutex::default(),
+    });
+    let reclaimer = Reclaimer {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        frames: Arc::clone(&frames),
+        appender: Arc::clone(&appender),
+        committer: Arc::clone(&committer),
+        checkpointer: Arc::clone(&checkpointer),
+        state: ReclaimState::default(),
     };
+    let room = Arc::new(Room {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        log: Arc::clone(&log),
+        space: Arc::clone(&space),
+        catalog: Arc::clone(&catalog),
+        residents: Arc::clone(&residents),
+        frames: Arc::clone(&frames),
+        committer: Arc::clone(&committer),
+        checkpointer: Arc::clone(&checkpointer),
+        reclaimer,
+        placing: placing.clone(),
+    });
     let scrubber = Scrubber {
         medium: Arc::clone(&medium),
         shared: Arc::clone(shared),
@@ -350,8 +378,8 @@ fn build(
         medium,
         space,
         checkpointer,
+        room,
         batch,
-        reclaimer: crate::background::reclaim::Reclaimer::default(),
         scrubber,
         loss_noted: AtomicBool::new(false),
         shared: Arc::clone(shared),

@@ -9,10 +9,8 @@
 //! → sync → everything appended before the commit began is durable.
 
 use std::{
-    future::poll_fn,
     io,
     sync::{Arc, atomic::Ordering::Relaxed},
-    task::Poll,
     time::Duration,
 };
 
@@ -22,9 +20,9 @@ use picaflor_common::Turn;
 use picaflor_device::{Op, Request};
 
 use crate::{
-    Daemons, Error, Result, base::medium::Medium, base::stats::add, cache::buffers::Slot, cache::catalog::Catalog,
+    Error, Result, base::medium::Medium, base::stats::add, cache::buffers::Slot, cache::catalog::Catalog,
     cache::memory::Resident, cache::residents::Residents, in_place::place::Placing, log::recorder::Log, shared::Shared,
-    space::Space, space::State, volume::Volume, write::append::Appender, write::packing::Packer,
+    space::Space, space::State, write::append::Appender, write::packing::Packer,
 };
 
 pub(crate) struct Committer {
@@ -253,35 +251,5 @@ impl Committer {
         self.medium.count_writes(&writes);
         let queued = self.log.queue.state.lock().start();
         picaflor_device::write_beside(self.medium.device.as_ref(), writes, self.requests(queued))
-    }
-}
-
-impl Volume {
-    /// As [`Volume::wait_commit`], after making sure that the journal has room.
-    pub(crate) fn wait_commit_in_time(self: &Arc<Self>, number: u64) -> Result<()> {
-        self.relieve_journal()?;
-        self.committer.wait_commit(number)
-    }
-
-    /// Makes everything durable that was done before this call.
-    pub(crate) fn commit_now(self: &Arc<Self>) -> Result<()> {
-        self.wait_commit_in_time(self.log.commits.next())
-    }
-
-    /// As [`Volume::wait_commit_in_time`] for tasks: the flusher does it. Without one, this thread does.
-    pub(crate) async fn commit_async(self: Arc<Self>, number: u64) -> Result<()> {
-        if self.shared.options.daemons == Daemons::Manual {
-            return self.wait_commit_in_time(number);
-        }
-        let mut counted = false;
-        poll_fn(|context| match self.log.commits.poll(number, &mut counted, context.waker()) {
-            Some(result) => Poll::Ready(result),
-            None => {
-                // Each time anew: a commit that began just before this put clears the deadline.
-                self.log.queue.due(0);
-                Poll::Pending
-            }
-        })
-        .await
     }
 }
