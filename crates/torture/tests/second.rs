@@ -67,9 +67,7 @@ fn a_seed_gives_the_same_run_every_time() {
 /// page of an index that was damaged for good.
 #[test]
 fn one_loss_is_not_excused_each_time_it_is_asked_for() {
-    for (seed, preset, mode) in
-        [(91_000_401, "lazy-reads-loc", Mode::Cache), (91_001_014, "pmflf-pfl", Mode::Store)]
-    {
+    for (seed, preset, mode) in [(91_000_401, "lazy-reads-loc", Mode::Cache), (91_001_014, "pmflf-pfl", Mode::Store)] {
         let total = tortured(std::iter::once(Plan::new(seed, Some(mode)).with_preset(preset).extended()));
         println!("{total}");
         let losses = [Excuse::MissOfLies, Excuse::MissOfDamage, Excuse::FailedGet].map(|it| total.excused.uses(it));
