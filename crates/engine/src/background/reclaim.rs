@@ -33,6 +33,7 @@ use crate::{
     index::IndexEntry,
     log::checkpoint::Checkpointer,
     log::recorder::Log,
+    read::parts::Parts,
     read::verify::Frames,
     shared::Shared,
     space::Space,
@@ -119,6 +120,25 @@ pub(crate) struct Reclaimer {
 }
 
 impl Reclaimer {
+    pub(crate) fn new(parts: &Parts, checkpointer: &Arc<Checkpointer>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
+        let committer = Arc::clone(&checkpointer.committer);
+        let (appender, checkpointer) = (Arc::clone(&checkpointer.appender), Arc::clone(checkpointer));
+        Self {
+            medium,
+            shared,
+            log,
+            space,
+            catalog,
+            residents,
+            frames,
+            appender,
+            committer,
+            checkpointer,
+            state: ReclaimState::default(),
+        }
+    }
+
     /// Frames what moves, in place of `old`; the outer result is the device's.
     pub(crate) fn append(
         &self,

@@ -20,6 +20,7 @@ use crate::{
     in_place::place::Placing,
     log::checkpoint::Checkpointer,
     log::recorder::Log,
+    read::parts::Parts,
     read::verify::Frames,
     shared::Shared,
     space::{Space, Victim},
@@ -44,6 +45,25 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    pub(crate) fn new(parts: &Parts, reclaimer: Reclaimer, placing: Option<&Arc<Placing>>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
+        let checkpointer = Arc::clone(&reclaimer.checkpointer);
+        let committer = Arc::clone(&checkpointer.committer);
+        Self {
+            medium,
+            shared,
+            log,
+            space,
+            catalog,
+            residents,
+            frames,
+            committer,
+            checkpointer,
+            reclaimer,
+            placing: placing.cloned(),
+        }
+    }
+
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
     /// anything. A store compacts only when a put finds no room.
     pub(crate) fn reclaim_step(&self) -> Result<bool> {

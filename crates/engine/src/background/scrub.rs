@@ -28,6 +28,7 @@ use crate::{
     index::{IndexEntry, Location},
     log::known::Known,
     log::recorder::Log,
+    read::parts::Parts,
     read::verify::Frames,
     shared::Shared,
     space::Space,
@@ -81,6 +82,12 @@ impl Scrub {
 }
 
 impl Scrubber {
+    pub(crate) fn new(parts: &Parts) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
+        let (known, scrub) = (Known::default(), Scrub::new(Vec::new(), false));
+        Self { medium, shared, log, space, catalog, residents, frames, known, scrub }
+    }
+
     pub(crate) fn is_verifying(&self) -> bool {
         self.scrub.verifying.load(Relaxed)
     }

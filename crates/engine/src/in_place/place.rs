@@ -31,6 +31,7 @@ use crate::{
     in_place::packet::{Packet, Pending},
     index::{Entered, IndexEntry, Location},
     log::recorder::Log,
+    read::parts::Parts,
     read::verify::Frames,
     shared::Shared,
     space::{Extents, Freed, LayoutKind, Place},
@@ -353,6 +354,12 @@ pub(crate) struct Placing {
 }
 
 impl Placing {
+    pub(crate) fn new(parts: &Parts, appender: &Arc<Appender>) -> Option<Self> {
+        let Parts { medium, shared, log, catalog, frames, .. } = parts.clone();
+        let in_place = catalog.in_place.clone()?;
+        Some(Self { medium, shared, log, catalog, frames, in_place, appender: Arc::clone(appender) })
+    }
+
     /// Writes an object to a place of its own and enters it in the index, instead of `old`.
     /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
     pub(crate) fn place(

@@ -33,6 +33,7 @@ use crate::{
     cache::residents::Residents,
     index::Location,
     log::recorder::Log,
+    read::parts::Parts,
     shared::Shared,
     space::{Site, Space, State},
     volume::Volume,
@@ -114,6 +115,12 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
+    pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
+        let (committer, appender) = (Arc::clone(committer), Arc::clone(&committer.appender));
+        Self { medium, shared, log, space, catalog, residents, appender, committer, state: Mutex::default() }
+    }
+
     /// Whether there are too few clean clusters for one.
     pub(crate) fn lacks_room(&self) -> bool {
         self.space.available() < self.residents.checkpoint_clusters()

@@ -15,6 +15,7 @@ use crate::{
     base::medium::Medium,
     cache::residents::Residents,
     log::recorder::Log,
+    read::parts::Parts,
     read::reading::{InFlight, Outcome},
     shared::Shared,
 };
@@ -27,6 +28,11 @@ pub(crate) struct ReadBatch {
 }
 
 impl ReadBatch {
+    pub(crate) fn new(parts: &Parts) -> Self {
+        let Parts { medium, shared, log, residents, .. } = parts.clone();
+        Self { medium, shared, log, residents }
+    }
+
     /// Adds a read to the batch.
     pub(crate) fn hold_read(&self, request: Request) {
         let options = &self.shared.options;

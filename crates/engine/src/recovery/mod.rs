@@ -4,6 +4,7 @@
 //! clusters that a checkpoint does not cover, `merge.rs` enters what they hold; a cache is open before that
 //! (`deferred.rs`). A store that comes back from a crash says what it kept and dropped in its [`Receipt`].
 
+mod build;
 mod created_files;
 mod deferred;
 mod image;

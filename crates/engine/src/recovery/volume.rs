@@ -5,21 +5,14 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use parking_lot::Mutex;
-use picaflor_common::Hasher;
 use picaflor_device::Device;
 use picaflor_format::{
-    BLOCK,
-    frame::GRAIN,
-    hot,
+    BLOCK, hot,
     journal::{Page, Record},
-    superblock::{Spread as OnDevice, Superblock},
+    superblock::Superblock,
     zone::{HOT_SLOT, Map},
 };
 
@@ -29,46 +22,22 @@ use super::{
     merge::{Deletes, Merge},
     places,
     ring::Ring,
-    scan, validate,
+    scan,
 };
 use crate::{
     Error, Mode, Result,
-    background::reclaim::{ReclaimState, Reclaimer},
-    background::room::Room,
-    background::scrub::{Scrub, Scrubber},
+    background::scrub::Scrub,
     base::layout::LayoutPlace,
-    base::medium::Medium,
     base::medium::read_twice,
-    base::options::THRESHOLD,
-    base::policy::Eviction,
     base::receipt::VolumeReceipt,
-    cache::buffers::Buffers,
-    cache::catalog::Catalog,
-    cache::cluster_contents::ClusterContents,
-    cache::pages::{PAGE_MIN, Pages},
-    cache::residents::Residents,
-    in_place::files::Files,
-    in_place::locality,
-    in_place::place::InPlace,
-    in_place::place::Placing,
-    index::{Index, IndexEntry, Location, SLOTS_MAX},
-    log::checkpoint::{CheckpointState, Checkpointer},
+    index::{IndexEntry, Location},
+    log::checkpoint::CheckpointState,
     log::journal::Journal,
     log::known::Known,
-    log::recorder::{Log, SuperblockHome},
-    read::batch::ReadBatch,
-    read::reading::Reader,
-    read::verify::Frames,
-    recovery::superblock::write_superblock,
+    recovery::build::{build, fresh},
     shared::Shared,
-    space::{LayoutKind, Space, State},
+    space::State,
     volume::Volume,
-    write::append::Appender,
-    write::append::lanes,
-    write::flush::Committer,
-    write::packing::Packer,
-    write::packing::lets_wait,
-    write::placement::Placer,
 };
 
 /// A volume of which everything was read and nothing was written yet.
@@ -160,243 +129,6 @@ pub(super) fn to_place(found: Found, shared: &Shared, identity: &Identity) -> La
         doubtful: identity.doubtful,
         epoch: identity.epoch,
     }
-}
-
-fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> Superblock {
-    let each = shared.options.capacity / u64::from(identity.count);
-    let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
-    let layout = shared.preset.on_device();
-    let capacity = validate::capacity_within(limit, shared.preset.layout);
-    Superblock {
-        seq: 0,
-        store: identity.store,
-        seed: identity.seed,
-        capacity,
-        cluster: identity.cluster,
-        segment_bits: Index::segment_bits(capacity, shared.options.memory / u64::from(identity.count)),
-        volume: (number as u32, identity.count),
-        spread: if identity.count == 1 { OnDevice::None } else { shared.options.spread.on_device() },
-        epoch: 0,
-        mode: shared.options.mode as u32,
-        current: None,
-        previous: None,
-        lost: 0,
-        durable: 0,
-        sealed_below: 0,
-        layout,
-        preset: shared.preset.number(),
-        threshold: if shared.preset.layout == LayoutKind::Slots { shared.options.threshold } else { 0 },
-    }
-}
-
-fn build(
-    number: usize,
-    found: Found,
-    shared: &Arc<Shared>,
-    identity: &Identity,
-    superblock: Superblock,
-) -> Result<Volume> {
-    let map = validate::map(superblock.capacity, superblock.cluster)?;
-    let options = &shared.options;
-    let cluster = u64::from(map.cluster);
-    let count = map.cluster_count();
-    let threshold = if superblock.threshold == 0 { THRESHOLD } else { superblock.threshold };
-    let packs = lets_wait(shared.preset.placement, options.mode);
-    let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
-    let divides = shared.preset.has_pages();
-    let ages = options.cluster_age.limit().is_some();
-    validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
-    let first = identity.epoch << EPOCH_SHIFT;
-    let space = Space::new(
-        if shared.preset.layout == LayoutKind::Ring { count } else { map.in_place().0 },
-        map.cluster / GRAIN as u32,
-        (options.next_cluster, options.groups),
-        notes_use,
-    );
-    let space = Arc::new(if ages { space.aging_from(shared.second()) } else { space });
-    let medium = Arc::new(Medium {
-        number,
-        place: found.place,
-        device: found.device,
-        map,
-        hasher: Hasher::new(superblock.seed),
-        store_id: superblock.store as u64,
-        pool: shared.pool.clone(),
-        counters: Arc::clone(&shared.counters),
-    });
-    let files = match (shared.preset.layout, found.folder) {
-        (LayoutKind::Files(tree), Some(folder)) => Some(Arc::new(Files::new(folder, tree))),
-        _ => None,
-    };
-    let home = superblock_home(files.as_ref(), &medium.device);
-    let log = Arc::new(Log::new((&medium, shared), &space, (superblock, home), first));
-    let places_objects = shared.preset.layout != LayoutKind::Ring;
-    let in_place = places_objects.then(|| Arc::new(InPlace::new((&medium, shared, &log), threshold, files)));
-    // Open buffers, two to a lane, take at most a quarter of the device too.
-    let lanes = match &in_place {
-        Some(in_place) => locality::buffers(options, in_place),
-        None => lanes(options).min(u64::from(count) / 8).max(1),
-    } as usize;
-    // A page takes a slot as a cluster does.
-    let least = if divides { u64::from(PAGE_MIN) } else { cluster };
-    let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
-    let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
-    let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by());
-    let catalog = Arc::new(Catalog {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        index,
-        space: Arc::clone(&space),
-        buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
-        placer,
-        in_place,
-        tight: AtomicU64::new(u64::MAX),
-    });
-    let residents = Arc::new(Residents {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        catalog: Arc::clone(&catalog),
-        space: Arc::clone(&space),
-        reader: Reader::new(shared.preset.reading),
-        // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
-        listed: (notes_use && options.eviction_listener.is_none())
-            .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
-        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
-        pages: Pages::new(&medium, shared),
-        open_slots: 2 * lanes + 16,
-        checkpoint_held: AtomicU32::new(0),
-    });
-    let frames = Arc::new(Frames {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        catalog: Arc::clone(&catalog),
-        streams_open: AtomicU32::new(0),
-    });
-    let appender = Arc::new(Appender {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        log: Arc::clone(&log),
-        space: Arc::clone(&space),
-        catalog: Arc::clone(&catalog),
-        residents: Arc::clone(&residents),
-        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
-    });
-    let packer = Arc::new(Packer {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        log: Arc::clone(&log),
-        space: Arc::clone(&space),
-        catalog: Arc::clone(&catalog),
-        residents: Arc::clone(&residents),
-        appender: Arc::clone(&appender),
-    });
-    let placing = catalog.in_place.clone().map(|in_place| {
-        Arc::new(Placing {
-            medium: Arc::clone(&medium),
-            shared: Arc::clone(shared),
-            log: Arc::clone(&log),
-            catalog: Arc::clone(&catalog),
-            frames: Arc::clone(&frames),
-            in_place,
-            appender: Arc::clone(&appender),
-        })
-    });
-    let committer = Arc::new(Committer {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        log: Arc::clone(&log),
-        space: Arc::clone(&space),
-        catalog: Arc::clone(&catalog),
-        residents: Arc::clone(&residents),
-        appender: Arc::clone(&appender),
-        packer: Arc::clone(&packer),
-        placing: placing.clone(),
-    });
-    let checkpointer = Arc::new(Checkpointer {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        log: Arc::clone(&log),
-        space: Arc::clone(&space),
-        catalog: Arc::clone(&catalog),
-        residents: Arc::clone(&residents),
-        appender: Arc::clone(&appender),
-        committer: Arc::clone(&committer),
-        state: Mutex::default(),
-    });
-    let reclaimer = Reclaimer {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        log: Arc::clone(&log),
-        space: Arc::clone(&space),
-        catalog: Arc::clone(&catalog),
-        residents: Arc::clone(&residents),
-        frames: Arc::clone(&frames),
-        appender: Arc::clone(&appender),
-        committer: Arc::clone(&committer),
-        checkpointer: Arc::clone(&checkpointer),
-        state: ReclaimState::default(),
-    };
-    let room = Arc::new(Room {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        log: Arc::clone(&log),
-        space: Arc::clone(&space),
-        catalog: Arc::clone(&catalog),
-        residents: Arc::clone(&residents),
-        frames: Arc::clone(&frames),
-        committer: Arc::clone(&committer),
-        checkpointer: Arc::clone(&checkpointer),
-        reclaimer,
-        placing: placing.clone(),
-    });
-    let scrubber = Scrubber {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        log: Arc::clone(&log),
-        space: Arc::clone(&space),
-        catalog: Arc::clone(&catalog),
-        residents: Arc::clone(&residents),
-        frames: Arc::clone(&frames),
-        known: Known::default(),
-        scrub: Scrub::new(Vec::new(), false),
-    };
-    let batch = ReadBatch {
-        medium: Arc::clone(&medium),
-        shared: Arc::clone(shared),
-        log: Arc::clone(&log),
-        residents: Arc::clone(&residents),
-    };
-    Ok(Volume {
-        committer,
-        placing,
-        appender,
-        packer,
-        catalog,
-        residents,
-        frames,
-        log,
-        medium,
-        space,
-        checkpointer,
-        room,
-        batch,
-        scrubber,
-        loss_noted: AtomicBool::new(false),
-        shared: Arc::clone(shared),
-    })
-}
-
-/// Where superblocks go: beside the objects where each has a file, else to the device.
-fn superblock_home(files: Option<&Arc<Files>>, device: &Arc<dyn Device>) -> SuperblockHome {
-    if let Some(files) = files.cloned() {
-        return Box::new(move |block| {
-            let mut buf = [0; BLOCK];
-            block.encode(&mut buf);
-            files.write_superblock(block.seq, &buf)
-        });
-    }
-    let device = Arc::clone(device);
-    Box::new(move |block| write_superblock(&*device, block))
 }
 
 struct Recovered {

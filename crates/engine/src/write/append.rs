@@ -25,6 +25,7 @@ use crate::{
     cache::residents::Residents,
     index::{IndexEntry, Location},
     log::recorder::Log,
+    read::parts::Parts,
     shared::Shared,
     space::{SPARE, Space, State},
     write::full::{SMALL, fills_with_others},
@@ -85,6 +86,12 @@ pub(crate) struct Appender {
 }
 
 impl Appender {
+    pub(crate) fn new(parts: &Parts, lanes: usize) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
+        let lanes = (0..lanes).map(|_| Mutex::new([None; 2])).collect();
+        Self { medium, shared, log, space, catalog, residents, lanes }
+    }
+
     /// Frames an object into an open buffer and enters it in the index, in place of `old`.
     /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
     pub(crate) fn append(

@@ -21,8 +21,8 @@ use picaflor_device::{Op, Request};
 
 use crate::{
     Error, Result, base::medium::Medium, base::stats::add, cache::buffers::Slot, cache::catalog::Catalog,
-    cache::memory::Resident, cache::residents::Residents, in_place::place::Placing, log::recorder::Log, shared::Shared,
-    space::Space, space::State, write::append::Appender, write::packing::Packer,
+    cache::memory::Resident, cache::residents::Residents, in_place::place::Placing, log::recorder::Log,
+    read::parts::Parts, shared::Shared, space::Space, space::State, write::append::Appender, write::packing::Packer,
 };
 
 pub(crate) struct Committer {
@@ -38,6 +38,12 @@ pub(crate) struct Committer {
 }
 
 impl Committer {
+    pub(crate) fn new(parts: &Parts, packer: &Arc<Packer>, placing: Option<&Arc<Placing>>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
+        let (packer, appender) = (Arc::clone(packer), Arc::clone(&packer.appender));
+        Self { medium, shared, log, space, catalog, residents, appender, packer, placing: placing.cloned() }
+    }
+
     /// Writes what is queued. With `drain`, returns only when what was queued at the call is on the device.
     pub(crate) fn write_queued(&self, drain: bool) {
         let turn = self.log.queue.turn.lock();

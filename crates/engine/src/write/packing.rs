@@ -31,6 +31,7 @@ use crate::{
     cache::residents::{FEWEST, Residents},
     index::{Entered, IndexEntry, Location},
     log::recorder::Log,
+    read::parts::Parts,
     shared::Shared,
     space::{SPARE, Space},
     write::append::{Appender, Blocked, Purpose},
@@ -76,6 +77,11 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
+    pub(crate) fn new(parts: &Parts, appender: &Arc<Appender>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
+        Self { medium, shared, log, space, catalog, residents, appender: Arc::clone(appender) }
+    }
+
     /// Bytes of a cluster that a frame takes, its row included.
     fn packed_len(frame: &Frame) -> usize {
         frame.header.frame_len() + picaflor_format::cluster::table_len(1) - picaflor_format::cluster::table_len(0)

@@ -20,7 +20,7 @@ use picaflor_format::{
 };
 use picaflor_sim::kill;
 
-use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
+use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, read};
 
 /// Rows in place that have a journal.
 fn told() -> impl Iterator<Item = &'static str> {
@@ -68,7 +68,7 @@ fn rotten(preset: &str, killed: bool) -> (Arc<MemoryDevice>, Options) {
     let options = by_hand(preset, device.clone());
     for version in 1..3 {
         let store = Store::open(options.clone()).unwrap();
-        store.put_with(&key(7), &body(version, 300), &plain()).unwrap();
+        store.put(&key(7), &body(version, 300)).unwrap();
         if version == 2 && killed {
             store.flush().unwrap();
             kill(store);
@@ -108,7 +108,7 @@ fn what_a_close_vouched_for_gives_way_to_no_older_version_where_the_newest_check
             assert_eq!(store.receipt().volumes[0].checkpoint, expected, "{what}");
             if crashes {
                 // What the next opening knows of the checkpoint that rotted is what the log has of it.
-                store.put_with(&key(8), &body(8, 300), &plain()).unwrap();
+                store.put(&key(8), &body(8, 300)).unwrap();
                 store.flush().unwrap();
                 kill(store);
                 is_damaged(&Store::open(options).unwrap(), &what);
@@ -125,9 +125,9 @@ fn what_a_write_brought_to_another_place_is_nobodys_there() {
         let device = memory(8 * MIB, 512);
         let options = by_hand(preset, device.clone());
         let store = Store::open(options.clone()).unwrap();
-        store.put_with(&key(7), &body(1, 300), &plain()).unwrap();
+        store.put(&key(7), &body(1, 300)).unwrap();
         store.flush().unwrap();
-        store.put_with(&key(7), &body(2, 300), &plain()).unwrap();
+        store.put(&key(7), &body(2, 300)).unwrap();
         store.close().unwrap();
         let [old, new] = [1, 2].map(|version| place_of(&device, &body(version, 300)) / SLOT * SLOT);
         let mut slot = AlignedBuf::zeroed(SLOT as usize);
@@ -196,14 +196,14 @@ fn pieces_that_a_delete_has_let_go_are_written_over_only_when_the_delete_is_told
             let device = Arc::new(Watched { inner: inner.clone(), reads: AtomicU64::new(0), before: Mutex::default() });
             let options = by_hand(preset, device.clone());
             let store = Store::open(options.clone()).unwrap();
-            store.put_with(b"large", &body(1, 700_000), &plain()).unwrap();
+            store.put(b"large", &body(1, 700_000)).unwrap();
             store.close().unwrap();
             let store = Store::open(options.clone()).unwrap();
             let killed = Arc::new(Mutex::new(None));
             let (other, image_then) = (store.clone(), killed.clone());
             let act = move || {
                 other.flush().unwrap();
-                let full = (0..2000).find_map(|i| other.put_with(&key(i), &body(i, 60_000), &plain()).err());
+                let full = (0..2000).find_map(|i| other.put(&key(i), &body(i, 60_000)).err());
                 assert!(matches!(full, Some(Error::Full { .. })), "{full:?}");
                 *image_then.lock().unwrap() = Some(image(&inner));
             };
@@ -236,7 +236,7 @@ fn a_page_of_the_journal_that_was_bad_on_its_way_is_read_again() {
             let options = by_hand(preset, device.clone());
             let store = Store::open(options.clone()).unwrap();
             for i in 0..3 {
-                store.put_with(&key(i), &body(i, 300), &plain()).unwrap();
+                store.put(&key(i), &body(i, 300)).unwrap();
                 store.flush().unwrap();
             }
             kill(store);
