@@ -8,7 +8,6 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use picaflor_device::Device;
 use picaflor_format::{
     BLOCK, hot,
     journal::{Page, Record},
