@@ -21,7 +21,7 @@ use picaflor_device::{Op, Request};
 
 use crate::{
     Error, Result, base::medium::Medium, base::stats::add, cache::buffers::Slot, cache::catalog::Catalog,
-    cache::memory::Resident, cache::residents::Residents, in_place::place::Placing, log::recorder::Log,
+    cache::memory::Resident, cache::residents::Residents, in_place::placing::Placing, log::recorder::Log,
     read::parts::Parts, shared::Shared, space::Space, space::State, write::append::Appender, write::packing::Packer,
 };
 

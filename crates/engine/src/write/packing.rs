@@ -34,7 +34,8 @@ use crate::{
     read::parts::Parts,
     shared::Shared,
     space::{SPARE, Space},
-    write::append::{Appender, Blocked, Purpose},
+    write::append::Appender,
+    write::blocked::{Blocked, Purpose},
     write::placement::Class,
     write::staging::{StagedObject, Staging},
 };
