@@ -89,7 +89,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             &["cache", "exec", "fs", "method", "synth"],
             // One run, then many, then what is said of them.
             &["run", "stat"],
-            &["experiment"],
+            &["age", "experiment"],
             &["reproduce"],
             // What must hold of any file that the others read.
             &["fuzz"],

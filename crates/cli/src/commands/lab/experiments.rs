@@ -115,7 +115,7 @@ impl Run {
 }
 
 /// Made before anything is run: what cannot be kept need not be found out.
-fn make_folder(path: &Path) -> Result<(), Failure> {
+pub(super) fn make_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|e| Failure::Failed(format!("making {}: {e}", path.display())))
 }
 

@@ -1,5 +1,6 @@
 //! `picaflor lab`: traces, workloads, experiments and papers.
 
+mod age;
 mod experiments;
 mod traces;
 
@@ -7,6 +8,7 @@ use clap::{Args, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
+use experiments::make_folder;
 
 const EXAMPLES: &str = "\
 Start here:
@@ -20,6 +22,9 @@ Start here:
       picaflor lab list
       picaflor lab run presets-on-devices --out results
       picaflor lab reproduce markatos
+
+  Files or a database, and what becomes of them in a year?
+      picaflor lab age --quick
 
 An experiment is a small TOML file: `picaflor lab run my.toml` runs yours; `picaflor lab list --show quick` prints one \
 to begin with. Runs are on virtual time and functions of their seed: the same experiment gives the same bytes, \
@@ -39,6 +44,7 @@ enum Command {
     List(experiments::List),
     Run(experiments::Run),
     Reproduce(experiments::Reproduce),
+    Age(Box<age::Age>),
     /// Looks at traces and makes them
     #[command(subcommand, arg_required_else_help = true)]
     Trace(traces::Trace),
@@ -50,6 +56,7 @@ impl Lab {
             Command::List(list) => list.run(),
             Command::Run(run) => run.run(),
             Command::Reproduce(reproduce) => reproduce.run(),
+            Command::Age(age) => age.run(),
             Command::Trace(trace) => trace.run(),
         }
     }
@@ -71,6 +78,7 @@ fn leave_no_folder() -> Result<(), Failure> {
                 _ = terminate.recv() => 143,
             }
         });
+        picaflor_lab::age::unmount_all();
         picaflor_lab::run::remove_folders();
         std::process::exit(code);
     });
