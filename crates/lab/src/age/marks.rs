@@ -97,14 +97,20 @@ struct Run {
     end: u64,
 }
 
-/// What the marks of a volume say.
+/// What the marks of a volume say, by object.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// Of each object that lives: where its parts are, in their order.
-    pub(super) objects: HashMap<u32, Vec<Extent>>,
-    /// Pieces of objects that live which were not found.
+    pub(super) objects: HashMap<u32, Found>,
+}
+
+/// An object on the volume.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Where its parts are, in their order.
+    pub(super) extents: Vec<Extent>,
+    /// Pieces that were not found.
     pub(super) missing: u64,
-    /// Pieces that they have.
+    /// Pieces that it has.
     pub(super) pieces: u64,
 }
 
@@ -165,9 +171,7 @@ impl Search<'_> {
         for version in self.load.live() {
             let runs = self.runs.remove(&version.object).unwrap_or_default();
             let (extents, missing) = cover(runs, version.len);
-            seen.missing += missing;
-            seen.pieces += pieces(version.len);
-            seen.objects.insert(version.object, extents);
+            seen.objects.insert(version.object, Found { extents, missing, pieces: pieces(version.len) });
         }
         seen
     }
@@ -237,10 +241,14 @@ mod tests {
         (load, made)
     }
 
-    fn seen(load: &Load, parts: &[&[u8]]) -> Seen {
+    /// Where objects are in a file of these parts, and how many pieces were not found.
+    fn seen(load: &Load, parts: &[&[u8]]) -> (Vec<Vec<Extent>>, u64) {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         parts.iter().for_each(|part| file.write_all(part).unwrap());
-        scan(file.path(), load).unwrap()
+        let mut found = scan(file.path(), load).unwrap().objects;
+        let found: Vec<Found> = (0..8).map(|object| found.remove(&object).unwrap()).collect();
+        let missing = found.iter().map(|one| one.missing).sum();
+        (found.into_iter().map(|one| one.extents).collect(), missing)
     }
 
     #[test]
@@ -248,17 +256,17 @@ mod tests {
         let (load, bodies) = eight(256 << 10);
         let (a, b) = (&bodies[0][..], &bodies[1][..]);
         let zeros = vec![0; 8 << 10];
-        let found = seen(&load, &[&a[..100 << 10], &zeros, &a[100 << 10..], b]);
-        assert_eq!(found.objects[&0].len(), 2);
-        assert_eq!(found.objects[&0][1], Extent { offset: 108 << 10, len: 156 << 10 });
-        assert_eq!(found.objects[&1], [Extent { offset: 264 << 10, len: 256 << 10 }]);
-        assert_eq!(found.missing, 6 * 256);
+        let (found, missing) = seen(&load, &[&a[..100 << 10], &zeros, &a[100 << 10..], b]);
+        assert_eq!(found[0].len(), 2);
+        assert_eq!(found[0][1], Extent { offset: 108 << 10, len: 156 << 10 });
+        assert_eq!(found[1], [Extent { offset: 264 << 10, len: 256 << 10 }]);
+        assert_eq!(missing, 6 * 256);
         // In another order, it is parted although nothing lies between.
-        assert_eq!(seen(&load, &[&a[128 << 10..], &a[..128 << 10]]).objects[&0].len(), 2);
+        assert_eq!(seen(&load, &[&a[128 << 10..], &a[..128 << 10]]).0[0].len(), 2);
         // A header of a page does not part it; a block does.
         let header = [0; 100];
-        assert_eq!(seen(&load, &[&a[..64 << 10], &header, &a[64 << 10..]]).objects[&0].len(), 1);
-        assert_eq!(seen(&load, &[&a[..64 << 10], &[0; 4096], &a[64 << 10..]]).objects[&0].len(), 2);
+        assert_eq!(seen(&load, &[&a[..64 << 10], &header, &a[64 << 10..]]).0[0].len(), 1);
+        assert_eq!(seen(&load, &[&a[..64 << 10], &[0; 4096], &a[64 << 10..]]).0[0].len(), 2);
     }
 
     #[test]
@@ -266,15 +274,15 @@ mod tests {
         let (mut load, bodies) = eight(256 << 10);
         let a = &bodies[0][..];
         let cut = (64 << 10) + 5;
-        let found = seen(&load, &[&a[..cut], &[0; 4], &a[cut..]]);
-        assert_eq!((found.objects[&0].len(), found.missing), (1, 7 * 256));
+        let (found, missing) = seen(&load, &[&a[..cut], &[0; 4], &a[cut..]]);
+        assert_eq!((found[0].len(), missing), (1, 7 * 256));
         // The same object twice, once parted: the whole one counts.
-        let found = seen(&load, &[&a[..1 << 17], &[0; 8192], &a[1 << 17..], &[0; 8192], a]);
-        assert_eq!(found.objects[&0].len(), 1);
+        let (found, _) = seen(&load, &[&a[..1 << 17], &[0; 8192], &a[1 << 17..], &[0; 8192], a]);
+        assert_eq!(found[0].len(), 1);
         while load.version(0).is_some_and(|version| version.version == 1) {
             load.churn();
         }
-        assert!(seen(&load, &[a]).objects[&0].is_empty());
+        assert!(seen(&load, &[a]).0[0].is_empty());
         let now = load.version(0).unwrap();
         assert!(!Bodies::is(&now, a));
     }
@@ -283,10 +291,10 @@ mod tests {
     fn marks_across_the_windows_edge_are_seen_once() {
         let (load, bodies) = eight(256 << 10);
         for before in [WINDOW - 16, WINDOW - 1, WINDOW, WINDOW + 31] {
-            let found = seen(&load, &[&vec![0; before], &bodies[0]]);
-            assert_eq!(found.objects[&0], [Extent { offset: before as u64, len: 256 << 10 }], "{before}");
+            let (found, _) = seen(&load, &[&vec![0; before], &bodies[0]]);
+            assert_eq!(found[0], [Extent { offset: before as u64, len: 256 << 10 }], "{before}");
         }
         let (load, bodies) = eight((100 << 10) + 40);
-        assert_eq!(seen(&load, &[&bodies[0]]).objects[&0], [Extent { offset: 0, len: (100 << 10) + 40 }]);
+        assert_eq!(seen(&load, &[&bodies[0]]).0[0], [Extent { offset: 0, len: (100 << 10) + 40 }]);
     }
 }

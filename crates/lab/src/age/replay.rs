@@ -62,7 +62,7 @@ mod tests {
         let (whole_disk, parted_disk) = (speed("barracuda7200_8", &whole), speed("barracuda7200_8", &parted));
         assert!((30.0..70.0).contains(&whole_disk), "{whole_disk}: the disk moves 70 MB/s at its edge");
         assert!(parted_disk * 3.0 < whole_disk, "{parted_disk} and {whole_disk}");
-        assert!(speed("nvme", &parted) * 6.0 > speed("nvme", &whole));
+        assert!(speed("nvme", &parted) > parted_disk * 10.0, "flash has no arm");
         assert_eq!(speed("nvme", &whole), speed("nvme", &whole));
         assert!(read("barracuda7200_8", &[], 1).unwrap().is_none());
         assert!(read("no-such-disk", &[], 1).is_err());

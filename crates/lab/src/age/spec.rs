@@ -406,7 +406,7 @@ mod tests {
     fn sizes_are_read_and_refused() {
         let sizes: Sizes = "512K-1536K".parse().unwrap();
         assert_eq!((sizes.from, sizes.to, sizes.mean()), (512 << 10, 1536 << 10, 1 << 20));
-        assert_eq!("10M".parse::<Sizes>().unwrap().to_string(), "10 MiB");
+        assert_eq!("10M".parse::<Sizes>().unwrap().to_string(), "10MiB");
         assert_eq!(sizes.to_string().parse(), Ok(sizes));
         for (text, why) in [("2M-1M", "comes first"), ("10", "1 KiB to"), ("x", "not a size"), ("2G", "1 GiB")] {
             assert!(text.parse::<Sizes>().unwrap_err().contains(why), "{text}");

@@ -150,6 +150,11 @@ pub(super) trait Candidate {
 
     fn delete(&mut self, object: u32) -> Result<()>;
 
+    /// Whether it still has the object: a cache lets some go.
+    fn has(&mut self, _object: u32) -> Result<bool> {
+        Ok(true)
+    }
+
     /// The object's bytes; none if the store has let it go.
     fn read(&mut self, object: u32, into: &mut Vec<u8>) -> Result<bool>;
 

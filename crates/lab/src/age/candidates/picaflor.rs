@@ -111,6 +111,10 @@ impl Candidate for Engine {
         self.step()
     }
 
+    fn has(&mut self, object: u32) -> Result<bool> {
+        self.store.contains(&key(object)).map_err(self.failed())
+    }
+
     fn read(&mut self, object: u32, into: &mut Vec<u8>) -> Result<bool> {
         into.clear();
         let Some(found) = self.store.get(&key(object)).map_err(self.failed())? else { return Ok(false) };
