@@ -76,7 +76,9 @@ fn announced(what: &str, cases: &[&Aged]) -> Vec<String> {
         let (with, without) = (parts(told)?, parts(silent)?);
         let name = silent.case.way();
         Some(match without / with > SAME {
-            true => format!("{what}: {name} comes to {without:.2} fragments; told the length beforehand, to {with:.2}."),
+            true => {
+                format!("{what}: {name} comes to {without:.2} fragments; told the length beforehand, to {with:.2}.")
+            }
             false => format!("{what}: {name} gains nothing by being told the length: {without:.2} and {with:.2}."),
         })
     });
@@ -89,7 +91,8 @@ fn break_even(all: &[Aged], disk: &str) -> Option<String> {
     let fastest = |aged: &[&Aged], last: bool, files: bool| {
         let of = aged.iter().filter(|aged| aged.ended.is_none() && is_files(aged.case.candidate) == files);
         let of = of.filter(|aged| files || aged.case.candidate == Kind::Sqlite);
-        let rates = of.filter_map(|aged| on_disk(if last { aged.samples.last()? } else { aged.samples.first()? }, disk));
+        let rates =
+            of.filter_map(|aged| on_disk(if last { aged.samples.last()? } else { aged.samples.first()? }, disk));
         rates.max_by(f64::total_cmp)
     };
     let verdict = |cases: &[&Aged], last| {

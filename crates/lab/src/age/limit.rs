@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn bad_limits_are_answered_with_good_ones() {
-        for text in ["", "fragments", "fragments=2", "parts=2@age4", "fragments=x@age4", "fragments=2@4", "p99=-1@age1"] {
+        for text in ["", "fragments", "fragments=2", "parts=2@age4", "fragments=x@age4", "fragments=2@4", "p99=-1@age1"]
+        {
             assert!(text.parse::<Limit>().unwrap_err().contains("fragments=2@age4"), "{text}");
         }
         assert!("ntfs:fragments=2@age4".parse::<Limit>().unwrap_err().contains("picaflor-store"));

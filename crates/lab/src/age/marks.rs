@@ -5,12 +5,7 @@
 //! tables of a store do not part an object, for one read passes over them. A mark that a page boundary cuts is missed
 //! by itself, and those around it say that nothing is parted there.
 
-use std::{
-    collections::HashMap,
-    fs::File,
-    io::Read,
-    path::Path,
-};
+use std::{collections::HashMap, fs::File, io::Read, path::Path};
 
 use memchr::memmem::Finder;
 

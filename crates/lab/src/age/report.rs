@@ -152,7 +152,10 @@ fn page(all: &[Aged]) -> Result<String> {
         let title = "Reads in random order, on this machine".into();
         page.drawing(&lines(title, "MB/s of this machine", &cases, |sample| Some(sample.read_mb_s)).svg()?);
         page.drawing(&distribution(&cases).svg());
-        page.table(&HEAD, &cases.iter().flat_map(|aged| rows(aged, &disks)).collect::<Vec<_>>());
+        page.table(
+            &[&HEAD[..], &disks].concat(),
+            &cases.iter().flat_map(|aged| rows(aged, &disks)).collect::<Vec<_>>(),
+        );
         for aged in &cases {
             if let Some(why) = &aged.ended {
                 page.text(&format!("{}: {why}.", aged.case.way()));
@@ -206,15 +209,14 @@ fn distribution(cases: &[&Aged]) -> Bars {
     }
 }
 
-const HEAD: [&str; 10] =
-    ["", "age", "fragments", "99 of 100", "most", "FIEMAP", "write MB/s", "read MB/s", "written a byte", "simulated MB/s"];
+const HEAD: [&str; 9] =
+    ["", "age", "fragments", "99 of 100", "most", "FIEMAP", "write MB/s", "read MB/s", "written a byte"];
 
 fn rows(aged: &Aged, disks: &[&str]) -> Vec<Vec<String>> {
     let shown = |value: Option<f64>| value.map_or("-".into(), short);
     let row = |sample: &Sample| {
         let parts = sample.fragments.as_ref();
-        let simulated: Vec<_> = disks.iter().map(|disk| shown(on_disk(sample, disk))).collect();
-        vec![
+        let mut cells = vec![
             aged.case.way(),
             format!("{:.1}", sample.age),
             shown(mean_of(sample)),
@@ -224,17 +226,19 @@ fn rows(aged: &Aged, disks: &[&str]) -> Vec<Vec<String>> {
             shown(wrote(sample)),
             shown(Some(sample.read_mb_s)),
             shown(sample.written_per_byte),
-            simulated.join(", "),
-        ]
+        ];
+        cells.extend(disks.iter().map(|disk| shown(on_disk(sample, disk))));
+        cells
     };
     aged.samples.iter().map(row).collect()
 }
 
 fn map(all: &[Aged]) -> String {
     let cases = all.iter().filter(|aged| !aged.samples.is_empty()).map(|aged| {
-        let samples = aged.samples.iter().map(|sample| {
-            json!({ "age": sample.age, "fragments": mean_of(sample), "map": sample.map })
-        });
+        let samples = aged
+            .samples
+            .iter()
+            .map(|sample| json!({ "age": sample.age, "fragments": mean_of(sample), "map": sample.map }));
         json!({ "label": aged.case.label(), "samples": samples.collect::<Vec<_>>() })
     });
     // What ends a script would end it in a string too.

@@ -106,7 +106,8 @@ pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
     let (free, largest) = (stat.f_bavail * stat.f_frsize, cases.iter().map(|case| case.volume).max().unwrap_or(0));
     if free < largest + largest / 16 {
         let (free, largest) = (Size(free >> 20 << 20), Size(largest));
-        let why = format!("{free} are free, and a volume of {largest} is to be made: lower --volume, or another --folder");
+        let why =
+            format!("{free} are free, and a volume of {largest} is to be made: lower --volume, or another --folder");
         return Err(Error::experiment(folder.display().to_string(), why));
     }
     for disk in disks {
@@ -121,16 +122,19 @@ pub fn check(cases: &[Case], folder: &Path, disks: &[String]) -> Result<()> {
 /// # Errors
 /// If the store cannot be made or fails. That it has no room is no error: the case ends there and says so.
 pub fn run(case: &Case, folder: &Path, disks: &[String], progress: &dyn Fn(u64)) -> Result<Aged> {
+    let candidate = candidates::open(case, folder)?;
+    // A loop device counts on from what used it before, and making the file system is no part of the load.
+    let since = Since { written: candidate.written(), ..Since::default() };
     let mut running = Running {
         case,
         disks,
-        candidate: candidates::open(case, folder)?,
+        candidate,
         manner: Manner::of(case),
         load: Load::new(case),
         bodies: Bodies::new(case.object.to),
         progress,
         made: vec![Vec::new(); case.writers],
-        since: Since::default(),
+        since,
     };
     let mut aged = Aged { case: case.clone(), samples: Vec::new(), ended: None };
     while let Some(turn) = running.load.fill() {
@@ -241,7 +245,9 @@ impl Running<'_> {
         let told = || located.told.iter().flatten().map(|(_, extents)| extents.as_slice());
         let objects: Vec<&[Extent]> = match &located.marks {
             // In the order of their numbers: a table's own order is another each time.
-            Some(seen) => live.iter().filter_map(|one| seen.objects.get(&one.object)).map(|found| &found.extents[..]).collect(),
+            Some(seen) => {
+                live.iter().filter_map(|one| seen.objects.get(&one.object)).map(|found| &found.extents[..]).collect()
+            }
             None => told().collect(),
         };
         sample.fragments = Fragments::of(objects.iter().map(|extents| extents.len()));

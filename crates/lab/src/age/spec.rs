@@ -89,7 +89,11 @@ impl FromStr for Request {
             return Ok(Self::All);
         }
         let bytes = text.parse::<Size>().map_err(|why| format!("{why}, nor `all`"))?.0;
-        if bytes < 512 { Err(format!("`{text}`: a write request has 512 bytes at least")) } else { Ok(Self::Bytes(bytes)) }
+        if bytes < 512 {
+            Err(format!("`{text}`: a write request has 512 bytes at least"))
+        } else {
+            Ok(Self::Bytes(bytes))
+        }
     }
 }
 
@@ -295,7 +299,7 @@ impl Spec {
     /// A look at what the command does, in less than a minute.
     #[must_use]
     pub fn quickly(self) -> Self {
-        Self { volumes: vec![128 << 20], age: self.age.min(2.0), every: self.every.max(1.0), ..self }
+        Self { volumes: vec![64 << 20], age: self.age.min(2.0), every: self.every.max(1.0), ..self }
     }
 
     /// The cases. Stores that take an object whole run once for all values of what they do not know.
@@ -325,7 +329,11 @@ impl Spec {
                                 seed: self.seed,
                             })
                             .into_iter()
-                            .for_each(|case| if !cases.contains(&case) { cases.push(case) });
+                            .for_each(|case| {
+                                if !cases.contains(&case) {
+                                    cases.push(case)
+                                }
+                            });
                         }
                     }
                 }
@@ -392,7 +400,9 @@ impl Case {
         let free = self.volume - self.live_bytes();
         if free < self.object.to * self.writers as u64 {
             let needed = Size(self.object.to * self.writers as u64);
-            return wrong(format!("a safe write needs room beside the old version: {needed} of {volume}; lower --fill"));
+            return wrong(format!(
+                "a safe write needs room beside the old version: {needed} of {volume}; lower --fill"
+            ));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::fs::{Advice, FallocateFlags};
 
-use super::{Candidate, Located, Manner, Write, Wrote};
+use super::{Candidate, Located, Manner, Told, Write, Wrote};
 use crate::{
     Error, Result,
     age::{extents, load::Load, spec::Force},
@@ -80,7 +80,7 @@ impl Files {
     }
 
     /// What the file system says of each file.
-    fn told(&self, load: &Load) -> io::Result<Option<Vec<(u32, Vec<extents::Extent>)>>> {
+    fn told(&self, load: &Load) -> io::Result<Option<Told>> {
         let mut all = Vec::new();
         for version in load.live() {
             let Some(found) = extents::of_file(&File::open(self.path(version.object))?)? else { return Ok(None) };

@@ -133,13 +133,16 @@ pub(super) enum Wrote {
     Full(String),
 }
 
+/// Where each object lies, by the file system's word.
+pub(super) type Told = Vec<(u32, Vec<Extent>)>;
+
 /// Where objects lie.
 #[derive(Debug, Default)]
 pub(super) struct Located {
     /// By marks on the volume, if it can be read.
     pub(super) marks: Option<Seen>,
     /// By the file system's own word, if it has one.
-    pub(super) told: Option<Vec<(u32, Vec<Extent>)>>,
+    pub(super) told: Option<Told>,
 }
 
 /// A store on a volume of its own, which goes when this is dropped.

@@ -72,8 +72,7 @@ impl Candidate for Database {
     }
 
     fn read(&mut self, object: u32, into: &mut Vec<u8>) -> Result<bool> {
-        let mut select =
-            self.connection.prepare_cached("SELECT body FROM objects WHERE id = ?1").map_err(failed)?;
+        let mut select = self.connection.prepare_cached("SELECT body FROM objects WHERE id = ?1").map_err(failed)?;
         let copy = |row: &rusqlite::Row<'_>| {
             into.clear();
             into.extend_from_slice(row.get_ref(0)?.as_blob()?);
