@@ -117,7 +117,7 @@ pub const CIRCLES: &[(&str, &[usize])] = &[
     ("crates/proxy", &[]),
     ("crates/capi", &[]),
     ("crates/shared", &[2]),
-    ("crates/cli", &[2, 2]),
+    ("crates/cli", &[2]),
 ];
 
 /// Methods of the standard library and of other people's crates. A call of one of these names is no arrow to ours.

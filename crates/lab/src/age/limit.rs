@@ -1,5 +1,5 @@
-//! Limits for continuous integration: `fragments=2@age4` fails a run in which objects lie in more than two parts, in the
-//! mean, at storage age 4.
+//! Limits for continuous integration: `fragments=2@age4` fails a run in which objects lie in more than two parts, in
+//! the mean, at storage age 4.
 
 use std::str::FromStr;
 

@@ -1,5 +1,5 @@
-//! Marks: each KB of an object begins with 32 bytes that say whose it is, which version, and which KB of it. So a volume
-//! is read like any file, and what lies where is known without asking the store (Sears & van Ingen, §5.3).
+//! Marks: each KB of an object begins with 32 bytes that say whose it is, which version, and which KB of it. So a
+//! volume is read like any file, and what lies where is known without asking the store (Sears & van Ingen, §5.3).
 //!
 //! Two marks that follow one another lie together if less than a block of 4 KiB is between their pieces: headers and
 //! tables of a store do not part an object, for one read passes over them. A mark that a page boundary cuts is missed

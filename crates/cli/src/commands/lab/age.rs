@@ -6,7 +6,10 @@ use clap::Args;
 use picaflor_lab::age::{self, Aged, Case, Deletes, Done, Force, Kind, Limit, Request, Sample, Sizes, Spec};
 use picaflor_proxy::config::Size;
 
-use super::super::{Failure, Format};
+use super::{
+    super::{Failure, Format},
+    folders::{leave_no_folder, make_folder},
+};
 use crate::output::{self, Output};
 
 const ABOUT: &str = "\
@@ -164,9 +167,9 @@ impl Age {
         }
         let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
         age::check(&cases, &folder, &self.disks)?;
-        super::make_folder(&self.out)?;
+        make_folder(&self.out)?;
         let done = Done::in_folder(&self.out, &self.disks)?;
-        super::leave_no_folder()?;
+        leave_no_folder()?;
         let all = self.all(&cases, &folder, &done)?;
         age::write(&all, &self.out)?;
         let mut out = Output::new();

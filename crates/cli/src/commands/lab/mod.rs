@@ -2,13 +2,12 @@
 
 mod age;
 mod experiments;
+mod folders;
 mod traces;
 
 use clap::{Args, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
-use experiments::make_folder;
 
 const EXAMPLES: &str = "\
 Start here:
@@ -60,29 +59,6 @@ impl Lab {
             Command::Trace(trace) => trace.run(),
         }
     }
-}
-
-/// Runs in folders of this machine lay stores there, which go when they end; so does who interrupts them. Removes them
-/// and ends the process when it is asked to.
-fn leave_no_folder() -> Result<(), Failure> {
-    let cannot = |e: std::io::Error| Failure::Failed(format!("waiting for signals: {e}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let (mut interrupt, mut terminate) = {
-        let _context = runtime.enter();
-        (signal(SignalKind::interrupt()).map_err(cannot)?, signal(SignalKind::terminate()).map_err(cannot)?)
-    };
-    let ending = std::thread::Builder::new().name("picaflor-signals".into()).spawn(move || {
-        let code = runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => 130,
-                _ = terminate.recv() => 143,
-            }
-        });
-        picaflor_lab::age::unmount_all();
-        picaflor_lab::run::remove_folders();
-        std::process::exit(code);
-    });
-    ending.map(drop).map_err(|e| Failure::Failed(format!("starting the thread that waits for signals: {e}")))
 }
 
 impl From<picaflor_lab::Error> for Failure {
