@@ -3,7 +3,10 @@
 
 use std::{fs, path::Path, process::Command};
 
-use picaflor_lab::age::{self, Aged, Case, Kind, Request, Spec};
+use picaflor_lab::{
+    age::{self, Aged, Case, Kind, Request, Spec},
+    reproduce::{How, reproduce},
+};
 
 /// Thirty-two objects on a small volume.
 fn small(kind: Kind) -> Spec {
@@ -130,4 +133,20 @@ fn what_cannot_be_run_is_said_first() {
     let wrong = age::check(&cases, folder.path(), &["no-disk".to_owned()]).unwrap_err().to_string();
     assert!(wrong.contains("barracuda7200_8"), "{wrong}");
     assert!(age::check(&cases, Path::new("/no/such/folder"), &disks).is_err());
+}
+
+#[test]
+fn the_paper_runs_quickly_and_every_number_is_there() {
+    let done = reproduce("sears", None, How { quick: true, ..How::default() }, &|_, _, _| {}).unwrap();
+    let of_rows = |id: &str, text: &str| done.all().find(|one| one.id == id && one.what.contains(text)).unwrap().ours;
+    assert!(of_rows("S-6", "rows").unwrap() > 1.0 && of_rows("S-4", "1 MB").unwrap() < 1.0);
+    let files = done.all().find(|one| one.id == "S-6" && one.what.contains("files")).unwrap();
+    match has_loop_devices() {
+        true => assert!(files.ours.unwrap() >= 1.0),
+        false => assert!(files.not_carried.unwrap().contains("root")),
+    }
+    let folder = tempfile::tempdir().unwrap();
+    done.write(folder.path()).unwrap();
+    assert!(fs::read_to_string(folder.path().join("report.html")).unwrap().contains("Figure 2"));
+    assert!(fs::read_to_string(folder.path().join("aged.json")).unwrap().contains("files-1M") == has_loop_devices());
 }

@@ -17,6 +17,9 @@ use crate::{
     age::{load::Load, marks, spec::Case},
 };
 
+/// What ext4 would make in the background, when it is mounted.
+const LAZY: &str = "lazy_itable_init=0,lazy_journal_init=0";
+
 /// Folders of runs, with the number of the process in the name.
 const PREFIX: &str = "picaflor-lab-age-";
 
@@ -111,8 +114,9 @@ impl Mounted {
         file.set_len(case.volume).map_err(Error::file("making", &image))?;
         fs::create_dir(&place).map_err(Error::file("making", &place))?;
         let (make, how): (&str, &[&str]) = match kind {
-            // Nothing is kept back for root, nor made later in the background.
-            Kind::Ext4 => ("mkfs.ext4", &["-q", "-F", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0"]),
+            // Nothing is kept back for root, nor made later in the background; blocks and inodes of small volumes are
+            // as on large ones.
+            Kind::Ext4 => ("mkfs.ext4", &["-q", "-F", "-m", "0", "-b", "4096", "-i", "16384", "-E", LAZY]),
             Kind::Xfs => ("mkfs.xfs", &["-q", "-f"]),
             // One copy of the metadata, as on a device that is no disk.
             _ => ("mkfs.btrfs", &["-q", "-f", "-m", "single"]),
