@@ -1,7 +1,7 @@
 //! Aging, with real stores on small volumes: what is measured is right, the same each time, and leaves nothing behind.
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use picaflor_lab::{
     age::{self, Aged, Case, Kind, Request, Spec},
@@ -77,11 +77,6 @@ fn writers_at_one_time_and_a_known_length_are_told_to_the_store() {
     assert!(of.iter().all(|aged| means(aged)[0] >= alone), "{:?} {alone}", of.iter().map(means).collect::<Vec<_>>());
 }
 
-/// Whether this machine lets us make and mount file systems.
-fn has_loop_devices() -> bool {
-    age::is_root() && Command::new("losetup").arg("--find").output().is_ok_and(|done| done.status.success())
-}
-
 #[test]
 fn marks_and_the_file_system_s_own_word_agree() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,9 +90,9 @@ fn marks_and_the_file_system_s_own_word_agree() {
     };
     let case = spec.cases().unwrap().remove(0);
     let ran = age::run(&case, folder.path(), &[], &|_| {});
-    if !has_loop_devices() {
+    if !age::can_mount() {
         let why = ran.unwrap_err().to_string();
-        assert!(why.contains("root") || why.contains("losetup"), "{why}");
+        assert!(why.contains("root and loop devices"), "{why}");
     } else {
         let aged = ran.unwrap();
         let means = means(&aged);
@@ -141,12 +136,12 @@ fn the_paper_runs_quickly_and_every_number_is_there() {
     let of_rows = |id: &str, text: &str| done.all().find(|one| one.id == id && one.what.contains(text)).unwrap().ours;
     assert!(of_rows("S-6", "rows").unwrap() > 1.0 && of_rows("S-4", "1 MB").unwrap() < 1.0);
     let files = done.all().find(|one| one.id == "S-6" && one.what.contains("files")).unwrap();
-    match has_loop_devices() {
+    match age::can_mount() {
         true => assert!(files.ours.unwrap() >= 1.0),
         false => assert!(files.not_carried.unwrap().contains("root")),
     }
     let folder = tempfile::tempdir().unwrap();
     done.write(folder.path()).unwrap();
     assert!(fs::read_to_string(folder.path().join("report.html")).unwrap().contains("Figure 2"));
-    assert!(fs::read_to_string(folder.path().join("aged.json")).unwrap().contains("files-1M") == has_loop_devices());
+    assert!(fs::read_to_string(folder.path().join("aged.json")).unwrap().contains("files-1M") == age::can_mount());
 }

@@ -26,7 +26,7 @@ mod run;
 mod spec;
 
 pub use advice::of as advice;
-pub use candidates::{Kind, is_root, unmount_all};
+pub use candidates::{Kind, can_mount, unmount_all};
 pub use clock::StorageAge;
 pub use keep::Done;
 pub use limit::Limit;

@@ -31,7 +31,7 @@ Candidates:
 
 const REST: &str = "
 ext4, xfs and btrfs are made on a file in --folder and mounted by the command itself, and unmounted and removed when it \
-ends, however it ends; after kill -9 the next run does it. Without root, `folder` is aged in their place.
+ends, however it ends; after kill -9 the next run does it. Without root or loop devices, `folder` is aged in their place.
 
 A file lies wherever its file system has room, so `folder` says what --folder's file system does today, with the free \
 room it happens to have; ext4, xfs, btrfs and the engine have a volume of exactly --volume.
@@ -144,13 +144,16 @@ impl Age {
     /// Without root, the plain folder stands in for file systems that would have to be mounted.
     fn candidates(&self, usual: Vec<Kind>) -> Vec<Kind> {
         let mut all = or(&self.candidates, usual);
-        if age::is_root() {
+        if age::can_mount() {
             return all;
         }
         let left_out: Vec<_> = all.iter().filter(|kind| kind.needs_root()).map(|kind| kind.name()).collect();
         if !left_out.is_empty() {
             let names = left_out.join(", ");
-            eprintln!("picaflor: {names}: making and mounting a file system needs root; aging `folder` in its place");
+            eprintln!(
+                "picaflor: {names}: making and mounting a file system needs root and loop devices; \
+                 aging `folder` in its place"
+            );
             all.retain(|kind| !kind.needs_root());
             all.insert(0, Kind::Folder);
         }

@@ -7,7 +7,7 @@ mod sqlite;
 
 use std::{fmt, path::Path, str::FromStr};
 
-pub use mounted::{is_root, unmount_all};
+pub use mounted::{can_mount, unmount_all};
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -26,10 +26,10 @@ const PREFIX: &str = "picaflor-lab-age-";
 /// Folders of this process that have a file system mounted in them.
 static MOUNTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Whether this process may make and mount file systems.
+/// Whether this process may make and mount file systems: it is root, and has loop devices, which a container may not.
 #[must_use]
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
+pub fn can_mount() -> bool {
+    rustix::process::geteuid().is_root() && command("losetup", &["--find"]).is_ok()
 }
 
 /// Unmounts what this process has mounted and removes it, for one that is about to end in the middle of a run.
@@ -100,8 +100,8 @@ fn command(name: &str, arguments: &[&str]) -> Result<Output> {
 impl Mounted {
     pub(super) fn new(case: &Case, within: &Path) -> Result<Self> {
         let kind = case.candidate;
-        if !is_root() {
-            let why = "making and mounting a file system needs root: run as root, or age `folder`, which needs none";
+        if !can_mount() {
+            let why = "making and mounting a file system needs root and loop devices: run as root, or age `folder`";
             return Err(Error::experiment(kind.name(), why));
         }
         remove_left(within).map_err(Error::file("listing", within))?;
