@@ -162,6 +162,9 @@ fn page(all: &[Aged]) -> Result<String> {
             }
         }
     }
+    for disk in &disks {
+        break_even(&mut page, all, disk);
+    }
     page.heading("The volumes");
     page.text(
         "Each point is a piece of a volume, from its beginning at the top left, coloured by the objects that take most \
@@ -169,6 +172,28 @@ fn page(all: &[Aged]) -> Result<String> {
     );
     page.part(&map(all));
     Ok(page.finish())
+}
+
+/// Which store reads objects of each size fastest at each age: where that changes is the break-even.
+fn break_even(page: &mut Page, all: &[Aged], disk: &str) {
+    let groups = groups(all);
+    let looks = all.iter().map(|aged| aged.samples.len()).max().unwrap_or(0);
+    if groups.len() < 2 || all.len() == groups.len() {
+        return;
+    }
+    let fastest = |cases: &[&Aged], look: usize| {
+        let rates = cases.iter().filter_map(|aged| Some((on_disk(aged.samples.get(look)?, disk)?, aged.case.way())));
+        let best = rates.max_by(|a, b| a.0.total_cmp(&b.0));
+        best.map_or("-".into(), |(rate, way)| format!("{way}: {}", short(rate)))
+    };
+    let rows = groups.iter().map(|(what, cases)| {
+        std::iter::once(what.clone()).chain((0..looks).map(|look| fastest(cases, look))).collect()
+    });
+    let ages = all.iter().max_by_key(|aged| aged.samples.len()).map(|aged| &aged.samples);
+    let head: Vec<String> = ages.into_iter().flatten().map(|sample| format!("age {:.1}", sample.age)).collect();
+    page.heading(&format!("What reads fastest from {disk}, MB/s"));
+    let head: Vec<&str> = std::iter::once("").chain(head.iter().map(String::as_str)).collect();
+    page.table(&head, &rows.collect::<Vec<_>>());
 }
 
 fn wrote(sample: &Sample) -> Option<f64> {

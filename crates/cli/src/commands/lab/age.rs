@@ -21,10 +21,11 @@ and replays these reads on simulated disks, where parts cost seeks.
 
 Options that take several values can be given several times; every combination is run:
       picaflor lab age --quick
-      picaflor lab age folder sqlite picaflor-store --object 256K --object 1M --object 10M --volume 4G
-      picaflor lab age folder --force each --announce no --announce yes    # what it costs not to say the length
-      picaflor lab age ext4 xfs btrfs --fill 90 --folder /mnt/scratch      # as root
-      picaflor lab age picaflor-store --limit fragments=2@age4             # exit code 1 if it is passed
+      picaflor lab age folder sqlite --object 256K --object 1M --object 10M --volume 4G
+      picaflor lab age ext4 xfs btrfs --fill 90 --folder /mnt/scratch  # as root
+      picaflor lab age picaflor-store --limit fragments=2@age4         # exits with 1 if passed
+  What it costs not to say the length beforehand:
+      picaflor lab age ext4 --force each --announce no --announce yes
 
 Candidates:
 ";
@@ -48,7 +49,7 @@ fn long() -> String {
 #[derive(Args)]
 #[command(after_long_help = long(), after_help = "`picaflor lab age --help` has examples and the candidates.")]
 pub(crate) struct Age {
-    /// What to age; those that need no root, if nothing is said
+    /// What to age [default: folder sqlite picaflor-cache picaflor-store pmflf-pfl]
     #[arg(value_name = "CANDIDATE")]
     candidates: Vec<Kind>,
     /// Length of objects, or of the shortest and longest, such as 512K-1536K [default: 1M]
