@@ -32,7 +32,7 @@ impl CObject {
             return Ok(body);
         }
         // Of two threads that ask at once both read, and one copy stays.
-        let bytes = self.object.bytes()?;
+        let bytes = self.object.body()?;
         Ok(self.body.get_or_init(|| bytes))
     }
 }
@@ -59,7 +59,7 @@ unsafe fn write(
             )
         };
         options.bypass_memory = bypass_memory;
-        Ok(store.store.put(key, body, &options)?)
+        Ok(store.store.put_with(key, body, &options)?)
     })
 }
 

@@ -125,7 +125,7 @@ pub(crate) unsafe fn opening(path: *const c_char, options: *const COptions) -> R
     unsafe {
         let given = raw::options("options", options)?;
         let preset = raw::text("options.preset", given.preset)?.unwrap_or("picaflor");
-        let mut made = picaflor_literature::preset(preset, raw::path("path", path)?)?;
+        let mut made = picaflor_literature::preset(preset)?.place(raw::path("path", path)?);
         let count = given.more_count as usize;
         if count > 0 && (given.more_places.is_null() || !given.more_places.is_aligned()) {
             return Err(Failure::invalid("options.more_places is a null pointer, or not aligned"));
@@ -191,14 +191,13 @@ pub(crate) unsafe fn writing(options: *const CWriteOptions) -> Result<PutOptions
         let given = raw::options("options", options)?;
         let metadata = raw::bytes("options.metadata", given.metadata, given.metadata_len)?;
         let neighbour = raw::bytes("options.neighbour", given.neighbour, given.neighbour_len)?;
-        Ok(PutOptions {
-            metadata: Bytes::copy_from_slice(metadata),
-            expiry: if given.ttl == 0 { Expiry::Default } else { Expiry::After(Duration::from_millis(given.ttl)) },
-            group: given.group,
-            server: given.server,
-            neighbour: (!neighbour.is_empty()).then(|| Bytes::copy_from_slice(neighbour)),
-            bypass_memory: false,
-            no_wait: given.no_wait != 0,
-        })
+        Ok(PutOptions::new()
+            .metadata(Bytes::copy_from_slice(metadata))
+            .expiry(if given.ttl == 0 { Expiry::Default } else { Expiry::After(Duration::from_millis(given.ttl)) })
+            .group(given.group)
+            .server(given.server)
+            .maybe_neighbour((!neighbour.is_empty()).then(|| Bytes::copy_from_slice(neighbour)))
+            .bypass_memory(false)
+            .no_wait(given.no_wait != 0))
     }
 }

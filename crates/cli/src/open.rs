@@ -250,7 +250,8 @@ fn open_with(
 ) -> Result<Store, Failure> {
     let read_only = writing.is_none();
     let first = &found.places[0];
-    let options = picaflor_literature::preset(preset.unwrap_or(first.preset), &found.paths[0])?
+    let options = picaflor_literature::preset(preset.unwrap_or(first.preset))?
+        .place(&found.paths[0])
         .mode(first.mode)
         .memory(memory.for_capacity(found.capacity()))
         .with(|o| {

@@ -10,7 +10,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor::PutOptions;
 use picaflor_shared::{Client, Error};
 
 fn picaflor(folder: &Path, arguments: &[&str]) -> Command {
@@ -142,7 +141,7 @@ fn where_every_put_is_durable_every_delete_is() {
     for key in [b"first", b"again"] {
         let shared = Shared::start(folder.path(), &["--durability", "every-put"]);
         let client = shared.client();
-        client.put(key, &body(1, 3000), &plain()).unwrap();
+        client.put(key, &body(1, 3000)).unwrap();
         client.delete(key).unwrap();
         shared.kill();
         let shared = Shared::start(folder.path(), &["--durability", "every-put"]);
@@ -157,7 +156,7 @@ fn a_killed_server_is_started_again_and_its_clients_go_on() {
     let shared = Shared::start(folder.path(), &["--store-mode"]);
     let client = shared.client();
     for i in 0..200_usize {
-        client.put(format!("kept {i}").as_bytes(), &body(i, 3000 + i), &plain()).unwrap();
+        client.put(format!("kept {i}").as_bytes(), &body(i, 3000 + i)).unwrap();
     }
     client.delete(b"kept 7").unwrap();
     client.flush().unwrap();
@@ -169,7 +168,7 @@ fn a_killed_server_is_started_again_and_its_clients_go_on() {
                 scope.spawn(move || {
                     for i in 0.. {
                         let key = format!("{thread} {i}");
-                        let done = client.put(key.as_bytes(), &body(i, 9000), &plain());
+                        let done = client.put(key.as_bytes(), &body(i, 9000));
                         if let Err(error) = done.and_then(|()| client.get(key.as_bytes()).map(drop)) {
                             return error;
                         }
@@ -198,10 +197,6 @@ fn a_killed_server_is_started_again_and_its_clients_go_on() {
     again.terminate();
 }
 
-fn plain() -> PutOptions {
-    PutOptions::default()
-}
-
 #[test]
 fn clients_that_die_or_sleep_disturb_nobody_and_memory_stays_bounded() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,7 +204,7 @@ fn clients_that_die_or_sleep_disturb_nobody_and_memory_stays_bounded() {
     let shared = Shared::start(at, &["--connections", "12"]);
     let client = shared.client();
     let large = body(3, 48 << 20);
-    client.put(b"large", &large, &plain()).unwrap();
+    client.put(b"large", &large).unwrap();
     // Killed in the middle of a put.
     let mut dying = picaflor(at, &["put", "a.store.sock", "half"]).stdin(Stdio::piped()).spawn().unwrap();
     dying.stdin.as_mut().unwrap().write_all(&large[..6 << 20]).unwrap();
@@ -236,7 +231,7 @@ fn clients_that_die_or_sleep_disturb_nobody_and_memory_stays_bounded() {
                 let client = shared.client();
                 for i in 0..25 {
                     let key = format!("{thread} {i}");
-                    client.put(key.as_bytes(), &body(i, 20_000), &plain()).unwrap();
+                    client.put(key.as_bytes(), &body(i, 20_000)).unwrap();
                     assert!(client.get(key.as_bytes()).unwrap().unwrap() == body(i, 20_000));
                 }
                 let mut whole = Vec::new();
@@ -259,7 +254,7 @@ fn another_user_does_not_get_in() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let shared = Shared::start(folder.path(), &[]);
-    shared.client().put(b"key", b"body", &plain()).unwrap();
+    shared.client().put(b"key", b"body").unwrap();
     let own = fs::metadata(shared.socket()).unwrap();
     if std::os::unix::fs::MetadataExt::uid(&own) != 0 {
         return shared.terminate();

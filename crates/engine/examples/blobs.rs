@@ -34,7 +34,7 @@ fn main() -> picaflor::Result<()> {
     let photo = vec![7; MIB as usize];
     let mut photos = 0;
     let delete = loop {
-        match store.put(format!("photo-{photos}").as_bytes(), &photo, &PutOptions::default()) {
+        match store.put(format!("photo-{photos}").as_bytes(), &photo) {
             Ok(()) => photos += 1,
             Err(Error::Full { delete, .. }) => break delete,
             Err(error) => return Err(error),
@@ -45,7 +45,7 @@ fn main() -> picaflor::Result<()> {
     for i in 0..delete.div_ceil(MIB) {
         store.delete(format!("photo-{i}").as_bytes())?;
     }
-    store.put(b"one more", &photo, &PutOptions::default())?;
+    store.put(b"one more", &photo)?;
 
     // Opened again, it has the same objects.
     let count = store.keys().count();

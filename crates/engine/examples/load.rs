@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Instant};
 
 use picaflor::{
-    Durability, Mode, Options, Put, PutOptions, Store,
+    Durability, Mode, Options, Put, Store,
     device::{CountedDevice, FileDevice, OpenOptions},
 };
 
@@ -21,10 +21,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Store::open(options)?;
 
     let objects: Vec<_> = (0..OBJECTS).map(|i| (format!("/item/{i}"), format!("{i} ").repeat(200))).collect();
-    let options = PutOptions::default();
     let (before, began) = (device.counts(), Instant::now());
     for batch in objects.chunks(BATCH) {
-        let put = batch.iter().map(|(key, body)| Put { key: key.as_ref(), body: body.as_ref(), options: &options });
+        let put = batch.iter().map(|(key, body)| Put::new(key.as_ref(), body.as_ref()));
         let puts: Vec<_> = put.collect();
         store.put_many(&puts)?;
     }

@@ -46,7 +46,7 @@ fn reads_a_view(hints: bool) -> Result<f64, Box<dyn Error>> {
         for (part, page) in (0..PARTS).flat_map(|part| (first..first + AT_ONCE).map(move |page| (part, page))) {
             // A part is to lie beside its page.
             let neighbour = (hints && part > 0).then(|| key(page, 0).into());
-            store.put(key(page, part).as_bytes(), &[1; 4000], &PutOptions { neighbour, ..PutOptions::default() })?;
+            store.put_with(key(page, part).as_bytes(), &[1; 4000], &PutOptions::new().maybe_neighbour(neighbour))?;
         }
         store.step()?;
     }
@@ -65,10 +65,10 @@ fn reads_of_the_front(love: bool) -> Result<u64, Box<dyn Error>> {
     if love {
         store.group(FRONT).love();
     }
-    let grouped = |group| PutOptions { group, ..PutOptions::default() };
+    let grouped = |group| PutOptions::new().group(group);
     for page in 0..PAGES {
         let group = if page < 100 { FRONT } else { OTHERS };
-        store.put(key(page, 0).as_bytes(), &[1; 20_000], &grouped(group))?;
+        store.put_with(key(page, 0).as_bytes(), &[1; 20_000], &grouped(group))?;
         store.step()?;
     }
     store.flush()?;

@@ -7,6 +7,7 @@
 
 use std::{
     error::Error,
+    fmt::Display,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -44,19 +45,19 @@ impl Service {
         tokio::time::sleep(Duration::from_millis(20)).await;
         let body = format!("<h1>{path}</h1>\n");
         // Metadata is for whatever goes with a body: here its type.
-        let (metadata, expiry) = ("text/html".into(), Expiry::After(Duration::from_secs(3600)));
-        Ok(Fetched { body: body.into(), options: PutOptions { metadata, expiry, ..PutOptions::default() } })
+        let (metadata, expiry) = ("text/html", Expiry::After(Duration::from_secs(3600)));
+        Ok(Fetched::with(body, PutOptions::new().metadata(metadata).expiry(expiry)))
     }
 }
 
 /// Answers from the store, which asks the origin where it has to.
 async fn page(State(service): State<Service>, uri: Uri) -> Result<impl IntoResponse, (StatusCode, String)> {
-    let failed = |error: picaflor::Error| (StatusCode::BAD_GATEWAY, error.to_string());
+    let failed = |error: &dyn Display| (StatusCode::BAD_GATEWAY, error.to_string());
     let (key, fetch) = (uri.path().as_bytes(), service.origin(uri.path()));
-    let object = service.store.get_or_fetch_async(key, fetch).await.map_err(failed)?;
+    let object = service.store.get_or_fetch_async(key, fetch).await.map_err(|error| failed(&error))?;
     let kind = String::from_utf8_lossy(object.metadata()).into_owned();
-    // In one piece, and not copied. An object larger than a cluster has none: `Object::chunks` reads it piece by piece.
-    let body = object.body().ok_or((StatusCode::BAD_GATEWAY, "larger than a page should be".to_owned()))?;
+    // In one piece, not copied unless it is larger than a cluster: `Object::chunks` reads such a one piece by piece.
+    let body = object.body_async().await.map_err(|error| failed(&error))?;
     Ok(([(CONTENT_TYPE, kind)], body))
 }
 

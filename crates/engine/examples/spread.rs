@@ -40,7 +40,7 @@ fn main() -> picaflor::Result<()> {
             for part in 0..PARTS {
                 let neighbour = Some(name.clone().into()).filter(|_| part > 0);
                 let body = vec![1; random.random_range(500..20_000)];
-                store.put(&key(site, page, part), &body, &PutOptions { neighbour, ..PutOptions::default() })?;
+                store.put_with(&key(site, page, part), &body, &PutOptions::new().maybe_neighbour(neighbour))?;
             }
             if i % 64 == 0 {
                 store.step()?;

@@ -14,7 +14,7 @@ use crate::{
     base::{frame::Frame, layout::Env, policy::Placement, stats::add},
     cache::leases::{KEPT, Left},
     in_place::place::payload_max,
-    volume::{STRIPES, Shared},
+    shared::{STRIPES, Shared},
 };
 
 impl Env for Shared {

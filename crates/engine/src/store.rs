@@ -20,7 +20,8 @@ use crate::{
     ops::blocking::BlockingPool,
     ops::get::Query,
     recovery::{self, Deferred},
-    volume::{Shared, Volume},
+    shared::Shared,
+    volume::Volume,
     write::append::payload_max,
 };
 
@@ -55,11 +56,11 @@ impl Store {
     /// [`Error::Io`]: crate::Error::Io
     pub fn open(options: Options) -> Result<Self> {
         let opened = recovery::open(options)?;
-        if opened.volumes.iter().any(|volume| volume.recovers_in_steps()) {
+        if opened.volumes.iter().any(|volume| volume.scrubber.recovers_in_steps()) {
             opened.deferred.end();
             for volume in &opened.volumes {
                 while volume.scrubber.is_warming() {
-                    volume.scrub_step();
+                    volume.scrubber.step();
                 }
             }
         }
@@ -119,7 +120,7 @@ impl Store {
     }
 
     pub(crate) fn payload_max(&self) -> usize {
-        let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.in_place.as_ref());
+        let pieces = self.recovered_volumes().iter().filter_map(|volume| volume.catalog.in_place.as_ref());
         let pieces = pieces.map(|in_place| in_place.payload_max);
         let one_by_one = pieces.chain(self.layout().map(|layout| layout.payload_max())).min();
         one_by_one.unwrap_or_else(|| payload_max(self.shared().options.cluster as usize))
@@ -127,7 +128,7 @@ impl Store {
 
     /// Longest body that a put may have: a quarter of the smallest volume.
     pub fn object_max(&self) -> u64 {
-        let each = self.recovered_volumes().iter().map(|volume| volume.map.clusters.len / 4);
+        let each = self.recovered_volumes().iter().map(|volume| volume.medium.map.clusters.len / 4);
         each.chain(self.layout().map(|layout| layout.object_max())).min().unwrap_or(0)
     }
 
@@ -197,9 +198,9 @@ impl Store {
         let homes = [self.home_number(hashes[0], a), self.home_number(hashes[1], b)];
         let [a, b] = hashes.map(|hash| hash.short());
         // Of two objects on different devices each remembers whose set it is of.
-        for volume in self.recovered_volumes().iter().filter(|volume| homes.contains(&volume.number)) {
-            volume.placer.note_named(true);
-            volume.hint(a, b);
+        for volume in self.recovered_volumes().iter().filter(|volume| homes.contains(&volume.medium.number)) {
+            volume.catalog.placer.note_named(true);
+            volume.catalog.hint(a, b);
         }
     }
 
@@ -226,8 +227,8 @@ impl Store {
         // One that failed keeps nothing on the others from being durable.
         let mut result = Ok(());
         for volume in self.working() {
-            volume.promise_staged();
-            result = result.and(volume.commit_now());
+            volume.catalog.promise_staged();
+            result = result.and(volume.room.commit_now());
         }
         result.and(self.losses_are_noted())
     }
@@ -248,9 +249,9 @@ impl Store {
         if !self.shared().options.read_only {
             let mut result = Ok(());
             for volume in self.working() {
-                volume.promise_staged();
-                let number = volume.commits.next();
-                result = result.and(Arc::clone(volume).commit_async(number).await);
+                volume.catalog.promise_staged();
+                let number = volume.log.commits.next();
+                result = result.and(Arc::clone(&volume.room).commit_async(number).await);
             }
             return result.and(self.losses_are_noted());
         }
@@ -268,13 +269,13 @@ impl Store {
         self.inner.close()
     }
 
-    /// As [`Store::close`], for any executor, in the blocking pool. Begun by the call, whatever becomes of the
-    /// future.
+    /// As [`Store::close`], for any executor, in the blocking pool. A future that is never polled drops this handle;
+    /// after that the store is closed, whatever becomes of the future.
     ///
     /// # Errors
     /// As [`Store::close`].
-    pub fn close_async(self) -> impl Future<Output = Result<()>> + Send + 'static {
-        self.spawn_blocking(|store| store.inner.close())
+    pub async fn close_async(self) -> Result<()> {
+        self.spawn_blocking(|store| store.inner.close()).await
     }
 
     /// Runs one step of every daemon on this thread; for stores opened with
@@ -308,7 +309,7 @@ impl Store {
     /// Why volumes take no more writes, of those that do not: a device that failed, or a daemon that ended. Asking
     /// costs nothing.
     pub fn failures(&self) -> Vec<Error> {
-        let volumes = self.volumes().iter().filter_map(|volume| volume.commits.failure());
+        let volumes = self.volumes().iter().filter_map(|volume| volume.log.commits.failure());
         volumes.chain(self.layout().and_then(|layout| layout.failure())).collect()
     }
 
@@ -323,14 +324,14 @@ impl Store {
             layout.count(&mut counts);
         }
         let index_bytes = shared.index_bytes.load(Relaxed);
-        let objects: u64 = self.recovered_volumes().iter().map(|volume| volume.index.objects()).sum();
-        let capacity: u64 = self.recovered_volumes().iter().map(|volume| volume.superblock.lock().capacity).sum();
+        let objects: u64 = self.recovered_volumes().iter().map(|volume| volume.catalog.index.objects()).sum();
+        let capacity: u64 = self.recovered_volumes().iter().map(|volume| volume.log.superblock().capacity).sum();
         Stats {
             objects: objects + self.layout().map_or(0, |layout| layout.objects()),
             counting: self.layout().is_some_and(|layout| layout.is_counting()),
             index_bytes,
             memory_objects: shared.memory.len() as u64
-                + self.recovered_volumes().iter().map(|volume| volume.count_staged()).sum::<u64>(),
+                + self.recovered_volumes().iter().map(|volume| volume.catalog.count_staged()).sum::<u64>(),
             memory_used: index_bytes
                 + shared.buffer_bytes.load(Relaxed)
                 + shared.memory.held()
@@ -376,7 +377,7 @@ impl Inner {
         self.threads.stop();
         let closed = self.close_all();
         if !self.shared.options.read_only {
-            self.volumes.iter().for_each(|volume| volume.device.release());
+            self.volumes.iter().for_each(|volume| volume.medium.device.release());
             self.layout.iter().for_each(|layout| layout.release());
         }
         closed
@@ -455,8 +456,8 @@ impl Group {
             let why = "only groups of a preset with clusters have pages, and group 0 is none".into();
             return Err(Error::Option { name: "page", why });
         };
-        first.check_page(bytes)?;
-        let page = Some(bytes).filter(|bytes| *bytes < first.map.cluster);
+        first.residents.pages.check_page(bytes)?;
+        let page = Some(bytes).filter(|bytes| *bytes < first.medium.map.cluster);
         self.record(self.store.shared().groups.set_page(self.id, page));
         Ok(())
     }
@@ -465,7 +466,10 @@ impl Group {
     /// where groups have no clusters of their own.
     pub fn page(&self) -> Option<u32> {
         let volumes = self.store.recovered_volumes();
-        volumes.first().filter(|volume| volume.has_pages()).map(|volume| volume.page_of_group(self.id))
+        volumes
+            .first()
+            .filter(|volume| volume.residents.pages.has_pages())
+            .map(|volume| volume.residents.pages.page_of_group(self.id))
     }
 
     /// How memory treats the group.
@@ -485,11 +489,11 @@ impl Group {
             let _ = layout.record_group(&group);
         }
         for volume in self.store.recovered_volumes() {
-            volume.record(Record::Group(group));
-            volume.due_within(self.store.shared().options.delete_time);
-            if volume.journal.lock().is_long() {
+            volume.log.record(Record::Group(group));
+            volume.log.due_within(self.store.shared().options.delete_time);
+            if volume.log.journal.lock().is_long() {
                 // A device that failed, or a log that is full, is told to whoever writes next.
-                let _ = volume.commit_now();
+                let _ = volume.room.commit_now();
             }
         }
     }

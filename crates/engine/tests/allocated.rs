@@ -39,9 +39,9 @@ fn key(number: u64) -> Vec<u8> {
 fn objects_in_memory_take_no_more_than_is_counted() {
     for (len, number, metadata) in [(100, 20_000, 0), (1000, 10_000, 0), (100, 10_000, 90), (5000, 2000, 0)] {
         let store = store(48 << 20);
-        let put = PutOptions { bypass_memory: true, metadata: vec![1; metadata].into(), ..PutOptions::default() };
+        let put = PutOptions::new().bypass_memory(true).metadata(vec![1; metadata]);
         for i in 0..number {
-            store.put(&key(i), &vec![7; len], &put).unwrap();
+            store.put_with(&key(i), &vec![7; len], &put).unwrap();
             store.step().unwrap();
         }
         store.flush().unwrap();
@@ -65,7 +65,7 @@ fn objects_in_memory_take_no_more_than_is_counted() {
         // The largest ones lie in clusters that were read: memory that is mapped, which `resident.rs` sees.
         assert!(len > 4096 || more * 5 >= more_counted * 4, "{len}: {more} bytes, counted as {more_counted}");
         // What is replaced leaves memory, but for its entry in the queue.
-        (0..number / 10).for_each(|i| store.put(&key(i * 10), b"", &put).unwrap());
+        (0..number / 10).for_each(|i| store.put_with(&key(i * 10), b"", &put).unwrap());
         let (less, less_counted) = since();
         println!("then {} and {}", less / held, less_counted / held);
         assert!(

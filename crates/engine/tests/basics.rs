@@ -28,10 +28,10 @@ fn puts_are_found_replaced_and_deleted() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
     let store = Store::open(options(&device).memory(3 << 20).mode(Mode::Store)).unwrap();
     for i in 0..3000 {
-        store.put(&key(i), &body(i, 100 + i as usize % 5000), &PutOptions::default()).unwrap();
+        store.put(&key(i), &body(i, 100 + i as usize % 5000)).unwrap();
     }
     for i in (0..3000).step_by(3) {
-        store.put(&key(i), &body(i + 1, 777), &PutOptions::default()).unwrap();
+        store.put(&key(i), &body(i + 1, 777)).unwrap();
     }
     for i in (0..3000).step_by(5) {
         assert!(store.delete(&key(i)).unwrap(), "{i} {:?}", store.stats());
@@ -63,7 +63,7 @@ fn a_closed_store_opens_with_everything() {
             assert_eq!(found.body().unwrap(), body(i, 3000));
         }
         for i in round * 500..(round + 1) * 500 {
-            store.put(&key(i), &body(i, 3000), &PutOptions::default()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
         }
         store.close().unwrap();
     }
@@ -77,12 +77,12 @@ fn a_store_closed_in_the_middle_of_a_checkpoint_has_nothing_to_scan() {
         || Options::new(folder.path().join("a")).capacity(1 << 30).memory(8 << 20).with(|o| o.cluster = 64 << 10);
     let store = Store::open(options().with(|o| o.daemons = Daemons::Manual)).unwrap();
     for i in 0..3000 {
-        store.put(&key(i), &body(i, 3000), &PutOptions::default()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.step().unwrap();
     assert_eq!(store.stats().counts.checkpoints, 0, "one slice, not all");
     for i in 3000..3100 {
-        store.put(&key(i), &body(i, 3000), &PutOptions::default()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.close().unwrap();
     let store = Store::open(options()).unwrap();
@@ -95,14 +95,14 @@ fn a_dropped_device_handle_is_a_crash_and_flushed_puts_survive_it() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
     let store = Store::open(options(&device).with(|o| o.daemons = Daemons::Manual)).unwrap();
     for i in 0..900 {
-        store.put(&key(i), &body(i, 2000), &PutOptions::default()).unwrap();
+        store.put(&key(i), &body(i, 2000)).unwrap();
     }
     store.flush().unwrap();
     for i in 0..100 {
         store.delete(&key(i)).unwrap();
     }
     for i in 100..200 {
-        store.put(&key(i), &body(i + 5, 1000), &PutOptions::default()).unwrap();
+        store.put(&key(i), &body(i + 5, 1000)).unwrap();
     }
     store.flush().unwrap();
     kill(store);
@@ -124,9 +124,7 @@ fn a_cache_evicts_and_never_refuses_for_space() {
     for daemons in [Daemons::Manual, Daemons::Threads] {
         let store = Store::open(options(&device).memory(2 << 20).with(|o| o.daemons = daemons)).unwrap();
         for i in 0..12_000 {
-            store
-                .put(&key(i), &body(i, 4000), &PutOptions::default())
-                .unwrap_or_else(|e| panic!("{i}: {e} {:?}", store.stats()));
+            store.put(&key(i), &body(i, 4000)).unwrap_or_else(|e| panic!("{i}: {e} {:?}", store.stats()));
         }
         let mut hits = 0;
         for i in 0..12_000 {
@@ -150,7 +148,7 @@ fn a_store_is_full_but_compacts_what_was_deleted() {
     let mut held = Vec::new();
     let mut next = 0u64;
     let full = loop {
-        match store.put(&key(next), &body(next, 4000), &PutOptions::default()) {
+        match store.put(&key(next), &body(next, 4000)) {
             Ok(()) => held.push(next),
             Err(error) => break error,
         }
@@ -165,7 +163,7 @@ fn a_store_is_full_but_compacts_what_was_deleted() {
         for _ in 0..held.len() / 3 {
             next += 1;
             store
-                .put(&key(next), &body(next, 4000), &PutOptions::default())
+                .put(&key(next), &body(next, 4000))
                 .unwrap_or_else(|e| panic!("round {round}: {e}\n{:?}", store.stats()));
             held.push(next);
         }
@@ -180,7 +178,7 @@ fn large_objects_are_streamed_in_and_out() {
     let device = Arc::new(MemoryDevice::new(64 << 20));
     let store = Store::open(options(&device)).unwrap();
     let big = body(3, 5_000_000);
-    let options_ = PutOptions { metadata: b"type: image".as_ref().into(), ..PutOptions::default() };
+    let options_ = PutOptions::new().metadata(b"type: image".as_ref());
     let mut stream = store.put_stream(b"big", None, options_).unwrap();
     for piece in big.chunks(77_777) {
         stream.write(piece).unwrap();
@@ -190,7 +188,7 @@ fn large_objects_are_streamed_in_and_out() {
     let object = store.get(b"big").unwrap().unwrap();
     assert_eq!(object.len(), 5_000_000);
     assert_eq!(object.metadata(), b"type: image");
-    assert!(object.bytes().unwrap() == big);
+    assert!(object.body().unwrap() == big);
     let part: Vec<u8> = object.chunks(1_000_000..2_000_003).flat_map(|piece| piece.unwrap().to_vec()).collect();
     assert!(part == big[1_000_000..2_000_003]);
     let before = store.stats().objects;
@@ -208,8 +206,8 @@ fn expiry_is_by_the_clock() {
     let clock = Clock::virtual_at(1_000_000);
     let store =
         Store::open(options(&device).with(|o| (o.clock, o.daemons) = (clock.clone(), Daemons::Manual))).unwrap();
-    let for_a_minute = PutOptions { expiry: Expiry::After(Duration::from_secs(60)), ..PutOptions::default() };
-    store.put(b"a", b"x", &for_a_minute).unwrap();
+    let for_a_minute = PutOptions::new().expiry(Expiry::After(Duration::from_secs(60)));
+    store.put_with(b"a", b"x", &for_a_minute).unwrap();
     clock.advance(Duration::from_secs(59));
     assert!(store.get(b"a").unwrap().is_some());
     clock.advance(Duration::from_secs(2));
@@ -231,7 +229,7 @@ fn a_real_file_with_eight_threads_holds_every_byte() {
                 scope.spawn(move || {
                     for i in 0..300 {
                         let id = thread * 1000 + i;
-                        store.put(&key(id), &body(id, 500 + (i as usize * 37) % 9000), &PutOptions::default()).unwrap();
+                        store.put(&key(id), &body(id, 500 + (i as usize * 37) % 9000)).unwrap();
                         let other = (id * 7919) % (thread * 1000 + i + 1);
                         if let Some(found) = store.get(&key(other)).unwrap() {
                             let i = other % 1000;
@@ -259,9 +257,9 @@ fn a_closed_store_is_anothers_though_handles_are_left() {
         let options = Options::new(&path).capacity(64 << 20).memory(1 << 20).mode(mode);
         let options = options.with(|options| options.cluster = 64 << 10);
         let store = Store::open(options.clone()).unwrap();
-        store.put(b"small", &body(1, 100), &PutOptions::default()).unwrap();
+        store.put(b"small", &body(1, 100)).unwrap();
         let large = body(2, 5 << 20);
-        store.put(b"large", &large, &PutOptions::default()).unwrap();
+        store.put(b"large", &large).unwrap();
         let (small, kept) = (store.get(b"small").unwrap().unwrap(), store.get(b"large").unwrap().unwrap());
         let mut pieces = kept.chunks(0..u64::MAX);
         assert!(large.starts_with(&pieces.next().unwrap().unwrap()));
@@ -270,9 +268,9 @@ fn a_closed_store_is_anothers_though_handles_are_left() {
         let next = Store::open(options).unwrap();
         let found: Vec<_> = next.get(b"large").unwrap().unwrap().chunks(0..u64::MAX).map(Result::unwrap).collect();
         assert_eq!(found.concat(), large);
-        next.put(b"small", b"another", &PutOptions::default()).unwrap();
+        next.put(b"small", b"another").unwrap();
         assert_eq!(small.body().unwrap(), body(1, 100));
-        assert!(matches!(store.put(b"more", b"", &PutOptions::default()), Err(Error::Closed)));
+        assert!(matches!(store.put(b"more", b""), Err(Error::Closed)));
         let late: Vec<_> = pieces.filter_map(Result::err).collect();
         assert!(matches!(late[..], [Error::Closed]), "{mode:?}: {late:?}");
         drop((kept, store));

@@ -23,6 +23,32 @@ fn numbers(line: &str) -> Vec<f64> {
 }
 
 #[test]
+fn a_cache_takes_what_it_is_given_and_evicts() {
+    let expected = ["greeting: hello", "after its delete: a miss", "the oldest is there: false, the newest: true"];
+    let folder = tempfile::tempdir().unwrap();
+    // Again where it was.
+    (0..2).for_each(|_| assert_eq!(printed("cache", folder.path()), expected));
+}
+
+#[test]
+fn tasks_share_what_one_of_them_fetches() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = printed("fetch", folder.path());
+    assert_eq!(lines[0], "/news: 448 bytes, origin asked 1 times");
+    assert_eq!(lines[1], format!("/film: {} bytes, origin asked 1 times", 32 * (8 << 20)));
+    assert!(lines[2].starts_with("/gone: status 404, origin asked "), "{lines:?}");
+    let again = printed("fetch", folder.path());
+    assert!(again[..2].iter().all(|line| line.ends_with("asked 0 times")), "{again:?}");
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_the_process_was_killed() {
+    let lines = printed("crash", tempfile::tempdir().unwrap().path());
+    let [killed, puts, lost] = numbers(&lines[0].replace(';', ""))[..] else { panic!("{lines:?}") };
+    assert!(killed == 5.0 && puts >= 5.0 && lost == 0.0, "{lines:?}");
+}
+
+#[test]
 fn a_service_asks_its_origin_once_and_not_again_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(printed("service", folder.path()), ["32 answers, origin asked 1 times"]);

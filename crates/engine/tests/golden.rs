@@ -45,22 +45,20 @@ fn fill(store: &Store) -> picaflor::Result<()> {
     }
     store.group(4).set_checkpoint_interval(Some(Duration::from_secs(9)));
     for i in 0..60 {
-        let options = PutOptions {
-            metadata: body(i, i % 5 * 10).into(),
-            group: i % 6,
-            server: i % 4,
-            neighbour: (i > 10).then(|| key(i - 10).into()),
-            expiry: if i % 9 == 0 { Expiry::At(NOW + 1_000_000) } else { Expiry::Default },
-            ..PutOptions::default()
-        };
-        store.put(&key(i), &body(i, i * 97 % 3000), &options)?;
+        let options = PutOptions::new()
+            .metadata(body(i, i % 5 * 10))
+            .group(i % 6)
+            .server(i % 4)
+            .maybe_neighbour((i > 10).then(|| key(i - 10).into()))
+            .expiry(if i % 9 == 0 { Expiry::At(NOW + 1_000_000) } else { Expiry::Default });
+        store.put_with(&key(i), &body(i, i * 97 % 3000), &options)?;
     }
-    store.put(b"large", &body(1, 200_000), &PutOptions::default())?;
+    store.put(b"large", &body(1, 200_000))?;
     (0..60).step_by(7).try_for_each(|i| store.delete(&key(i)).map(drop))?;
     store.flush()?;
     while store.step()? {}
     for i in (0..60).step_by(4) {
-        store.put(&key(i), &body(i + 1, 500), &PutOptions::default())?;
+        store.put(&key(i), &body(i + 1, 500))?;
     }
     store.delete(&key(9))?;
     store.flush()
@@ -73,7 +71,7 @@ fn list(store: &Store) -> String {
         .map(|entry| {
             let key = entry.key;
             let object = store.get(&key).unwrap().expect("a key that is listed is there");
-            let (body, metadata) = (object.bytes().unwrap(), object.metadata());
+            let (body, metadata) = (object.body().unwrap(), object.metadata());
             format!(
                 "{} group {} expires {:?} metadata {:016x} body {} {:016x}\n",
                 String::from_utf8_lossy(&key),

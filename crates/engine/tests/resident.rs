@@ -41,7 +41,7 @@ fn replacing_one_object_for_ever_takes_no_memory() {
     let store = Store::open(options).unwrap();
     let round = || {
         for i in 0..100_000u64 {
-            store.put(b"hot", &i.to_le_bytes(), &PutOptions::default()).unwrap();
+            store.put(b"hot", &i.to_le_bytes()).unwrap();
             store.get(b"hot").unwrap().unwrap();
             if i % 64 == 0 {
                 store.step().unwrap();
@@ -64,14 +64,14 @@ fn an_index_that_grows_leaves_nothing_behind() {
     let _turn = alone();
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(Options::new(folder.path().join("store")).capacity(1 << 30).memory(64 << 20)).unwrap();
-    let bypass = PutOptions { bypass_memory: true, ..PutOptions::default() };
+    let bypass = PutOptions::new().bypass_memory(true);
     let uncounted = || resident().saturating_sub(store.stats().memory_used);
     let mut number = 0_u64;
     let mut fill_to = |bytes| {
         let mut most = 0;
         while store.stats().index_bytes < bytes {
             for _ in 0..1000 {
-                store.put(&number.to_le_bytes(), b"", &bypass).unwrap();
+                store.put_with(&number.to_le_bytes(), b"", &bypass).unwrap();
                 number += 1;
             }
             most = most.max(uncounted());

@@ -269,7 +269,7 @@ impl Executor {
 
 #[cfg(test)]
 mod tests {
-    use picaflor::{Daemons, Options, PutOptions, Store};
+    use picaflor::{Daemons, Options, Store};
     use picaflor_device::{AlignedBuf, Device, Op, Request};
     use picaflor_sim::{Order, Profile, SimulatedOptions};
 
@@ -425,7 +425,7 @@ mod tests {
         // Mostly zeros, which the disk keeps for nothing.
         let body = |object: u64| [&object.to_le_bytes()[..], &[0; 20_000]].concat();
         for object in 0..objects {
-            store.put(format!("key {object}").as_bytes(), &body(object), &PutOptions::default()).unwrap();
+            store.put(format!("key {object}").as_bytes(), &body(object)).unwrap();
             while store.step().unwrap() {}
         }
         store.flush().unwrap();

@@ -1,10 +1,10 @@
 //! Storage managers of the literature behind picaflor's store: those whose objects do not lie in clusters.
 //!
 //! ```no_run
-//! use picaflor::{PutOptions, Store};
+//! use picaflor::Store;
 //!
-//! let store = Store::open(picaflor_literature::preset("pmflf-pfl", "objects.store")?.capacity(1 << 30))?;
-//! store.put(b"https://example.org/", b"<html>", &PutOptions::default())?; // durable when it returns
+//! let store = Store::open(picaflor_literature::preset("pmflf-pfl")?.place("objects.store").capacity(1 << 30))?;
+//! store.put(b"https://example.org/", b"<html>")?; // durable when it returns
 //! # Ok::<(), picaflor::Error>(())
 //! ```
 //!
@@ -60,12 +60,12 @@ pub fn options(path: impl Into<PathBuf>) -> Options {
     Options::new(path).rows(ROWS)
 }
 
-/// The preset with this name, of any of [`presets`], on the file or block device at `path`.
+/// The preset with this name, of any of [`presets`], at no place yet: [`Options::place`] says where.
 ///
 /// # Errors
 /// [`picaflor::Error::Option`] for a name that is not in the table; it lists those that are.
-pub fn preset(name: &str, path: impl Into<PathBuf>) -> Result<Options> {
-    options(path).as_preset(name)
+pub fn preset(name: &str) -> Result<Options> {
+    as_preset(Options::nowhere(), name)
 }
 
 /// The same options with the answers of another preset of any of [`presets`].

@@ -280,7 +280,7 @@ impl StoreConfig {
     /// # Errors
     /// [`picaflor::Error::Option`] for a row that there is not.
     pub fn options(&self) -> picaflor::Result<Options> {
-        let mut options = picaflor_literature::preset(&self.preset, &self.path)?;
+        let mut options = picaflor_literature::preset(&self.preset)?.place(&self.path);
         options.capacity = self.capacity.0;
         options.memory = self.memory.0;
         options.durability = durability(&self.durability).unwrap_or_default();

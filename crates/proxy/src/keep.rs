@@ -35,14 +35,12 @@ pub(crate) struct Hints {
 
 impl Hints {
     fn options(&self, metadata: Vec<u8>, expiry: Expiry) -> PutOptions {
-        PutOptions {
-            metadata: Bytes::from(metadata),
-            expiry,
-            server: self.server,
-            neighbour: self.neighbour.clone(),
-            no_wait: true,
-            ..PutOptions::default()
-        }
+        PutOptions::new()
+            .metadata(Bytes::from(metadata))
+            .expiry(expiry)
+            .server(self.server)
+            .maybe_neighbour(self.neighbour.clone())
+            .no_wait(true)
     }
 }
 
@@ -129,7 +127,7 @@ impl Keeper {
 
     async fn open(&mut self, fill: &Fill) {
         // A stream may wait for the device: the origin waits with it, and readers have what arrived before.
-        let options = PutOptions { no_wait: false, ..self.options.clone() };
+        let options = self.options.clone().no_wait(false);
         let stream = self.worker.proxy.store.put_stream(&self.head.key, self.head.len, options);
         let (mut stream, before) = match (stream, fill.whole()) {
             (Ok(stream), Some(before)) => (stream, before),
@@ -163,7 +161,7 @@ impl Keeper {
                 let body = concat(&fill.whole().ok_or(NotStored::StoreFailed)?);
                 let (durable, indexed) = {
                     let _held = proxy.epochs.hold(&url_key, epoch).ok_or(NotStored::Invalidated)?;
-                    let durable = proxy.store.put_async(&key, &body, &options);
+                    let durable = proxy.store.begin_put(&key, &body, &options);
                     (durable, put_index(&proxy.store, &url_key, variant, old, max)?)
                 };
                 durable.await.map_err(|e| refused(&e))?;
@@ -237,8 +235,8 @@ fn put_index(
             let excess = index.variants.len().saturating_sub(max);
             gone.extend(index.variants.drain(..excess));
             let metadata = head::encode_index(&index).ok_or(NotStored::HeadTooLarge)?;
-            let options = PutOptions { metadata: metadata.into(), no_wait: true, ..PutOptions::default() };
-            durable = Some(Box::pin(store.put_async(url_key, b"", &options)) as Durable);
+            let options = PutOptions::new().metadata(metadata).no_wait(true);
+            durable = Some(Box::pin(store.begin_put(url_key, b"", &options)) as Durable);
         }
     }
     Ok(Indexed { durable, gone })
@@ -271,14 +269,14 @@ pub(crate) struct Fresh<'a> {
 
 /// Writes the fields that a 304 brought: a small object anew, a large one's beside it.
 pub(crate) fn freshen(proxy: &Proxy, url_key: &[u8], epoch: u64, old: &Hit, new: &Fresh<'_>, hints: &Hints) {
-    let large = old.object.body().is_none().then(|| old.object.generation());
+    let large = old.object.body_in_memory().is_none().then(|| old.object.generation());
     let metadata = head::encode(old.head.status, new.fields, &new.policy, new.received, large);
     let Some(_held) = proxy.epochs.hold(url_key, epoch).filter(|_| metadata.len() <= head::MAX) else { return };
     let options = hints.options(metadata, expiry(new.fields, &new.policy, &proxy.config.cache));
     // Not waited for: what a crash takes is the confirmation, and the origin will give it again.
-    match old.object.body() {
-        Some(body) => drop(proxy.store.put_async(&old.key, &body, &options)),
-        None => drop(proxy.store.put_async(&key::newer_head(&old.key), b"", &options)),
+    match old.object.body_in_memory() {
+        Some(body) => drop(proxy.store.begin_put(&old.key, &body, &options)),
+        None => drop(proxy.store.begin_put(&key::newer_head(&old.key), b"", &options)),
     }
 }
 
@@ -339,8 +337,8 @@ async fn take_out(proxy: &Proxy, url_key: &[u8]) -> Result<usize, Error> {
     let keys = || variants.iter().map(Vec::as_slice).chain([url_key]);
     let delete = async {
         // All are begun before one is waited for: where each is to be durable, they share a commit.
-        let heads: Vec<_> = keys().map(|key| proxy.store.delete_async(&key::newer_head(key))).collect();
-        let responses: Vec<_> = keys().map(|key| proxy.store.delete_async(key)).collect();
+        let heads: Vec<_> = keys().map(|key| proxy.store.begin_delete(&key::newer_head(key))).collect();
+        let responses: Vec<_> = keys().map(|key| proxy.store.begin_delete(key)).collect();
         for head in heads {
             head.await?;
         }
@@ -379,7 +377,7 @@ mod tests {
         let server = Server::start(low.resolve().unwrap()).unwrap();
         let proxy = server.proxy().clone();
         let keys = [b"http://a/".to_vec(), b"http://b/".to_vec()];
-        keys.iter().for_each(|key| proxy.store.put(key, b"body", &PutOptions::default()).unwrap());
+        keys.iter().for_each(|key| proxy.store.put(key, b"body").unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             // It has begun, and waits, when the client goes.

@@ -113,7 +113,7 @@ async fn stored(store: &Store, url_key: &[u8], request: &HeaderMap) -> Found {
 
 async fn hit(store: &Store, key: Vec<u8>, object: Object, head: Head, from_device: bool) -> Hit {
     let mut hit = Hit { key, object, head, newer: None, from_device };
-    if hit.object.body().is_none()
+    if hit.object.body_in_memory().is_none()
         && let Some((newer, _)) = self::object(store, &key::newer_head(&hit.key)).await
         && let Stored::Response(head) = &*newer.decoded(decode)
         && head.generation == hit.object.generation()

@@ -165,7 +165,7 @@ fn part(body: SourceBody, range: std::ops::Range<u64>) -> Kind {
             reader.narrow(range);
             Kind::Fill(reader)
         }
-        SourceBody::Stored(object) => match object.body() {
+        SourceBody::Stored(object) => match object.body_in_memory() {
             Some(bytes) => {
                 let start = usize::try_from(range.start).unwrap_or(usize::MAX).min(bytes.len());
                 let end = usize::try_from(range.end).unwrap_or(usize::MAX).min(bytes.len());

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor::{Options, PutOptions, Store};
+use picaflor::{Options, Store};
 use picaflor_shared::{Client, Limits, serve};
 
 const OBJECTS: usize = 1000;
@@ -47,7 +47,7 @@ fn main() {
     println!("{:>10} {:>8} {:>16} {:>16}", "body", "threads", "in process", "over the socket");
     for len in [4 << 10, 64 << 10] {
         for i in 0..OBJECTS {
-            store.put(format!("object {i}").as_bytes(), &vec![i as u8; len], &PutOptions::default()).unwrap();
+            store.put(format!("object {i}").as_bytes(), &vec![i as u8; len]).unwrap();
         }
         for threads in [1, 2, 4] {
             let here = measure(threads, time, || |key: &[u8]| store.get(key).unwrap().unwrap().body().unwrap().len());

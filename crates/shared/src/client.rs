@@ -162,7 +162,15 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::get`].
-    pub fn put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
+    pub fn put(&self, key: &[u8], body: &[u8]) -> Result<()> {
+        self.put_with(key, body, &PutOptions::new())
+    }
+
+    /// As [`Client::put`], with metadata, an expiry, and what the object is to lie beside.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub fn put_with(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
         self.call(|connection| {
             connection.add(&put_frame(key, Some(body.len() as u64), options));
             connection.add_body(body)?;

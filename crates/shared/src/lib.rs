@@ -1,7 +1,7 @@
 //! One store for several processes of a machine: the one that has it open serves the others over a Unix socket.
 //!
 //! ```no_run
-//! use picaflor::{Options, PutOptions, Store};
+//! use picaflor::{Options, Store};
 //! use picaflor_shared::{Client, Limits, serve};
 //!
 //! // One process:
@@ -10,7 +10,7 @@
 //!
 //! // Any other of the same user:
 //! let client = Client::connect("cache.sock")?;
-//! client.put(b"key", b"body", &PutOptions::default())?;
+//! client.put(b"key", b"body")?;
 //! assert_eq!(client.get(b"key")?.as_deref(), Some(&b"body"[..]));
 //! # server.stop();
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -190,15 +190,14 @@ impl Session<'_> {
     }
 
     fn put(&mut self, head: &PutHead<'_>) -> io::Result<()> {
-        let options = PutOptions {
-            metadata: Bytes::copy_from_slice(head.metadata),
-            expiry: head.expiry,
-            group: head.group,
-            server: head.server,
-            neighbour: (!head.neighbour.is_empty()).then(|| Bytes::copy_from_slice(head.neighbour)),
-            bypass_memory: head.bypass_memory,
-            no_wait: head.no_wait,
-        };
+        let options = PutOptions::new()
+            .metadata(Bytes::copy_from_slice(head.metadata))
+            .expiry(head.expiry)
+            .group(head.group)
+            .server(head.server)
+            .maybe_neighbour((!head.neighbour.is_empty()).then(|| Bytes::copy_from_slice(head.neighbour)))
+            .bypass_memory(head.bypass_memory)
+            .no_wait(head.no_wait);
         // After a failure the rest of the body is read and forgotten, and the failure is the answer at its end.
         let mut put = self.shared.store.put_stream(head.key, head.len, options);
         loop {

@@ -76,15 +76,13 @@ fn every_verb_does_what_it_does_in_the_process() {
     let client = place.client();
     assert_eq!(client.get(b"page").unwrap(), None);
     assert!(client.get_stream(b"page", 0..9).unwrap().is_none());
-    let options = PutOptions {
-        metadata: b"text/html".as_slice().into(),
-        expiry: Expiry::After(Duration::from_secs(3600)),
-        group: 3,
-        neighbour: Some(b"index".as_slice().into()),
-        ..plain()
-    };
-    client.put(b"page", &body(1, 5000), &options).unwrap();
-    client.put(b"empty", b"", &plain()).unwrap();
+    let options = plain()
+        .metadata(b"text/html".as_slice())
+        .expiry(Expiry::After(Duration::from_secs(3600)))
+        .group(3)
+        .neighbour(b"index".as_slice());
+    client.put_with(b"page", &body(1, 5000), &options).unwrap();
+    client.put(b"empty", b"").unwrap();
     assert_eq!(client.get(b"page").unwrap().unwrap(), body(1, 5000));
     assert_eq!(client.get(b"empty").unwrap().unwrap(), b"");
     let object = place.store.get(b"page").unwrap().unwrap();
@@ -126,15 +124,15 @@ fn errors_come_with_their_kind_and_the_connection_goes_on() {
         Error::Store { kind, text } => (kind, text),
         other => panic!("{other}"),
     };
-    assert_eq!(kind(client.put(b"", b"a", &plain()).unwrap_err()).0, Kind::Limit);
-    assert_eq!(kind(client.put(&[1; 9000], b"a", &plain()).unwrap_err()).0, Kind::Limit);
-    let expired = PutOptions { expiry: Expiry::At(5), ..plain() };
-    assert_eq!(kind(client.put(b"a", b"a", &expired).unwrap_err()).0, Kind::Expired);
+    assert_eq!(kind(client.put(b"", b"a").unwrap_err()).0, Kind::Limit);
+    assert_eq!(kind(client.put(&[1; 9000], b"a").unwrap_err()).0, Kind::Limit);
+    let expired = plain().expiry(Expiry::At(5));
+    assert_eq!(kind(client.put_with(b"a", b"a", &expired).unwrap_err()).0, Kind::Expired);
     let large = vec![0; 20 << 20];
-    assert_eq!(kind(client.put(b"large", &large, &plain()).unwrap_err()).0, Kind::TooLarge);
+    assert_eq!(kind(client.put(b"large", &large).unwrap_err()).0, Kind::TooLarge);
     let mut full = Ok(());
     for i in 0..400_u32 {
-        full = client.put(&i.to_le_bytes(), &large[..1 << 20], &PutOptions { no_wait: true, ..plain() });
+        full = client.put_with(&i.to_le_bytes(), &large[..1 << 20], &plain().no_wait(true));
         if full.is_err() {
             break;
         }
@@ -188,7 +186,7 @@ fn many_clients_read_what_any_has_written() {
                 for i in 0..300_usize {
                     let key = format!("{thread}/{}", i % 40);
                     let now = body(thread * 1000 + i, 50 + i * 30);
-                    client.put(key.as_bytes(), &now, &plain()).unwrap();
+                    client.put(key.as_bytes(), &now).unwrap();
                     assert!(client.get(key.as_bytes()).unwrap().unwrap() == now);
                     // Another's: some version of it, whole.
                     let other = (thread + 1) % 8;
@@ -206,7 +204,7 @@ fn many_clients_read_what_any_has_written() {
             scope.spawn(move || {
                 for i in 0..200 {
                     let key = format!("shared/{thread}/{i}");
-                    client.put(key.as_bytes(), &body(i, 100), &plain()).unwrap();
+                    client.put(key.as_bytes(), &body(i, 100)).unwrap();
                     assert!(client.get(key.as_bytes()).unwrap().unwrap() == body(i, 100));
                 }
             });
@@ -229,7 +227,7 @@ fn answered(mut stream: UnixStream, bytes: &[u8]) -> Vec<u8> {
 fn bad_frames_are_named_and_end_their_connection_only() {
     let place = Place::new(Limits::default());
     let client = place.client();
-    client.put(b"key", b"body", &plain()).unwrap();
+    client.put(b"key", b"body").unwrap();
     let frame = |kind: u8, fields: &[u8]| {
         let mut bytes = (fields.len() as u32 + 1).to_le_bytes().to_vec();
         bytes.push(kind);
@@ -289,7 +287,7 @@ fn too_many_clients_are_told_so_and_a_place_is_free_again() {
 fn a_slow_client_holds_up_nobody_and_is_cut_off() {
     let place = Place::new(Limits::default().patience(Duration::from_millis(700)));
     let client = place.client();
-    client.put(b"large", &body(1, 12 << 20), &plain()).unwrap();
+    client.put(b"large", &body(1, 12 << 20)).unwrap();
     // Asks for it and takes nothing; begins a frame, and a put, and says no more.
     let mut ask = 26_u32.to_le_bytes().to_vec();
     ask.extend_from_slice(b"\x01\x05\0\0\0large");
@@ -303,7 +301,7 @@ fn a_slow_client_holds_up_nobody_and_is_cut_off() {
     let began = Instant::now();
     let other = place.client();
     for i in 0..200 {
-        other.put(b"key", &body(i, 3000), &plain()).unwrap();
+        other.put(b"key", &body(i, 3000)).unwrap();
         assert!(other.get(b"key").unwrap().unwrap() == body(i, 3000));
     }
     // Those in the middle of something are gone, those that ask for nothing stay: two silent ones and `other`.
@@ -324,7 +322,7 @@ fn a_slow_client_holds_up_nobody_and_is_cut_off() {
 fn a_client_outlives_its_server_and_says_what_is_wrong_meanwhile() {
     let mut place = Place::new(Limits::default());
     let client = place.client();
-    client.put(b"key", b"body", &plain()).unwrap();
+    client.put(b"key", b"body").unwrap();
     place.server.take().unwrap().stop();
     assert!(!place.socket().exists());
     match client.get(b"key").unwrap_err() {
@@ -355,7 +353,7 @@ fn a_listing_that_is_not_whole_ends_with_an_error() {
         .as_preset("pmflf-ts")
         .unwrap();
     let store = Store::open(options).unwrap();
-    (0..50).for_each(|i| store.put(format!("{i}").as_bytes(), &body(i, 4000), &plain()).unwrap());
+    (0..50).for_each(|i| store.put(format!("{i}").as_bytes(), &body(i, 4000)).unwrap());
     let server = serve(store, folder.path().join("sock"), Limits::default()).unwrap();
     let client = Client::connect(server.path()).unwrap();
     device.add(Rule::since(Fault::ReadError, 1));
@@ -387,7 +385,7 @@ fn a_server_that_does_not_answer_in_time_is_asked_once() {
         }
     });
     let client = Client::connect_within(&path, Duration::from_millis(300)).unwrap();
-    match client.put(b"key", b"body", &plain()).unwrap_err() {
+    match client.put(b"key", b"body").unwrap_err() {
         Error::Lost { source, .. } => assert_eq!(source.kind(), std::io::ErrorKind::TimedOut),
         other => panic!("{other}"),
     }

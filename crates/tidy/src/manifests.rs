@@ -8,8 +8,9 @@ use crate::{
 };
 
 /// What stands in the manifest of a crate that can be published, at the begin of a line.
-const NEEDED: [&str; 8] = [
+const NEEDED: [&str; 9] = [
     "description",
+    "include",
     "version",
     "license",
     "repository",

@@ -49,6 +49,15 @@ pub enum Excuse {
     Busy,
     /// A put whose group's bound is not known, so that it may be volatile for ever.
     UnknownBound,
+    /// A cache that started empty, and said so.
+    ColdStart,
+}
+
+impl Excuse {
+    /// Whether a key's object did not come: asked for again it is the same loss.
+    pub(crate) fn is_of_loss(self) -> bool {
+        matches!(self, Self::MissOfLies | Self::MissOfDamage | Self::MissOfFailure | Self::FailedGet)
+    }
 }
 
 /// A row: who may need it, how often at most, why so often.
@@ -65,7 +74,7 @@ struct Row {
     why: &'static str,
 }
 
-const COUNT: usize = 18;
+const COUNT: usize = 19;
 
 const fn row(excuse: Excuse, applies: fn(&Plan) -> bool, (most, burst): (u64, u64), why: &'static str) -> Row {
     Row { excuse, applies, most, burst, why }
@@ -85,6 +94,10 @@ fn lying(plan: &Plan) -> bool {
 
 fn damaged(plan: &Plan) -> bool {
     plan.trouble == Trouble::Damage
+}
+
+fn unsound_cache(plan: &Plan) -> bool {
+    plan.mode == Mode::Cache && unsound(plan)
 }
 
 fn unsound(plan: &Plan) -> bool {
@@ -117,6 +130,7 @@ const TABLE: [Row; COUNT] = [
     row(Excuse::FailedOpening, failing, (3500, 30), "the device failed while it was opened"),
     row(Excuse::Busy, |_| true, (2500, 100), "puts that do not wait find no buffer"),
     row(Excuse::UnknownBound, |_| true, (14_000, 400), "a crash may have taken what the group was told"),
+    row(Excuse::ColdStart, unsound_cache, (3000, 30), "neither checkpoint, or not all of the log, could be read"),
 ];
 
 /// How often each excuse was needed, and how many operations could have needed it.

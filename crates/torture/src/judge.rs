@@ -63,7 +63,7 @@ impl Run<'_> {
             }
             Ok(Some(object)) => {
                 let metadata = object.metadata().to_vec();
-                object.bytes().map(|body| Some(Seen { body: body.to_vec(), metadata }))
+                object.body().map(|body| Some(Seen { body: body.to_vec(), metadata }))
             }
             Err(error) => Err(error),
         };
@@ -74,7 +74,7 @@ impl Run<'_> {
                 Due::Must if due == Due::Must => self.missing(key, "nothing".into()),
                 now_due => {
                     if let Due::Excused(excuse) = now_due {
-                        self.tally.excused.note(excuse);
+                        self.excuse(key, excuse, "nothing");
                     }
                     let final_word = !self.is_cache() && self.plan.is_honest() && !self.has_crashed();
                     if self.looking != Some(Weight::Glance) {
@@ -89,6 +89,7 @@ impl Run<'_> {
 
     fn judge_object(&mut self, key: usize, mut seen: Seen, now: u64) -> Outcome {
         self.tally.hits += 1;
+        self.oracle.found(key);
         match self.sabotage {
             Sabotage::FlipByte if self.tally.hits.is_multiple_of(50) => {
                 seen.body.iter_mut().take(1).for_each(|byte| *byte ^= 1);
@@ -107,7 +108,7 @@ impl Run<'_> {
         match (verdict, self.stale_excuse()) {
             (Verdict::Right, _) => Ok(()),
             (Verdict::Stale(_), Some(excuse)) => {
-                self.tally.excused.note(excuse);
+                self.excuse(key, excuse, "an older version");
                 Ok(())
             }
             (Verdict::Stale(found) | Verdict::Wrong(found), _) => Err(self.violation(expected, found)),
@@ -131,20 +132,56 @@ impl Run<'_> {
         if self.has_crashed() {
             return Ok(());
         }
-        if must && self.plan.is_honest() {
+        if must && self.looks_sound() {
             return self.missing(key, error.to_string());
         }
         // A large object may have lost a piece with the crash or the eviction that took the rest; and any that was cut,
         // if it was past its expiry before the clock was set back.
         let large = self.oracle.is_longer(key, self.plan.piece()) || self.oracle.has_outlived(key);
-        let piece_is_gone = matches!(error, Error::Damaged { .. }) && large;
-        let excuse = match (self.plan.is_honest(), piece_is_gone) {
-            (false, _) => Excuse::FailedGet,
-            (true, true) => Excuse::Piece,
-            (true, false) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
+        let is_damage = matches!(error, Error::Damaged { .. });
+        // What a device refuses to read is not called damaged, and what it read is not called refused.
+        let may_fail = match self.plan.trouble {
+            Trouble::Lying => true,
+            Trouble::Damage => self.damaged && is_damage,
+            Trouble::Failing => !is_damage,
+            Trouble::Crashes => false,
         };
-        self.tally.excused.note(excuse);
+        let excuse = match (may_fail, is_damage && large) {
+            (true, _) => Excuse::FailedGet,
+            (false, true) => Excuse::Piece,
+            (false, false) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
+        };
+        self.excuse(key, excuse, &error.to_string());
         Ok(())
+    }
+
+    /// Lets an answer pass. What is asked for again, and was not seen or put since, is the same loss. Before it is known
+    /// whether a cache started empty, which explains them all, losses wait.
+    fn excuse(&mut self, key: usize, excuse: Excuse, found: &str) {
+        let again = excuse.is_of_loss() && self.oracle.is_missed_again(key);
+        if tracing() {
+            println!("       key {key}, {excuse:?}{}: {found}", if again { " again" } else { "" });
+        }
+        let is_open = self.is_cache() && (self.receipt_due || self.looking.is_some());
+        match excuse {
+            _ if again => {}
+            _ if excuse.is_of_loss() && is_open => self.losses.push(excuse),
+            _ => self.tally.excused.note(excuse),
+        }
+    }
+
+    /// The store has said whether it started empty, or never will.
+    pub(crate) fn settle_losses(&mut self, started_empty: bool) {
+        let losses = std::mem::take(&mut self.losses);
+        if !started_empty {
+            losses.into_iter().for_each(|excuse| self.tally.excused.note(excuse));
+            return;
+        }
+        self.tally.excused.note(Excuse::ColdStart);
+        // Of several devices the others have what they had.
+        if self.plan.volumes == 1 {
+            self.oracle.all_left();
+        }
     }
 
     fn missing(&mut self, key: usize, found: String) -> Outcome {
@@ -184,7 +221,7 @@ impl Run<'_> {
         let answer = store.get(&self.plan.keys[key]);
         if let Ok(Some(object)) = &answer {
             let part: Result<Vec<_>> = object.chunks(from..from + len).collect();
-            if let (Ok(part), Ok(all)) = (part, object.bytes()) {
+            if let (Ok(part), Ok(all)) = (part, object.body()) {
                 let start = (from as usize).min(all.len());
                 let end = ((from + len) as usize).min(all.len());
                 if part.concat() != all[start..end] {

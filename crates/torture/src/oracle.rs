@@ -96,15 +96,18 @@ struct History {
     low: usize,
     high: usize,
     floor: usize,
+    /// It was asked for and did not come, and what came of it was let pass.
+    missed: bool,
 }
 
 impl History {
     fn new() -> Self {
-        Self { versions: vec![Version::new(None)], low: 0, high: 0, floor: 0 }
+        Self { versions: vec![Version::new(None)], low: 0, high: 0, floor: 0, missed: false }
     }
 
     fn push(&mut self, value: Option<Value>, certain: bool) -> usize {
         self.versions.push(Version::new(value));
+        self.missed = false;
         self.high = self.versions.len() - 1;
         if certain {
             self.low = self.high;
@@ -258,6 +261,22 @@ impl Oracle {
         }
     }
 
+    /// The store said that it started empty.
+    pub(crate) fn all_left(&mut self) {
+        (0..self.keys.len()).for_each(|key| self.left(key));
+    }
+
+    /// This key was asked for and did not come, and that is let pass. Whether it is the same loss as before: nothing
+    /// was seen of it or put since.
+    pub(crate) fn is_missed_again(&mut self, key: usize) -> bool {
+        std::mem::replace(&mut self.keys[key].missed, true)
+    }
+
+    /// Something was seen of this key.
+    pub(crate) fn found(&mut self, key: usize) {
+        self.keys[key].missed = false;
+    }
+
     /// Whether a get of this key must bring something. `may_leave`: objects leave this store by themselves.
     #[must_use]
     pub(crate) fn must_be_there(&self, key: usize, now: u64, may_leave: bool) -> bool {
@@ -398,6 +417,20 @@ mod tests {
         assert!(matches!(oracle.saw(0, &seen(4), 0), Verdict::Stale(_)));
         assert!(matches!(oracle.saw(0, &seen(2), 0), Verdict::Stale(_)));
         assert!(matches!(oracle.saw(1, &seen(2), 0), Verdict::Wrong(_)));
+    }
+
+    #[test]
+    fn a_loss_is_one_until_something_is_seen_or_put() {
+        let mut oracle = Oracle::new(1);
+        oracle.happened(0, value(1), true);
+        assert!(!oracle.is_missed_again(0) && oracle.is_missed_again(0));
+        oracle.found(0);
+        assert!(!oracle.is_missed_again(0) && oracle.is_missed_again(0));
+        oracle.happened(0, value(2), true);
+        assert!(!oracle.is_missed_again(0));
+        assert!(oracle.must_be_there(0, 0, true));
+        oracle.all_left();
+        assert!(!oracle.must_be_there(0, 0, true));
     }
 
     #[test]

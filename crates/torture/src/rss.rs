@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, process};
 
-use picaflor::{Options, PutOptions, Store};
+use picaflor::{Options, Store};
 
 /// What the kernel may count for a store whose memory is capped at `memory`: that, a tenth of it, and what a process
 /// takes that does nothing.
@@ -72,7 +72,7 @@ pub fn strained(strain: &Strain) -> Result<(u64, u64), String> {
     let (mut resident, mut counted) = (0, 0);
     for number in 0..strain.objects {
         let key = |number: u64| format!("http://example.org/{number}");
-        store.put(key(number).as_bytes(), &body, &PutOptions::default()).map_err(|why| why.to_string())?;
+        store.put(key(number).as_bytes(), &body).map_err(|why| why.to_string())?;
         if number % 7 == 0 {
             drop(store.get(key(number / 2).as_bytes()).map_err(|why| why.to_string())?);
         }

@@ -70,7 +70,9 @@ pub(crate) struct Run<'a> {
     /// Failed calls in this life.
     pub(crate) errors: u32,
     /// Nobody has asked for the receipt of this opening yet.
-    receipt_due: bool,
+    pub(crate) receipt_due: bool,
+    /// What was missed before that.
+    pub(crate) losses: Vec<Excuse>,
     at: usize,
     op: Option<Op>,
 }
@@ -136,6 +138,7 @@ impl<'a> Run<'a> {
             scarred: false,
             errors: 0,
             receipt_due: false,
+            losses: Vec::new(),
             at: 0,
             op: None,
         }
@@ -184,6 +187,7 @@ impl<'a> Run<'a> {
         self.op = None;
         self.reopen(None)?;
         self.sweep()?;
+        self.check_receipt()?;
         self.check_unused_bytes()?;
         Ok(())
     }
@@ -280,18 +284,22 @@ impl<'a> Run<'a> {
     }
 
     /// A cache that started empty has forgotten what its groups were set to. Waits as the receipt does.
-    pub(crate) fn note_cold_start(&mut self) {
-        let receipt = self.store.as_ref().filter(|_| self.receipt_due).map(|store| store.receipt());
-        if receipt.is_some_and(|receipt| receipt.volumes.iter().any(|volume| volume.dropped.cold_start)) {
+    pub(crate) fn note_cold_start(&mut self) -> bool {
+        let is_cold = self.receipt_due && self.is_cold();
+        if is_cold {
             self.groups.forget();
         }
+        is_cold
     }
 
     /// Asked for only after the first gets: the receipt waits until everything found is merged, and a cache answers
     /// before.
     fn check_receipt(&mut self) -> Outcome {
-        self.note_cold_start();
+        let is_cold = self.note_cold_start();
         let due = std::mem::take(&mut self.receipt_due);
+        if due {
+            self.settle_losses(is_cold);
+        }
         let Some(store) = self.store.as_ref().filter(|_| due) else { return Ok(()) };
         if tracing() {
             println!("       {}", store.receipt());
@@ -339,6 +347,7 @@ impl<'a> Run<'a> {
     }
 
     fn end_life(&mut self) {
+        self.settle_losses(false);
         self.plugs.iter().for_each(|plug| plug.pull());
         self.streams = Default::default();
         self.store = None;
@@ -483,6 +492,12 @@ impl<'a> Run<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether this opening says that the store started empty.
+    pub(crate) fn is_cold(&self) -> bool {
+        let receipt = self.store.as_ref().map(|store| store.receipt());
+        receipt.is_some_and(|receipt| receipt.volumes.iter().any(|volume| volume.dropped.cold_start))
     }
 
     /// Whether objects may leave by themselves.

@@ -4,7 +4,8 @@ use std::{cell::Cell, time::Duration};
 
 use bytes::Bytes;
 use picaflor::{
-    Durability, Error, Expiry, Fetched, Priority, Put, PutOptions, PutStream, Refusal, Reopening, Result, TryGet,
+    Durability, Error, Expiry, FetchError, Fetched, Priority, Put, PutOptions, PutStream, Refusal, Reopening, Result,
+    TryGet,
 };
 
 use crate::{
@@ -106,19 +107,18 @@ impl Run<'_> {
     }
 
     fn put_options(&self, draft: &Draft) -> PutOptions {
-        PutOptions {
-            metadata: metadata_of(draft.id, draft.len).into(),
-            expiry: match draft.expires_in {
+        PutOptions::new()
+            .metadata(metadata_of(draft.id, draft.len))
+            .expiry(match draft.expires_in {
                 None => Expiry::Default,
                 Some(0) => Expiry::Never,
                 Some(millis) => Expiry::After(Duration::from_millis(millis)),
-            },
-            group: draft.group,
-            server: draft.server,
-            neighbour: draft.beside.map(|key| Bytes::copy_from_slice(&self.plan.keys[key])),
-            bypass_memory: draft.bypass,
-            no_wait: draft.no_wait,
-        }
+            })
+            .group(draft.group)
+            .server(draft.server)
+            .maybe_neighbour(draft.beside.map(|key| Bytes::copy_from_slice(&self.plan.keys[key])))
+            .bypass_memory(draft.bypass)
+            .no_wait(draft.no_wait)
     }
 
     fn value_of(&self, draft: &Draft) -> Value {
@@ -136,7 +136,7 @@ impl Run<'_> {
             self.note_put(&draft, value, &Ok(()))?;
             return Ok(());
         }
-        let result = store.put(&self.plan.keys[draft.key], &bytes_of(draft.id, draft.len), &options);
+        let result = store.put_with(&self.plan.keys[draft.key], &bytes_of(draft.id, draft.len), &options);
         self.note_put(&draft, value, &result)
     }
 
@@ -166,7 +166,7 @@ impl Run<'_> {
         let Some(store) = &self.store else { return Ok(()) };
         let owned: Vec<_> =
             drafts.iter().map(|draft| (bytes_of(draft.id, draft.len), self.put_options(draft))).collect();
-        let put = |(draft, (body, options)): (&Draft, _)| Put { key: &self.plan.keys[draft.key], body, options };
+        let put = |(draft, (body, options)): (&Draft, _)| Put::with(&self.plan.keys[draft.key], body, options);
         let puts: Vec<Put<'_>> =
             drafts.iter().zip(owned.iter().map(|(body, options)| (&body[..], options))).map(put).collect();
         let result = store.put_many(&puts);
@@ -261,7 +261,6 @@ impl Run<'_> {
         match (own, self.plan.durability) {
             (_, Durability::EveryPut) => self.oracle.durable(draft.key, version),
             _ if unknown => self.tally.excused.note(Excuse::UnknownBound),
-            (Some(None), _) | (None, Durability::None) => {}
             (Some(Some(millis)), _) => {
                 self.oracle.promise(draft.key, version, after(Duration::from_millis(millis)), Counts::No);
             }
@@ -272,6 +271,7 @@ impl Run<'_> {
                     self.oracle.at_most(Counts::Put, puts);
                 }
             }
+            (Some(None), _) | (None, _) => {}
         }
     }
 
@@ -286,7 +286,7 @@ impl Run<'_> {
     fn begin_stream(&mut self, slot: usize, draft: Draft, announce: bool) -> Outcome {
         // It may be finished long before its end.
         let value = Value { planned: 0, ..self.value_of(&draft) };
-        let options = PutOptions { metadata: metadata_of(draft.id, 0).into(), ..self.put_options(&draft) };
+        let options = self.put_options(&draft).metadata(metadata_of(draft.id, 0));
         let Some(store) = &self.store else { return Ok(()) };
         let len = announce.then_some(draft.len as u64);
         match store.put_stream(&self.plan.keys[draft.key], len, options) {
@@ -353,13 +353,14 @@ impl Run<'_> {
         let asked = Cell::new(false);
         let result = store.get_or_fetch(&self.plan.keys[draft.key], || {
             asked.set(true);
-            Ok::<_, String>(Fetched { body: bytes_of(draft.id, draft.len).into(), options })
+            Ok::<_, String>(Fetched::with(bytes_of(draft.id, draft.len), options))
         });
         let was_put = store.stats().counts.puts > puts;
         if !asked.get() {
             return match result {
                 Ok(object) => self.judge(draft.key, Ok(Some(object))),
-                Err(error) => self.judge(draft.key, Err(error)),
+                Err(FetchError::Store(error)) => self.judge(draft.key, Err(error)),
+                Err(error) => Err(self.violation("a fetch that nobody asked for", error.to_string())),
             };
         }
         self.judge(draft.key, Ok(None))?;
@@ -368,13 +369,14 @@ impl Run<'_> {
             self.oracle.happened(draft.key, Some(value), was_put);
         }
         match result {
-            Ok(object) if object.bytes().is_ok_and(|body| body == value.body()) => Ok(()),
+            Ok(object) if object.body().is_ok_and(|body| body == value.body()) => Ok(()),
             Ok(_) if was_put && draft.len > self.plan.cluster as usize / 2 => {
                 self.tally.excused.note(Excuse::FetchedLarge);
                 Ok(())
             }
             Ok(object) => Err(self.violation("what was fetched", format!("{object:?}"))),
-            Err(error) => self.must_be_excused(&error),
+            Err(FetchError::Store(error)) => self.must_be_excused(&error),
+            Err(error) => Err(self.violation("what was fetched", error.to_string())),
         }
     }
 

@@ -34,6 +34,14 @@ pub(crate) struct Whims {
     pub(crate) read_only: bool,
 }
 
+/// Bytes that are asked for beyond those that a store was made with.
+const MORE: u64 = 64 << 20;
+
+/// Whether a store made with more would have more: then it is refused to open this one so.
+fn could_have_more(plan: &Plan) -> bool {
+    plan.has_files() || plan.capacity < plan.device
+}
+
 impl Whims {
     /// As the plan says.
     pub(crate) fn none(plan: &Plan) -> Self {
@@ -48,7 +56,8 @@ impl Whims {
             whims.memory = plan.least_memory().max(plan.memory * dice.between(1, 4) / 2);
         }
         if dice.percent(20) {
-            whims.capacity = dice.pick(&[0, whims.capacity + (64 << 20)]);
+            let capacity = dice.pick(&[0, whims.capacity + MORE]);
+            whims.capacity = if could_have_more(plan) { 0 } else { capacity };
         }
         if dice.percent(20) {
             whims.open_buffers = dice.between(1, 12) as usize;
@@ -196,6 +205,10 @@ impl Run<'_> {
             4 if plan.volumes > 1 => {
                 options.places.pop();
                 Some("a place less")
+            }
+            4 if could_have_more(plan) => {
+                options.capacity += MORE;
+                Some("more capacity than it was made with")
             }
             _ => None,
         }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Durability, Error, Mode, Options, PutOptions, Store};
+use picaflor::{Durability, Error, Mode, Options, Store};
 use picaflor_torture::{Dice, bytes_of};
 
 const CHILD: &str = "PICAFLOR_TORTURE_CHILD";
@@ -23,8 +23,9 @@ const ROUNDS: u64 = 50;
 fn options(path: &Path, mode: Mode, durability: Durability) -> Options {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap();
     let preset = name.split('.').next().unwrap();
-    let mut options = picaflor_literature::preset(preset, path)
+    let mut options = picaflor_literature::preset(preset)
         .unwrap()
+        .place(path)
         .capacity(32 << 20)
         .memory(4 << 20)
         .mode(mode)
@@ -77,7 +78,7 @@ fn child() {
             }
             _ => {
                 writeln!(out, "< p {at} {id}").unwrap();
-                store.put(&key(at), &body(id), &PutOptions::default()).unwrap();
+                store.put(&key(at), &body(id)).unwrap();
                 format!("> p {at} {id}")
             }
         };
@@ -210,7 +211,7 @@ fn killed(preset: &str, rounds: u64) -> (u64, u64) {
         ids = last.max(ids) + 1;
         let store = open(&path, mode, durability);
         for (at, versions) in truth.iter_mut() {
-            let seen = store.get(&key(*at)).unwrap().map(|object| object.bytes().unwrap());
+            let seen = store.get(&key(*at)).unwrap().map(|object| object.body().unwrap());
             let id = seen.as_ref().map_or(0, |body| u64::from_le_bytes(body[..8].try_into().unwrap()));
             if let Some(seen) = &seen {
                 assert!(*seen == body(id), "{preset}, round {round}: key {at} has other bytes than were put");

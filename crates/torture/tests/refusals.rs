@@ -4,7 +4,7 @@
 use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc};
 
 use picaflor::{
-    Daemons, Error, Mode, Options, PutOptions, Refusal, Store,
+    Daemons, Error, Mode, Options, Refusal, Store,
     device::{Device, MemoryDevice},
 };
 use picaflor_sim::{Fault, FaultyDevice, Rule};
@@ -25,7 +25,7 @@ fn key(id: u64) -> Vec<u8> {
 fn make(path: &Path, mode: Mode) {
     let store = Store::open(options(path, mode)).unwrap();
     for id in 0..OBJECTS {
-        store.put(&key(id), &bytes_of(id, 3000 + id as usize), &PutOptions::default()).unwrap();
+        store.put(&key(id), &bytes_of(id, 3000 + id as usize)).unwrap();
     }
     store.close().unwrap();
 }
@@ -35,7 +35,7 @@ fn look(store: &Store) -> u64 {
     let mut found = 0;
     for id in 0..OBJECTS {
         if let Ok(Some(object)) = store.get(&key(id)) {
-            assert!(object.bytes().unwrap()[..] == bytes_of(id, 3000 + id as usize)[..], "object {id}");
+            assert!(object.body().unwrap()[..] == bytes_of(id, 3000 + id as usize)[..], "object {id}");
             found += 1;
         }
     }
@@ -91,7 +91,7 @@ fn a_read_only_file_is_read_and_not_written() {
     fs::set_permissions(&path, permissions).unwrap();
     let store = Store::open(options(&path, Mode::Store).with(|options| options.read_only = true)).unwrap();
     assert_eq!(look(&store), OBJECTS);
-    let put = store.put(b"new", b"x", &PutOptions::default());
+    let put = store.put(b"new", b"x");
     assert!(matches!(put, Err(Error::Refused(Refusal::ReadOnly))), "{put:?}");
     assert!(matches!(store.delete(&key(1)), Err(Error::Refused(Refusal::ReadOnly))));
     store.close().unwrap();
@@ -171,12 +171,12 @@ fn a_device_that_fills_up_keeps_what_it_has() {
         (options.cluster, options.daemons) = (64 << 10, Daemons::Manual);
         let store = Store::open(options.clone()).unwrap();
         for id in 0..100 {
-            store.put(&key(id), &bytes_of(id, 3000 + id as usize), &PutOptions::default()).unwrap();
+            store.put(&key(id), &bytes_of(id, 3000 + id as usize)).unwrap();
         }
         store.flush().unwrap();
         faulty.add(Rule::rate(Fault::NoSpace, 1.0));
         for id in 100..OBJECTS {
-            if store.put(&key(id), &bytes_of(id, 3000 + id as usize), &PutOptions::default()).is_err() {
+            if store.put(&key(id), &bytes_of(id, 3000 + id as usize)).is_err() {
                 break;
             }
         }

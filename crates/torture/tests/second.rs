@@ -121,6 +121,10 @@ fn no_seed_that_found_something_is_violated() {
     found(&[(70_049_899, "damelo")]);
     // A record that was lost in a crash was written again as it was, and what had come behind it counted again.
     found(&[(70_006_434, "simple"), (70_070_340, "multiple-dirs")]);
+    // In place, damage after a close was read as a torn write where the newest checkpoint was damaged too.
+    found(&[(110_012_265, "lazy-reads")]);
+    // Of the oracle: what memory said after the power had failed decided what was lost.
+    found(&[(110_068_722, "simple")]);
     // By a plan of the first edition a replaced version was shown: a sync error, then a power failure at the superblock
     // that follows.
     tortured(std::iter::once(Plan::new(225_753_455_312_465, None)));

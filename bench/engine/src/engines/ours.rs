@@ -31,7 +31,7 @@ pub(super) fn open_store(config: &Config) -> Result<Box<dyn Engine>> {
 }
 
 fn open_as(preset: &str, config: &Config, mode: Mode) -> Result<Box<dyn Engine>> {
-    let options = picaflor_literature::preset(preset, config.folder.join("picaflor.store"))?
+    let options = picaflor_literature::preset(preset)?.place(config.folder.join("picaflor.store"))
         .capacity(config.capacity)
         .memory(config.memory)
         .mode(mode)
@@ -44,7 +44,7 @@ impl Picaflor {
     /// The body in one piece, also of an object larger than a cluster.
     async fn get_whole(&self, key: &[u8]) -> picaflor::Result<Option<Bytes>> {
         let Some(object) = self.store.get_async(key).await? else { return Ok(None) };
-        if let Some(body) = object.body() {
+        if let Some(body) = object.body_in_memory() {
             return Ok(Some(body));
         }
         let mut whole = Vec::new();
@@ -58,7 +58,7 @@ impl Picaflor {
 
 impl Engine for Picaflor {
     fn put(&self, key: &[u8], body: &[u8]) -> Result<()> {
-        match self.store.put(key, body, &self.how) {
+        match self.store.put_with(key, body, &self.how) {
             // `hummingbird` takes none until all clusters were gone over: what was missed stays missing.
             Err(picaflor::Error::Refused(Refusal::Recovering)) => Ok(()),
             put => Ok(put?),
@@ -69,7 +69,7 @@ impl Engine for Picaflor {
         loop {
             let Some(object) = self.store.get(key)? else { return Ok(false) };
             let generation = object.generation();
-            match object.bytes() {
+            match object.body() {
                 Ok(body) => seen(&body),
                 // Another thread replaced a large object while this one read its pieces.
                 Err(picaflor::Error::Damaged { .. })
@@ -119,7 +119,7 @@ impl Engine for Picaflor {
     fn puts(&self, tasks: usize, putter: &mut dyn Putter<'_>) -> Result<bool> {
         let put = |key: crate::data::Key, body: &[u8]| {
             let (begin, bytes) = (Instant::now(), key.len() + body.len());
-            let put = self.store.put_async(&key, body, &self.how);
+            let put = self.store.begin_put(&key, body, &self.how);
             async move { put.await.map(|()| (bytes, begin.elapsed())) }
         };
         ThreadRing::new()?.block_on(async {

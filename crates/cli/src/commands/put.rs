@@ -79,7 +79,7 @@ impl Put {
                 self.store.refuse_socket("--create is for a file")?;
             }
             // Others may ask its process for it again.
-            let options = PutOptions { bypass_memory: false, ..options };
+            let options = options.bypass_memory(false);
             let mut put = client.put_stream(&key, len, &options)?;
             pour(&mut body, len, &name, |piece| put.write(piece).map_err(Failure::from))?;
             put.finish()?;
@@ -94,7 +94,7 @@ impl Put {
     }
 
     fn options(&self) -> Result<PutOptions, Failure> {
-        let mut options = PutOptions { group: self.group, ..PutOptions::default() };
+        let mut options = PutOptions::new().group(self.group);
         // Nobody here will ask for it again, unless the group's placement is wanted, which goes through memory.
         options.bypass_memory = self.group == 0;
         if let Some(path) = &self.metadata {

@@ -205,9 +205,9 @@ fn print_choices(config: &Config) {
     // A row that there is not is told by who opens the store.
     let Ok(options) = store.options() else { return };
     match options.crash_cost() {
-        Durability::None => say!("         a crash may cost whatever was put since the last checkpoint"),
         Durability::Bounded { .. } => say!("         a crash costs at most the last {}", store.durability),
         Durability::EveryPut => say!("         a crash costs nothing: every put is durable"),
+        _ => say!("         a crash may cost whatever was put since the last checkpoint"),
     }
     // A row that makes every put durable, whatever was asked for, does so with deletes.
     let of_the_row = options.crash_cost() != options.durability;

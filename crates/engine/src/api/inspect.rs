@@ -159,7 +159,7 @@ mod tests {
     use picaflor_format::BLOCK;
 
     use super::*;
-    use crate::{Durability, Options, PutOptions, Store};
+    use crate::{Durability, Options, Store};
 
     fn about(path: &Path) -> About {
         match inspect(path) {
@@ -220,7 +220,7 @@ mod tests {
             let path = folder.path().join("a");
             let options = Options::new(&path).capacity(16 << 20).durability(durability);
             let store = Store::open(options.clone()).unwrap();
-            store.put(b"key", &[1; 5000], &PutOptions::default()).unwrap();
+            store.put(b"key", &[1; 5000]).unwrap();
             store.close().unwrap();
             let mut bytes = std::fs::read(&path).unwrap();
             bytes[..SUPERBLOCKS.len as usize].fill(0);

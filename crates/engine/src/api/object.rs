@@ -118,9 +118,42 @@ impl Object {
         self.frame.header.group
     }
 
-    /// The body without a copy, if the object is one frame, as all are that fit in a cluster. A larger
-    /// one is read through [`Object::chunks`].
-    pub fn body(&self) -> Option<Bytes> {
+    /// The whole body in one piece, without a copy if the object is one frame, as all are that fit in a cluster. The
+    /// chunks of a larger one are read, on this thread, and joined: for such a one there is [`Object::chunks`] too.
+    ///
+    /// # Errors
+    /// Those of reading the pieces of a large object.
+    pub fn body(&self) -> Result<Bytes> {
+        match self.body_in_memory() {
+            Some(body) => Ok(body),
+            None => {
+                let mut all = Vec::with_capacity(self.len() as usize);
+                for piece in self.chunks(0..self.len()) {
+                    all.extend_from_slice(&piece?);
+                }
+                Ok(all.into())
+            }
+        }
+    }
+
+    /// As [`Object::body`], for any executor.
+    ///
+    /// # Errors
+    /// As [`Object::body`].
+    pub async fn body_async(&self) -> Result<Bytes> {
+        if let Some(body) = self.body_in_memory() {
+            return Ok(body);
+        }
+        let (mut all, mut chunks) = (Vec::with_capacity(self.len() as usize), self.chunks(0..self.len()));
+        while let Some(piece) = chunks.next_async().await {
+            all.extend_from_slice(&piece?);
+        }
+        Ok(all.into())
+    }
+
+    /// As [`Object::body`], if that takes no read: `None` of an object larger than a cluster, whose chunks are on the
+    /// device.
+    pub fn body_in_memory(&self) -> Option<Bytes> {
         match self.elsewhere.as_deref() {
             None => Some(self.frame.body()),
             Some(Elsewhere::Chunks { .. }) => None,
@@ -128,29 +161,12 @@ impl Object {
         }
     }
 
-    /// As [`Object::body`], for who looks at it and does not keep it.
+    /// As [`Object::body_in_memory`], for a caller that looks at it and does not keep it.
     pub fn body_slice(&self) -> Option<&[u8]> {
         match self.elsewhere.as_deref() {
             None => Some(&self.frame.bytes()[self.frame.body_range()]),
             Some(Elsewhere::Chunks { .. }) => None,
             Some(Elsewhere::Memory(body)) => Some(body),
-        }
-    }
-
-    /// The whole body in one piece; copies only if the object is larger than a cluster.
-    ///
-    /// # Errors
-    /// Those of reading the pieces of a large object.
-    pub fn bytes(&self) -> Result<Bytes> {
-        match self.body() {
-            Some(body) => Ok(body),
-            None => {
-                let mut all = Vec::new();
-                for piece in self.chunks(0..self.len()) {
-                    all.extend_from_slice(&piece?);
-                }
-                Ok(all.into())
-            }
         }
     }
 

@@ -20,12 +20,8 @@ use std::{
 use parking_lot::Mutex;
 
 use crate::{
-    Daemons, Error, Result,
-    base::layout::Layout,
-    base::stats::add,
-    recovery::Deferred,
-    volume::{Shared, Volume},
-    write::flush::Woken,
+    Daemons, Error, Result, base::layout::Layout, base::stats::add, log::flush_queue::Woken, recovery::Deferred,
+    shared::Shared, volume::Volume,
 };
 
 /// The threads of one store.
@@ -84,7 +80,7 @@ impl Threads {
                             run(&volume);
                         };
                         watch(&volume.shared, whole, |why| {
-                            volume.stop(Error::Daemon { place: volume.place.clone(), daemon: name, why });
+                            volume.log.stop(Error::Daemon { place: volume.medium.place.clone(), daemon: name, why });
                         });
                     })?);
                 }
@@ -104,8 +100,8 @@ impl Threads {
     pub(crate) fn stop(&self) -> bool {
         let Some(handles) = self.handles.lock().take() else { return false };
         for volume in &self.volumes {
-            volume.writer.stop();
-            volume.reclaimer.wake();
+            volume.log.queue.stop();
+            volume.room.reclaimer.state.wake();
         }
         self.layout.iter().for_each(|layout| layout.stop());
         for handle in handles {
@@ -133,72 +129,64 @@ fn said(panic: &(dyn Any + Send)) -> String {
 impl Volume {
     /// Runs one step of each daemon. Returns whether there was anything to do.
     pub(crate) fn step_all(self: &Arc<Self>) -> Result<bool> {
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
         if self.shared.options.read_only {
-            return Ok(self.issue_due_reads() | self.scrub_step());
+            return Ok(self.batch.issue_due_reads() | self.scrubber.step());
         }
-        let issued = self.issue_due_reads();
+        let issued = self.batch.issue_due_reads();
         // What finds no buffer finds one when those before it are written.
         let mut packed = false;
-        while self.pack_step(true)? {
+        while self.packer.pack_step(true)? {
             packed = true;
-            self.write_queued(true);
+            self.committer.write_queued(true);
         }
-        self.write_queued(true);
-        let committed = self.commit_if_due()?;
-        let reclaimed = self.reclaim_step()?;
-        let checkpointed = self.checkpoint_step()?;
-        let released = self.drop_released();
-        Ok(self.scrub_step() | released | issued | committed | packed | reclaimed | checkpointed)
-    }
-
-    fn commit_if_due(self: &Arc<Self>) -> Result<bool> {
-        let due = self.writer.deadline() <= self.shared.clock.now_nanos();
-        if due {
-            self.commit_now()?;
-        }
-        Ok(due)
+        self.committer.write_queued(true);
+        let committed = self.room.commit_if_due()?;
+        let reclaimed = self.room.reclaim_step()?;
+        let checkpointed = self.room.checkpoint_step()?;
+        let released = self.frames.drop_released();
+        Ok(self.scrubber.step() | released | issued | committed | packed | reclaimed | checkpointed)
     }
 }
 
 /// A failed volume has nothing left to do but to answer gets; its failure is in the statistics.
 fn running(volume: &Volume) -> bool {
-    volume.commits.failure().is_none()
+    volume.log.commits.failure().is_none()
 }
 
 fn flusher(volume: &Arc<Volume>) {
     while running(volume) {
-        let most = volume.until_reads_are_due().min(Duration::from_millis(100));
-        let woken = volume.writer.rest(&volume.shared.clock, most);
-        volume.issue_due_reads();
+        let most = volume.batch.until_reads_are_due().min(Duration::from_millis(100));
+        let woken = volume.log.queue.rest(&volume.shared.clock, most);
+        volume.batch.issue_due_reads();
         // They have no clock of their own.
-        volume.writer.wake_tasks();
+        volume.log.queue.wake_tasks();
         match woken {
             Woken::Stop => break,
-            Woken::Work => volume.write_queued(false),
+            Woken::Work => volume.committer.write_queued(false),
             Woken::Time => {}
         }
-        if volume.commit_if_due().is_err() {
-            volume.commit_later();
+        if volume.room.commit_if_due().is_err() {
+            volume.log.commit_later();
         }
     }
-    volume.issue_reads();
+    volume.batch.issue_reads();
 }
 
 fn reclaimer(volume: &Arc<Volume>) {
     let mut next = 0;
-    while running(volume) && !volume.writer.is_stopped() {
+    while running(volume) && !volume.log.queue.is_stopped() {
         // The keeper would be deferred: a checkpoint takes seconds.
         volume.shared.give_back_freed(&mut next);
         // It also packs what waits, ahead of the put that would have to.
-        let packed = matches!(volume.pack_step(is_quiet(&volume.shared)), Ok(true));
-        let reclaimed = matches!(volume.reclaim_step(), Ok(true));
+        let packed = matches!(volume.packer.pack_step(is_quiet(&volume.shared)), Ok(true));
+        let reclaimed = matches!(volume.room.reclaim_step(), Ok(true));
         if reclaimed {
-            volume.writer.wake_tasks();
+            volume.log.queue.wake_tasks();
         } else if !packed {
-            volume.reclaimer.rest(Duration::from_millis(20));
+            volume.room.reclaimer.state.rest(Duration::from_millis(20));
         }
     }
 }
@@ -209,22 +197,22 @@ pub(crate) fn is_quiet(shared: &Shared) -> bool {
 }
 
 fn keeper(volume: &Arc<Volume>) {
-    while running(volume) && !volume.writer.is_stopped() {
+    while running(volume) && !volume.log.queue.is_stopped() {
         let shared = &volume.shared;
         if shared.options.read_only {
             // There is no flusher.
-            volume.issue_due_reads();
+            volume.batch.issue_due_reads();
         }
-        volume.drop_released();
-        let worked = !shared.options.read_only && matches!(volume.checkpoint_step(), Ok(true));
-        let presses = volume.scrubber.is_warming() || volume.recovers_in_steps();
+        volume.frames.drop_released();
+        let worked = !shared.options.read_only && matches!(volume.room.checkpoint_step(), Ok(true));
+        let presses = volume.scrubber.is_warming() || volume.scrubber.recovers_in_steps();
         let quiet = is_quiet(shared);
-        let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrub_step();
+        let more = !volume.scrubber.is_done() && (quiet || presses) && volume.scrubber.step();
         // Where puts wait for it, it goes on though somebody reads, but leaves them room.
         let more = more && (quiet || volume.scrubber.is_warming());
         if !worked && !more {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    volume.issue_reads();
+    volume.batch.issue_reads();
 }

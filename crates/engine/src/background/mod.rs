@@ -2,5 +2,7 @@
 
 pub(crate) mod daemons;
 pub(crate) mod eviction;
+pub(crate) mod full_store;
 pub(crate) mod reclaim;
+pub(crate) mod room;
 pub(crate) mod scrub;

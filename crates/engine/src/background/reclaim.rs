@@ -10,7 +10,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicU64},
     },
     time::Duration,
 };
@@ -18,38 +18,45 @@ use std::{
 use parking_lot::{Condvar, Mutex};
 use picaflor_format::{
     cluster::Row,
-    frame::{ChunkKey, Header, Kind},
-    zone::SLOT,
+    frame::{Header, Kind},
 };
 
 use crate::{
     Departure, Error, Mode, Result,
     background::eviction::Occupant,
     base::frame::Draft,
+    base::medium::Medium,
     base::policy::Eviction,
     base::stats::add,
-    cache::cluster_contents::Content,
-    index::{IndexEntry, Location},
+    cache::catalog::Catalog,
+    cache::residents::Residents,
+    index::IndexEntry,
+    log::checkpoint::Checkpointer,
+    log::recorder::Log,
+    read::parts::Parts,
+    read::verify::Frames,
+    shared::Shared,
+    space::Space,
     space::{SPARE, State, Victim},
-    volume::Volume,
+    write::append::Appender,
     write::append::{Blocked, PATIENCE, Purpose},
+    write::flush::Committer,
+    write::placement::Class,
 };
 
 /// The reclaimer's bell.
-pub(crate) struct Reclaimer {
+pub(crate) struct ReclaimState {
     rung: Mutex<bool>,
     bell: Condvar,
     /// One reclaim at a time: two would compact into each other's victims.
     pub(crate) turn: Mutex<()>,
     /// The last second in which nobody was too old.
-    looked: AtomicU32,
+    pub(crate) looked: AtomicU32,
     /// Bytes that objects of a store took when no room could be made; `u64::MAX` if that was not tried.
     pub(crate) in_vain: AtomicU64,
-    /// Bytes that objects of a store take above which it packs tightly, because no room could be made otherwise.
-    pub(crate) tight: AtomicU64,
 }
 
-impl Default for Reclaimer {
+impl Default for ReclaimState {
     fn default() -> Self {
         Self {
             rung: Mutex::default(),
@@ -57,12 +64,11 @@ impl Default for Reclaimer {
             turn: Mutex::default(),
             looked: AtomicU32::new(0),
             in_vain: AtomicU64::new(u64::MAX),
-            tight: AtomicU64::new(u64::MAX),
         }
     }
 }
 
-impl Reclaimer {
+impl ReclaimState {
     pub(crate) fn wake(&self) {
         *self.rung.lock() = true;
         self.bell.notify_all();
@@ -90,175 +96,94 @@ enum Emptied {
 
 /// What became of one reclaim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reclaimed {
+pub(crate) enum Reclaimed {
     /// A cluster was emptied.
     One,
     /// There is none to empty.
     Nothing,
 }
 
-impl Volume {
+/// Empties clusters. Its verbs are for the holder of [`ReclaimState::turn`]; where the journal lacks room meanwhile, a
+/// checkpoint takes the clusters of the one before the last, for it cannot have others emptied.
+pub(crate) struct Reclaimer {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) appender: Arc<Appender>,
+    pub(crate) committer: Arc<Committer>,
+    pub(crate) checkpointer: Arc<Checkpointer>,
+    pub(crate) state: ReclaimState,
+}
+
+impl Reclaimer {
+    pub(crate) fn new(parts: &Parts, checkpointer: &Arc<Checkpointer>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
+        let committer = Arc::clone(&checkpointer.committer);
+        let (appender, checkpointer) = (Arc::clone(&checkpointer.appender), Arc::clone(checkpointer));
+        Self {
+            medium,
+            shared,
+            log,
+            space,
+            catalog,
+            residents,
+            frames,
+            appender,
+            committer,
+            checkpointer,
+            state: ReclaimState::default(),
+        }
+    }
+
+    /// Frames what moves, in place of `old`; the outer result is the device's.
+    pub(crate) fn append(
+        &self,
+        draft: &Draft<'_>,
+        class: Class,
+        beside: Option<u64>,
+        old: Option<IndexEntry>,
+    ) -> Result<Result<(), Blocked>> {
+        if let Some(failure) = self.log.commits.failure() {
+            return Err(failure);
+        }
+        self.appender.append(draft, class, beside, old, Purpose::Survivor)
+    }
+
     /// Clean clusters that the reclaimer keeps ahead of puts.
-    fn clean_target(&self) -> u32 {
-        SPARE + self.checkpoint_reserve() + self.clean_ahead()
+    pub(crate) fn clean_target(&self) -> u32 {
+        SPARE + self.residents.checkpoint_reserve() + self.clean_ahead()
     }
 
-    fn clean_ahead(&self) -> u32 {
-        (2 * self.lanes.len() as u32 + 16).min(self.space.count() / 8)
-    }
-
-    /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
-    /// anything. A store compacts only when a put finds no room.
-    pub(crate) fn reclaim_step(self: &Arc<Self>) -> Result<bool> {
-        if let Some(in_place) = &self.in_place {
-            return self.evict_step(in_place);
-        }
-        let shared = &self.shared;
-        let index_high = shared.index_is_above(7) && self.is_loaded();
-        let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.clean_target());
-        if shared.options.mode == Mode::Store {
-            let ahead = self.eviction() == Eviction::NeverAhead && clean < target;
-            return if ahead { self.compact_ahead() } else { Ok(false) };
-        }
-        if self.empty_aged()? {
-            return Ok(true);
-        }
-        if clean + leaving >= target && !index_high {
-            // One commit frees several clusters, so it waits for them, or for one that is made anyway.
-            let due = leaving > 0 && clean < target - self.clean_ahead() / 2;
-            if due {
-                self.commit_now()?;
-            }
-            return Ok(due);
-        }
-        let emptied = {
-            let _turn = self.reclaimer.turn.lock();
-            self.reclaim_one()? == Reclaimed::One
-        };
-        if emptied { Ok(true) } else { self.make_space() }
-    }
-
-    /// Empties a cluster that is too old, if there is one.
-    fn empty_aged(self: &Arc<Self>) -> Result<bool> {
-        let Some(most) = self.shared.options.cluster_age.limit() else { return Ok(false) };
-        let now = self.shared.second();
-        let Some(first) = now.checked_sub(most).filter(|_| self.reclaimer.looked.load(Relaxed) != now) else {
-            return Ok(false);
-        };
-        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
-        let emptied = self.reclaim_this(Victim::Aged(first))? == Reclaimed::One;
-        if !emptied {
-            self.reclaimer.looked.store(now, Relaxed);
-        }
-        Ok(emptied)
-    }
-
-    /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room does more.
-    fn compact_ahead(self: &Arc<Self>) -> Result<bool> {
-        let Some(_turn) = self.reclaimer.turn.try_lock() else { return Ok(false) };
-        match self.reclaim_this(Victim::HalfEmpty) {
-            Ok(Reclaimed::One) => Ok(true),
-            // What is to stay finds no room: puts will say so.
-            Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {
-                let due = self.space.leaving() > 0;
-                if due {
-                    self.commit_now()?;
-                }
-                Ok(due)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Makes a cluster free, by whatever it takes. False if nothing would.
-    pub(crate) fn make_space(self: &Arc<Self>) -> Result<bool> {
-        if self.in_place.is_none() && self.eviction().keeps_all() {
-            return self.make_space_in_store();
-        }
-        let _turn = self.reclaimer.turn.lock();
-        self.drop_released();
-        if let Some(in_place) = &self.in_place {
-            return self.make_room_in_place(in_place);
-        }
-        let before = self.space.available();
-        // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
-        // until no recovery reads what the journal told of them.
-        for _ in 0..5 {
-            if self.reclaim_one()? == Reclaimed::One {
-                if self.space.leaving() > 0 && self.space.available() <= before {
-                    self.commit_now()?;
-                }
-                return Ok(true);
-            }
-            if self.space.leaving() > 0 {
-                self.commit_now()?;
-                if self.space.available() > before {
-                    return Ok(true);
-                }
-            }
-            self.retire_a_resident();
-            self.checkpoint_now()?;
-        }
-        Ok(self.space.available() > before)
-    }
-
-    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably
-    /// so, and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes
-    /// room already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
-    /// current one is given up.
-    pub(crate) fn make_room_for_checkpoint(self: &Arc<Self>) -> Result<()> {
-        let is_enough = || self.space.available() >= self.checkpoint_clusters();
-        if !is_enough()
-            && let Some(_turn) = self.reclaimer.turn.try_lock()
-        {
-            match self.empty_until(is_enough) {
-                // What is to stay of the emptiest finds no room either.
-                Ok(()) | Err(Error::Full { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if is_enough() { Ok(()) } else { self.give_up_previous_checkpoint() }
+    pub(crate) fn clean_ahead(&self) -> u32 {
+        (2 * self.appender.lanes.len() as u32 + 16).min(self.space.count() / 8)
     }
 
     /// Empties clusters until it is enough, or there is none.
-    fn empty_until(self: &Arc<Self>, is_enough: impl Fn() -> bool) -> Result<()> {
+    pub(crate) fn empty_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
         for _ in 0..self.space.count() {
             if is_enough() {
                 break;
             }
             if self.reclaim_one()? == Reclaimed::Nothing {
-                self.retire_a_resident();
+                self.residents.retire_a_resident();
                 if self.reclaim_one()? == Reclaimed::Nothing {
                     break;
                 }
             }
             if self.space.leaving() > 0 {
                 // Not in time for the journal: that would take the checkpoint for which there is no room yet.
-                self.wait_commit(self.commits.next())?;
+                self.committer.wait_commit(self.log.commits.next())?;
             }
         }
         Ok(())
     }
 
-    /// Residents are no victims; on a small device they may be all there is.
-    pub(crate) fn retire_a_resident(self: &Arc<Self>) {
-        if self.shared.memory.holds_clusters() {
-            let least_recent = || self.shared.memory.release_least_recent(self.number);
-            let mut left: Vec<_> = std::iter::from_fn(least_recent).take(4).collect();
-            // The other pages of their clusters too, or nothing is gained.
-            let homes: Vec<_> = left.iter().filter_map(|resident| self.buffers.home(resident.slot)).collect();
-            left.extend(self.shared.memory.release_these(|other| {
-                other.volume == self.number && self.buffers.home(other.slot).is_some_and(|home| homes.contains(&home))
-            }));
-            return self.shared.release(left);
-        }
-        let budget = self.shared.memory.held().saturating_sub(4 * self.cluster_len() as u64);
-        let left = self.shared.memory.release_clusters(self.number, budget);
-        self.shared.release(left);
-    }
-
     /// The same where nobody leaves. False if there is none to empty, or no room for what is in it.
-    pub(crate) fn reclaim_one_of_store(self: &Arc<Self>) -> Result<bool> {
+    pub(crate) fn reclaim_one_of_store(&self) -> Result<bool> {
         match self.reclaim_one() {
             Ok(reclaimed) => Ok(reclaimed == Reclaimed::One),
             Err(Error::Full { .. }) => Ok(false),
@@ -266,12 +191,12 @@ impl Volume {
         }
     }
 
-    fn reclaim_one(self: &Arc<Self>) -> Result<Reclaimed> {
-        self.reclaim_this(self.eviction().victim())
+    pub(crate) fn reclaim_one(&self) -> Result<Reclaimed> {
+        self.reclaim_this(self.shared.eviction().victim())
     }
 
-    fn reclaim_this(self: &Arc<Self>, which: Victim) -> Result<Reclaimed> {
-        let eviction = self.eviction();
+    pub(crate) fn reclaim_this(&self, which: Victim) -> Result<Reclaimed> {
+        let eviction = self.shared.eviction();
         let began = self.shared.clock.now_nanos();
         let (victim, survivors) = loop {
             let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
@@ -297,14 +222,14 @@ impl Volume {
         };
         if self.space.live(victim) > 0 {
             // No frame was found for them, and another may come to lie there.
-            self.drop_leading_to(victim, |_| false);
+            self.catalog.drop_leading_to(victim, |_| false);
         }
         self.space.clear_live(victim);
         add(&self.shared.counters.reclaimed_clusters, 1);
         let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
-        let next = if wait { State::Leaving(self.commits.next()) } else { State::Free };
+        let next = if wait { State::Leaving(self.log.commits.next()) } else { State::Free };
         self.space.set(victim, next);
-        self.writer.wake();
+        self.log.queue.wake();
         Ok(Reclaimed::One)
     }
 
@@ -315,30 +240,31 @@ impl Volume {
     }
 
     /// Moves or evicts what is live in the victim, all of it if that is too old.
-    fn empty(self: &Arc<Self>, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
+    fn empty(&self, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
         let keeps_all = eviction.keeps_all();
         // There every entry is accounted for.
         if keeps_all && self.space.live(victim) == 0 {
             return Ok(Emptied::Moved(0));
         }
         if let Some(_no_leases) = self.shared.leases.none()
-            && let Some(listed) = self.listed_in(victim)
+            && let Some(listed) = self.residents.listed_in(victim)
         {
             let why = if aged { Departure::Expired } else { Departure::Evicted };
             listed.into_iter().for_each(|(hash, entry)| self.evict_unseen(hash, entry, why));
             return Ok(Emptied::Moved(0));
         }
         // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
-        let whole = self.reader.is_by_cluster().then(|| self.contents_and_bytes(victim).ok()).flatten();
+        let whole =
+            self.residents.reader.is_by_cluster().then(|| self.medium.contents_and_bytes(victim).ok()).flatten();
         let (rows, bytes) = match whole {
             Some((rows, bytes)) => (Ok(rows), Some(bytes)),
-            None => (self.contents(victim), None),
+            None => (self.medium.contents(victim), None),
         };
         let rows = match rows {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
             rows => rows.unwrap_or_default(),
         };
-        let mut live = self.entries_of(victim, rows);
+        let mut live = self.catalog.entries_of(victim, rows);
         if keeps_all && !self.space.is_weighed(victim) {
             let bytes = live.iter().map(|(row, _)| row.taken()).sum();
             self.space.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
@@ -356,20 +282,20 @@ impl Volume {
         // Else none comes until all is gone.
         let _no_leases = no_leases.filter(|_| !needed && bytes.is_none());
         let bytes = match bytes {
-            None if needed => match self.read_at(victim, 0, self.cluster_len()) {
+            None if needed => match self.medium.read_at(victim, 0, self.medium.cluster_len()) {
                 Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
                 bytes => bytes.ok(),
             },
             bytes => bytes,
         };
         if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
-            self.add_unlisted(victim, bytes, &mut live);
+            self.catalog.add_unlisted(victim, bytes, &mut live);
         }
         let mut survivors = 0;
         for (row, entry) in &live {
             let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
             // What cannot be read stays, and the cluster with it.
-            let again = keeps_all.then(|| self.look_again(victim, row, *entry, frame)).transpose();
+            let again = keeps_all.then(|| self.frames.look_again(victim, row, *entry, frame)).transpose();
             let Ok(again) = again else { continue };
             let again = again.flatten();
             let frame = again.as_deref().unwrap_or(frame);
@@ -393,7 +319,7 @@ impl Volume {
     /// Puts an object of a victim again if it deserves that, or somebody reads it; else it leaves. Returns whether it
     /// was put.
     fn reinsert_or_evict(
-        self: &Arc<Self>,
+        &self,
         (header, frame): (&Header, &[u8]),
         (row, entry): (&Row, IndexEntry),
         eviction: Eviction,
@@ -406,13 +332,13 @@ impl Volume {
         let priority = self.shared.groups.priority(header.group);
         let object = Occupant { len: header.payload_len() as u64, used, priority, expired };
         let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
-        let is_orphan = chunk.is_some_and(|key| self.is_orphan(key));
+        let is_orphan = chunk.is_some_and(|key| self.frames.is_orphan(key));
         if !is_orphan && eviction.deserves(&object, &self.shared.budget) {
             return self.reinsert(header, frame, row, entry);
         }
         let mut _no_new_leases = None;
         if let Some(key) = chunk {
-            _no_new_leases = self.shared.leases.keep(key, self.lease_max());
+            _no_new_leases = self.shared.leases.keep(key, self.frames.lease_max());
             if _no_new_leases.is_none() {
                 return self.reinsert(header, frame, row, entry);
             }
@@ -422,62 +348,13 @@ impl Volume {
         Ok(false)
     }
 
-    /// The entries that lead into a cluster, if memory knows all of them.
-    fn listed_in(&self, victim: u32) -> Option<Vec<(u64, IndexEntry)>> {
-        let list = self.listed.as_ref()?.take(victim)?;
-        let entry = |content: &Content| {
-            let location = Location::OnDisk { grain: self.grain(victim, content.offset) };
-            Some((content.hash, self.index.find(content.hash, location)?))
-        };
-        let entries: Vec<_> = list.iter().filter_map(entry).collect();
-        let grains: u32 = entries.iter().map(|(_, entry)| entry.grains()).sum();
-        (grains >= self.space.live(victim)).then_some(entries)
-    }
-
-    /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
-    /// damaged indeed, or was not.
-    fn look_again(&self, victim: u32, row: &Row, entry: IndexEntry, frame: &[u8]) -> Result<Option<Vec<u8>>> {
-        if Header::verify(frame).is_ok() {
-            return Ok(None);
-        }
-        match self.read_frame(self.grain(victim, row.offset), entry.grains()) {
-            Ok((_, again)) => Ok(Some(again)),
-            Err(Error::Damaged { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether the large object that this chunk belongs to is gone. Not while one is being put: its
-    /// manifest comes last.
-    pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
-        let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
-        if self.shared.leases.is_leased(&key) {
-            return false;
-        }
-        let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
-        // What cannot be read now, or is gone, may be an owner.
-        let is_owner =
-            |entry: IndexEntry| self.look_at(key.parent as u64, entry, owns).map_or(true, |owns| owns.unwrap_or(true));
-        // So may what moved while it was looked at: by then others may lie where it was.
-        let moved =
-            |entry: IndexEntry| self.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry));
-        let has_owner =
-            || self.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry));
-        self.streams_open.load(Relaxed) == 0 && !has_owner()
-    }
-
-    /// Whether a frame is a chunk whose large object is gone.
-    pub(crate) fn is_left_over(&self, header: &Header, frame: &[u8]) -> bool {
-        header.kind == Kind::Chunk && self.is_orphan(header.key(frame))
-    }
-
-    fn reinsert(self: &Arc<Self>, header: &Header, frame: &[u8], row: &Row, entry: IndexEntry) -> Result<bool> {
-        let cut =
-            (header.kind == Kind::Whole).then(|| self.cut_to_pack(header.payload_len(), header.body_len as usize));
+    fn reinsert(&self, header: &Header, frame: &[u8], row: &Row, entry: IndexEntry) -> Result<bool> {
+        let cut = (header.kind == Kind::Whole)
+            .then(|| self.appender.cut_to_pack(header.payload_len(), header.body_len as usize));
         if let Some(piece) = cut.flatten() {
             return self.reinsert_cut((header, frame), (row.hash, entry), piece);
         }
-        let class = self.placer.class(header.kind, header.group, header.server);
+        let class = self.catalog.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
         let body = header.body_start();
         let draft = Draft {
@@ -490,19 +367,19 @@ impl Volume {
         loop {
             let blocked = {
                 let _stripe = self.shared.lock_key(row.hash);
-                if self.index.find(row.hash, entry.location()).is_none() {
+                if self.catalog.index.find(row.hash, entry.location()).is_none() {
                     return Ok(false);
                 }
-                let beside = self.placer.partners(row.hash).first().copied();
-                match self.append(&draft, class, beside, Some(entry), Purpose::Survivor)? {
+                let beside = self.catalog.placer.partners(row.hash).first().copied();
+                match self.append(&draft, class, beside, Some(entry))? {
                     Ok(()) => break,
                     Err(blocked) => blocked,
                 }
             };
             match blocked {
                 Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
+                Blocked::Buffers => self.committer.write_queued(true),
+                Blocked::Space if self.space.leaving() > 1 => self.checkpointer.commit_now()?,
                 Blocked::Space => {
                     self.evict_for_want_of_room(row, entry, &draft)?;
                     return Ok(false);
@@ -517,7 +394,7 @@ impl Volume {
     /// Not even the spare clusters are left for a survivor.
     fn evict_for_want_of_room(&self, row: &Row, entry: IndexEntry, draft: &Draft<'_>) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
-            return Err(self.full(draft.header.payload_len() as u64));
+            return Err(self.appender.full(draft.header.payload_len() as u64));
         }
         self.evict(row, entry, Some((draft.key, draft.header.kind)), Departure::Evicted);
         Ok(())
@@ -525,12 +402,12 @@ impl Volume {
 
     fn evict(&self, row: &Row, entry: IndexEntry, key: Option<(&[u8], Kind)>, why: Departure) {
         let _stripe = self.shared.lock_key(row.hash);
-        if !self.drop_entry(row.hash, entry) {
+        if !self.catalog.drop_entry(row.hash, entry) {
             return;
         }
         if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
             // A crash must not leave a checkpoint's entry that leads nowhere.
-            self.forget(self.hasher.frame(kind, key), row.generation);
+            self.log.forget(self.medium.hasher.frame(kind, key), row.generation);
         }
         self.count_departure(why);
         if let Some((key, kind)) = key
@@ -543,7 +420,7 @@ impl Volume {
     /// An object leaves whose key nobody asks for.
     fn evict_unseen(&self, hash: u64, entry: IndexEntry, why: Departure) {
         let _stripe = self.shared.lock_key(hash);
-        if self.drop_entry(hash, entry) {
+        if self.catalog.drop_entry(hash, entry) {
             self.count_departure(why);
         }
     }
@@ -556,10 +433,5 @@ impl Volume {
             Departure::Damaged => &counters.damaged,
         };
         add(counter, 1);
-    }
-
-    /// Bytes that a store in place could still take, compaction included.
-    pub(crate) fn free_bytes(&self) -> u64 {
-        self.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
     }
 }

@@ -19,15 +19,37 @@ use crate::{
     Departure, Error, Mode,
     base::frame::Frame,
     base::group::Priority,
+    base::medium::Medium,
     base::policy::Reopening,
     base::stats::add,
+    cache::catalog::Catalog,
+    cache::residents::Residents,
     in_place::place::InPlace,
     index::{IndexEntry, Location},
+    log::known::Known,
+    log::recorder::Log,
+    read::parts::Parts,
+    read::verify::Frames,
+    shared::Shared,
+    space::Space,
     space::State,
-    volume::Volume,
 };
 
 pub(crate) struct Scrubber {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) frames: Arc<Frames>,
+    /// What the opening knew.
+    pub(crate) known: Known,
+    pub(crate) scrub: Scrub,
+}
+
+/// How far the scrubber has come.
+pub(crate) struct Scrub {
     state: Mutex<Progress>,
     /// Whether what is on the device has not all been looked at since a crash.
     verifying: AtomicBool,
@@ -42,8 +64,8 @@ struct Progress {
 /// Hot objects read in one step.
 const WARM: usize = 32;
 
-impl Scrubber {
-    /// A scrubber that first reads these hot places; with `verify`, it then goes over all clusters.
+impl Scrub {
+    /// First reads these hot places; with `verify`, then goes over all clusters.
     pub(crate) fn new(mut hot: Vec<u64>, verify: bool) -> Self {
         // In address order: the disk's arm goes over them once.
         hot.sort_unstable_by_key(|entry| {
@@ -57,24 +79,30 @@ impl Scrubber {
         let done = hot.is_empty() && !verify;
         Self { state: Mutex::new(Progress { hot, next, done }), verifying: AtomicBool::new(verify) }
     }
+}
+
+impl Scrubber {
+    pub(crate) fn new(parts: &Parts) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
+        let (known, scrub) = (Known::default(), Scrub::new(Vec::new(), false));
+        Self { medium, shared, log, space, catalog, residents, frames, known, scrub }
+    }
 
     pub(crate) fn is_verifying(&self) -> bool {
-        self.verifying.load(Relaxed)
+        self.scrub.verifying.load(Relaxed)
     }
 
     pub(crate) fn is_warming(&self) -> bool {
-        !self.state.lock().hot.is_empty()
+        !self.scrub.state.lock().hot.is_empty()
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.state.lock().done
+        self.scrub.state.lock().done
     }
-}
 
-impl Volume {
     /// One step. Returns whether there is more to do.
-    pub(crate) fn scrub_step(self: &Arc<Self>) -> bool {
-        let mut state = self.scrubber.state.lock();
+    pub(crate) fn step(&self) -> bool {
+        let mut state = self.scrub.state.lock();
         if state.done {
             return false;
         }
@@ -89,10 +117,10 @@ impl Volume {
         }
         let cluster = state.next;
         state.next = cluster.saturating_add(1);
-        state.done = state.next >= self.parts();
+        state.done = state.next >= self.catalog.parts();
         let more = !state.done;
         drop(state);
-        match &self.in_place {
+        match &self.catalog.in_place {
             Some(in_place) => self.verify_slice(in_place, cluster),
             None if cluster < self.space.count() && self.space.state(cluster).is_read() => {
                 self.verify_cluster(cluster);
@@ -100,7 +128,7 @@ impl Volume {
             None => {}
         }
         if !more {
-            self.scrubber.verifying.store(false, Relaxed);
+            self.scrub.verifying.store(false, Relaxed);
         }
         more
     }
@@ -108,22 +136,22 @@ impl Volume {
     /// Whether puts wait for what the scrubber still has to look at.
     pub(crate) fn recovers_in_steps(&self) -> bool {
         let options = &self.shared.options;
-        options.reopening == Reopening::InSteps && options.mode == Mode::Cache && self.scrubber.is_verifying()
+        options.reopening == Reopening::InSteps && options.mode == Mode::Cache && self.is_verifying()
     }
 
     /// Reads one object into the memory tier, if the index still knows it there and the tier has room.
-    fn warm(self: &Arc<Self>, entry: IndexEntry) {
+    fn warm(&self, entry: IndexEntry) {
         let shared = &self.shared;
         let Location::OnDisk { grain } = entry.location() else { return };
-        if self.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
+        if self.medium.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
             return;
         }
-        if self.reader.is_by_cluster() {
+        if self.residents.reader.is_by_cluster() {
             return self.warm_around(grain, entry.grains());
         }
-        let Ok((header, frame)) = self.read_frame(grain, entry.grains()) else { return };
-        let hash = self.hasher.frame(header.kind, header.key(&frame)).short();
-        let current = || self.index.find(hash, Location::OnDisk { grain }).is_some();
+        let Ok((header, frame)) = self.frames.read_frame(grain, entry.grains()) else { return };
+        let hash = self.medium.hasher.frame(header.kind, header.key(&frame)).short();
+        let current = || self.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
         let len = picaflor_format::frame::HEADER + header.payload_len();
         let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
         frame.set_uses(u8::from(shared.groups.priority(header.group) != Priority::Hated));
@@ -131,33 +159,35 @@ impl Volume {
     }
 
     /// Makes the cluster around an object resident, or its page.
-    fn warm_around(self: &Arc<Self>, grain: u64, grains: u32) {
-        let Some(cluster) = self.cluster_of(grain) else { return };
-        let offset = (grain - self.grain(cluster, 0)) as usize * GRAIN;
-        let read = self.page_around(cluster, offset, grains);
+    fn warm_around(&self, grain: u64, grains: u32) {
+        let Some(cluster) = self.medium.cluster_of(grain) else { return };
+        let offset = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN;
+        let read = self.residents.pages.page_around(cluster, offset, grains);
         let is_away = match read.page {
             Some((page, _)) => self.space.lacks_page(cluster, page),
             None => self.space.state(cluster) == State::Sealed,
         };
-        let Some(bytes) = is_away.then(|| self.read_at(cluster, read.offset, read.len).ok()).flatten() else { return };
+        let Some(bytes) = is_away.then(|| self.medium.read_at(cluster, read.offset, read.len).ok()).flatten() else {
+            return;
+        };
         let bytes = bytes.into_bytes();
         if read.page.is_none() {
-            self.admit_cluster(grain, &bytes);
+            self.residents.admit_cluster(grain, &bytes);
         } else if let Ok(header) = Header::verify(&bytes[offset - read.offset..]) {
-            self.admit_page(cluster, read, &bytes, header.mark);
+            self.residents.admit_page(cluster, read, &bytes, header.mark);
         }
     }
 
     /// A damaged object's header is intact: what it says is known to be gone.
     fn drop_for_good(&self, header: &Header, frame: &[u8], expected: u64) {
         let key = header.key(frame);
-        let hash = self.hasher.frame(header.kind, key);
+        let hash = self.medium.hasher.frame(header.kind, key);
         // The key itself may be what is damaged.
         if hash.short() != expected {
             return;
         }
         if !self.shared.options.read_only {
-            self.forget(hash, header.generation);
+            self.log.forget(hash, header.generation);
         }
         if header.kind != Kind::Chunk {
             self.shared.note_departure(key, Departure::Damaged);
@@ -169,41 +199,41 @@ impl Volume {
         for place in in_place.extents.slice(slice) {
             let hash = place.hash as u64;
             let _stripe = self.shared.lock_key(hash);
-            let Some(entry) = self.index.find(hash, InPlace::location(place.slot)) else { continue };
-            let gone = match self.read_placed(&place) {
+            let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else { continue };
+            let gone = match self.frames.read_placed(&place) {
                 Ok((header, frame)) => {
-                    let is_own = self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
-                    !is_own || self.is_left_over(&header, &frame)
+                    let is_own = self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
+                    !is_own || self.frames.is_left_over(&header, &frame)
                 }
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
-            if gone && self.drop_entry(hash, entry) && !self.shared.options.read_only {
-                self.forget(KeyHash(place.hash), self.shared.next_generation());
+            if gone && self.catalog.drop_entry(hash, entry) && !self.shared.options.read_only {
+                self.log.forget(KeyHash(place.hash), self.shared.next_generation());
             }
         }
         add(&self.shared.counters.clusters_scrubbed, 1);
     }
 
     fn verify_cluster(&self, cluster: u32) {
-        let Some(bytes) = self.read_cluster(cluster) else { return };
+        let Some(bytes) = self.medium.read_cluster(cluster) else { return };
         add(&self.shared.counters.clusters_scrubbed, 1);
-        let Ok(found) = self.last_use(cluster, None, BLOCK) else { return };
+        let Ok(found) = self.medium.last_use(cluster, None, BLOCK) else { return };
         let untold = self.is_untold(cluster, &found);
-        let rows = self.rows_of(found, &bytes);
+        let rows = self.medium.rows_of(found, &bytes);
         if untold && !self.shared.options.read_only {
             self.drop_outdated(cluster, &rows);
         }
         for row in rows {
-            let location = Location::OnDisk { grain: self.grain(cluster, row.offset) };
-            let Some(entry) = self.index.find(row.hash, location) else { continue };
+            let location = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };
+            let Some(entry) = self.catalog.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             let why = match Header::verify(frame) {
-                Ok(header) if self.is_left_over(&header, frame) => Departure::Evicted,
+                Ok(header) if self.frames.is_left_over(&header, frame) => Departure::Evicted,
                 Ok(_) => continue,
                 Err(_) => Departure::Damaged,
             };
             // The cluster may have been reclaimed since it was read.
-            if !self.space.state(cluster).is_read() || !self.drop_entry(row.hash, entry) {
+            if !self.space.state(cluster).is_read() || !self.catalog.drop_entry(row.hash, entry) {
                 continue;
             }
             if why == Departure::Damaged {

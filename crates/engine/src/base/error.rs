@@ -111,9 +111,6 @@ pub enum Error {
     /// The store was closed, or its device was dropped after a failure.
     #[error("the store is closed")]
     Closed,
-    /// The fetch given to `get_or_fetch` failed, for this caller or for the one it waited for.
-    #[error("fetch failed: {0}")]
-    Fetch(String),
 }
 
 /// Why a put was declined.

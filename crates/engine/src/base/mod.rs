@@ -5,10 +5,13 @@ pub(crate) mod error;
 pub(crate) mod frame;
 pub(crate) mod group;
 pub(crate) mod layout;
+pub(crate) mod medium;
 pub(crate) mod options;
 pub(crate) mod policy;
 pub(crate) mod preset;
 pub(crate) mod receipt;
+#[cfg(feature = "metrics")]
+mod record;
 pub(crate) mod report;
 pub(crate) mod spread;
 pub(crate) mod stats;

@@ -1,6 +1,11 @@
 //! Everything a store can be told at opening: first what changes behaviour, then what changes speed.
 
-use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use picaflor_device::{Clock, Device, Folder, PRIVATE, Preallocate};
@@ -22,6 +27,7 @@ pub(crate) const THRESHOLD: u32 = 256;
 
 /// How much acknowledged work a crash may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Durability {
     /// What the device happens to have. Deletes keep their own bound.
     None,
@@ -44,6 +50,7 @@ impl Default for Durability {
 
 /// Who runs the flusher, the reclaimer, the checkpointer and the scrubber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Daemons {
     /// Threads of the store's own.
     #[default]
@@ -54,6 +61,7 @@ pub enum Daemons {
 
 /// Where a store's bytes are.
 #[derive(Clone)]
+#[non_exhaustive]
 pub enum Place {
     /// A regular file (made if absent) or a raw block device.
     Path(PathBuf),
@@ -61,6 +69,26 @@ pub enum Place {
     Device(Arc<dyn Device>),
     /// Any folder, for presets that keep a file for each object; a path is a real one to them.
     Folder(Arc<dyn Folder>),
+}
+
+macro_rules! place_from {
+    ($($from:ty => $variant:ident),+ $(,)?) => {$(
+        impl From<$from> for Place {
+            fn from(place: $from) -> Self {
+                Self::$variant(place.into())
+            }
+        }
+    )+};
+}
+
+place_from! {
+    &str => Path,
+    String => Path,
+    &Path => Path,
+    &PathBuf => Path,
+    PathBuf => Path,
+    Arc<dyn Device> => Device,
+    Arc<dyn Folder> => Folder,
 }
 
 /// Asked before a put whether the object deserves room: key, and body length where it is known.
@@ -81,7 +109,16 @@ pub enum Departure {
     Damaged,
 }
 
-/// How to open a store. Start from [`Options::new`] or [`Options::preset`].
+/// How to open a store. Made from [`Options::new`], [`Options::on`] or [`Options::preset`] by setting what differs:
+///
+/// ```
+/// use picaflor::{Durability, Mode, Options};
+///
+/// let options = Options::new("cache.store").capacity(1 << 30).memory(64 << 20).durability(Durability::EveryPut);
+/// ```
+///
+/// The fields may be read and changed too; what cannot work is refused when the store is opened, by
+/// [`Error::Option`](crate::Error::Option), or by [`Options::check`] before.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
@@ -91,8 +128,9 @@ pub struct Options {
     /// Which of several devices an object lies on. Fixed when the store is made. Default [`Spread::Key`].
     pub spread: Spread,
     /// Hard cap of device bytes, divided evenly among the places; 0 takes each existing file's or
-    /// device's own size. Default 1 GiB for a new file. A store keeps the size that it was made with: to open one that
-    /// has more than this is an error, and one that has less stays so ([`crate::Stats::capacity`]).
+    /// device's own size. Default 1 GiB for a new file. A store keeps the size that it was made with
+    /// ([`crate::Stats::capacity`]): to open it with another is an error, which says what to do. To a device that has
+    /// no more than the store, more may be given.
     pub capacity: u64,
     /// Hard cap of memory in bytes: index, buffers and memory tier together, at every moment. An object that has
     /// left the tier while a handle is held counts as the holder's, for nothing here could free it. Default 256 MiB.
@@ -174,17 +212,19 @@ impl Options {
     /// The store at `path`, a file, a block device or a folder, with the preset that it remembers; a new one has the
     /// default preset.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self::at(Place::Path(path.into()))
+        Self::nowhere().place(path.into())
     }
 
     /// As [`Options::new`] on any device.
     pub fn on(device: Arc<dyn Device>) -> Self {
-        Self::at(Place::Device(device))
+        Self::nowhere().place(device)
     }
 
-    fn at(place: Place) -> Self {
+    /// No place, and no preset that was asked for.
+    #[doc(hidden)]
+    pub fn nowhere() -> Self {
         Self {
-            places: vec![place],
+            places: Vec::new(),
             spread: Spread::default(),
             capacity: 0,
             memory: 256 << 20,
@@ -218,16 +258,22 @@ impl Options {
         }
     }
 
-    /// The preset with this name on the file or block device at `path`.
+    /// The preset with this name, at no place yet: [`Options::place`] says where.
+    ///
+    /// ```
+    /// # use picaflor::Options;
+    /// let options = Options::preset("damelo")?.place("pages.store").capacity(1 << 30);
+    /// # Ok::<(), picaflor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`crate::Error::Option`] for a name that is not in the table; it lists those that are.
-    pub fn preset(name: &str, path: impl Into<PathBuf>) -> Result<Self> {
-        Self::new(path).as_preset(name)
+    pub fn preset(name: &str) -> Result<Self> {
+        Self::nowhere().as_preset(name)
     }
 
-    /// The same options with the answers of another preset: on a device that is no path, for instance. A store that was
-    /// made with another one is opened with this from here on, if it can be.
+    /// The same options with the answers of another preset. A store that was made with another one is opened with this
+    /// from here on, if it can be.
     ///
     /// # Errors
     /// As [`Options::preset`].
@@ -288,35 +334,83 @@ impl Options {
         preset::names()
     }
 
-    /// Changes any of the fields; for building a value in one expression.
+    /// Adds a place: a path, or a device; a store is at one or several.
+    pub fn place(mut self, place: impl Into<Place>) -> Self {
+        self.places.push(place.into());
+        self
+    }
+
+    /// Sets the longest time that a delete may stay volatile, and the most deletes at once that may.
+    pub fn delete_bounds(mut self, time: Duration, count: u64) -> Self {
+        (self.delete_time, self.delete_count) = (time, count);
+        self
+    }
+
+    /// Sets [`field@Options::default_ttl`].
+    pub fn default_ttl(mut self, ttl: Duration) -> Self {
+        self.default_ttl = Some(ttl);
+        self
+    }
+
+    /// Sets [`field@Options::admission`].
+    pub fn admission(mut self, admits: impl Fn(&[u8], Option<u64>) -> bool + Send + Sync + 'static) -> Self {
+        self.admission = Some(Arc::new(admits));
+        self
+    }
+
+    /// Sets [`field@Options::eviction_listener`].
+    pub fn eviction_listener(mut self, listener: impl Fn(&[u8], Departure) + Send + Sync + 'static) -> Self {
+        self.eviction_listener = Some(Arc::new(listener));
+        self
+    }
+
+    /// Sets [`field@Options::seed`].
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Changes any of the fields, in place; for building a value in one expression.
     pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
     }
+}
 
-    /// Sets the hard cap of device bytes.
-    pub fn capacity(mut self, bytes: u64) -> Self {
-        self.capacity = bytes;
-        self
-    }
+macro_rules! setters {
+    ($($name:ident: $type:ty),+ $(,)?) => {
+        impl Options {$(
+            #[doc = concat!("Sets [`field@Options::", stringify!($name), "`].")]
+            pub fn $name(mut self, $name: $type) -> Self {
+                self.$name = $name;
+                self
+            }
+        )+}
+    };
+}
 
-    /// Sets the hard cap of memory bytes.
-    pub fn memory(mut self, bytes: u64) -> Self {
-        self.memory = bytes;
-        self
-    }
-
-    /// Sets the mode.
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// Sets how much a crash may cost.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
+setters! {
+    spread: Spread,
+    capacity: u64,
+    memory: u64,
+    mode: Mode,
+    durability: Durability,
+    read_only: bool,
+    file_mode: u32,
+    threshold: u32,
+    cluster: u32,
+    cluster_age: ClusterAge,
+    reopening: Reopening,
+    next_cluster: NextCluster,
+    groups: u32,
+    unpacked: u64,
+    pack_order: PackOrder,
+    open_buffers: usize,
+    preallocate: Preallocate,
+    read_batch: usize,
+    read_batch_time: Duration,
+    daemons: Daemons,
+    clock: Clock,
 }
 
 impl fmt::Debug for Options {
@@ -348,8 +442,17 @@ pub enum Expiry {
     After(Duration),
 }
 
-/// What goes with one object, beside its key and body.
+/// What goes with one object, beside its key and body. Made from [`PutOptions::new`] by setting what differs:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use picaflor::{Expiry, PutOptions};
+///
+/// let image = PutOptions::new().neighbour("http://example.org/").expiry(Expiry::After(Duration::from_secs(60)));
+/// ```
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct PutOptions {
     /// The application's bytes, returned with the object; at most 64 KiB, and with the key no more than fits in a
     /// cluster.
@@ -369,4 +472,69 @@ pub struct PutOptions {
     pub bypass_memory: bool,
     /// Refuse with [`crate::Refusal::Busy`] rather than wait for the device.
     pub no_wait: bool,
+}
+
+/// What [`Store::put`](crate::Store::put) puts with.
+pub(crate) static PLAIN: PutOptions = PutOptions::new();
+
+impl PutOptions {
+    /// No metadata, the store's own expiry, no group, server or neighbour.
+    pub const fn new() -> Self {
+        Self {
+            metadata: Bytes::new(),
+            expiry: Expiry::Default,
+            group: 0,
+            server: 0,
+            neighbour: None,
+            bypass_memory: false,
+            no_wait: false,
+        }
+    }
+
+    /// Sets [`PutOptions::metadata`].
+    pub fn metadata(mut self, metadata: impl Into<Bytes>) -> Self {
+        self.metadata = metadata.into();
+        self
+    }
+
+    /// Sets [`PutOptions::expiry`].
+    pub fn expiry(mut self, expiry: Expiry) -> Self {
+        self.expiry = expiry;
+        self
+    }
+
+    /// Sets [`PutOptions::group`].
+    pub fn group(mut self, group: u32) -> Self {
+        self.group = group;
+        self
+    }
+
+    /// Sets [`PutOptions::server`].
+    pub fn server(mut self, server: u32) -> Self {
+        self.server = server;
+        self
+    }
+
+    /// Sets [`PutOptions::neighbour`].
+    pub fn neighbour(self, key: impl Into<Bytes>) -> Self {
+        self.maybe_neighbour(Some(key.into()))
+    }
+
+    /// Sets [`PutOptions::neighbour`], or that there is none.
+    pub fn maybe_neighbour(mut self, key: Option<Bytes>) -> Self {
+        self.neighbour = key;
+        self
+    }
+
+    /// Sets [`PutOptions::bypass_memory`].
+    pub fn bypass_memory(mut self, bypass: bool) -> Self {
+        self.bypass_memory = bypass;
+        self
+    }
+
+    /// Sets [`PutOptions::no_wait`].
+    pub fn no_wait(mut self, no_wait: bool) -> Self {
+        self.no_wait = no_wait;
+        self
+    }
 }

@@ -33,6 +33,7 @@ pub enum Persistence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
 pub enum Reopening {
     /// It answers gets as soon as the log is read and takes puts as soon as that is merged; what was hot is read, and
     /// everything verified, behind.
@@ -48,6 +49,7 @@ pub enum Reopening {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
 pub enum PackOrder {
     /// What was asked for least recently: the tail of the LRU list.
     #[default]
@@ -81,6 +83,7 @@ pub enum Eviction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
 pub enum ClusterAge {
     /// Never.
     #[default]

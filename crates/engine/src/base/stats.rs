@@ -27,6 +27,14 @@ macro_rules! counters {
                 Counts { $($name: self.$name.load(Relaxed),)+ }
             }
         }
+
+        #[cfg(feature = "metrics")]
+        impl Counts {
+            /// Each with the name by which a recorder of metrics knows it.
+            pub(crate) fn each(&self, mut tell: impl FnMut(&'static str, u64)) {
+                $(tell(concat!("picaflor_store_", stringify!($name), "_total"), self.$name);)+
+            }
+        }
     };
 }
 

@@ -22,8 +22,8 @@ use picaflor_format::{
 };
 
 use crate::{
-    Error, Result, base::group::page_bytes, cache::buffers::Filled, space::PAGES_MAX, volume::Volume,
-    write::placement::Class,
+    Error, Result, base::group::page_bytes, base::medium::Medium, cache::buffers::Filled, cache::residents::Residents,
+    shared::Shared, space::PAGES_MAX, write::placement::Class,
 };
 
 /// Bytes of the smallest page.
@@ -40,17 +40,14 @@ pub(crate) struct PageRead {
 }
 
 /// How each cluster is divided: log2 of the bytes of its pages, those of the cluster if it is one; 0: nobody knows.
-pub(crate) struct Divisions(Box<[AtomicU8]>);
+struct Divisions(Box<[AtomicU8]>);
 
 impl Divisions {
-    /// Memory that a cluster's division takes, here and in [`crate::space::Space`].
-    pub(crate) const BYTES_PER_CLUSTER: u64 = 1 + size_of::<u64>() as u64;
-
-    pub(crate) fn new(clusters: u32) -> Self {
+    fn new(clusters: u32) -> Self {
         Self((0..clusters).map(|_| AtomicU8::new(0)).collect())
     }
 
-    pub(crate) fn note(&self, cluster: u32, page: u32) {
+    fn note(&self, cluster: u32, page: u32) {
         if let Some(known) = self.0.get(cluster as usize) {
             known.store(if page == 0 { 0 } else { page.trailing_zeros() as u8 }, Relaxed);
         }
@@ -85,7 +82,49 @@ impl Divisions {
     }
 }
 
-impl Volume {
+/// Into which pages the clusters of a volume are divided.
+pub(crate) struct Pages {
+    divisions: Divisions,
+    /// Bytes of a cluster.
+    cluster: u32,
+    /// Bytes of the unit in which the device reads.
+    unit: usize,
+    shared: Arc<Shared>,
+}
+
+impl Pages {
+    /// Memory that a cluster's division takes, here and in [`crate::space::Space`].
+    pub(crate) const BYTES_PER_CLUSTER: u64 = 1 + size_of::<u64>() as u64;
+
+    pub(crate) fn new(medium: &Medium, shared: &Arc<Shared>) -> Self {
+        let clusters = if shared.preset.has_pages() { medium.map.cluster_count() } else { 0 };
+        Self {
+            divisions: Divisions::new(clusters),
+            cluster: medium.map.cluster,
+            unit: medium.device.read_unit(),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    /// A cluster is divided into pages of so many bytes.
+    pub(crate) fn note(&self, cluster: u32, page: u32) {
+        self.divisions.note(cluster, page);
+    }
+
+    /// What a checkpoint keeps of it.
+    pub(crate) fn image(&self) -> Vec<u64> {
+        self.divisions.image(self.cluster)
+    }
+
+    /// Bytes of that image at most.
+    pub(crate) fn image_bytes(&self) -> u64 {
+        self.divisions.image_bytes()
+    }
+
+    pub(crate) fn restore(&self, image: &[u64]) {
+        self.divisions.restore(image);
+    }
+
     /// Whether clusters may be divided into pages.
     pub(crate) fn has_pages(&self) -> bool {
         self.shared.preset.has_pages()
@@ -95,17 +134,17 @@ impl Volume {
     pub(crate) fn page_of(&self, class: Class) -> u32 {
         match class {
             Class::Group(group) => self.page_of_group(group),
-            _ => self.map.cluster,
+            _ => self.cluster,
         }
     }
 
     pub(crate) fn page_of_group(&self, group: u32) -> u32 {
-        self.shared.groups.page(group).filter(|_| self.has_pages()).map_or(self.map.cluster, |page| self.fit(page))
+        self.shared.groups.page(group).filter(|_| self.has_pages()).map_or(self.cluster, |page| self.fit(page))
     }
 
     /// A page that may be: settings come from the device, and a group may have them from another store's options.
     fn fit(&self, page: u32) -> u32 {
-        page.clamp(least_page(self.map.cluster), self.map.cluster)
+        page.clamp(least_page(self.cluster), self.cluster)
     }
 
     /// Refuses pages that there cannot be.
@@ -113,7 +152,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Option`] with the reason.
     pub(crate) fn check_page(&self, page: u32) -> Result<()> {
-        let (least, most) = (least_page(self.map.cluster), self.map.cluster);
+        let (least, most) = (least_page(self.cluster), self.cluster);
         let why = if !self.has_pages() {
             "only a preset that gives each group clusters of its own divides them: damelo".into()
         } else if !page.is_power_of_two() || !(least..=most).contains(&page) {
@@ -124,37 +163,23 @@ impl Volume {
         Err(Error::Option { name: "page", why })
     }
 
-    /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
-    /// the object, with which a page of a site begins.
-    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
-        if self.shared.memory.holds_clusters() {
-            return self.page_around(cluster, offset, grains);
-        }
-        let window = self.reader.window(self.cluster_len());
-        if window == self.cluster_len() {
-            return PageRead { offset: 0, len: window, page: None };
-        }
-        let unit = self.device.read_unit();
-        let start = offset / unit * unit;
-        let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
-        PageRead { offset: start, len: end.min(self.cluster_len()) - start, page: None }
-    }
-
     /// What to read for an entry: the page in which it begins, and all of the object.
     pub(crate) fn page_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
-        let whole = PageRead { offset: 0, len: self.cluster_len(), page: None };
-        let Some(page) = self.divisions.of(cluster).filter(|page| *page < self.map.cluster) else { return whole };
+        let whole = PageRead { offset: 0, len: self.cluster as usize, page: None };
+        let Some(page) = self.divisions.of(cluster).filter(|page| *page < self.cluster) else {
+            return whole;
+        };
         let page = self.fit(page) as usize;
         let start = offset / page * page;
-        let unit = self.device.read_unit();
+        let unit = self.unit;
         let end = (offset + grains as usize * GRAIN).next_multiple_of(unit);
-        let end = end.max(start + page).min(self.cluster_len());
+        let end = end.max(start + page).min(self.cluster as usize);
         PageRead { offset: start, len: end - start, page: Some(((start / page) as u32, page)) }
     }
 
     /// A sealed cluster on the device says how it is divided: log2 of the bytes of its pages, 0 if it is not.
     pub(crate) fn note_division(&self, cluster: u32, log2: u8) {
-        self.divisions.note(cluster, if log2 == 0 { self.map.cluster } else { page_bytes(log2).unwrap_or(0) });
+        self.divisions.note(cluster, if log2 == 0 { self.cluster } else { page_bytes(log2).unwrap_or(0) });
     }
 
     /// What was forgotten of a cluster, the first of its objects that is read tells: what its group wants now is
@@ -164,7 +189,9 @@ impl Volume {
             self.divisions.note(cluster, self.page_of_group(group));
         }
     }
+}
 
+impl Residents {
     /// Makes a page resident that was read for an object with this mark, if nobody did or reclaimed its cluster
     /// meanwhile. Returns whether it is.
     pub(crate) fn admit_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
@@ -174,7 +201,7 @@ impl Volume {
         }
         // There is no table in a page: frames follow each other.
         let first = if read.offset == 0 { cluster::HEADER } else { 0 };
-        let rows = self.frames_in(bytes, first..len.min(bytes.len()), read.offset, Some(mark));
+        let rows = self.medium.frames_in(bytes, first..len.min(bytes.len()), read.offset, Some(mark));
         let group = rows.first().and_then(|row| Header::decode(&bytes[row.offset as usize - read.offset..]).ok());
         let class = self.classes[cluster as usize].load(Relaxed);
         let filled = Filled::read_in(bytes, rows, (cluster, class), Some((page, read.offset)));
@@ -183,6 +210,22 @@ impl Volume {
             self.space.release_page(cluster, page);
         }
         resides
+    }
+
+    /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
+    /// the object, with which a page of a site begins.
+    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
+        if self.shared.memory.holds_clusters() {
+            return self.pages.page_around(cluster, offset, grains);
+        }
+        let window = self.reader.window(self.medium.cluster_len());
+        if window == self.medium.cluster_len() {
+            return PageRead { offset: 0, len: window, page: None };
+        }
+        let unit = self.medium.device.read_unit();
+        let start = offset / unit * unit;
+        let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
+        PageRead { offset: start, len: end.min(self.medium.cluster_len()) - start, page: None }
     }
 }
 

@@ -20,9 +20,8 @@ use crate::{
     base::frame::Draft,
     base::stats::add,
     cache::buffers::{Open, Slot},
-    in_place::place::InPlace,
+    in_place::place::{InPlace, Placing},
     index::{Entered, IndexEntry, Location},
-    volume::Volume,
     write::append::{Blocked, Lane},
     write::placement::Class,
 };
@@ -48,11 +47,10 @@ pub(crate) fn piece(slots: u32) -> usize {
     slots as usize * SLOT as usize - frame::HEADER - ChunkKey::LEN
 }
 
-impl Volume {
+impl Placing {
     /// Puts an object into its server's buffer; what is long, or a piece already, is placed at once.
     pub(crate) fn gather(
-        self: &Arc<Self>,
-        in_place: &InPlace,
+        &self,
         draft: &Draft<'_>,
         class: Class,
         old: Option<IndexEntry>,
@@ -62,55 +60,52 @@ impl Volume {
         let head = frame::HEADER + draft.key.len() + draft.metadata.len() + Manifest::LEN;
         let may_fail = self.shared.options.mode == Mode::Store && head > SLOT as usize;
         if draft.header.kind != Kind::Whole || len as u64 > BUFFER / 2 || may_fail {
-            return self.place(in_place, draft, class, old);
+            return self.place(draft, class, old);
         }
-        let server = self.placer.class(draft.header.kind, draft.header.group, draft.header.server);
-        let mut lane = self.lanes[self.placer.lane(server, draft.header.generation)].lock();
-        let slot = match self.buffer_for(in_place, &mut lane, server, len)? {
+        let server = self.catalog.placer.class(draft.header.kind, draft.header.group, draft.header.server);
+        let mut lane = self.appender.lanes[self.catalog.placer.lane(server, draft.header.generation)].lock();
+        let slot = match self.buffer_for(&mut lane, server, len)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        if !in_place.extents.promise(needs(len)) {
+        if !self.in_place.extents.promise(needs(len)) {
             return Ok(Err(Blocked::Space));
         }
-        let offset = match &mut *self.buffers.slot(slot).write() {
+        let offset = match &mut *self.catalog.buffers.slot(slot).write() {
             Slot::Open(open) => open.push(draft),
             _ => return Ok(Err(Blocked::Buffers)),
         };
         let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-        if self.index.put(draft.hash, location, (len / GRAIN) as u32, old) == Entered::OldGone {
+        if self.catalog.index.put(draft.hash, location, (len / GRAIN) as u32, old) == Entered::OldGone {
             // Dead where it lies; its promise is taken back when the buffer is emptied.
             return Ok(Err(Blocked::Moved));
         }
-        self.replaced(draft.hash, old);
-        let kept = (class != Class::Bypass).then(|| self.buffers.read(slot, offset, draft.hash, |_, _| true)).flatten();
+        self.catalog.replaced(draft.hash, old);
+        let kept = (class != Class::Bypass)
+            .then(|| self.catalog.buffers.read(slot, offset, draft.hash, |_, _| true))
+            .flatten();
         drop(lane);
         if let Some(frame) = kept {
-            self.shared.cache_object(&Arc::new(frame), || self.index.find(draft.hash, location).is_some());
+            self.shared.cache_object(&Arc::new(frame), || self.catalog.index.find(draft.hash, location).is_some());
         }
         Ok(Ok(()))
     }
 
     /// The buffer of this lane, if it is the server's and has room; else it is emptied and a new one begun.
-    fn buffer_for(
-        self: &Arc<Self>,
-        in_place: &InPlace,
-        lane: &mut Lane,
-        server: Class,
-        len: usize,
-    ) -> Result<Result<u32, Blocked>> {
+    pub(crate) fn buffer_for(&self, lane: &mut Lane, server: Class, len: usize) -> Result<Result<u32, Blocked>> {
         if let Some(slot) = lane[0] {
             let fits = |open: &Open| open.class == server && open.fits(len);
-            if matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if fits(open)) {
+            if matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if fits(open)) {
                 return Ok(Ok(slot));
             }
-            self.empty_lane(in_place, lane)?;
+            self.empty_lane(lane)?;
         }
         self.shared.reserve_memory(BUFFER, || self.shared.buffer_bytes.fetch_add(BUFFER, Relaxed));
-        let since = self.journal.lock().next_page();
-        let seq = self.next_seq.fetch_add(1, Relaxed);
-        let open = Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.hasher.mark(seq)), server, since);
-        Ok(match self.buffers.occupy(Slot::Open(open)) {
+        let since = self.log.journal.lock().next_page();
+        let seq = self.log.number_cluster();
+        let open =
+            Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.medium.hasher.mark(seq)), server, since);
+        Ok(match self.catalog.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
                 lane[0] = Some(slot);
                 Ok(slot)
@@ -123,56 +118,57 @@ impl Volume {
     }
 
     /// Places everything that is gathered.
-    pub(crate) fn empty_lanes(self: &Arc<Self>) -> Result<()> {
-        let Some(in_place) = &self.in_place else { return Ok(()) };
-        self.lanes.iter().try_for_each(|lane| self.empty_lane(in_place, &mut lane.lock()))
+    pub(crate) fn empty_lanes(&self) -> Result<()> {
+        self.appender.lanes.iter().try_for_each(|lane| self.empty_lane(&mut lane.lock()))
     }
 
     /// Places what a buffer holds, in the order in which it came, and gives the buffer up.
-    fn empty_lane(self: &Arc<Self>, in_place: &InPlace, lane: &mut Lane) -> Result<()> {
+    pub(crate) fn empty_lane(&self, lane: &mut Lane) -> Result<()> {
         let Some(slot) = lane[0] else { return Ok(()) };
-        let rows = match &*self.buffers.slot(slot).read() {
+        let rows = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Open(open) => open.rows().to_vec(),
             _ => Vec::new(),
         };
-        let _turn = in_place.turn();
+        let _turn = self.in_place.turn();
         for row in &rows {
-            self.settle_down(in_place, slot, row)?;
-            in_place.extents.keep_promise(needs(row.len as usize));
+            self.settle_down(slot, row)?;
+            self.in_place.extents.keep_promise(needs(row.len as usize));
         }
         lane[0] = None;
-        self.buffers.vacate(slot);
+        self.catalog.buffers.vacate(slot);
         self.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
         Ok(())
     }
 
     /// Places one object of a buffer, if it is still its key's.
-    fn settle_down(self: &Arc<Self>, in_place: &InPlace, slot: u32, row: &Row) -> Result<()> {
-        let Some(entry) = self.entry_in_slot(slot, row) else { return Ok(()) };
-        let Some(frame) = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else { return Ok(()) };
+    pub(crate) fn settle_down(&self, slot: u32, row: &Row) -> Result<()> {
+        let Some(entry) = self.catalog.entry_in_slot(slot, row) else { return Ok(()) };
+        let Some(frame) = self.catalog.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else {
+            return Ok(());
+        };
         let body = frame.body();
         let draft =
             Draft { hash: row.hash, header: frame.header, key: frame.key(), metadata: frame.metadata(), body: &body };
-        match self.place_in_turn(in_place, &draft, Some(entry), needs(row.len as usize))? {
+        match self.place_in_turn(&draft, Some(entry), needs(row.len as usize))? {
             Ok(_) | Err(Blocked::Moved | Blocked::Buffers | Blocked::Staging) => Ok(()),
-            Err(Blocked::Space) if self.settle_in_pieces(in_place, &draft, entry, needs(row.len as usize))? => Ok(()),
+            Err(Blocked::Space) if self.settle_in_pieces(&draft, entry, needs(row.len as usize))? => Ok(()),
             Err(Blocked::Space) => self.give_up(&draft, entry),
         }
     }
 
     /// No free run is long enough any more: the slots that were promised are scattered. False if even its head, with
     /// a long key or much metadata, finds no place.
-    fn settle_in_pieces(&self, in_place: &InPlace, draft: &Draft<'_>, entry: IndexEntry, own: u64) -> Result<bool> {
+    pub(crate) fn settle_in_pieces(&self, draft: &Draft<'_>, entry: IndexEntry, own: u64) -> Result<bool> {
         let pieces = |slots: u32| draft.header.payload_len().div_ceil(piece(slots)) as u64 + 1;
-        let Some(len) = in_place.extents.cut_for(pieces).map(piece) else { return Ok(false) };
-        let parent = self.hasher.key(draft.key).0;
+        let Some(len) = self.in_place.extents.cut_for(pieces).map(piece) else { return Ok(false) };
+        let parent = self.medium.hasher.key(draft.key).0;
         let manifest =
             Manifest { id: self.shared.next_generation(), total: draft.body.len() as u64, chunk: len as u32 };
         for (number, body) in draft.body.chunks(len).enumerate() {
             let key = ChunkKey { parent, id: manifest.id, number: number as u32 }.encode();
             let header = header_of(draft, Kind::Chunk, self.shared.next_generation(), &key, &[], body);
-            let chunk = Draft { hash: self.hasher.chunk(&key).short(), header, key: &key, metadata: &[], body };
-            if self.place_in_turn(in_place, &chunk, None, own)?.is_err() {
+            let chunk = Draft { hash: self.medium.hasher.chunk(&key).short(), header, key: &key, metadata: &[], body };
+            if self.place_in_turn(&chunk, None, own)?.is_err() {
                 return Ok(false);
             }
         }
@@ -180,23 +176,23 @@ impl Volume {
         let header = header_of(draft, Kind::Manifest, draft.header.generation, draft.key, draft.metadata, &body);
         self.shared.memory.remove(draft.hash);
         // Replaced or deleted meanwhile, its pieces are nobody's: the scrubber, or LRU, takes them.
-        let placed = self.place_in_turn(in_place, &Draft { header, body: &body, ..*draft }, Some(entry), own)?;
+        let placed = self.place_in_turn(&Draft { header, body: &body, ..*draft }, Some(entry), own)?;
         Ok(!matches!(placed, Err(Blocked::Space)))
     }
 
     /// A cache loses what finds no place. In a store nothing is gathered that might not.
-    fn give_up(&self, draft: &Draft<'_>, entry: IndexEntry) -> Result<()> {
+    pub(crate) fn give_up(&self, draft: &Draft<'_>, entry: IndexEntry) -> Result<()> {
         if self.shared.options.mode == Mode::Store {
             return Err(Error::Damaged {
-                place: self.place.clone(),
+                place: self.medium.place.clone(),
                 why: "promised slots are not there".into(),
                 mend: "this is a defect in picaflor: please report it".into(),
             });
         }
-        if self.drop_entry(draft.hash, entry) {
+        if self.catalog.drop_entry(draft.hash, entry) {
             // Its own generation: what is put from now on has a larger one.
             let generation = draft.header.generation;
-            self.forget(self.hasher.key(draft.key), generation);
+            self.log.forget(self.medium.hasher.key(draft.key), generation);
             add(&self.shared.counters.evicted, 1);
             self.shared.note_departure(draft.key, Departure::Evicted);
         }

@@ -8,41 +8,46 @@
 
 use std::{
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use picaflor_device::{AlignedBuf, Folder};
+use picaflor_device::AlignedBuf;
 use picaflor_format::{
     frame::{self, GRAIN, Header, Kind},
     journal::{Placed, Record},
-    zone::{Map, SLOT},
+    zone::SLOT,
 };
 
 use crate::{
     Durability, Error, Mode, Options, Result,
     base::frame::Draft,
     base::frame::Frame,
+    base::medium::Medium,
     base::stats::add,
+    cache::catalog::Catalog,
     in_place::files::Files,
     in_place::locality::piece,
     in_place::packet::{Packet, Pending},
     index::{Entered, IndexEntry, Location},
+    log::recorder::Log,
+    read::parts::Parts,
+    read::verify::Frames,
+    shared::Shared,
     space::{Extents, Freed, LayoutKind, Place},
-    volume::Volume,
-    write::append::Blocked,
+    write::append::{Appender, Blocked},
     write::placement::Class,
 };
 
 /// What a volume has whose objects lie in place.
 pub(crate) struct InPlace {
+    medium: Arc<Medium>,
+    shared: Arc<Shared>,
+    log: Arc<Log>,
     pub(crate) extents: Extents,
     packet: Option<Mutex<Packet>>,
     /// Where each object has a file, and slots are but numbers.
-    pub(crate) files: Option<Files>,
+    pub(crate) files: Option<Arc<Files>>,
     /// Held by whoever places an object: cursor, packetizer and device see one stream.
     turn: Mutex<()>,
     /// Bytes of key, metadata and body of the longest object that lies in one piece.
@@ -61,28 +66,25 @@ impl InPlace {
     /// Grains of a slot.
     pub(crate) const GRAINS: u32 = (SLOT / GRAIN as u64) as u32;
 
-    /// `None` for the ring.
+    /// Slots of a volume, and files where `files` has them.
     pub(crate) fn new(
-        (layout, threshold): (LayoutKind, u32),
-        map: &Map,
-        options: &Options,
-        folder: Option<Arc<dyn Folder>>,
-    ) -> Option<Self> {
-        if layout == LayoutKind::Ring {
-            return None;
-        }
-        let (_, zone) = map.in_place();
-        Some(Self {
+        (medium, shared, log): (&Arc<Medium>, &Arc<Shared>, &Arc<Log>),
+        threshold: u32,
+        files: Option<Arc<Files>>,
+    ) -> Self {
+        let layout = shared.preset.layout;
+        let (_, zone) = medium.map.in_place();
+        Self {
+            medium: Arc::clone(medium),
+            shared: Arc::clone(shared),
+            log: Arc::clone(log),
             extents: Extents::new(layout, (zone.start / SLOT) as u32, (zone.len / SLOT) as u32, threshold),
-            files: match (layout, folder) {
-                (LayoutKind::Files(tree), Some(folder)) => Some(Files::new(folder, tree)),
-                _ => None,
-            },
+            files,
             packet: (layout == LayoutKind::Packets).then(|| Mutex::new(Packet::new())),
             turn: Mutex::new(()),
-            payload_max: payload_max(options, zone.len),
+            payload_max: payload_max(&shared.options, zone.len),
             end: zone.end(),
-        })
+        }
     }
 
     /// The slot at which an entry's frame begins.
@@ -91,8 +93,8 @@ impl InPlace {
     }
 
     /// Brings what the table, and the names of files, take up to date. Returns whether that grew.
-    pub(crate) fn account(&self, total: &AtomicU64) -> bool {
-        self.extents.account(total, self.files.as_ref().map_or(0, Files::bytes))
+    pub(crate) fn account(&self) -> bool {
+        self.extents.account(&self.shared.index_bytes, self.files.as_ref().map_or(0, |files| files.bytes()))
     }
 
     /// Where a frame in this slot lies.
@@ -104,136 +106,45 @@ impl InPlace {
         Location::OnDisk { grain: Self::grain_of(slot) }
     }
 
+    /// Whether a frame that was read at this grain was written there. Files are read by their names.
+    pub(crate) fn is_of_place(&self, grain: u64, header: &Header) -> bool {
+        self.files.is_some() || header.mark == self.medium.hasher.mark(Self::slot_of(grain).into())
+    }
+
     /// Held by whoever places an object.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
 
-    /// Whether packets are held back.
-    fn pending(&self, start: u64, len: usize) -> Option<Pending> {
+    /// What of this range is not on the device yet. Asked before the device is read, and laid over what it says.
+    pub(crate) fn pending(&self, start: u64, len: usize) -> Option<Pending> {
         self.packet.as_ref()?.lock().pending(start, len)
-    }
-}
-
-/// Bytes of key, metadata and body of the longest object that is written as one where objects are written one by one,
-/// to so many bytes of device.
-pub(crate) fn payload_max(options: &Options, room: u64) -> usize {
-    let memory = options.memory / options.places.len() as u64;
-    let piece = (memory / 32).min(longest_ever(room)) / SLOT * SLOT;
-    piece as usize - frame::HEADER
-}
-
-/// Bytes of the longest frame that any opening of so many bytes of device has put, whatever memory it had.
-pub(crate) fn longest_ever(room: u64) -> u64 {
-    PIECE_MAX.min(room / 16) / SLOT * SLOT
-}
-
-impl Volume {
-    /// Writes an object to a place of its own and enters it in the index, instead of `old`.
-    /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
-    pub(crate) fn place(
-        self: &Arc<Self>,
-        in_place: &InPlace,
-        draft: &Draft<'_>,
-        class: Class,
-        old: Option<IndexEntry>,
-    ) -> Result<Result<(), Blocked>> {
-        // Twice: as it is written, and as it stays in memory.
-        let bytes = 2 * (draft.header.frame_len() as u64).next_multiple_of(SLOT);
-        let buffers = &self.shared.buffer_bytes;
-        let turn = in_place.turn.lock();
-        self.shared.reserve_memory(bytes, || buffers.fetch_add(bytes, Relaxed));
-        let placed = self.place_in_turn(in_place, draft, old, 0);
-        buffers.fetch_sub(bytes, Relaxed);
-        drop(turn);
-        let (frame, location) = match placed? {
-            Ok((frame, location)) => (Arc::new(frame), location),
-            Err(blocked) => return Ok(Err(blocked)),
-        };
-        if class != Class::Bypass {
-            self.shared.cache_object(&frame, || self.index.find(draft.hash, location).is_some());
-        }
-        Ok(Ok(()))
-    }
-
-    /// As [`Volume::place`] by who has the turn, and `own` promised slots. Without the key's lock, if `old` is in a
-    /// buffer that the caller has.
-    pub(crate) fn place_in_turn(
-        &self,
-        in_place: &InPlace,
-        draft: &Draft<'_>,
-        old: Option<IndexEntry>,
-        own: u64,
-    ) -> Result<Result<(Frame, Location), Blocked>> {
-        // Whoever closes the store has had the turn: what it vouches for is all there is.
-        if let Some(failure) = self.commits.failure() {
-            return Err(failure);
-        }
-        let extents = &in_place.extents;
-        let slots = draft.header.frame_len().div_ceil(SLOT as usize) as u32;
-        let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
-        let Some((slot, slots)) = extents.take(slots, piece, own) else { return Ok(Err(Blocked::Space)) };
-        let mut frame = vec![0; slots as usize * SLOT as usize];
-        let header = draft.lay(self.hasher.mark(u64::from(slot)), &mut frame);
-        let location = InPlace::location(slot);
-        let hash = self.hasher.frame(header.kind, draft.key).0;
-        match &in_place.files {
-            None => self.write_frame(in_place, u64::from(slot) * SLOT, &frame)?,
-            Some(files) => self.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
-        }
-        // Before the index has it: whoever drops the entry finds the row.
-        self.enter_row(in_place, Place { hash, slot, slots });
-        if self.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
-            extents.release(slot);
-            return Ok(Err(Blocked::Moved));
-        }
-        self.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
-        self.replaced(draft.hash, old);
-        // The end of the last slot is given back; the rest stays where it is.
-        frame.truncate(frame::HEADER + header.payload_len());
-        frame.shrink_to_fit();
-        Ok(Ok((Frame::new(draft.hash, header, frame.into()), location)))
-    }
-
-    /// Adds a row to the table, which may grow.
-    fn enter_row(&self, in_place: &InPlace, place: Place) {
-        match in_place.extents.growth() {
-            0 => in_place.extents.enter(place),
-            more => self.shared.reserve_memory(more, || in_place.extents.enter(place)),
-        }
-        if in_place.account(&self.shared.index_bytes) {
-            self.shared.shrink_memory();
-        }
     }
 
     /// A failed write stops the volume. A block that cannot be read, though part of it is to be kept, stops this put
     /// only: its slots stay taken, and nobody tries them again in this run.
-    fn write_frame(&self, in_place: &InPlace, offset: u64, bytes: &[u8]) -> Result<()> {
-        let written = match &in_place.packet {
+    fn write_frame(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let written = match &self.packet {
             Some(packet) => packet.lock().append(offset, bytes, |offset, parts| self.write_parts(offset, parts)),
             None => {
                 let blocks =
-                    self.blocks_around(offset, bytes.len()).map_err(|error| self.io("reading blocks", error))?;
+                    self.blocks_around(offset, bytes.len()).map_err(|error| self.medium.io("reading blocks", error))?;
                 self.write_into(blocks, offset, [bytes, &[]])
             }
         };
         written.map_err(|error| {
-            self.fail("writing an object", error);
-            self.commits.failure().unwrap_or(Error::Closed)
+            self.log.fail("writing an object", error);
+            self.log.commits.failure().unwrap_or(Error::Closed)
         })
-    }
-
-    fn io(&self, doing: &str, error: io::Error) -> Error {
-        Error::io(format!("{}: {doing}", self.place), error)
     }
 
     /// Writes what the packetizer holds back.
     pub(crate) fn flush_packet(&self) -> Result<()> {
-        let Some(packet) = self.in_place.as_ref().and_then(|in_place| in_place.packet.as_ref()) else { return Ok(()) };
+        let Some(packet) = &self.packet else { return Ok(()) };
         packet
             .lock()
             .flush(|offset, parts| self.write_parts(offset, parts))
-            .map_err(|error| self.io("writing a packet", error))
+            .map_err(|error| self.medium.io("writing a packet", error))
     }
 
     /// Writes bytes at any slot.
@@ -245,7 +156,7 @@ impl Volume {
     /// A buffer of the device's blocks around a range, with what of the first and the last one lies outside it: slots
     /// are shorter than most devices' blocks. First byte on the device, and the buffer.
     fn blocks_around(&self, offset: u64, len: usize) -> io::Result<(u64, AlignedBuf)> {
-        let block = self.device.block_size() as u64;
+        let block = self.medium.device.block_size() as u64;
         let end = offset + len as u64;
         let (start, padded) = (offset / block * block, end.next_multiple_of(block));
         let mut buf = self.shared.pool.take((padded - start) as usize);
@@ -263,18 +174,11 @@ impl Volume {
         let at = (offset - start) as usize;
         buf[at..at + a.len()].copy_from_slice(a);
         buf[at + a.len()..at + a.len() + b.len()].copy_from_slice(b);
-        self.write_all(vec![(start, buf.into_bytes())])
+        self.medium.write_all(vec![(start, buf.into_bytes())])
     }
 
     fn read_block(&self, offset: u64, block: &mut [u8]) -> io::Result<()> {
-        add(&self.shared.counters.device_reads, 1);
-        add(&self.shared.counters.device_read, block.len() as u64);
-        self.device.read(offset, block)
-    }
-
-    /// What of this range is not on the device yet. Asked before the device is read, and laid over what it says.
-    pub(crate) fn pending(&self, start: u64, len: usize) -> Option<Pending> {
-        self.in_place.as_ref()?.pending(start, len)
+        self.medium.read(offset, block)
     }
 
     /// Bytes of body of the pieces into which an object has to be cut to find room; `None` if that would not help, or
@@ -283,7 +187,7 @@ impl Volume {
     pub(crate) fn cut_for(&self, payload: usize, rounds: u32) -> Option<usize> {
         const ROUNDS: u32 = 4;
         const PIECES: usize = 8;
-        let extents = &self.in_place.as_ref()?.extents;
+        let extents = &self.extents;
         let (_, leaving, _) = extents.slots();
         if leaving > 0 {
             return None;
@@ -300,129 +204,223 @@ impl Volume {
     /// piece is not cut again; where all of them are too little, pieces for which room is made without many leaving.
     pub(crate) fn piece_of_long(&self, total: usize) -> Option<usize> {
         const SHORT: u32 = 128;
-        let in_place = self.in_place.as_ref().filter(|in_place| in_place.files.is_none())?;
-        let found = in_place.extents.cut_for(|slots| total.div_ceil(piece(slots)) as u64 + 1);
-        Some(piece(found.unwrap_or(SHORT)))
-    }
-
-    /// Whether the journal should be written though nobody asks for durability.
-    pub(crate) fn has_much_to_tell(&self) -> bool {
-        let Some(in_place) = &self.in_place else { return false };
-        let mut journal = self.journal.lock();
-        let is_long = journal.pending() >= RECORDS_MAX || journal.is_long();
-        // Files have no journal: there it but counts deletes.
-        if is_long && in_place.files.is_some() {
-            journal.forget();
-        }
-        is_long && in_place.files.is_none()
+        let found = self.extents.cut_for(|slots| total.div_ceil(piece(slots)) as u64 + 1);
+        self.files.is_none().then(|| piece(found.unwrap_or(SHORT)))
     }
 
     /// First byte and end of the blocks around a frame in place.
-    pub(crate) fn blocks_of(&self, in_place: &InPlace, entry: IndexEntry, grain: u64) -> (u64, u64) {
-        let block = if in_place.files.is_some() { SLOT } else { self.device.block_size() as u64 };
+    pub(crate) fn blocks_of(&self, entry: IndexEntry, grain: u64) -> (u64, u64) {
+        let block = if self.files.is_some() { SLOT } else { self.medium.device.block_size() as u64 };
         let offset = grain * GRAIN as u64;
-        let slots = in_place.extents.len_at(InPlace::slot_of(grain));
+        let slots = self.extents.len_at(Self::slot_of(grain));
         let len = slots.map_or(u64::from(entry.grains()) * GRAIN as u64, |slots| u64::from(slots) * SLOT);
-        let most = if in_place.files.is_some() { u64::MAX } else { in_place.end.next_multiple_of(block) };
+        let most = if self.files.is_some() { u64::MAX } else { self.end.next_multiple_of(block) };
         let end = (offset + len).next_multiple_of(block).min(most);
         (offset / block * block, end)
     }
 
-    /// Reads and verifies the frame of a row of the table.
-    ///
-    /// # Errors
-    /// As [`Volume::read_frame`].
-    pub(crate) fn read_placed(&self, place: &Place) -> Result<(Header, Vec<u8>)> {
-        self.read_frame(InPlace::grain_of(place.slot), place.slots * GRAINS)
-    }
-
     /// The object at this grain was read from the device.
     pub(crate) fn note_use(&self, grain: u64) {
-        if let Some(in_place) = &self.in_place {
-            in_place.extents.touch(InPlace::slot_of(grain));
-        }
+        self.extents.touch(Self::slot_of(grain));
     }
 
     fn write_file(&self, files: &Files, place: Place, header: &Header, frame: &[u8]) -> Result<()> {
         let bytes = &frame[..frame::HEADER + header.payload_len()];
-        add(&self.shared.counters.device_writes, 1);
-        add(&self.shared.counters.device_written, bytes.len() as u64);
+        self.medium.count_write(bytes.len());
         files.write(place.slot, place.hash, header.generation, header.server, bytes).map_err(|error| {
-            self.fail("writing a file", error);
-            self.commits.failure().unwrap_or(Error::Closed)
+            self.log.fail("writing a file", error);
+            self.log.commits.failure().unwrap_or(Error::Closed)
         })
     }
 
     /// The file that this grain stands for, if objects have files.
     pub(crate) fn read_file(&self, grain: u64) -> Option<io::Result<Vec<u8>>> {
-        let files = self.in_place.as_ref()?.files.as_ref()?;
-        Some(files.read(InPlace::slot_of(grain)))
+        let files = self.files.as_ref()?;
+        Some(files.read(Self::slot_of(grain)))
     }
 
     /// Whether this says that there is no file any more, where each object has one: it went while a get was on its way.
     pub(crate) fn is_file_gone(&self, error: &io::Error) -> bool {
-        let has_files = self.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some());
-        has_files && error.kind() == io::ErrorKind::NotFound
+        self.files.is_some() && error.kind() == io::ErrorKind::NotFound
     }
 
     /// A commit where objects speak for themselves, in files or in slots: what was replaced is removed once its
     /// replacement is durable. A file system keeps the order of removals; what was removed first is not there where
     /// what was removed later is gone. In slots an older version was removed by an earlier commit.
-    pub(crate) fn commit_untold(&self, in_place: &InPlace) -> Result<()> {
+    pub(crate) fn commit_untold(&self) -> Result<()> {
         // Before what it covers is looked at: a delete that comes later waits for the next commit.
-        self.journal.lock().take_untold();
+        self.log.journal.lock().take_untold();
         let ready = {
             // What somebody removes unasked is removed by now, or is not begun.
-            let _removing = in_place.files.as_ref().map(Files::removing);
-            in_place.extents.ready(|_| true)
+            let _removing = self.files.as_ref().map(|files| files.removing());
+            self.extents.ready(|_| true)
         };
-        let sync = || {
-            add(&self.shared.counters.device_syncs, 1);
-            in_place.files.as_ref().map_or_else(|| self.device.sync(), Files::sync)
+        let sync = || match &self.files {
+            Some(files) => {
+                add(&self.shared.counters.device_syncs, 1);
+                files.sync()
+            }
+            None => self.medium.sync(),
         };
-        let remove = |freed: &Freed| match &in_place.files {
+        let remove = |freed: &Freed| match &self.files {
             Some(files) => files.remove(freed.slot),
-            None => self.wipe(in_place, freed.slot),
+            None => self.wipe(freed.slot),
         };
         let removed = sync().and_then(|()| {
             ready.iter().try_for_each(remove)?;
             if ready.is_empty() { Ok(()) } else { sync() }
         });
-        removed.map_err(|error| self.io("making puts durable", error))?;
+        removed.map_err(|error| self.medium.io("making puts durable", error))?;
         self.settle_extents(ready);
         add(&self.shared.counters.commits, 1);
         Ok(())
     }
 
     /// Makes what lies at a slot unreadable: its header is gone.
-    pub(crate) fn wipe(&self, in_place: &InPlace, slot: u32) -> io::Result<()> {
-        let _turn = in_place.turn();
+    pub(crate) fn wipe(&self, slot: u32) -> io::Result<()> {
+        let _turn = self.turn();
         self.write_parts(u64::from(slot) * SLOT, [&[0; SLOT as usize], &[]])
     }
 
     /// Where nobody asks for durability, a file goes at once, as the paper's programs have it.
-    pub(crate) fn remove_if_careless(&self, in_place: &InPlace) {
-        let Some(files) = in_place.files.as_ref().filter(|_| self.shared.options.durability == Durability::None) else {
+    pub(crate) fn remove_if_careless(&self) {
+        let Some(files) = self.files.as_ref().filter(|_| self.shared.options.durability == Durability::None) else {
             return;
         };
         let removed = {
             let _removing = files.removing();
-            let ready = in_place.extents.ready(|_| true);
+            let ready = self.extents.ready(|_| true);
             ready.iter().try_for_each(|freed| files.remove(freed.slot)).map(|()| self.settle_extents(ready))
         };
-        removed.unwrap_or_else(|error| self.fail("removing a file", error));
+        removed.unwrap_or_else(|error| self.log.fail("removing a file", error));
     }
 
     /// What may be free after the commit that is about to begin: all whose end is told by now.
     pub(crate) fn ready_extents(&self) -> Vec<Freed> {
-        let Some(in_place) = &self.in_place else { return Vec::new() };
-        in_place.extents.ready(|hash| self.shared.try_lock_key(hash).is_some())
+        self.extents.ready(|hash| self.shared.try_lock_key(hash).is_some())
     }
 
     pub(crate) fn settle_extents(&self, ready: Vec<Freed>) {
-        if let Some(in_place) = &self.in_place {
-            in_place.extents.settle(ready);
-            in_place.account(&self.shared.index_bytes);
+        self.extents.settle(ready);
+        self.account();
+    }
+
+    /// Whether the journal should be written though nobody asks for durability.
+    pub(crate) fn has_much_to_tell(&self) -> bool {
+        let mut journal = self.log.journal.lock();
+        let is_long = journal.pending() >= RECORDS_MAX || journal.is_long();
+        // Files have no journal: there it but counts deletes.
+        if is_long && self.files.is_some() {
+            journal.forget();
         }
+        is_long && self.files.is_none()
+    }
+
+    /// Adds a row to the table, which may grow.
+    fn enter_row(&self, place: Place) {
+        match self.extents.growth() {
+            0 => self.extents.enter(place),
+            more => self.shared.reserve_memory(more, || self.extents.enter(place)),
+        }
+        if self.account() {
+            self.shared.shrink_memory();
+        }
+    }
+}
+
+/// Bytes of key, metadata and body of the longest object that is written as one where objects are written one by one,
+/// to so many bytes of device.
+pub(crate) fn payload_max(options: &Options, room: u64) -> usize {
+    let memory = options.memory / options.places.len() as u64;
+    let piece = (memory / 32).min(longest_ever(room)) / SLOT * SLOT;
+    piece as usize - frame::HEADER
+}
+
+/// Bytes of the longest frame that any opening of so many bytes of device has put, whatever memory it had.
+pub(crate) fn longest_ever(room: u64) -> u64 {
+    PIECE_MAX.min(room / 16) / SLOT * SLOT
+}
+
+/// What places objects, and lets them leave.
+pub(crate) struct Placing {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) in_place: Arc<InPlace>,
+    /// Its lanes have the locality buffers.
+    pub(crate) appender: Arc<Appender>,
+}
+
+impl Placing {
+    pub(crate) fn new(parts: &Parts, appender: &Arc<Appender>) -> Option<Self> {
+        let Parts { medium, shared, log, catalog, frames, .. } = parts.clone();
+        let in_place = catalog.in_place.clone()?;
+        Some(Self { medium, shared, log, catalog, frames, in_place, appender: Arc::clone(appender) })
+    }
+
+    /// Writes an object to a place of its own and enters it in the index, instead of `old`.
+    /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
+    pub(crate) fn place(
+        &self,
+        draft: &Draft<'_>,
+        class: Class,
+        old: Option<IndexEntry>,
+    ) -> Result<Result<(), Blocked>> {
+        // Twice: as it is written, and as it stays in memory.
+        let bytes = 2 * (draft.header.frame_len() as u64).next_multiple_of(SLOT);
+        let buffers = &self.shared.buffer_bytes;
+        let turn = self.in_place.turn.lock();
+        self.shared.reserve_memory(bytes, || buffers.fetch_add(bytes, Relaxed));
+        let placed = self.place_in_turn(draft, old, 0);
+        buffers.fetch_sub(bytes, Relaxed);
+        drop(turn);
+        let (frame, location) = match placed? {
+            Ok((frame, location)) => (Arc::new(frame), location),
+            Err(blocked) => return Ok(Err(blocked)),
+        };
+        if class != Class::Bypass {
+            self.shared.cache_object(&frame, || self.catalog.index.find(draft.hash, location).is_some());
+        }
+        Ok(Ok(()))
+    }
+
+    /// As [`Volume::place`] by who has the turn, and `own` promised slots. Without the key's lock, if `old` is in a
+    /// buffer that the caller has.
+    pub(crate) fn place_in_turn(
+        &self,
+        draft: &Draft<'_>,
+        old: Option<IndexEntry>,
+        own: u64,
+    ) -> Result<Result<(Frame, Location), Blocked>> {
+        // Whoever closes the store has had the turn: what it vouches for is all there is.
+        if let Some(failure) = self.log.commits.failure() {
+            return Err(failure);
+        }
+        let extents = &self.in_place.extents;
+        let slots = draft.header.frame_len().div_ceil(SLOT as usize) as u32;
+        let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
+        let Some((slot, slots)) = extents.take(slots, piece, own) else { return Ok(Err(Blocked::Space)) };
+        let mut frame = vec![0; slots as usize * SLOT as usize];
+        let header = draft.lay(self.medium.hasher.mark(u64::from(slot)), &mut frame);
+        let location = InPlace::location(slot);
+        let hash = self.medium.hasher.frame(header.kind, draft.key).0;
+        match &self.in_place.files {
+            None => self.in_place.write_frame(u64::from(slot) * SLOT, &frame)?,
+            Some(files) => self.in_place.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
+        }
+        // Before the index has it: whoever drops the entry finds the row.
+        self.in_place.enter_row(Place { hash, slot, slots });
+        if self.catalog.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
+            extents.release(slot);
+            return Ok(Err(Blocked::Moved));
+        }
+        self.log.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
+        self.catalog.replaced(draft.hash, old);
+        // The end of the last slot is given back; the rest stays where it is.
+        frame.truncate(frame::HEADER + header.payload_len());
+        frame.shrink_to_fit();
+        Ok(Ok((Frame::new(draft.hash, header, frame.into()), location)))
     }
 }

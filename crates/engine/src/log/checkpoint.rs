@@ -14,28 +14,35 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use picaflor_format::{
     BLOCK,
     checkpoint::{Directory, PAGES, PIECE_HEADER, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
     journal::RECORDS_MIN,
-    superblock::{CheckpointRef, Superblock},
+    superblock::CheckpointRef,
     zone::Map,
 };
 
 use crate::{
     Error, Result,
-    base::policy::Persistence,
+    base::medium::Medium,
     base::stats::add,
     cache::buffers::Slot,
+    cache::catalog::Catalog,
+    cache::residents::Residents,
     index::Location,
-    recovery,
+    log::recorder::Log,
+    read::parts::Parts,
+    shared::Shared,
     space::{Site, Space, State},
     volume::Volume,
+    write::append::Appender,
+    write::flush::Committer,
 };
 
 #[derive(Default)]
-pub(crate) struct Checkpointer {
+pub(crate) struct CheckpointState {
     running: Option<Running>,
     /// Clusters of the newest checkpoint, and of the one before.
     current: Vec<u32>,
@@ -48,13 +55,15 @@ pub(crate) struct Checkpointer {
     seen: Option<(u64, u64)>,
     /// Journal page that was next when the newest one began.
     begun: u64,
+    /// How many of the two that are kept an earlier run may have taken.
+    inherited: u32,
     hot_seq: u64,
 }
 
-impl Checkpointer {
+impl CheckpointState {
     /// As recovery found it.
     pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>, scanned: u64) -> Self {
-        Self { current, previous, scanned, ..Self::default() }
+        Self { current, previous, scanned, inherited: 2, ..Self::default() }
     }
 }
 
@@ -93,20 +102,88 @@ const SLICE: u32 = 64;
 /// How long nothing is written before a checkpoint is taken early, for what a crash then costs is only time.
 const PAUSE: Duration = Duration::from_secs(3);
 
-impl Volume {
-    /// One slice of the checkpointer's work. Returns whether it did anything.
-    pub(crate) fn checkpoint_step(self: &Arc<Self>) -> Result<bool> {
-        if !self.has_checkpoints() {
-            return Ok(false);
+pub(crate) struct Checkpointer {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) appender: Arc<Appender>,
+    pub(crate) committer: Arc<Committer>,
+    pub(crate) state: Mutex<CheckpointState>,
+}
+
+impl Checkpointer {
+    pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
+        let (committer, appender) = (Arc::clone(committer), Arc::clone(&committer.appender));
+        Self { medium, shared, log, space, catalog, residents, appender, committer, state: Mutex::default() }
+    }
+
+    /// Whether there are too few clean clusters for one.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.space.available() < self.residents.checkpoint_clusters()
+    }
+
+    /// As [`Checkpointer::run`], where there are checkpoints. Where clusters lack, the one before the last gives up its
+    /// own.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::step`].
+    pub(crate) fn take(&self) -> Result<()> {
+        if !self.shared.has_checkpoints() {
+            return Ok(());
         }
-        let begins = |state: &mut Checkpointer| state.running.is_none() && self.wants_checkpoint(state);
-        let begins_now = begins(&mut self.checkpointer.lock());
-        if begins_now {
-            self.make_room_for_checkpoint()?;
+        if self.lacks_room() {
+            self.give_up_previous_checkpoint()?;
         }
-        let mut state = self.checkpointer.lock();
+        self.run()
+    }
+
+    /// Takes checkpoints, by `take`, until the journal has room for what is pending.
+    ///
+    /// # Errors
+    /// [`Error::JournalFull`] if they do not give it enough, and what `take` says.
+    pub(crate) fn relieve_journal(&self, take: impl Fn() -> Result<()>) -> Result<()> {
+        // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
+        for _ in 0..3 {
+            if !self.log.journal.lock().is_tight() {
+                return Ok(());
+            }
+            take().map_err(|error| if NoCluster::is(&error) { self.log.refused_journal() } else { error })?;
+        }
+        let has_room = self.log.journal.lock().has_room_for_puts();
+        if has_room { Ok(()) } else { Err(self.log.refused_journal()) }
+    }
+
+    /// Makes everything durable that was done before this call, without clusters being emptied for it.
+    ///
+    /// # Errors
+    /// Those of a commit, and of [`Checkpointer::relieve_journal`].
+    pub(crate) fn commit_now(&self) -> Result<()> {
+        self.relieve_journal(|| self.take())?;
+        self.committer.wait_commit(self.log.commits.next())
+    }
+
+    /// Whether one should begin.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut state = self.state.lock();
+        state.running.is_none() && self.wants_checkpoint(&mut state)
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.state.lock().running.is_some()
+    }
+
+    /// Begins one that is due, and takes a slice of the one that is running. Returns whether there was anything.
+    ///
+    /// # Errors
+    /// What refuses it, or the failure of the device.
+    pub(crate) fn step(&self) -> Result<bool> {
+        let mut state = self.state.lock();
         if state.running.is_none() {
-            if !begins(&mut state) {
+            if !self.wants_checkpoint(&mut state) {
                 return Ok(false);
             }
             self.begin_checkpoint(&mut state)?;
@@ -116,12 +193,11 @@ impl Volume {
     }
 
     /// A checkpoint from beginning to end, or the rest of the one that is running.
-    pub(crate) fn checkpoint_now(self: &Arc<Self>) -> Result<()> {
-        if !self.has_checkpoints() {
-            return Ok(());
-        }
-        self.make_room_for_checkpoint()?;
-        let mut state = self.checkpointer.lock();
+    ///
+    /// # Errors
+    /// As [`Checkpointer::step`].
+    pub(crate) fn run(&self) -> Result<()> {
+        let mut state = self.state.lock();
         if state.running.is_none() {
             self.begin_checkpoint(&mut state)?;
         }
@@ -131,113 +207,93 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes checkpoints until the journal has room for what is pending.
-    pub(crate) fn relieve_journal(self: &Arc<Self>) -> Result<()> {
-        // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
-        for _ in 0..3 {
-            if !self.journal.lock().is_tight() {
-                return Ok(());
-            }
-            self.checkpoint_now().map_err(|error| self.refused_for_want_of_room(error))?;
+    /// What a crash left in doubt is in the log of an earlier run's checkpoint. If the newest one rots, that log is read
+    /// again, and what has rotted meanwhile looks torn: so none of the two that a closed store keeps is that old, unless
+    /// there is no room for another.
+    fn outlive_doubt(&self) -> Result<()> {
+        let is_left = self.shared.has_checkpoints() && self.state.lock().inherited > 0;
+        match if is_left { self.run() } else { Ok(()) } {
+            Err(Error::JournalFull { .. }) => Ok(()),
+            Err(error) if NoCluster::is(&error) => Ok(()),
+            taken => taken,
         }
-        let has_room = self.journal.lock().has_room_for_puts();
-        if has_room { Ok(()) } else { Err(self.refused_journal()) }
-    }
-
-    /// There is no page for a commit; whoever may not lose more than was acknowledged is told until there is.
-    pub(crate) fn refused_journal(&self) -> Error {
-        self.commits.refuse();
-        Error::JournalFull { place: self.place.clone() }
-    }
-
-    /// Of a checkpoint that is to relieve the journal.
-    fn refused_for_want_of_room(&self, error: Error) -> Error {
-        match error {
-            error if NoCluster::is(&error) => self.refused_journal(),
-            error => error,
-        }
-    }
-
-    /// Whether journal and checkpoints are what survives.
-    pub(crate) fn has_checkpoints(&self) -> bool {
-        self.shared.preset.persistence == Persistence::JournalAndCheckpoint
     }
 
     /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one; where nothing is
     /// being written, a 64th of the device or its own size, so that it never writes more than what it covers.
-    fn wants_checkpoint(&self, state: &mut Checkpointer) -> bool {
+    fn wants_checkpoint(&self, state: &mut CheckpointState) -> bool {
         let granted = self.space.granted();
         if state.seen.is_none_or(|(seen, _)| seen != granted) {
             state.seen = Some((granted, self.shared.clock.now_nanos()));
         }
         let since = granted - state.granted + state.scanned;
-        let (own, count) = (u64::from(self.checkpoint_clusters()), u64::from(self.space.count()));
+        let (own, count) = (u64::from(self.residents.checkpoint_clusters()), u64::from(self.space.count()));
         let enough = (64 * own).max(64).min((count / 8).max(own + 2));
         since >= enough
             || self.pauses(state) && since >= (own + 2).max(count / 64)
-            || self.journal.lock().wants_checkpoint()
+            || self.log.journal.lock().wants_checkpoint()
     }
 
     /// Whether nothing was written for a while.
-    fn pauses(&self, state: &Checkpointer) -> bool {
+    fn pauses(&self, state: &CheckpointState) -> bool {
         let now = self.shared.clock.now_nanos();
         state.seen.is_some_and(|(_, when)| now.saturating_sub(when) >= PAUSE.as_nanos() as u64)
     }
 
     /// The current checkpoint stays, alone until the next one: its clusters and its log are whole.
     pub(crate) fn give_up_previous_checkpoint(&self) -> Result<()> {
-        let mut state = self.checkpointer.lock();
+        let mut state = self.state.lock();
         if state.running.is_some() || state.previous.is_empty() {
             return Ok(());
         }
-        self.write_superblock(|block| block.previous = None)?;
+        self.log.write_superblock(|block| block.previous = None)?;
         for cluster in std::mem::take(&mut state.previous) {
             self.space.set(cluster, State::Free);
         }
-        self.checkpoint_held.store(state.current.len() as u32, Relaxed);
+        self.residents.checkpoint_held.store(state.current.len() as u32, Relaxed);
         Ok(())
     }
 
-    fn begin_checkpoint(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
+    fn begin_checkpoint(&self, state: &mut CheckpointState) -> Result<()> {
         // One that cannot come to its end must not begin: it would take pages of the journal for nothing.
-        let own = self.checkpoint_clusters();
+        let own = self.residents.checkpoint_clusters();
         if self.space.available() < own {
             return Err(self.no_cluster());
         }
-        if !self.journal.lock().has_room(u64::from(own) / RECORDS_MIN as u64 + 1) {
-            return Err(self.refused_journal());
+        if !self.log.journal.lock().has_room(u64::from(own) / RECORDS_MIN as u64 + 1) {
+            return Err(self.log.refused_journal());
         }
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
-        self.wait_commit(self.commits.next())?;
+        self.committer.wait_commit(self.log.commits.next())?;
         let next_page = {
             // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
-            let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
-            self.journal.lock().next_page()
+            let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+            self.log.journal.lock().next_page()
         };
-        let next_seq = self.next_seq.load(Relaxed);
+        let next_seq = self.log.next_seq.load(Relaxed);
         // Whoever was granted a cluster before that page, or given a lower number, has it noted in its buffer once its
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
         // their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
-        for lane in &self.lanes {
+        for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
-                if open.is_some_and(|slot| pauses || self.buffers.is_older_than(slot, state.begun)) {
-                    self.seal(open)?;
+                if open.is_some_and(|slot| pauses || self.catalog.buffers.is_older_than(slot, state.begun)) {
+                    self.appender.seal(open)?;
                 }
             }
         }
-        self.write_queued(true);
+        self.committer.write_queued(true);
         state.begun = next_page;
         // An object in a buffer that a crash may find on the device must not outlive its delete.
-        let journal_start = self.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
-        let open = self.buffers.unfinished();
+        let journal_start = self.catalog.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
+        let open = self.catalog.buffers.unfinished();
         open.iter().for_each(|cluster| self.space.told(*cluster, next_page));
         state.running = Some(Running {
             granted: self.space.granted(),
             journal_start,
             open,
-            sealed_below: self.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
+            sealed_below: self.catalog.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
             next_segment: 0,
             payload: Vec::new(),
             parts: Vec::new(),
@@ -246,7 +302,7 @@ impl Volume {
         Ok(())
     }
 
-    fn checkpoint_slice(self: &Arc<Self>, state: &mut Checkpointer) -> Result<()> {
+    fn checkpoint_slice(&self, state: &mut CheckpointState) -> Result<()> {
         let Some(mut running) = state.running.take() else { return Ok(()) };
         let written = match self.advance(&mut running) {
             Ok(false) => {
@@ -259,7 +315,7 @@ impl Volume {
         match written {
             // Whether a superblock that failed names its clusters nobody knows.
             Ok(reference) => {
-                self.commit_checkpoint(state, running, reference).inspect_err(|error| self.stop(error.clone()))?;
+                self.commit_checkpoint(state, running, reference).inspect_err(|error| self.log.stop(error.clone()))?;
                 self.write_hot_log(state).inspect_err(|error| self.stop_if_broken(error))
             }
             Err(error) => {
@@ -274,12 +330,12 @@ impl Volume {
     /// another; want of clusters is no failure.
     fn stop_if_broken(&self, error: &Error) {
         if matches!(error, Error::Io { .. }) && !NoCluster::is(error) {
-            self.stop(error.clone());
+            self.log.stop(error.clone());
         }
     }
 
     /// Copies a slice of segments. True when all are copied.
-    fn advance(self: &Arc<Self>, running: &mut Running) -> Result<bool> {
+    fn advance(&self, running: &mut Running) -> Result<bool> {
         let segments = self.image_count();
         let end = (running.next_segment + SLICE).min(segments);
         for segment in running.next_segment..end {
@@ -289,7 +345,7 @@ impl Volume {
         if end < segments {
             return Ok(false);
         }
-        self.push_image(running, PAGES, &self.divisions.image(self.map.cluster))?;
+        self.push_image(running, PAGES, &self.residents.pages.image())?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }
@@ -297,8 +353,8 @@ impl Volume {
     }
 
     /// Adds an image, cut where parts end.
-    fn push_image(self: &Arc<Self>, running: &mut Running, segment: u32, words: &[u64]) -> Result<()> {
-        let room = room(self.cluster_len());
+    fn push_image(&self, running: &mut Running, segment: u32, words: &[u64]) -> Result<()> {
+        let room = room(self.medium.cluster_len());
         let mut first = 0;
         while first < words.len() {
             let fit = room.saturating_sub(running.payload.len() + PIECE_HEADER) / 8;
@@ -315,20 +371,23 @@ impl Volume {
 
     /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.
     fn image_count(&self) -> u32 {
-        self.in_place.as_ref().map_or_else(|| self.index.segment_count(), |in_place| in_place.extents.slices())
+        self.catalog
+            .in_place
+            .as_ref()
+            .map_or_else(|| self.catalog.index.segment_count(), |in_place| in_place.extents.slices())
     }
 
     fn image(&self, segment: u32) -> Vec<u64> {
-        if let Some(in_place) = &self.in_place {
+        if let Some(in_place) = &self.catalog.in_place {
             return in_place.extents.image(segment);
         }
-        self.index.image(segment, |slot, offset| {
-            let home = self.buffers.home(slot)?;
-            Some(self.grain(home, offset * picaflor_format::frame::GRAIN as u32))
+        self.catalog.index.image(segment, |slot, offset| {
+            let home = self.catalog.buffers.home(slot)?;
+            Some(self.medium.grain(home, offset * picaflor_format::frame::GRAIN as u32))
         })
     }
 
-    fn write_part(self: &Arc<Self>, running: &mut Running) -> Result<()> {
+    fn write_part(&self, running: &mut Running) -> Result<()> {
         let payload = std::mem::take(&mut running.payload);
         let part = self.write_checkpoint_cluster(Content::CheckpointPart, &payload)?;
         running.parts.push(part);
@@ -336,54 +395,56 @@ impl Volume {
         Ok(())
     }
 
-    fn write_checkpoint_cluster(self: &Arc<Self>, content: Content, payload: &[u8]) -> Result<(u32, u64)> {
+    fn write_checkpoint_cluster(&self, content: Content, payload: &[u8]) -> Result<(u32, u64)> {
         if !self.space.reserve(0) {
             return Err(self.no_cluster());
         }
-        let seq = self.next_seq.fetch_add(1, Relaxed);
-        let id = self.grant(State::Checkpoint, seq, Site::Rest)?;
-        let mut buf = self.shared.pool.take(self.cluster_len());
-        let header = cluster::Header { seq, store: self.store_id(), id, content, class: 0 };
+        let seq = self.log.number_cluster();
+        let id = self.log.grant(State::Checkpoint, seq, Site::Rest)?;
+        let mut buf = self.shared.pool.take(self.medium.cluster_len());
+        let header = cluster::Header { seq, store: self.medium.store_id, id, content, class: 0 };
         encode_cluster(&mut buf, &header, payload);
         // Only the blocks that hold something.
-        let len = (self.cluster_len() - room(self.cluster_len()) + payload.len()).next_multiple_of(BLOCK);
+        let len = (self.medium.cluster_len() - room(self.medium.cluster_len()) + payload.len()).next_multiple_of(BLOCK);
         let bytes = buf.into_bytes().slice(..len);
         add(&self.shared.counters.checkpoint_bytes, len as u64);
-        self.write_all(vec![(self.map.cluster_start(id), bytes)])
-            .map_err(|error| Error::io(format!("{}: writing a checkpoint", self.place), error))?;
+        self.medium
+            .write_all(vec![(self.medium.map.cluster_start(id), bytes)])
+            .map_err(|error| Error::io(format!("{}: writing a checkpoint", self.medium.place), error))?;
         Ok((id, seq))
     }
 
     /// Writes the directory, and makes durable what it and the images name.
-    fn write_directory(self: &Arc<Self>, running: &mut Running) -> Result<CheckpointRef> {
+    fn write_directory(&self, running: &mut Running) -> Result<CheckpointRef> {
         let directory = Directory {
-            cursor: self.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
+            cursor: self.catalog.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
             open: std::mem::take(&mut running.open),
             parts: std::mem::take(&mut running.parts),
             groups: self.shared.groups.all(),
         };
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
         running.clusters.push(id);
-        self.promise_replacing();
-        self.wait_commit(self.commits.next())?;
+        self.catalog.promise_replacing();
+        self.committer.wait_commit(self.log.commits.next())?;
         Ok(CheckpointRef { directory: id, seq, journal_start: running.journal_start })
     }
 
     /// From here on it is the newest checkpoint.
-    fn commit_checkpoint(&self, state: &mut Checkpointer, running: Running, reference: CheckpointRef) -> Result<()> {
-        self.write_superblock(|block| {
+    fn commit_checkpoint(&self, state: &mut CheckpointState, running: Running, reference: CheckpointRef) -> Result<()> {
+        self.log.write_superblock(|block| {
             block.previous = block.current;
             block.current = Some(reference);
-            block.durable = self.durable_seal.load(Relaxed);
+            block.durable = self.log.durable_seal.load(Relaxed);
             block.sealed_below = running.sealed_below;
         })?;
         for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
             self.space.set(cluster, State::Free);
         }
-        self.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
+        self.residents.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         (state.granted, state.scanned) = (running.granted, 0);
+        state.inherited = state.inherited.saturating_sub(1);
         let floor = {
-            let mut journal = self.journal.lock();
+            let mut journal = self.log.journal.lock();
             journal.checkpointed(running.journal_start);
             journal.start()
         };
@@ -393,101 +454,87 @@ impl Volume {
     }
 
     fn no_cluster(&self) -> Error {
-        Error::io(self.place.clone(), io::Error::new(io::ErrorKind::StorageFull, NoCluster))
-    }
-
-    /// Writes the other superblock, changed, and syncs.
-    pub(crate) fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
-        let mut block = self.superblock.lock();
-        let mut next = *block;
-        change(&mut next);
-        next.seq += 1;
-        add(&self.shared.counters.device_writes, 1);
-        add(&self.shared.counters.device_written, BLOCK as u64);
-        let written = match self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
-            Some(files) => {
-                let mut buf = [0; BLOCK];
-                next.encode(&mut buf);
-                files.write_superblock(next.seq, &buf)
-            }
-            None => recovery::write_superblock(&*self.device, &next),
-        };
-        written.map_err(|error| Error::io(format!("{}: writing the superblock", self.place), error))?;
-        *block = next;
-        Ok(())
+        Error::io(self.medium.place.clone(), io::Error::new(io::ErrorKind::StorageFull, NoCluster))
     }
 
     /// Notes where the hottest objects lie. Not synced: losing it costs warmth only.
-    fn write_hot_log(&self, state: &mut Checkpointer) -> Result<()> {
+    fn write_hot_log(&self, state: &mut CheckpointState) -> Result<()> {
         let hottest = self.shared.memory.hottest(picaflor_format::hot::CAPACITY);
         let clusters = self.hot_clusters(picaflor_format::hot::CAPACITY);
         let words: Vec<u64> = hottest
             .iter()
-            .filter(|frame| self.is_home_of(frame))
+            .filter(|frame| self.catalog.is_home_of(frame))
             .filter_map(|frame| {
                 let on_disk = |entry: &crate::index::IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
-                self.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
+                self.catalog.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
             })
             .chain(clusters)
             .take(picaflor_format::hot::CAPACITY)
             .collect();
         state.hot_seq += 1;
         let mut buf = self.shared.pool.take(picaflor_format::zone::HOT_SLOT as usize);
-        picaflor_format::hot::encode(&mut buf, state.hot_seq, self.store_id(), &words);
-        self.write_all(vec![(Map::hot(state.hot_seq), buf.into_bytes())])
-            .map_err(|error| Error::io(format!("{}: writing the hot log", self.place), error))
+        picaflor_format::hot::encode(&mut buf, state.hot_seq, self.medium.store_id, &words);
+        self.medium
+            .write_all(vec![(Map::hot(state.hot_seq), buf.into_bytes())])
+            .map_err(|error| self.medium.io("writing the hot log", error))
     }
 
     /// Of each cluster in memory an entry that leads to where it lies, the one used last first; none where memory holds
     /// objects.
     fn hot_clusters(&self, most: usize) -> Vec<u64> {
-        let own = self.shared.memory.recent_clusters().into_iter().filter(|resident| resident.volume == self.number);
+        let own =
+            self.shared.memory.recent_clusters().into_iter().filter(|resident| resident.volume == self.medium.number);
         own.take(most).filter_map(|resident| self.entry_at_home(resident.slot)).collect()
     }
 
     fn entry_at_home(&self, slot: u32) -> Option<u64> {
-        let home = self.buffers.home(slot)?;
-        let rows = match &*self.buffers.slot(slot).read() {
+        let home = self.catalog.buffers.home(slot)?;
+        let rows = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Filled(filled) => filled.rows.clone(),
             _ => return None,
         };
         let at_home = |row: &Row| {
-            let entry = self.entry_in_slot(slot, row)?;
-            Some(entry.at(Location::OnDisk { grain: self.grain(home, row.offset) }).0)
+            let entry = self.catalog.entry_in_slot(slot, row)?;
+            Some(entry.at(Location::OnDisk { grain: self.medium.grain(home, row.offset) }).0)
         };
         rows.iter().find_map(at_home)
     }
 
     /// Continues the numbering of hot logs.
     pub(crate) fn set_hot_seq(&self, seq: u64) {
-        self.checkpointer.lock().hot_seq = seq;
+        self.state.lock().hot_seq = seq;
     }
+}
 
+impl Volume {
     /// Seals and writes everything, takes a checkpoint, and takes no more puts.
     pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        if let Some(failure) = self.commits.failure() {
+        if let Some(failure) = self.log.commits.failure() {
             return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
         }
-        if self.count_staged() > 0 {
-            self.promise_staged();
-            self.wait_commit_in_time(self.commits.next())?;
+        if self.catalog.count_staged() > 0 {
+            self.catalog.promise_staged();
+            self.room.wait_commit_in_time(self.log.commits.next())?;
         }
-        for lane in &self.lanes {
-            lane.lock().iter_mut().try_for_each(|open| self.seal(open))?;
+        for lane in &self.appender.lanes {
+            lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
         }
         // What is under way began earlier and does not cover all there is.
-        if self.checkpointer.lock().running.is_some() {
-            self.checkpoint_now()?;
+        if self.checkpointer.is_running() {
+            self.room.checkpoint_now()?;
         }
         // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
-        self.wait_commit(self.commits.next())?;
-        self.checkpoint_now()?;
-        // Nothing is placed between what is made durable last and the end of writing.
-        let _turn = self.in_place.as_ref().map(|in_place| in_place.turn());
-        if let Some(files) = self.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
-            files.close().map_err(|error| Error::io(format!("{}: closing", self.place), error))?;
+        self.committer.wait_commit(self.log.commits.next())?;
+        self.room.checkpoint_now()?;
+        if self.scrubber.known.crashed {
+            self.checkpointer.outlive_doubt()?;
         }
-        self.commits.fail(Error::Closed);
+        // Nothing is placed between what is made durable last and the end of writing.
+        let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+        if let Some(files) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
+            files.close().map_err(|error| self.medium.io("closing", error))?;
+        }
+        self.log.commits.fail(Error::Closed);
         Ok(())
     }
 }

@@ -87,10 +87,10 @@ impl Run {
     fn put(&self, writer: usize, at: usize, filler: bool) {
         let version = self.begin(writer, at);
         let name = key(at);
-        let options = PutOptions { bypass_memory: filler, ..PutOptions::default() };
+        let options = PutOptions::new().bypass_memory(filler);
         let put = match draw(0..2) {
-            0 => self.store.put(name.as_bytes(), &body(at, version), &options),
-            _ => block_on(self.store.put_async(name.as_bytes(), &body(at, version), &options)),
+            0 => self.store.put_with(name.as_bytes(), &body(at, version), &options),
+            _ => block_on(self.store.put_with_async(name.as_bytes(), &body(at, version), &options)),
         };
         match put {
             Ok(()) => self.told[slot(at, version)].store(2 * version, SeqCst),
@@ -117,7 +117,7 @@ impl Run {
             _ => block_on(self.store.get_async(name.as_bytes())).unwrap(),
         };
         let found = object.map(|object| {
-            let bytes = object.bytes();
+            let bytes = object.body();
             bytes.unwrap_or_else(|error| panic!("{}, key {at}: a handle does not pin: {error}", self.name)).to_vec()
         });
         if let (Some(front), Some(found)) = (&self.front, &found) {

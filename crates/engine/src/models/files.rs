@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use picaflor_device::{Clock, Folder};
 
 use super::{draw, finds, holds, shuttle::thread};
-use crate::{Daemons, Durability, Options, Place, PutOptions, Store};
+use crate::{Daemons, Durability, Options, Place, Store};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -54,7 +54,8 @@ impl Folder for Model {
 
 fn options(folder: Arc<Model>, preset: &str, deletes: u64) -> Options {
     // The path is not looked at: the folder takes its place.
-    let mut options = Options::preset(preset, "nowhere").unwrap().memory(4 << 20).durability(Durability::EveryPut);
+    let mut options =
+        Options::preset(preset).unwrap().place("nowhere").memory(4 << 20).durability(Durability::EveryPut);
     options.places = vec![Place::Folder(folder)];
     options.capacity = 64 << 20;
     options.seed = Some(7);
@@ -79,14 +80,14 @@ fn model(fault: bool) {
     let preset = ["simple", "squid"][draw(0..2) as usize];
     let deletes = if fault { 2 } else { 1 };
     let store = Store::open(options(Arc::clone(&folder), preset, deletes)).unwrap();
-    (0..4).for_each(|i| store.put(key(i).as_bytes(), b"body", &PutOptions::default()).unwrap());
+    (0..4).for_each(|i| store.put(key(i).as_bytes(), b"body").unwrap());
     let threads: Vec<_> = (0..2u64)
         .map(|thread| {
             let (store, folder) = (store.clone(), Arc::clone(&folder));
             thread::spawn(move || {
                 for i in [thread, thread + 2] {
                     if draw(0..2) == 0 {
-                        store.put(format!("other {i}").as_bytes(), b"more", &PutOptions::default()).unwrap();
+                        store.put(format!("other {i}").as_bytes(), b"more").unwrap();
                     }
                     assert!(store.delete(key(i).as_bytes()).unwrap(), "it was there");
                     let left = has(&folder.durable.lock(), i);

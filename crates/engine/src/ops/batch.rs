@@ -5,7 +5,7 @@
 //! one after the other, and then, on one volume, the wait for the commits that durability asks for, which one commit
 //! serves.
 
-use std::{collections::HashMap, future::Future};
+use std::collections::HashMap;
 
 use picaflor_common::KeyHash;
 use picaflor_format::frame::{self, Kind};
@@ -13,6 +13,7 @@ use picaflor_format::frame::{self, Kind};
 use crate::{
     Error, PutOptions, Refusal, Result,
     base::layout::Layout,
+    base::options::PLAIN,
     base::stats::add,
     ops::insert::Parts,
     ops::put::{Awaited, wait},
@@ -21,13 +22,26 @@ use crate::{
 
 /// An object of [`Store::put_many`].
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Put<'a> {
     /// The key.
     pub key: &'a [u8],
     /// The body.
     pub body: &'a [u8],
-    /// As of [`Store::put`].
+    /// As of [`Store::put_with`].
     pub options: &'a PutOptions,
+}
+
+impl<'a> Put<'a> {
+    /// What [`Store::put`] puts.
+    pub fn new(key: &'a [u8], body: &'a [u8]) -> Self {
+        Self::with(key, body, &PLAIN)
+    }
+
+    /// What [`Store::put_with`] puts.
+    pub fn with(key: &'a [u8], body: &'a [u8], options: &'a PutOptions) -> Self {
+        Self { key, body, options }
+    }
 }
 
 impl Store {
@@ -50,7 +64,7 @@ impl Store {
         let mut last: Vec<Awaited> = vec![None; self.recovered_volumes().len()];
         let outcome = admitted.try_for_each(|(put, expires)| {
             if let Some((volume, number)) = self.put_admitted(put, expires)? {
-                let home = volume.number;
+                let home = volume.medium.number;
                 last[home] = Some((volume, number));
             }
             Ok(())
@@ -58,18 +72,19 @@ impl Store {
         last.into_iter().fold(outcome, |outcome, last| outcome.and(wait(last)))
     }
 
-    /// As [`Store::put_many`], for any executor, in the blocking pool, with copies of keys and bodies. Begun by the
-    /// call, whatever becomes of the future.
+    /// As [`Store::put_many`], for any executor, in the blocking pool, with copies of keys and bodies. Nothing happens
+    /// before the future is polled; after that all of it is done, whatever becomes of the future.
     ///
     /// # Errors
     /// As [`Store::put_many`].
-    pub fn put_many_async(&self, puts: &[Put<'_>]) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
+    pub async fn put_many_async(&self, puts: &[Put<'_>]) -> Result<()> {
         let own = |put: &Put<'_>| (put.key.to_vec(), put.body.to_vec(), put.options.clone());
         let owned: Vec<_> = puts.iter().map(own).collect();
         self.spawn_blocking(move |store| {
             let puts = owned.iter().map(|(key, body, options)| Put { key, body, options });
             store.put_many(&puts.collect::<Vec<_>>())
         })
+        .await
     }
 
     fn put_many_in_layout<'a>(
@@ -136,16 +151,14 @@ impl Store {
         Ok(were_there)
     }
 
-    /// As [`Store::delete_many`], for any executor, in the blocking pool. Begun by the call, whatever becomes of the
-    /// future.
+    /// As [`Store::delete_many`], for any executor, in the blocking pool. Nothing happens before the future is polled;
+    /// after that all of it is done, whatever becomes of the future.
     ///
     /// # Errors
     /// As [`Store::delete_many`].
-    pub fn delete_many_async(
-        &self,
-        keys: &[&[u8]],
-    ) -> impl Future<Output = Result<Vec<bool>>> + Send + 'static + use<> {
+    pub async fn delete_many_async(&self, keys: &[&[u8]]) -> Result<Vec<bool>> {
         let owned: Vec<Box<[u8]>> = keys.iter().map(|&key| Box::from(key)).collect();
-        self.spawn_blocking(move |store| store.delete_many(&owned.iter().map(|key| &key[..]).collect::<Vec<_>>()))
+        let delete = move |store: &Self| store.delete_many(&owned.iter().map(|key| &key[..]).collect::<Vec<_>>());
+        self.spawn_blocking(delete).await
     }
 }

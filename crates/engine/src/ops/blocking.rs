@@ -124,13 +124,13 @@ fn later<R: Send + 'static, F: FnOnce() -> R + Send + 'static>(
 }
 
 impl Store {
-    /// As [`Store::open`] for tasks: a thread reads what an opening reads. With [`Daemons::Manual`] it is done at once,
-    /// and the future is ready.
+    /// As [`Store::open`] for tasks: a thread reads what an opening reads, from the first poll on. With
+    /// [`Daemons::Manual`] that poll does it.
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_async(options: Options) -> impl Future<Output = Result<Self>> + Send + 'static {
-        later(options.daemons, &Arc::default(), move || Self::open(options))
+    pub async fn open_async(options: Options) -> Result<Self> {
+        later(options.daemons, &Arc::default(), move || Self::open(options)).await
     }
 
     /// Does what may read the device, or wait for a lock over such a read, without the executor's thread.

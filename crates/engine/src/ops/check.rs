@@ -94,22 +94,23 @@ impl Store {
             let seen = report.intact + (report.damaged.len() + report.refused.len()) as u64;
             report.lost = report.entries.saturating_sub(seen);
         }
-        let total = self.recovered_volumes().iter().map(|volume| u64::from(volume.parts())).sum();
+        let total = self.recovered_volumes().iter().map(|volume| u64::from(volume.catalog.parts())).sum();
         for volume in self.recovered_volumes() {
-            let promised = volume.promised();
-            report.entries += volume.index.objects();
-            let (placed, mut slots) = (Seen::begin(&report), Slots::default());
-            for part in 0..volume.parts() {
-                match &volume.in_place {
-                    Some(in_place) => volume.check_slice(in_place, part, &mut slots, &mut report),
-                    None => volume.check_cluster(part, &promised, &mut report),
+            report.entries += volume.catalog.index.objects();
+            let placed = Seen::begin(&report);
+            let (promised, slots) = (promised(volume), Slots::default());
+            let mut audit = Audit { volume, promised, slots, report: &mut report };
+            for part in 0..volume.catalog.parts() {
+                match &volume.catalog.in_place {
+                    Some(in_place) => audit.check_slice(in_place, part),
+                    None => audit.check_cluster(part),
                 }
-                report.clusters += 1;
-                progress(report.clusters, total);
+                audit.report.clusters += 1;
+                progress(audit.report.clusters, total);
             }
-            volume.check_unknown(&slots, &mut report);
-            placed.end(volume, Part::InPlace, &promised, &mut report);
-            volume.check_memory(&promised, &mut report);
+            audit.check_unknown();
+            placed.end(&mut audit, Part::InPlace);
+            audit.check_memory();
         }
         report
     }
@@ -117,172 +118,183 @@ impl Store {
 
 impl Store {
     /// As [`Store::check`] for tasks.
-    pub fn check_async(
-        &self,
-        progress: impl FnMut(u64, u64) + Send + 'static,
-    ) -> impl Future<Output = CheckReport> + Send + 'static {
-        self.spawn_blocking(move |store| store.check(progress))
+    pub async fn check_async(&self, progress: impl FnMut(u64, u64) + Send + 'static) -> CheckReport {
+        self.spawn_blocking(move |store| store.check(progress)).await
     }
 }
 
-impl Volume {
-    fn check_slice(&self, in_place: &InPlace, slice: u32, slots: &mut Slots, report: &mut CheckReport) {
+/// The audit of a volume.
+struct Audit<'a> {
+    volume: &'a Volume,
+    promised: Promised,
+    slots: Slots,
+    report: &'a mut CheckReport,
+}
+
+impl Audit<'_> {
+    fn check_slice(&mut self, in_place: &InPlace, slice: u32) {
         for place in in_place.extents.slice(slice) {
-            if self.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
+            if self.volume.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_none() {
                 continue;
             }
-            match self.read_placed(&place) {
-                Ok((header, frame)) if self.hasher.frame(header.kind, header.key(&frame)).0 == place.hash => {
-                    report.intact += 1;
-                    report.intact_bytes += header.frame_len() as u64;
-                    report.orphans += u64::from(self.is_left_over(&header, &frame));
-                    slots.heads.extend(header.manifest(&frame).map(|manifest| (place.hash, manifest)));
+            match self.volume.frames.read_placed(&place) {
+                Ok((header, frame))
+                    if self.volume.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash =>
+                {
+                    self.report.intact += 1;
+                    self.report.intact_bytes += header.frame_len() as u64;
+                    self.report.orphans += u64::from(self.volume.frames.is_left_over(&header, &frame));
+                    self.slots.heads.extend(header.manifest(&frame).map(|manifest| (place.hash, manifest)));
                 }
                 // It was written to these slots, so they were free: of the pieces of an object that is gone no record
                 // tells.
-                Ok(_) => report.outdated += 1,
-                Err(Error::Damaged { .. }) if self.has_checkpoints() && in_place.files.is_none() => {
-                    self.check_torn(place, slots, report);
+                Ok(_) => self.report.outdated += 1,
+                Err(Error::Damaged { .. }) if self.volume.shared.has_checkpoints() && in_place.files.is_none() => {
+                    self.check_torn(place);
                 }
-                Err(why) => report.note(&why),
+                Err(why) => self.report.note(&why),
             }
         }
     }
 
     /// What of a row in place does not verify: where its header is left, that says whether it was a piece.
-    fn check_torn(&self, place: Place, slots: &mut Slots, report: &mut CheckReport) {
-        let bytes = match self.read_unverified(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS) {
-            Ok(bytes) => bytes,
-            Err(why) => return report.note(&why),
-        };
-        let is_its = |header: &Header| self.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
+    fn check_torn(&mut self, place: Place) {
+        let bytes =
+            match self.volume.frames.read_unverified(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS) {
+                Ok(bytes) => bytes,
+                Err(why) => return self.report.note(&why),
+            };
+        let is_its = |header: &Header| self.volume.medium.hasher.frame(header.kind, header.key(&bytes)).0 == place.hash;
         let header = Header::of_damaged(&bytes).filter(is_its);
         match header {
-            Some(header) if self.is_left_over(&header, &bytes) => report.outdated += 1,
-            Some(_) => report.damaged.push(self.object_in(place)),
-            None => slots.unknown.push(place),
+            Some(header) if self.volume.frames.is_left_over(&header, &bytes) => self.report.outdated += 1,
+            Some(_) => self.report.damaged.push(self.object_in(place)),
+            None => self.slots.unknown.push(place),
         }
     }
 
     /// Rows in place of which nothing is left: they are missed if they are pieces of what is there.
-    fn check_unknown(&self, slots: &Slots, report: &mut CheckReport) {
-        if slots.unknown.is_empty() {
+    fn check_unknown(&mut self) {
+        if self.slots.unknown.is_empty() {
             return;
         }
-        let pieces = slots.heads.iter().flat_map(|(parent, manifest)| {
+        let hasher = self.volume.medium.hasher;
+        let pieces = self.slots.heads.iter().flat_map(|(parent, manifest)| {
             let key = |number| ChunkKey { parent: *parent, id: manifest.id, number }.encode();
-            (0..manifest.chunks()).map(move |number| self.hasher.chunk(&key(number)).0)
+            (0..manifest.chunks()).map(move |number| hasher.chunk(&key(number)).0)
         });
         let pieces: HashSet<u128> = pieces.collect();
-        for place in &slots.unknown {
+        for place in std::mem::take(&mut self.slots.unknown) {
             if pieces.contains(&place.hash) {
-                report.damaged.push(self.object_in(*place));
+                self.report.damaged.push(self.object_in(place));
             } else {
-                report.unsettled += 1;
+                self.report.unsettled += 1;
             }
         }
     }
 
     fn object_in(&self, place: Place) -> String {
-        format!("{}: the object in slots {} to {}", self.place, place.slot, place.slot + place.slots - 1)
-    }
-
-    /// What the index promises.
-    fn promised(&self) -> Promised {
-        let mut promised = Promised::default();
-        self.index.for_each(|entry| {
-            let place = match entry.location() {
-                Location::Buffered { slot, .. } => Part::Buffer(slot),
-                Location::OnDisk { grain } if self.in_place.is_none() => {
-                    self.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
-                }
-                Location::OnDisk { .. } => Part::InPlace,
-            };
-            *promised.0.entry(place).or_default() += 1;
-        });
-        promised
+        format!("{}: the object in slots {} to {}", self.volume.medium.place, place.slot, place.slot + place.slots - 1)
     }
 
     /// The entries that lead to what is in memory, and those that lead nowhere.
-    fn check_memory(&self, promised: &Promised, report: &mut CheckReport) {
-        report.lost += promised.of(Part::Nowhere);
-        for part in promised.0.keys() {
-            let Part::Buffer(slot) = *part else { continue };
-            let seen = Seen::begin(report);
-            for (hash, offset) in self.buffers.frames(slot) {
+    fn check_memory(&mut self) {
+        self.report.lost += self.promised.of(Part::Nowhere);
+        let parts: Vec<Part> = self.promised.0.keys().copied().collect();
+        for part in parts {
+            let Part::Buffer(slot) = part else { continue };
+            let seen = Seen::begin(self.report);
+            for (hash, offset) in self.volume.catalog.buffers.frames(slot) {
                 let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-                if self.index.find(hash, location).is_none() {
+                if self.volume.catalog.index.find(hash, location).is_none() {
                     continue;
                 }
-                let Some(frame) = self.buffers.read(slot, offset, hash, |_, _| true) else { continue };
-                self.check_frame(frame.bytes(), || "in memory".into(), report);
+                let Some(frame) = self.volume.catalog.buffers.read(slot, offset, hash, |_, _| true) else { continue };
+                self.check_frame(frame.bytes(), || "in memory".into());
             }
-            seen.end(self, *part, promised, report);
+            seen.end(self, part);
         }
     }
 
     /// Verifies one frame that an entry leads to.
-    fn check_frame(&self, frame: &[u8], at: impl Fn() -> String, report: &mut CheckReport) {
+    fn check_frame(&mut self, frame: &[u8], at: impl Fn() -> String) {
         match Header::verify(frame) {
             Ok(header) => {
-                report.intact += 1;
-                report.intact_bytes += header.frame_len() as u64;
-                report.orphans += u64::from(self.is_left_over(&header, frame));
+                self.report.intact += 1;
+                self.report.intact_bytes += header.frame_len() as u64;
+                self.report.orphans += u64::from(self.volume.frames.is_left_over(&header, frame));
             }
             Err(why) => {
                 let header = Header::of_damaged(frame);
                 // What is left of a piece whose object is gone: its cluster may have been begun anew before a crash.
-                if header.is_some_and(|header| self.is_left_over(&header, frame)) {
-                    report.outdated += 1;
+                if header.is_some_and(|header| self.volume.frames.is_left_over(&header, frame)) {
+                    self.report.outdated += 1;
                     return;
                 }
                 let key = header.map(|header| String::from_utf8_lossy(header.key(frame)).into_owned());
                 let key = key.unwrap_or_else(|| "unknown key".into());
-                report.damaged.push(format!("{}: {key} {}: {why}", self.place, at()));
+                self.report.damaged.push(format!("{}: {key} {}: {why}", self.volume.medium.place, at()));
             }
         }
     }
 
-    fn check_cluster(&self, cluster: u32, promised: &Promised, report: &mut CheckReport) {
-        if promised.of(Part::Cluster(cluster)) == 0 {
+    fn check_cluster(&mut self, cluster: u32) {
+        if self.promised.of(Part::Cluster(cluster)) == 0 {
             return;
         }
         // Its table is a part of it.
-        let read = self.read_at(cluster, 0, self.cluster_len());
-        let (bytes, found) = match read.and_then(|bytes| Ok((bytes, self.last_use(cluster, None, BLOCK)?))) {
-            Ok(read) => read,
-            Err(error) => return report.note(&error),
-        };
+        let read = self.volume.medium.read_at(cluster, 0, self.volume.medium.cluster_len());
+        let (bytes, found) =
+            match read.and_then(|bytes| Ok((bytes, self.volume.medium.last_use(cluster, None, BLOCK)?))) {
+                Ok(read) => read,
+                Err(error) => return self.report.note(&error),
+            };
         // A table that is there names all that was put in this use: what else leads there is of an earlier one.
-        let tells_all = matches!(found, Use::Sealed(..)) || self.is_untold(cluster, &found);
-        let frames = self.rows_of(found, &bytes);
-        let (bare, seen) = (frames.is_empty(), Seen::begin(report));
-        let mut live = self.entries_of(cluster, frames.clone());
-        self.add_unlisted(cluster, &bytes, &mut live);
-        let damaged = report.damaged.len();
+        let tells_all = matches!(found, Use::Sealed(..)) || self.volume.scrubber.is_untold(cluster, &found);
+        let frames = self.volume.medium.rows_of(found, &bytes);
+        let (bare, seen) = (frames.is_empty(), Seen::begin(self.report));
+        let mut live = self.volume.catalog.entries_of(cluster, frames.clone());
+        self.volume.catalog.add_unlisted(cluster, &bytes, &mut live);
+        let damaged = self.report.damaged.len();
         for (row, _) in live {
-            let at = || format!("at {}", self.map.cluster_start(cluster) + u64::from(row.offset));
-            self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at, report);
+            let at = || format!("at {}", self.volume.medium.map.cluster_start(cluster) + u64::from(row.offset));
+            self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at);
         }
-        if self.may_mislead() && self.may_be_written_over(cluster) {
-            report.unsettled += report.damaged.drain(damaged..).count() as u64;
+        if self.volume.scrubber.may_mislead() && self.volume.scrubber.may_be_written_over(cluster) {
+            self.report.unsettled += self.report.damaged.drain(damaged..).count() as u64;
         }
-        let lost = report.lost;
-        let whole = seen.end(self, Part::Cluster(cluster), promised, report);
-        let outdated = match report.lost - lost {
+        let lost = self.report.lost;
+        let whole = seen.end(self, Part::Cluster(cluster));
+        let outdated = match self.report.lost - lost {
             0 => 0,
             missing if tells_all => missing,
-            missing => self.entries_within(cluster, &frames).min(missing),
+            missing => self.volume.catalog.entries_within(cluster, &frames).min(missing),
         };
-        (report.lost, report.outdated) = (report.lost - outdated, report.outdated + outdated);
-        let missing = report.lost - lost;
-        if missing > 0 && self.may_be_written_over(cluster) {
-            (report.lost, report.unsettled) = (lost, report.unsettled + missing);
+        (self.report.lost, self.report.outdated) = (self.report.lost - outdated, self.report.outdated + outdated);
+        let missing = self.report.lost - lost;
+        if missing > 0 && self.volume.scrubber.may_be_written_over(cluster) {
+            (self.report.lost, self.report.unsettled) = (lost, self.report.unsettled + missing);
         } else if bare && !tells_all {
-            let clusters = if whole { &mut report.bare_clusters } else { &mut report.unreadable_clusters };
+            let clusters = if whole { &mut self.report.bare_clusters } else { &mut self.report.unreadable_clusters };
             clusters.push(cluster);
         }
     }
+}
+
+/// What the index promises.
+fn promised(volume: &Volume) -> Promised {
+    let mut promised = Promised::default();
+    volume.catalog.index.for_each(|entry| {
+        let place = match entry.location() {
+            Location::Buffered { slot, .. } => Part::Buffer(slot),
+            Location::OnDisk { grain } if volume.catalog.in_place.is_none() => {
+                volume.medium.cluster_of(grain).map_or(Part::Nowhere, Part::Cluster)
+            }
+            Location::OnDisk { .. } => Part::InPlace,
+        };
+        *promised.0.entry(place).or_default() += 1;
+    });
+    promised
 }
 
 /// What an audit saw of rows in place.
@@ -329,15 +341,15 @@ impl Seen {
     }
 
     /// What was promised and not seen since is lost. Returns whether all of it is intact.
-    fn end(&self, volume: &Volume, part: Part, promised: &Promised, report: &mut CheckReport) -> bool {
-        let intact = report.intact - self.intact;
-        let seen = intact + Self::others(report) - self.others;
-        let mut promised = promised.of(part);
+    fn end(&self, audit: &mut Audit<'_>, part: Part) -> bool {
+        let intact = audit.report.intact - self.intact;
+        let seen = intact + Self::others(audit.report) - self.others;
+        let mut promised = audit.promised.of(part);
         if seen < promised {
             // What moved meanwhile, as gets and daemons have it, is no longer promised here.
-            promised = promised.min(volume.promised().of(part));
+            promised = promised.min(self::promised(audit.volume).of(part));
         }
-        report.lost += promised.saturating_sub(seen);
+        audit.report.lost += promised.saturating_sub(seen);
         intact >= promised
     }
 }

@@ -63,9 +63,14 @@ impl Chunks {
         self.total
     }
 
+    /// The next piece, if it is in memory.
+    pub(crate) fn ready(&mut self) -> Option<Bytes> {
+        self.ready.pop_front()
+    }
+
     /// The next piece; `None` at the end.
     pub async fn next_async(&mut self) -> Option<Result<Bytes>> {
-        if let Some(ready) = self.ready.pop_front() {
+        if let Some(ready) = self.ready() {
             return Some(Ok(ready));
         }
         let rest = self.rest.as_mut()?;
@@ -91,7 +96,7 @@ impl Iterator for Chunks {
     type Item = Result<Bytes>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some(ready) = self.ready.pop_front() {
+        if let Some(ready) = self.ready() {
             return Some(Ok(ready));
         }
         let rest = self.rest.as_mut()?;
@@ -257,14 +262,14 @@ impl Store {
         let volume = self.home(parent, object.key());
         Ok((0..manifest.chunks()).all(|number| {
             let chunk = self.hasher().chunk(&ChunkKey { parent: parent.0, id: manifest.id, number }.encode()).short();
-            !volume.index.touch(chunk).is_empty()
+            !volume.catalog.index.touch(chunk).is_empty()
         }))
     }
 
     /// Whether the index may know chunks of this object that left a cache before a crash: then only reading tells.
     pub(crate) fn may_be_misled(&self, object: &Object) -> bool {
         let of_cache = self.mode() == Mode::Cache && object.manifest().is_some() && self.layout().is_none();
-        of_cache && self.home(self.hasher().key(object.key()), object.key()).may_mislead()
+        of_cache && self.home(self.hasher().key(object.key()), object.key()).scrubber.may_mislead()
     }
 
     /// Without one of its chunks the object is of no use: it leaves.

@@ -3,43 +3,21 @@
 //! A delete is logged even if the key is not in the index: recovery might know an older version of it
 //! that this run has evicted. Durable within the bound that [`Options`](crate::Options) give for deletes.
 
-use std::{future::Future, io, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use bytes::Bytes;
 use picaflor_common::KeyHash;
-use picaflor_format::{
-    BLOCK,
-    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
-};
+use picaflor_format::frame::{GRAIN, Kind};
 
 use crate::{
-    Error, Mode, Refusal, Result,
+    Error, Refusal, Result,
     base::layout::{Former, Layout},
     base::stats::add,
-    cache::leases::{KEPT, Left},
-    index::{IndexEntry, Location},
+    index::Location,
     ops::put::{Awaited, wait, wait_async},
     store::Store,
     volume::Volume,
 };
-
-/// A key's own entry.
-pub(crate) struct CurrentEntry {
-    pub(crate) entry: IndexEntry,
-    /// If the object is a large one and that is known.
-    pub(crate) manifest: Option<Manifest>,
-    /// Its version; 0 where that is not known.
-    pub(crate) generation: u64,
-    /// Other entries of the place, if none could be read: any of them may be this key's.
-    unread: Vec<IndexEntry>,
-}
-
-impl CurrentEntry {
-    /// An entry of which nothing more is known.
-    fn unread(entry: IndexEntry) -> Self {
-        Self { entry, manifest: None, generation: 0, unread: Vec::new() }
-    }
-}
 
 impl Store {
     /// Deletes an object. Returns whether it was there. No later get returns it, and once durable no crash
@@ -48,7 +26,7 @@ impl Store {
     /// # Errors
     /// [`Error::Io`] after a device failure; [`Error::Refused`] if the store is open for reading only.
     pub fn delete(&self, key: &[u8]) -> Result<bool> {
-        let hash = self.begin_delete(key)?;
+        let hash = self.hash_to_delete(key)?;
         let found = {
             let _stripe = self.lock_key(hash);
             self.delete_held(hash, key)?
@@ -57,15 +35,24 @@ impl Store {
         Ok(found)
     }
 
-    /// As [`Store::delete`], for any executor. Where nobody holds the key's lock, and no entry leads to the device,
-    /// which would have to be read to tell the key from others, the object is gone before the future is returned; else
-    /// that runs in the blocking pool. Begun by the call either way, whatever becomes of the future; what is left to it
-    /// is to wait until the deletes before are durable, where
-    /// [`Options::delete_count`](crate::Options::delete_count) asks for that.
+    /// As [`Store::delete`], for any executor. Nothing happens before the future is polled. The first poll does what
+    /// [`Store::begin_delete`] does: from then on the object goes, whatever becomes of the future.
     ///
     /// # Errors
     /// As [`Store::delete`].
-    pub fn delete_async(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
+    pub async fn delete_async(&self, key: &[u8]) -> Result<bool> {
+        self.begin_delete(key).await
+    }
+
+    /// Begins to delete an object, by this call; the future that it returns borrows nothing and waits for the rest.
+    /// Where nobody holds the key's lock, and no entry leads to the device, which would have to be read to tell the key
+    /// from others, the object is gone when this returns; else that runs in the blocking pool, whatever becomes of the
+    /// future. What is left to it is to wait until the deletes before are durable, where
+    /// [`Options::delete_count`](crate::Options::delete_count) asks for that.
+    ///
+    /// # Errors
+    /// As [`Store::delete`]: all of them come from the future.
+    pub fn begin_delete(&self, key: &[u8]) -> impl Future<Output = Result<bool>> + Send + 'static + use<> {
         let begun = match self.delete_at_once(key) {
             Ok(None) => {
                 let key = Bytes::copy_from_slice(key);
@@ -117,10 +104,10 @@ impl Store {
             return Vec::new();
         }
         let volumes = self.recovered_volumes().iter().filter(|volume| !self.is_lost(volume));
-        volumes.map(|volume| (Arc::clone(volume), volume.commits.next())).collect()
+        volumes.map(|volume| (Arc::clone(volume), volume.log.commits.next())).collect()
     }
 
-    fn begin_delete(&self, key: &[u8]) -> Result<KeyHash> {
+    fn hash_to_delete(&self, key: &[u8]) -> Result<KeyHash> {
         if self.shared().options.read_only {
             return Err(Error::Refused(Refusal::ReadOnly));
         }
@@ -129,7 +116,7 @@ impl Store {
 
     /// Deletes it if that takes neither a wait nor a look at the device; else `None`, and nothing was done.
     fn delete_at_once(&self, key: &[u8]) -> Result<Option<bool>> {
-        let hash = self.begin_delete(key)?;
+        let hash = self.hash_to_delete(key)?;
         if self.layout().is_some() || !self.deferred().is_over() {
             return Ok(None);
         }
@@ -144,10 +131,10 @@ impl Store {
 
     /// Whether nothing need be read to delete this key here.
     fn leaves_unread(volume: &Volume, hash: KeyHash) -> bool {
-        volume.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
+        volume.catalog.index.candidates(hash.short()).iter().all(|entry| match entry.location() {
             Location::OnDisk { .. } => false,
             Location::Buffered { slot, offset } => {
-                let frame = volume.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
+                let frame = volume.catalog.buffers.read(slot, offset as usize * GRAIN, hash.short(), |_, _| true);
                 // The chunks of a large object may be anywhere.
                 frame.is_some_and(|frame| frame.header.kind != Kind::Manifest)
             }
@@ -177,20 +164,26 @@ impl Store {
     /// Drops what a volume has of a key, and logs it.
     fn delete_from(&self, volume: &Arc<Volume>, hash: KeyHash, key: &[u8]) -> Result<bool> {
         // Before anything is dropped: a delete that failed leaves the object.
-        if let Some(failure) = volume.commits.failure() {
+        if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
         }
         let generation = self.shared().next_generation();
-        let mut found = false;
-        while let Some(own) = volume.verified(hash, key, Kind::Whole)? {
+        let (mut found, mut told) = (false, false);
+        while let Some(own) = volume.frames.verified(hash, key, Kind::Whole)? {
             // What could not be read leaves as well, and nobody knows whose it was.
-            found |= volume.drop_entry(hash.short(), own.entry) && own.generation != 0;
+            found |= volume.catalog.drop_entry(hash.short(), own.entry) && own.generation != 0;
             if let Some(manifest) = own.manifest {
-                volume.drop_chunks(hash, manifest);
+                // First: a commit meanwhile lets others have the places of chunks, and must take the record too.
+                if !std::mem::replace(&mut told, true) {
+                    volume.log.forget(hash, generation);
+                }
+                volume.frames.drop_chunks(hash, manifest);
             }
         }
-        volume.placer.drop_copies(hash.short());
-        volume.forget(hash, generation);
+        volume.catalog.placer.drop_copies(hash.short());
+        if !told {
+            volume.log.forget(hash, generation);
+        }
         Ok(found)
     }
 
@@ -205,17 +198,17 @@ impl Store {
             return Ok(None);
         }
         // What a volume that stopped writing is told, it forgets with the next crash.
-        if let Some(failure) = volume.commits.failure() {
+        if let Some(failure) = volume.log.commits.failure() {
             return Err(failure);
         }
         // Whether anybody waits for it or not.
         let options = &self.shared().options;
-        volume.due_within(options.delete_time);
-        let journal = volume.journal.lock();
+        volume.log.due_within(options.delete_time);
+        let journal = volume.log.journal.lock();
         let waits =
-            journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.commits.is_refusing();
+            journal.volatile_deletes() >= options.delete_count || journal.is_long() || volume.log.commits.is_refusing();
         drop(journal);
-        Ok(waits.then(|| (Arc::clone(volume), volume.commits.next())))
+        Ok(waits.then(|| (Arc::clone(volume), volume.log.commits.next())))
     }
 
     /// Deletes an object if it is this version still. Returns whether it was.
@@ -230,13 +223,13 @@ impl Store {
             return if is_it { self.remove_from_layout(&**layout, hash, key) } else { Ok(false) };
         }
         let volume = self.home(hash, key);
-        let own = volume.verified(hash, key, Kind::Whole)?;
+        let own = volume.frames.verified(hash, key, Kind::Whole)?;
         let Some(own) = own.filter(|own| own.generation == generation) else { return Ok(false) };
-        let dropped = volume.drop_entry(hash.short(), own.entry);
+        let dropped = volume.catalog.drop_entry(hash.short(), own.entry);
         if dropped {
-            volume.forget(hash, generation);
-            volume.due_within(self.shared().options.delete_time);
-            own.manifest.into_iter().for_each(|manifest| volume.drop_chunks(hash, manifest));
+            volume.log.forget(hash, generation);
+            volume.log.due_within(self.shared().options.delete_time);
+            own.manifest.into_iter().for_each(|manifest| volume.frames.drop_chunks(hash, manifest));
         }
         Ok(dropped)
     }
@@ -255,180 +248,6 @@ impl Store {
     }
 }
 
-impl Volume {
-    /// Most bytes that leases alone may keep here.
-    pub(crate) fn lease_max(&self) -> u64 {
-        self.map.clusters.len / KEPT
-    }
-
-    /// Drops what was left to handles that are gone. Returns whether there was anything.
-    pub(crate) fn drop_released(&self) -> bool {
-        self.shared.leases.drop_over(self.number, |left| self.drop_chunks_now(left.parent, left.manifest))
-    }
-
-    /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
-    /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
-    /// that recovery may have found there, for one of them may be an older version of this key. A store makes
-    /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves; where nothing of the
-    /// place can be read, they drop the others too.
-    pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
-        match self.shared.options.mode {
-            Mode::Cache if self.shared.options.eviction_listener.is_none() => {
-                let mut candidates = self.index.candidates(hash.short());
-                let entry = candidates.pop();
-                for other in candidates {
-                    self.drop_entry(hash.short(), other);
-                }
-                Ok(entry.map(CurrentEntry::unread))
-            }
-            _ => {
-                let own = self.verified(hash, key, kind)?;
-                for other in own.iter().flat_map(|own| &own.unread) {
-                    self.drop_entry(hash.short(), *other);
-                }
-                Ok(own)
-            }
-        }
-    }
-
-    /// The entry whose frame has this key, found by reading frames.
-    pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
-        let chunk = kind == Kind::Chunk;
-        let mut candidates = self.index.candidates(hash.short());
-        // They lead nowhere, whichever key's they are; one is this key's only if no other is.
-        let mut unread = Vec::new();
-        while let Some(entry) = candidates.pop() {
-            let (mut manifest, mut generation) = (None, 0);
-            let mut leads_nowhere = false;
-            let accept = |header: &Header, frame: &[u8]| {
-                let is_own = (header.kind == Kind::Chunk) == chunk && header.key(frame) == key;
-                generation = header.generation;
-                manifest = header.manifest(frame).filter(|_| is_own);
-                is_own
-            };
-            let is_own = match self.look_at(hash.short(), entry, accept) {
-                Ok(is_own) => is_own.unwrap_or(false),
-                Err(error) if matches!(error, Error::Damaged { .. }) || self.shared.options.mode == Mode::Cache => {
-                    leads_nowhere = true;
-                    false
-                }
-                Err(error) => return Err(error),
-            };
-            if self.index.find(hash.short(), entry.location()).is_none() {
-                // It moved while it was looked at: a buffer was retired, or a cluster read in.
-                candidates = self.index.candidates(hash.short());
-                unread.clear();
-            } else if is_own {
-                return Ok(Some(CurrentEntry { manifest, generation, ..CurrentEntry::unread(entry) }));
-            } else if leads_nowhere {
-                unread.push(entry);
-            }
-        }
-        Ok(unread.pop().map(|entry| CurrentEntry { unread, ..CurrentEntry::unread(entry) }))
-    }
-
-    /// Drops the chunks of a large object that is gone, or leaves them to who still reads it.
-    pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
-        let left = Left { parent, manifest, home: self.number };
-        let leases = &self.shared.leases;
-        leases.drop_or_leave(left, self.lease_max(), || self.drop_chunks_now(parent, manifest));
-    }
-
-    pub(crate) fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {
-        for number in 0..manifest.chunks() {
-            let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
-            let hash = self.hasher.chunk(&key);
-            // Until it is gone: an entry may move between the look and the drop.
-            while let Ok(Some(own)) = self.own(hash, &key, Kind::Chunk) {
-                self.drop_entry(hash.short(), own.entry);
-            }
-        }
-    }
-
-    fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Vec<u8>)> {
-        let place = || format!("{}: file {grain}", self.place);
-        add(&self.shared.counters.device_reads, 1);
-        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let damaged = |why: String| Error::Damaged {
-            place: place(),
-            why,
-            mend: "its entry is dropped when it is asked for".into(),
-        };
-        let frame = match read {
-            Err(error) if gone(&error) => return Err(damaged("it is not there".into())),
-            read => read.map_err(|error| Error::io(place(), error))?,
-        };
-        let header = Header::verify(&frame).map_err(|why| damaged(why.to_string()))?;
-        Ok((header, frame))
-    }
-
-    /// Shows the frame that an entry leads to, its header first; `None` if the entry's buffer is gone.
-    ///
-    /// # Errors
-    /// As [`Volume::read_frame`].
-    pub(crate) fn look_at<R>(
-        &self,
-        hash: u64,
-        entry: IndexEntry,
-        see: impl FnOnce(&Header, &[u8]) -> R,
-    ) -> Result<Option<R>> {
-        match entry.location() {
-            Location::Buffered { slot, offset } => {
-                let frame = self.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
-                Ok(frame.map(|frame| see(&frame.header, frame.bytes())))
-            }
-            Location::OnDisk { grain } => {
-                self.read_frame(grain, entry.grains()).map(|(header, frame)| Some(see(&header, &frame)))
-            }
-        }
-    }
-
-    /// Reads and verifies the frame at a grain: twice before it is damaged, for its bytes may have been bad on their
-    /// way only, and an entry is dropped for it.
-    ///
-    /// # Errors
-    /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
-    pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        match self.read_frame_once(grain, grains) {
-            Err(Error::Damaged { .. }) => self.read_frame_once(grain, grains),
-            read => read,
-        }
-    }
-
-    fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
-        if let Some(read) = self.read_file(grain) {
-            return self.verified_file(grain, read);
-        }
-        let frame = self.read_unverified(grain, grains)?;
-        let header = Header::verify(&frame).map_err(|why| Error::Damaged {
-            place: format!("{}: object at {}", self.place, grain * GRAIN as u64),
-            why: why.to_string(),
-            mend: "its entry is dropped when it is asked for".into(),
-        })?;
-        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
-    }
-
-    /// The bytes at a grain, and more behind them, whatever they are.
-    ///
-    /// # Errors
-    /// [`Error::Io`] from the device.
-    pub(crate) fn read_unverified(&self, grain: u64, grains: u32) -> Result<Bytes> {
-        let offset = grain * GRAIN as u64;
-        let start = offset / BLOCK as u64 * BLOCK as u64;
-        let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
-        let end = end.min(self.map.clusters.end());
-        let pending = self.pending(start, (end - start) as usize);
-        let mut buf = self.shared.pool.take((end - start) as usize);
-        add(&self.shared.counters.device_reads, 1);
-        add(&self.shared.counters.device_read, buf.len() as u64);
-        self.device
-            .read(start, &mut buf)
-            .map_err(|error| Error::io(format!("{}: reading at {start}", self.place), error))?;
-        pending.inspect(|pending| pending.lay_over(start, &mut buf));
-        Ok(buf.into_bytes().slice((offset - start) as usize..))
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 mod tests {
@@ -436,7 +255,7 @@ mod tests {
 
     use picaflor_device::MemoryDevice;
 
-    use crate::{Daemons, Options, PutOptions, Store};
+    use crate::{Daemons, Options, Store};
 
     #[test]
     fn a_delete_of_an_absent_key_leaves_another_of_the_same_place_and_says_so() {
@@ -455,7 +274,7 @@ mod tests {
         };
         let mut seen = HashMap::new();
         let (there, absent) = (0..).find_map(|i| Some((seen.insert(place(i), i)?, i))).unwrap();
-        store.put(&key(there), &[7; 9000], &PutOptions::default()).unwrap();
+        store.put(&key(there), &[7; 9000]).unwrap();
         store.close().unwrap();
         let store = Store::open(options()).unwrap();
         assert!(!store.delete(&key(absent)).unwrap(), "it was never there");

@@ -1,9 +1,11 @@
 //! Get or fetch: of many who miss the same key at once, one fetches and the others wait for it.
 
 use std::{
+    any::Any,
+    fmt,
     future::{Future, poll_fn},
     sync::Arc,
-    task::{Poll, Waker},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
@@ -11,15 +13,92 @@ use parking_lot::{Condvar, Mutex};
 use picaflor_common::HashKeyed;
 use picaflor_format::frame::{self, Header, Kind};
 
-use crate::{Error, Object, PutOptions, Result, base::frame::Frame, base::stats::add, store::Store};
+use crate::{
+    Error, Object, PutOptions, PutStream, Result, base::frame::Frame, base::options::PLAIN, base::stats::add,
+    store::Store,
+};
 
-/// What a fetch brings.
-#[derive(Debug, Clone, Default)]
-pub struct Fetched {
-    /// The body.
-    pub body: Bytes,
-    /// Metadata, expiry and placement.
-    pub options: PutOptions,
+/// What a fetch brings: a body that is in memory, or a stream that has taken one piece by piece.
+#[derive(Debug)]
+pub struct Fetched(Brought);
+
+#[derive(Debug)]
+enum Brought {
+    Whole { body: Bytes, options: PutOptions },
+    Stream(Box<PutStream>),
+}
+
+impl Fetched {
+    /// A body, to be put as [`Store::put`] would.
+    pub fn new(body: impl Into<Bytes>) -> Self {
+        Self::with(body, PLAIN.clone())
+    }
+
+    /// A body, to be put as [`Store::put_with`] would.
+    pub fn with(body: impl Into<Bytes>, options: PutOptions) -> Self {
+        Self(Brought::Whole { body: body.into(), options })
+    }
+
+    /// A body that was written to a stream of this store and this key, which the fetch began with
+    /// [`Store::put_stream`] and did not finish. It is never in memory as a whole; so, where a body in memory is handed
+    /// out though the store refuses it, the refusal of this one is the caller's error.
+    pub fn stream(stream: PutStream) -> Self {
+        Self(Brought::Stream(Box::new(stream)))
+    }
+}
+
+/// Why [`Store::get_or_fetch`] has no object: `E` is the error of the caller's fetch.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum FetchError<E: ?Sized> {
+    /// The store failed.
+    Store(Error),
+    /// The fetch failed: this caller's, or the one that it waited for.
+    Fetch(Arc<E>),
+    /// The fetch that this caller waited for was abandoned: its task was dropped, or it panicked.
+    Abandoned,
+    /// What a stream brought is in the store no more: it was deleted, or evicted, before it could be read.
+    Gone,
+}
+
+impl<E: ?Sized> From<Error> for FetchError<E> {
+    fn from(error: Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl<E: fmt::Display + ?Sized> fmt::Display for FetchError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Fetch(error) => write!(f, "fetch failed: {error}"),
+            Self::Abandoned => f.write_str("the fetch that was waited for was abandoned; ask again"),
+            Self::Gone => f.write_str("what was fetched left the store before it could be read; ask again"),
+        }
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for FetchError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Fetch(error) => Some(&**error),
+            Self::Abandoned | Self::Gone => None,
+        }
+    }
+}
+
+/// What became of a fetch, for callers whose errors may be of other types.
+type Outcome = Result<Object, FetchError<dyn Any + Send + Sync>>;
+
+/// The same error for another caller.
+fn again<E: ?Sized>(error: &FetchError<E>) -> FetchError<E> {
+    match error {
+        FetchError::Store(error) => FetchError::Store(error.clone()),
+        FetchError::Fetch(error) => FetchError::Fetch(Arc::clone(error)),
+        FetchError::Abandoned => FetchError::Abandoned,
+        FetchError::Gone => FetchError::Gone,
+    }
 }
 
 /// Fetches under way, by the key's hash.
@@ -36,12 +115,12 @@ struct Fetch {
 
 #[derive(Default)]
 struct FetchState {
-    outcome: Option<Result<Object>>,
+    outcome: Option<Outcome>,
     wakers: Vec<Waker>,
 }
 
 impl Fetch {
-    fn finish(&self, outcome: Result<Object>) {
+    fn finish(&self, outcome: Outcome) {
         let wakers = {
             let mut state = self.state.lock();
             state.outcome = Some(outcome);
@@ -49,6 +128,29 @@ impl Fetch {
         };
         self.done.notify_all();
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// The outcome, waiting on this thread.
+    fn wait(&self) -> Outcome {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(outcome) = &state.outcome {
+                return outcome.as_ref().cloned().map_err(again);
+            }
+            self.done.wait(&mut state);
+        }
+    }
+
+    /// The same for tasks.
+    fn poll(&self, context: &Context<'_>) -> Poll<Outcome> {
+        let mut state = self.state.lock();
+        match &state.outcome {
+            Some(outcome) => Poll::Ready(outcome.as_ref().cloned().map_err(again)),
+            None => {
+                state.wakers.push(context.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 }
 
@@ -59,7 +161,20 @@ struct Leader<'a> {
     fetch: Arc<Fetch>,
     /// Others can find it. Not so where a key of the same hash is being fetched.
     listed: bool,
-    outcome: Option<Result<Object>>,
+    outcome: Option<Outcome>,
+}
+
+impl Leader<'_> {
+    /// Lets the waiters have what the leader has.
+    fn end<E: Send + Sync + 'static>(mut self, found: Result<Object, FetchError<E>>) -> Result<Object, FetchError<E>> {
+        self.outcome = Some(found.as_ref().cloned().map_err(|error| match again(error) {
+            FetchError::Store(error) => FetchError::Store(error),
+            FetchError::Fetch(error) => FetchError::Fetch(error as Arc<dyn Any + Send + Sync>),
+            FetchError::Abandoned => FetchError::Abandoned,
+            FetchError::Gone => FetchError::Gone,
+        }));
+        found
+    }
 }
 
 impl Drop for Leader<'_> {
@@ -67,73 +182,87 @@ impl Drop for Leader<'_> {
         if self.listed {
             self.store.inner().fetches.running.lock().remove(&self.hash);
         }
-        let gone = || Err(Error::Fetch("it was abandoned".into()));
-        self.fetch.finish(self.outcome.take().unwrap_or_else(gone));
+        self.fetch.finish(self.outcome.take().unwrap_or(Err(FetchError::Abandoned)));
     }
+}
+
+/// What a waiter makes of the outcome: nothing of an error of another type than its own, and then it fetches itself.
+fn shared<E: Send + Sync + 'static>(outcome: Outcome) -> Option<Result<Object, FetchError<E>>> {
+    Some(Err(match outcome {
+        Ok(object) => return Some(Ok(object)),
+        Err(FetchError::Fetch(error)) => FetchError::Fetch(error.downcast().ok()?),
+        Err(FetchError::Store(error)) => FetchError::Store(error),
+        Err(FetchError::Abandoned) => FetchError::Abandoned,
+        Err(FetchError::Gone) => FetchError::Gone,
+    }))
 }
 
 impl Store {
     /// The object with this key; if there is none, `fetch` brings it and it is put. Calls for the same key
-    /// at the same time share one fetch. A put that is refused does not fail the call.
+    /// at the same time share one fetch, and its error if that is of the type that they expect; a caller that expects
+    /// another type fetches itself. A put of a body in memory that is refused does not fail the call.
+    ///
+    /// ```
+    /// use picaflor::{FetchError, Fetched, Options, Store, device::MemoryDevice};
+    ///
+    /// # let options = Options::on(std::sync::Arc::new(MemoryDevice::new(64 << 20)));
+    /// let store = Store::open(options)?;
+    /// let object = store.get_or_fetch(b"/news", || Ok::<_, std::io::Error>(Fetched::new("<h1>News</h1>")));
+    /// match object {
+    ///     Ok(object) => assert_eq!(object.body()?, "<h1>News</h1>"),
+    ///     Err(FetchError::Fetch(error)) => println!("the origin: {error}"),
+    ///     Err(error) => println!("the store: {error}"),
+    /// }
+    /// # Ok::<(), picaflor::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// Those of [`Store::get`]; [`Error::Fetch`] with the words of a failed fetch, for all who waited.
-    pub fn get_or_fetch<E: std::fmt::Display>(
+    /// [`FetchError::Store`] with those of [`Store::get`], and, where a stream was fetched, of its end;
+    /// [`FetchError::Fetch`] with that of the fetch, for all who waited; [`FetchError::Abandoned`] and
+    /// [`FetchError::Gone`].
+    pub fn get_or_fetch<E: Send + Sync + 'static>(
         &self,
         key: &[u8],
         fetch: impl FnOnce() -> Result<Fetched, E>,
-    ) -> Result<Object> {
+    ) -> Result<Object, FetchError<E>> {
         if let Some(object) = self.get(key)? {
             return Ok(object);
         }
-        match self.lead_fetch(key) {
-            Ok(mut leader) => {
-                let outcome = self.fetch_now(key, fetch);
-                leader.outcome = Some(outcome.clone());
-                outcome
-            }
-            Err(other) => {
-                let mut state = other.state.lock();
-                loop {
-                    if let Some(outcome) = &state.outcome {
-                        return outcome.clone();
+        loop {
+            match self.lead_fetch(key) {
+                Ok(leader) => return leader.end(self.fetch_now(key, fetch)),
+                Err(other) => {
+                    if let Some(found) = shared(other.wait()) {
+                        return found;
                     }
-                    other.done.wait(&mut state);
                 }
             }
         }
     }
 
-    /// As [`Store::get_or_fetch`] for tasks. What is fetched is put as [`Store::put_async`] does it.
+    /// As [`Store::get_or_fetch`] for tasks. What is fetched is put as [`Store::put_with_async`] does it.
     ///
     /// # Errors
     /// As [`Store::get_or_fetch`].
-    pub async fn get_or_fetch_async<E: std::fmt::Display>(
+    pub async fn get_or_fetch_async<E: Send + Sync + 'static>(
         &self,
         key: &[u8],
         fetch: impl Future<Output = Result<Fetched, E>>,
-    ) -> Result<Object> {
+    ) -> Result<Object, FetchError<E>> {
         if let Some(object) = self.get_async(key).await? {
             return Ok(object);
         }
-        match self.lead_fetch(key) {
-            Ok(mut leader) => {
-                let outcome = self.fetch_now_async(key, fetch).await;
-                leader.outcome = Some(outcome.clone());
-                outcome
-            }
-            Err(other) => {
-                poll_fn(|context| {
-                    let mut state = other.state.lock();
-                    match &state.outcome {
-                        Some(outcome) => Poll::Ready(outcome.clone()),
-                        None => {
-                            state.wakers.push(context.waker().clone());
-                            Poll::Pending
-                        }
+        loop {
+            match self.lead_fetch(key) {
+                Ok(leader) => {
+                    let found = self.fetch_now_async(key, fetch).await;
+                    return leader.end(found);
+                }
+                Err(other) => {
+                    if let Some(found) = shared(poll_fn(|context| other.poll(context)).await) {
+                        return found;
                     }
-                })
-                .await
+                }
             }
         }
     }
@@ -158,37 +287,55 @@ impl Store {
 
     /// By who leads: puts what the fetch brings and returns it, stored or not. Between the look before and this,
     /// another fetch may have ended.
-    fn fetch_now<E: std::fmt::Display>(
-        &self,
-        key: &[u8],
-        fetch: impl FnOnce() -> Result<Fetched, E>,
-    ) -> Result<Object> {
+    fn fetch_now<E>(&self, key: &[u8], fetch: impl FnOnce() -> Result<Fetched, E>) -> Result<Object, FetchError<E>> {
         if let Some(object) = self.get(key)? {
             return Ok(object);
         }
-        let fetched = fetch().map_err(|why| Error::Fetch(why.to_string()))?;
-        let put = self.put(key, &fetched.body, &fetched.options);
-        let found = if put.is_ok() { self.get(key)? } else { None };
-        self.fetched(key, fetched, put, found)
+        match fetch().map_err(|error| FetchError::Fetch(Arc::new(error)))?.0 {
+            Brought::Whole { body, options } => {
+                let put = self.put_with(key, &body, &options);
+                let found = if put.is_ok() { self.get(key)? } else { None };
+                Ok(self.fetched(key, (body, options), put, found)?)
+            }
+            Brought::Stream(stream) => {
+                stream.is_of(self, key)?;
+                stream.finish()?;
+                self.get(key)?.ok_or(FetchError::Gone)
+            }
+        }
     }
 
     /// The same for tasks.
-    async fn fetch_now_async<E: std::fmt::Display>(
+    async fn fetch_now_async<E>(
         &self,
         key: &[u8],
         fetch: impl Future<Output = Result<Fetched, E>>,
-    ) -> Result<Object> {
+    ) -> Result<Object, FetchError<E>> {
         if let Some(object) = self.get_async(key).await? {
             return Ok(object);
         }
-        let fetched = fetch.await.map_err(|why| Error::Fetch(why.to_string()))?;
-        let put = self.put_async(key, &fetched.body, &fetched.options).await;
-        let found = if put.is_ok() { self.get_async(key).await? } else { None };
-        self.fetched(key, fetched, put, found)
+        match fetch.await.map_err(|error| FetchError::Fetch(Arc::new(error)))?.0 {
+            Brought::Whole { body, options } => {
+                let put = self.put_with_async(key, &body, &options).await;
+                let found = if put.is_ok() { self.get_async(key).await? } else { None };
+                Ok(self.fetched(key, (body, options), put, found)?)
+            }
+            Brought::Stream(stream) => {
+                stream.is_of(self, key)?;
+                stream.finish_async().await?;
+                self.get_async(key).await?.ok_or(FetchError::Gone)
+            }
+        }
     }
 
     /// What was found after the put, or else what was fetched.
-    fn fetched(&self, key: &[u8], fetched: Fetched, put: Result<()>, found: Option<Object>) -> Result<Object> {
+    fn fetched(
+        &self,
+        key: &[u8],
+        (body, options): (Bytes, PutOptions),
+        put: Result<()>,
+        found: Option<Object>,
+    ) -> Result<Object> {
         match put {
             Ok(())
             | Err(
@@ -198,29 +345,29 @@ impl Store {
                 | Error::Io { .. }
                 | Error::Daemon { .. }
                 | Error::Closed,
-            ) => Ok(found.unwrap_or_else(|| self.detached(key, fetched))),
+            ) => Ok(found.unwrap_or_else(|| self.detached(key, body, &options))),
             Err(error) => Err(error),
         }
     }
 
     /// An object that is not in the store.
-    fn detached(&self, key: &[u8], fetched: Fetched) -> Object {
-        let metadata = &fetched.options.metadata;
+    fn detached(&self, key: &[u8], body: Bytes, options: &PutOptions) -> Object {
+        let metadata = &options.metadata;
         let header = Header {
             mark: 0,
             generation: 0,
-            expires: self.expires(&fetched.options, self.shared().clock.now_millis()),
+            expires: self.expires(options, self.shared().clock.now_millis()),
             body_len: 0,
             meta_len: metadata.len() as u32,
             key_len: key.len() as u16,
             kind: Kind::Whole,
-            group: fetched.options.group,
-            server: fetched.options.server,
+            group: options.group,
+            server: options.server,
             payload_crc: 0,
         };
         let mut bytes = vec![0; frame::HEADER];
         bytes.extend_from_slice(key);
         bytes.extend_from_slice(metadata);
-        Object::detached(Frame::new(self.hasher().key(key).short(), header, bytes.into()), fetched.body)
+        Object::detached(Frame::new(self.hasher().key(key).short(), header, bytes.into()), body)
     }
 }

@@ -12,10 +12,7 @@ mod seek;
 use std::{
     future::Future,
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use bytes::Bytes;
@@ -156,7 +153,7 @@ impl Store {
         }
         let hash = self.hasher().key(key);
         let is_known = self.layout().is_none() && self.deferred().is_over();
-        if is_known && self.home(hash, key).index.candidates(hash.short()).is_empty() {
+        if is_known && self.home(hash, key).catalog.index.candidates(hash.short()).is_empty() {
             self.count_get(Some(Miss::Absent));
             TryGet::Absent(Miss::Absent)
         } else {
@@ -215,19 +212,19 @@ impl Store {
                 Next::Read(plan) => {
                     // A thread that blocks waits for nobody's ring.
                     let place = plan.sought(0);
-                    let (flight, lead) = plan.volume.reader.join(place);
-                    let outcome = if plan.volume.reader.is_lazy() {
+                    let (flight, lead) = plan.volume.residents.reader.join(place);
+                    let outcome = if plan.volume.residents.reader.is_lazy() {
                         if lead {
                             plan.read_elsewhere(place, &flight);
                         }
-                        plan.volume.wait_in_batch(&flight)
+                        plan.volume.batch.wait_in_batch(&flight)
                     } else if lead {
                         let outcome = plan.read_here();
-                        plan.volume.reader.land(place, &flight, outcome.clone());
+                        plan.volume.residents.reader.land(place, &flight, outcome.clone());
                         outcome
                     } else {
                         add(&self.shared().counters.reads_shared, 1);
-                        flight.wait(plan.volume.device.as_ref())
+                        flight.wait(plan.volume.medium.device.as_ref())
                     };
                     if let Some(frame) = self.arrived(query, &plan, outcome)? {
                         return self.answer(query, Ok(frame));
@@ -272,7 +269,7 @@ impl Store {
         self.deferred().merge_part_of(hash);
         let volume = self.volumes().get(query.home);
         // On its way from memory while the tier is asked.
-        volume.iter().for_each(|volume| volume.index.prefetch(hash));
+        volume.iter().for_each(|volume| volume.catalog.index.prefetch(hash));
         if let Some(frame) = shared.memory.get(hash, &query.key)
             && query.accepts(&frame.header, frame.key())
         {
@@ -286,7 +283,7 @@ impl Store {
         let Some(volume) = volume.filter(|volume| !self.is_lost(volume)) else { return Next::Absent(query.why) };
         'again: while query.tries < TRIES {
             query.tries += 1;
-            for entry in volume.index.touch(hash) {
+            for entry in volume.catalog.index.touch(hash) {
                 if query.passed.iter().any(|passed| passed.same(entry)) {
                     continue;
                 }
@@ -296,13 +293,13 @@ impl Store {
                     }
                     Location::Buffered { slot, offset } => {
                         let accept = |header: &Header, key: &[u8]| query.accepts(header, key);
-                        let found = volume.buffers.read(slot, offset as usize * GRAIN, hash, accept);
+                        let found = volume.catalog.buffers.read(slot, offset as usize * GRAIN, hash, accept);
                         if let Some(frame) = found {
                             query.hit(&shared.counters.hits_buffer);
-                            volume.note_served(slot);
+                            volume.catalog.note_served(slot);
                             return Next::Found(self.keep(volume, entry, frame));
                         }
-                        if volume.index.find(hash, entry.location()).is_none() {
+                        if volume.catalog.index.find(hash, entry.location()).is_none() {
                             continue 'again;
                         }
                         query.passed.push(entry);
@@ -320,14 +317,17 @@ impl Store {
         let volume = &plan.volume;
         let bytes = match outcome {
             Ok(bytes) => bytes,
-            Err(error) if volume.is_file_gone(&error) => {
+            Err(error) if volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.is_file_gone(&error)) => {
                 self.doubt(query, plan, Miss::KeyMismatch);
                 return Ok(None);
             }
-            Err(_) if volume.is_closed() => return Err(Error::Closed),
+            Err(_) if volume.log.is_closed() => return Err(Error::Closed),
             Err(error) => {
                 if self.mode() == Mode::Store {
-                    return Err(Error::Io { place: format!("{}: reading an object", volume.place), source: error });
+                    return Err(Error::Io {
+                        place: format!("{}: reading an object", volume.medium.place),
+                        source: error,
+                    });
                 }
                 query.passed.push(plan.entry);
                 query.why = Miss::ReadError;
@@ -338,23 +338,27 @@ impl Store {
         let frame = bytes.get(at..).unwrap_or_default();
         let is_asked_for = |header: &Header| query.accepts(header, header.key(frame));
         // A block that was written astray may hold an older version of the same key at the same place.
-        let is_entered =
-            |header: &Header| volume.in_place.is_some() || plan.entry.is_of_grains((header.frame_len() / GRAIN) as u32);
+        let is_entered = |header: &Header| match &volume.catalog.in_place {
+            Some(in_place) => in_place.is_of_place(plan.grain, header),
+            None => plan.entry.is_of_grains((header.frame_len() / GRAIN) as u32),
+        };
         let why = match Header::verify(frame) {
             Ok(header) if is_asked_for(&header) && is_entered(&header) => {
                 query.hit(&self.shared().counters.hits_device);
-                volume.note_use(plan.grain);
-                volume.learn_class(plan.grain, &header);
+                volume.catalog.in_place.iter().for_each(|in_place| in_place.note_use(plan.grain));
+                volume.residents.learn_class(plan.grain, &header);
                 let admitted = match plan.page {
                     Some((cluster, read)) if read.page.is_some() => {
-                        volume.admit_page(cluster, read, &bytes, header.mark)
+                        volume.residents.admit_page(cluster, read, &bytes, header.mark)
                     }
-                    Some((_, read)) => volume.admit_neighbours(plan.grain, read.offset, &bytes, &header),
+                    Some((_, read)) => volume.residents.admit_neighbours(plan.grain, read.offset, &bytes, &header),
                     None => false,
                 };
                 return Ok(Some(self.keep(volume, plan.entry, plan.lift(&bytes, at, hash, header, admitted))));
             }
-            Ok(header) if !is_asked_for(&header) && volume.is_entry_of(plan.entry, plan.grain, &header, frame) => {
+            Ok(header)
+                if !is_asked_for(&header) && volume.catalog.is_entry_of(plan.entry, plan.grain, &header, frame) =>
+            {
                 // Two keys share one place in the index: this entry is the other one's.
                 query.passed.push(plan.entry);
                 return Ok(None);
@@ -363,7 +367,7 @@ impl Store {
             Err(picaflor_format::Corrupt::Checksum) => Miss::Checksum,
             Err(_) => Miss::KeyMismatch,
         };
-        if volume.is_closed() {
+        if volume.log.is_closed() {
             // Another process may have written there.
             return Err(Error::Closed);
         }
@@ -379,11 +383,11 @@ impl Store {
         if !query.doubted.replace(plan.entry).is_some_and(|entry| entry.same(plan.entry)) {
             return;
         }
-        if volume.index.find(hash, plan.entry.location()).is_some() {
+        if volume.catalog.index.find(hash, plan.entry.location()).is_some() {
             query.why = why;
             query.passed.push(plan.entry);
             let may_drop = !self.shared().options.read_only && self.deferred().is_over();
-            query.dropped |= may_drop && volume.drop_entry(hash, plan.entry);
+            query.dropped |= may_drop && volume.catalog.drop_entry(hash, plan.entry);
         }
     }
 
@@ -393,8 +397,9 @@ impl Store {
         let shared = self.shared();
         // A cluster read moves the entry into memory; anything else that moved it made it another version.
         let current = || {
-            volume.index.candidates(frame.hash).iter().any(|now| {
-                now.same(entry) || matches!(now.location(), Location::Buffered { .. }) && volume.holds(*now, &frame)
+            volume.catalog.index.candidates(frame.hash).iter().any(|now| {
+                now.same(entry)
+                    || matches!(now.location(), Location::Buffered { .. }) && volume.catalog.holds(*now, &frame)
             })
         };
         shared.cache_object(&frame, current);
@@ -407,43 +412,13 @@ impl Store {
         let hash = query.hash;
         let _stripe = self.lock_key(hash);
         let volume = &self.recovered_volumes()[query.home];
-        if !volume.index.candidates(hash.short()).is_empty() {
+        if !volume.catalog.index.candidates(hash.short()).is_empty() {
             return;
         }
         add(&self.shared().counters.damaged, 1);
-        volume.forget(hash, self.shared().next_generation());
+        volume.log.forget(hash, self.shared().next_generation());
         if !query.chunk {
             self.shared().note_departure(&query.key, Departure::Damaged);
         }
-    }
-}
-
-impl Volume {
-    /// An object of this buffer was asked for.
-    fn note_served(&self, slot: u32) {
-        let memory = &self.shared.memory;
-        self.buffers.count_served(slot, memory.holds_clusters().then(|| memory.next_number()));
-    }
-
-    /// What the objects of a cluster have in common is forgotten at closing; the first that is read tells it.
-    fn learn_class(&self, grain: u64, header: &Header) {
-        let known = self.cluster_of(grain).map(|cluster| &self.classes[cluster as usize]);
-        if let Some(class) = known.filter(|class| class.load(Relaxed) == 0) {
-            class.store(self.placer.class(header.kind, header.group, header.server).short(), Relaxed);
-        }
-        self.cluster_of(grain).inspect(|cluster| self.learn_page(*cluster, header.group));
-    }
-
-    /// Whether an index entry at this grain can belong to this frame.
-    fn is_entry_of(&self, entry: IndexEntry, grain: u64, header: &Header, frame: &[u8]) -> bool {
-        let hash = self.hasher.frame(header.kind, header.key(frame)).short();
-        self.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(entry))
-    }
-
-    /// Whether the buffer that an entry names holds this very version.
-    fn holds(&self, entry: IndexEntry, frame: &Frame) -> bool {
-        let Location::Buffered { slot, offset } = entry.location() else { return false };
-        let same = |header: &Header, key: &[u8]| header.generation == frame.header.generation && key == frame.key();
-        self.buffers.read(slot, offset as usize * GRAIN, frame.hash, same).is_some()
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-use crate::{Mode, Result, base::frame::Frame, store::Store, volume::Volume};
+use crate::{Mode, Result, store::Store, volume::Volume};
 use picaflor_common::KeyHash;
 
 impl Store {
@@ -24,7 +24,7 @@ impl Store {
     /// until the next opening, which empties it. A device that is alone, and any of a store, is read as long as it can
     /// be.
     pub(crate) fn is_lost(&self, volume: &Volume) -> bool {
-        self.volumes().len() > 1 && self.mode() == Mode::Cache && volume.commits.is_broken()
+        self.volumes().len() > 1 && self.mode() == Mode::Cache && volume.log.commits.is_broken()
     }
 
     /// Whether a healthy device knows durably that this one failed.
@@ -39,7 +39,9 @@ impl Store {
     /// The failure of a device of which no other one says so.
     pub(crate) fn losses_are_noted(&self) -> Result<()> {
         let mut lost = self.recovered_volumes().iter().filter(|volume| self.is_lost(volume));
-        lost.find(|volume| !self.is_loss_noted(volume)).and_then(|volume| volume.commits.failure()).map_or(Ok(()), Err)
+        lost.find(|volume| !self.is_loss_noted(volume))
+            .and_then(|volume| volume.log.commits.failure())
+            .map_or(Ok(()), Err)
     }
 
     /// Has the healthy devices say durably that this one failed, so that the next opening empties it: before a delete
@@ -51,23 +53,13 @@ impl Store {
         if self.is_loss_noted(lost) {
             return Ok(());
         }
-        for healthy in self.volumes().iter().filter(|volume| volume.commits.failure().is_none()) {
-            healthy.note_losses()?;
+        for healthy in self.volumes().iter().filter(|volume| volume.log.commits.failure().is_none()) {
+            healthy.log.note_losses()?;
         }
-        match (self.is_loss_noted(lost), lost.commits.failure()) {
+        match (self.is_loss_noted(lost), lost.log.commits.failure()) {
             (false, Some(failure)) => Err(failure),
             _ => Ok(()),
         }
-    }
-}
-
-impl Volume {
-    /// Whether this object, which memory has, lies here: memory is the store's.
-    pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
-        let options = &self.shared.options;
-        let hash = || self.hasher.key(frame.key());
-        options.places.len() < 2
-            || options.spread.home(self.hasher, hash(), frame.key(), options.places.len()) == self.number
     }
 }
 
@@ -92,7 +84,7 @@ mod tests {
         let key = |i: u32| format!("key {i}").into_bytes();
         let copies = |same: bool| {
             let store = Store::open(options()).unwrap();
-            (0..50).for_each(|i| store.put(&key(i), &[1; 500], &PutOptions::default()).unwrap());
+            (0..50).for_each(|i| store.put(&key(i), &[1; 500]).unwrap());
             store.close().unwrap();
             let store = Store::open(options()).unwrap();
             let home = |i: u32| store.home_number(store.hasher().key(&key(i)), &key(i));
@@ -100,8 +92,8 @@ mod tests {
                 // Memory has it from now on.
                 assert!(store.get(&key(i)).unwrap().is_some());
                 let beside = (100..).find(|other| (home(*other) == home(i)) == same).unwrap();
-                let options = PutOptions { neighbour: Some(key(i).into()), ..PutOptions::default() };
-                store.put(&key(beside), &[2; 500], &options).unwrap();
+                let options = PutOptions::new().neighbour(key(i));
+                store.put_with(&key(beside), &[2; 500], &options).unwrap();
             }
             let closed = store.clone();
             store.close().unwrap();

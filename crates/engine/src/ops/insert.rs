@@ -182,7 +182,8 @@ impl Store {
         let volume = self.destination(hash, parts);
         let is_on_device = |entry: IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
         let guesses = self.mode() == Mode::Cache && self.shared().options.eviction_listener.is_none();
-        volume.in_place.is_some() || !guesses && volume.index.candidates(hash.short()).into_iter().any(is_on_device)
+        volume.catalog.in_place.is_some()
+            || !guesses && volume.catalog.index.candidates(hash.short()).into_iter().any(is_on_device)
     }
 
     /// The volume that takes it.
@@ -193,7 +194,7 @@ impl Store {
     /// Has the processor fetch the index entries of this key, while the caller makes the checksum.
     pub(crate) fn prefetch_index(&self, hash: KeyHash, parts: &Parts<'_>) {
         if self.layout().is_none() {
-            self.destination(hash, parts).index.prefetch(hash.short());
+            self.destination(hash, parts).catalog.index.prefetch(hash.short());
         }
     }
 
@@ -209,7 +210,7 @@ impl Store {
         let now = self.shared().clock.now_nanos();
         // Others may have taken what was made, but a store that makes room has some: nobody is refused for that.
         let is_done = std::mem::replace(&mut insertion.in_vain, !made) && !made;
-        if blocked == Blocked::Space && volume.keeps_all_in_clusters() {
+        if blocked == Blocked::Space && volume.catalog.keeps_all_in_clusters() {
             return if is_done { Err(self.no_room(volume, blocked, parts)) } else { Ok(()) };
         }
         let patient = u128::from(now - insertion.waited_since.unwrap_or(now)) < PATIENCE.as_nanos()
@@ -225,12 +226,12 @@ impl Store {
                 let volume = Arc::clone(self.destination(hash, parts));
                 let class = Self::class(&volume, parts.kind, parts.options);
                 let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
-                let cut = (parts.kind == Kind::Whole).then(|| volume.cut_to_pack(payload, parts.body.len()));
+                let cut = (parts.kind == Kind::Whole).then(|| volume.appender.cut_to_pack(payload, parts.body.len()));
                 if let Some(piece_max) = cut.flatten() {
                     return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
                 }
                 // What may fail comes before the object is framed: a put that failed leaves the version before.
-                let own = volume.own(hash, parts.key, parts.kind)?;
+                let own = volume.frames.own(hash, parts.key, parts.kind)?;
                 // Drawn under the key's lock, so that of two puts the later one has the larger generation.
                 let generation = shared.next_generation();
                 let beside = parts.options.neighbour.as_ref().map(|key| self.hasher().key(key).short());
@@ -242,12 +243,12 @@ impl Store {
                         let bytes = draft.header.payload_len() as u64;
                         add(&shared.counters.put_bytes, bytes);
                         shared.budget.earn(bytes);
-                        volume.placer.note_named(beside.is_some());
+                        volume.catalog.placer.note_named(beside.is_some());
                         if let Some(beside) = beside {
-                            volume.hint(beside, hash.short());
+                            volume.catalog.hint(beside, hash.short());
                         }
                         if let Some(manifest) = own.and_then(|own| own.manifest) {
-                            volume.drop_chunks(hash, manifest);
+                            volume.frames.drop_chunks(hash, manifest);
                         }
                         return Ok(Step::Inserted(Inserted::In(volume)));
                     }
@@ -257,11 +258,11 @@ impl Store {
                 }
             };
             let blocked = match blocked {
-                Blocked::Staging => match volume.pack_cluster()? {
+                Blocked::Staging => match volume.packer.pack_cluster()? {
                     Ok(()) => {
                         // Where nobody else does, it is written as soon as it is made; then it can leave.
                         if shared.options.daemons == Daemons::Manual {
-                            volume.write_queued(true);
+                            volume.committer.write_queued(true);
                         }
                         continue;
                     }
@@ -274,7 +275,9 @@ impl Store {
             }
             let whole = parts.kind == Kind::Whole && blocked == Blocked::Space;
             let payload = parts.key.len() + parts.metadata.len() + parts.body.len();
-            if let Some(piece_max) = whole.then(|| volume.cut_for(payload, insertion.tries)).flatten() {
+            if let Some(piece_max) =
+                whole.then(|| volume.catalog.in_place.as_ref()?.cut_for(payload, insertion.tries)).flatten()
+            {
                 return Ok(Step::Inserted(Inserted::Scattered(piece_max)));
             }
             insertion.tries += 1;
@@ -306,20 +309,20 @@ impl Store {
         match (blocked, self.shared().options.daemons) {
             (Blocked::Moved | Blocked::Staging, _) => Ok(true),
             (Blocked::Buffers, Daemons::Threads) => {
-                volume.writer.wait_for_change(Duration::from_millis(20));
+                volume.log.queue.wait_for_change(Duration::from_millis(20));
                 Ok(true)
             }
             (Blocked::Buffers, Daemons::Manual) => {
-                volume.write_queued(true);
+                volume.committer.write_queued(true);
                 Ok(true)
             }
             (Blocked::Space, Daemons::Threads) if self.mode() == Mode::Cache => {
-                volume.reclaimer.wake();
-                volume.writer.wait_for_change(Duration::from_millis(5));
+                volume.room.reclaimer.state.wake();
+                volume.log.queue.wait_for_change(Duration::from_millis(5));
                 Ok(true)
             }
             // A store compacts here, so that `Full` is said only when compaction would gain nothing.
-            (Blocked::Space, _) => volume.make_space(),
+            (Blocked::Space, _) => volume.room.make_space(),
         }
     }
 
@@ -330,23 +333,25 @@ impl Store {
         }
         match blocked {
             Blocked::Moved | Blocked::Staging => {}
-            Blocked::Buffers if !volume.writer.has_room(volume.unwritten_max()) => {
-                let failed = || volume.commits.failure().is_some();
-                poll_fn(|context| match volume.writer.wake_on_change(volume.unwritten_max(), context.waker()) {
-                    true if !failed() => Poll::Pending,
-                    _ => Poll::Ready(()),
+            Blocked::Buffers if !volume.log.queue.has_room(volume.appender.unwritten_max()) => {
+                let failed = || volume.log.commits.failure().is_some();
+                poll_fn(|context| {
+                    match volume.log.queue.wake_on_change(volume.appender.unwritten_max(), context.waker()) {
+                        true if !failed() => Poll::Pending,
+                        _ => Poll::Ready(()),
+                    }
                 })
                 .await;
             }
             // No slot is free.
-            Blocked::Buffers => volume.writer.next_change().await,
+            Blocked::Buffers => volume.log.queue.next_change().await,
             Blocked::Space if self.mode() == Mode::Cache => {
-                volume.reclaimer.wake();
-                volume.writer.next_change().await;
+                volume.room.reclaimer.state.wake();
+                volume.log.queue.next_change().await;
             }
             Blocked::Space => {
                 let volume = Arc::clone(volume);
-                return self.spawn_blocking(move |_| volume.make_space()).await;
+                return self.spawn_blocking(move |_| volume.room.make_space()).await;
             }
         }
         Ok(true)
@@ -355,7 +360,7 @@ impl Store {
     fn no_room(&self, volume: &Volume, blocked: Blocked, parts: &Parts<'_>) -> Error {
         if blocked == Blocked::Space && self.mode() == Mode::Store {
             let needed = (frame::HEADER + parts.key.len() + parts.metadata.len() + parts.body.len()) as u64;
-            return volume.full(needed);
+            return volume.appender.full(needed);
         }
         self.refuse(blocked.into())
     }

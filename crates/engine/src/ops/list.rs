@@ -100,7 +100,7 @@ impl Keys {
         if let Some(listing) = &self.listing {
             return listing.progress();
         }
-        let places = |volume: &Arc<Volume>| u64::from(volume.parts() + volume.buffers.count() + 1);
+        let places = |volume: &Arc<Volume>| u64::from(volume.catalog.parts() + volume.catalog.buffers.count() + 1);
         let volumes = self.store.recovered_volumes();
         let before: u64 = volumes.iter().take(self.volume).map(places).sum();
         (before + u64::from(self.place), volumes.iter().map(places).sum())
@@ -123,15 +123,15 @@ impl Iterator for Keys {
                 continue;
             }
             let volume = Arc::clone(self.store.recovered_volumes().get(self.volume)?);
-            let clusters = volume.parts();
+            let clusters = volume.catalog.parts();
             let place = self.place;
             self.place += 1;
             let found = if place < clusters {
-                volume.entries_on_device(place, &mut self.unreadable)
-            } else if place < clusters + volume.buffers.count() {
-                volume.entries_in_buffer(place - clusters)
-            } else if place == clusters + volume.buffers.count() {
-                let waiting = volume.all_staged();
+                entries_on_device(&volume, place, &mut self.unreadable)
+            } else if place < clusters + volume.catalog.buffers.count() {
+                entries_in_buffer(&volume, place - clusters)
+            } else if place == clusters + volume.catalog.buffers.count() {
+                let waiting = volume.catalog.all_staged();
                 waiting.iter().filter_map(|staged| entry(&staged.frame.header, staged.frame.bytes())).collect()
             } else {
                 (self.volume, self.place) = (self.volume + 1, 0);
@@ -158,62 +158,55 @@ fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
     })
 }
 
-impl Volume {
-    /// Parts in which a volume is gone through: clusters, or, in place, slices of the table.
-    pub(crate) fn parts(&self) -> u32 {
-        self.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
-    }
+fn entries_in_place(volume: &Volume, in_place: &InPlace, slice: u32, unreadable: &mut u64) -> Vec<Entry> {
+    let mut places = in_place.extents.slice(slice);
+    places.sort_unstable_by_key(|place| place.slot);
+    let read = |place: &Place| {
+        let is_there = || volume.catalog.index.find(place.hash as u64, InPlace::location(place.slot)).is_some();
+        let read = is_there().then(|| volume.frames.read_placed(place))?;
+        // Unless it left while it was read.
+        *unreadable += u64::from(read.is_err() && is_there());
+        let (header, frame) = read.ok()?;
+        entry(&header, &frame)
+    };
+    places.iter().filter_map(read).collect()
+}
 
-    fn entries_in_place(&self, in_place: &InPlace, slice: u32, unreadable: &mut u64) -> Vec<Entry> {
-        let mut places = in_place.extents.slice(slice);
-        places.sort_unstable_by_key(|place| place.slot);
-        let read = |place: &Place| {
-            let is_there = || self.index.find(place.hash as u64, InPlace::location(place.slot)).is_some();
-            let read = is_there().then(|| self.read_placed(place))?;
-            // Unless it left while it was read.
-            *unreadable += u64::from(read.is_err() && is_there());
-            let (header, frame) = read.ok()?;
-            entry(&header, &frame)
-        };
-        places.iter().filter_map(read).collect()
+fn entries_on_device(volume: &Volume, cluster: u32, unreadable: &mut u64) -> Vec<Entry> {
+    if let Some(in_place) = &volume.catalog.in_place {
+        return entries_in_place(volume, in_place, cluster, unreadable);
     }
+    if !volume.space.state(cluster).is_read() {
+        return Vec::new();
+    }
+    let mut live = volume.catalog.entries_of(cluster, volume.medium.read_rows(cluster));
+    let Some(bytes) = volume.medium.read_cluster(cluster) else {
+        *unreadable += 1;
+        return Vec::new();
+    };
+    volume.catalog.add_unlisted(cluster, &bytes, &mut live);
+    let read = |(row, _): &(Row, IndexEntry)| {
+        let frame = bytes.get(row.offset as usize..)?;
+        let header = Header::verify(frame).ok();
+        // Unless it left while it was read.
+        let is_there = || !volume.catalog.entries_of(cluster, vec![*row]).is_empty();
+        *unreadable += u64::from(header.is_none() && is_there());
+        entry(&header?, frame)
+    };
+    live.iter().filter_map(read).collect()
+}
 
-    fn entries_on_device(&self, cluster: u32, unreadable: &mut u64) -> Vec<Entry> {
-        if let Some(in_place) = &self.in_place {
-            return self.entries_in_place(in_place, cluster, unreadable);
-        }
-        if !self.space.state(cluster).is_read() {
-            return Vec::new();
-        }
-        let mut live = self.entries_of(cluster, self.read_rows(cluster));
-        let Some(bytes) = self.read_cluster(cluster) else {
-            *unreadable += 1;
-            return Vec::new();
-        };
-        self.add_unlisted(cluster, &bytes, &mut live);
-        let read = |(row, _): &(Row, IndexEntry)| {
-            let frame = bytes.get(row.offset as usize..)?;
-            let header = Header::verify(frame).ok();
-            // Unless it left while it was read.
-            let is_there = || !self.entries_of(cluster, vec![*row]).is_empty();
-            *unreadable += u64::from(header.is_none() && is_there());
-            entry(&header?, frame)
-        };
-        live.iter().filter_map(read).collect()
-    }
-
-    fn entries_in_buffer(&self, slot: u32) -> Vec<Entry> {
-        let rows = match &*self.buffers.slot(slot).read() {
-            Slot::Free => return Vec::new(),
-            Slot::Open(open) => open.rows().to_vec(),
-            Slot::Filled(filled) => filled.rows.clone(),
-        };
-        let read = |row: &Row| {
-            self.entry_in_slot(slot, row)?;
-            let at = row.offset as usize / GRAIN * GRAIN;
-            let frame = self.buffers.read(slot, at, row.hash, |_, _| true)?;
-            entry(&frame.header, frame.bytes())
-        };
-        rows.iter().filter_map(read).collect()
-    }
+fn entries_in_buffer(volume: &Volume, slot: u32) -> Vec<Entry> {
+    let rows = match &*volume.catalog.buffers.slot(slot).read() {
+        Slot::Free => return Vec::new(),
+        Slot::Open(open) => open.rows().to_vec(),
+        Slot::Filled(filled) => filled.rows.clone(),
+    };
+    let read = |row: &Row| {
+        volume.catalog.entry_in_slot(slot, row)?;
+        let at = row.offset as usize / GRAIN * GRAIN;
+        let frame = volume.catalog.buffers.read(slot, at, row.hash, |_, _| true)?;
+        entry(&frame.header, frame.bytes())
+    };
+    rows.iter().filter_map(read).collect()
 }

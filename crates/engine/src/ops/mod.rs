@@ -3,6 +3,8 @@
 pub(crate) mod batch;
 pub(crate) mod blocking;
 pub(crate) mod check;
+#[cfg(feature = "async-stream")]
+pub(crate) mod chunk_stream;
 pub(crate) mod chunks;
 pub(crate) mod delete;
 pub(crate) mod fetch;

@@ -14,6 +14,7 @@ use picaflor_format::frame::{KEY_MAX, Kind, META_MAX, Manifest};
 
 use crate::{
     Durability, Error, Expiry, PutOptions, Refusal, Result,
+    base::options::PLAIN,
     base::stats::add,
     ops::batch::Put,
     ops::blocking::BoxFuture,
@@ -25,32 +26,65 @@ use crate::{
 
 impl Store {
     /// Puts an object; an older one with this key is replaced. When this returns, the object is found by
-    /// every get; it is durable as [`Durability`] says.
+    /// every get; it is durable as [`Durability`] says. [`Store::put_with`] says more of the object than its body.
+    ///
+    /// ```
+    /// # let device = std::sync::Arc::new(picaflor::device::MemoryDevice::new(64 << 20));
+    /// # let store = picaflor::Store::open(picaflor::Options::on(device).memory(8 << 20))?;
+    /// store.put(b"key", b"body")?;
+    /// # Ok::<(), picaflor::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Refused`] if the put was declined, [`Error::Full`] if a store has no room,
-    /// [`Error::Limit`] for a key or metadata of a forbidden length, [`Error::Io`] after a device failure.
-    pub fn put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
+    /// [`Error::Limit`] for a key of a forbidden length, [`Error::Io`] after a device failure.
+    pub fn put(&self, key: &[u8], body: &[u8]) -> Result<()> {
+        self.put_with(key, body, &PLAIN)
+    }
+
+    /// As [`Store::put`], with metadata, an expiry, and what the object is to lie beside.
+    ///
+    /// # Errors
+    /// As [`Store::put`]; [`Error::Limit`] for metadata of a forbidden length too.
+    pub fn put_with(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
         wait(self.put_framed(key, body, options)?)
     }
 
-    /// As [`Store::put`], for any executor. Where there is room, and the device need not be read to tell the key from
-    /// others, the object is framed before the future is returned, and only the wait for durability, if it is asked
-    /// for, is left to it. Else the future waits, and no thread of the executor's with it; it has a copy of the body
-    /// then, as it has of one larger than a cluster: such a one is better given to a [`PutStream`](crate::PutStream),
-    /// by [`write_async`](crate::PutStream::write_async). A future that is dropped before its object is framed puts
-    /// nothing. With [`PutOptions::no_wait`] the object is framed or refused before the future is returned, whatever
-    /// that takes but room.
+    /// As [`Store::put`], for any executor: see [`Store::put_with_async`].
     ///
     /// # Errors
     /// As [`Store::put`].
-    pub fn put_async(
+    pub async fn put_async(&self, key: &[u8], body: &[u8]) -> Result<()> {
+        self.begin_put(key, body, &PLAIN).await
+    }
+
+    /// As [`Store::put_with`], for any executor. Nothing happens before the future is polled. The first poll does what
+    /// [`Store::begin_put`] does; a future that is dropped later may have put the object, or not.
+    ///
+    /// # Errors
+    /// As [`Store::put_with`].
+    pub async fn put_with_async(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
+        self.begin_put(key, body, options).await
+    }
+
+    /// Begins to put an object, by this call; the future that it returns borrows nothing and waits for the rest. Where
+    /// there is room, and the device need not be read to tell the key from others, the object is framed, and found by
+    /// gets, when this returns, and only the wait for durability, if it is asked for, is left to the future. Else the
+    /// future waits, and no thread of the executor's with it; it has a copy of the body then, as it has of one larger
+    /// than a cluster: such a one is better given to a [`PutStream`](crate::PutStream), by
+    /// [`write_async`](crate::PutStream::write_async). A future that is dropped before its object is framed puts
+    /// nothing. With [`PutOptions::no_wait`] the object is framed or refused when this returns, whatever that takes but
+    /// room.
+    ///
+    /// # Errors
+    /// As [`Store::put_with`]: all of them come from the future.
+    pub fn begin_put(
         &self,
         key: &[u8],
         body: &[u8],
         options: &PutOptions,
     ) -> impl Future<Output = Result<()>> + Send + 'static + use<> {
-        let begun = self.begin_put(key, body, options);
+        let begun = self.begin(key, body, options);
         async move {
             match begun? {
                 Begun::Inserted(awaited) => wait_async(awaited).await,
@@ -60,11 +94,11 @@ impl Store {
     }
 
     /// Frames it, if that is done without waiting.
-    fn begin_put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Begun> {
+    fn begin(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<Begun> {
         if !self.deferred().is_over() && !options.no_wait {
             // It waits for the end of the opening.
             let (store, key, body, options) = (self.clone(), key.to_vec(), body.to_vec(), options.clone());
-            let put = async move { store.spawn_blocking(move |store| store.put(&key, &body, &options)).await };
+            let put = async move { store.spawn_blocking(move |store| store.put_with(&key, &body, &options)).await };
             return Ok(Begun::Later(Box::pin(put)));
         }
         let expires = self.admit(key, Some(body.len() as u64), options)?;
@@ -162,7 +196,7 @@ impl Store {
         if shared.options.read_only {
             return Err(self.refuse(Refusal::ReadOnly));
         }
-        if self.recovered_volumes().iter().any(|volume| volume.recovers_in_steps()) {
+        if self.recovered_volumes().iter().any(|volume| volume.scrubber.recovers_in_steps()) {
             return Err(self.refuse(Refusal::Recovering));
         }
         let expires = self.expires(options, now);
@@ -175,10 +209,10 @@ impl Store {
         if shared.options.admission.as_ref().is_some_and(|admits| !admits(key, len)) {
             return Err(self.refuse(Refusal::NotAdmitted));
         }
-        if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.is_loaded()) {
+        if shared.index_is_above(8) && self.recovered_volumes().iter().any(|volume| volume.catalog.is_loaded()) {
             return Err(self.refuse(Refusal::IndexFull));
         }
-        if self.recovered_volumes().iter().any(|volume| volume.checkpoints_are_above(8)) {
+        if self.recovered_volumes().iter().any(|volume| volume.room.checkpoints_are_above(8)) {
             return Err(self.refuse(Refusal::IndexFull));
         }
         Ok(expires)
@@ -201,7 +235,7 @@ impl Store {
     }
 
     pub(crate) fn class(volume: &Volume, kind: Kind, options: &PutOptions) -> Class {
-        let placer = &volume.placer;
+        let placer = &volume.catalog.placer;
         match options.bypass_memory && !placer.keeps_apart() {
             true => Class::Bypass,
             false => placer.class(kind, options.group, options.server),
@@ -220,11 +254,13 @@ impl Store {
         let server = parts.options.server;
         let affinity = match parts.kind {
             Kind::Chunk => 0,
-            _ => volume.placer.affinity_of(hash, beside),
+            _ => volume.catalog.placer.affinity_of(hash, beside),
         };
         match class {
             // The head of a large object does not wait, and goes to where the others are packed.
-            Class::Rest | Class::Server(_) if affinity != 0 && volume.gathers().is_some() => (Class::Rest, affinity),
+            Class::Rest | Class::Server(_) if affinity != 0 && volume.packer.gathers().is_some() => {
+                (Class::Rest, affinity)
+            }
             Class::Rest if affinity != 0 && server == 0 => (Class::Server(affinity), affinity),
             _ => (class, server),
         }
@@ -235,28 +271,28 @@ impl Store {
         let shared = self.shared();
         let within = match (shared.groups.interval(group), shared.options.durability) {
             (_, Durability::EveryPut) => {
-                let number = volume.commits.next();
+                let number = volume.log.commits.next();
                 return Some((volume, number));
             }
             (Some(interval), _) => interval,
             // What is told to the journal waits in memory.
-            (None, _) if volume.has_much_to_tell() => {
-                let number = volume.commits.next();
+            (None, _) if volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) => {
+                let number = volume.log.commits.next();
                 return Some((volume, number));
             }
             (None, Durability::None) => None,
             (None, Durability::Bounded { time, puts }) => {
                 // What would not become durable in time is not acknowledged.
-                let refusing = volume.commits.is_refusing();
-                if refusing || volume.writer.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
-                    let number = volume.commits.next();
+                let refusing = volume.log.commits.is_refusing();
+                if refusing || volume.log.queue.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {
+                    let number = volume.log.commits.next();
                     return Some((volume, number));
                 }
                 Some(time)
             }
         };
         if let Some(within) = within {
-            volume.due_within(within);
+            volume.log.due_within(within);
         }
         None
     }
@@ -274,12 +310,12 @@ enum Begun {
 /// Waits for it in a task.
 pub(crate) async fn wait_async(awaited: Awaited) -> Result<()> {
     match awaited {
-        Some((volume, number)) => volume.commit_async(number).await,
+        Some((volume, number)) => Arc::clone(&volume.room).commit_async(number).await,
         None => Ok(()),
     }
 }
 
 /// Waits for it on this thread.
 pub(crate) fn wait(awaited: Awaited) -> Result<()> {
-    awaited.map_or(Ok(()), |(volume, number)| volume.wait_commit_in_time(number))
+    awaited.map_or(Ok(()), |(volume, number)| volume.room.wait_commit_in_time(number))
 }

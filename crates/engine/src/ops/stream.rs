@@ -5,6 +5,7 @@
 //! so a cache evicts chunks and manifest in that order and never finds a manifest without knowing.
 
 use std::{
+    fmt,
     future::Future,
     pin::pin,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -268,6 +269,16 @@ impl PutStream {
         Ok(volume.and_then(|volume| store.settle_put(volume, self.options.group)))
     }
 
+    /// Refuses one that was begun for another key, or in another store.
+    pub(crate) fn is_of(&self, store: &Store, key: &[u8]) -> Result<()> {
+        if self.key == key && std::ptr::eq(store.inner(), self.store.inner()) {
+            return Ok(());
+        }
+        let why =
+            "what was fetched is a stream of another key, or of another store: begin it with the key that is asked for";
+        Err(Error::Option { name: "key", why: why.into() })
+    }
+
     /// Begins anew with a body that has to be cut because no free run is long enough for all of it.
     async fn cut(mut self, body: Bytes, piece_max: usize, waits: Waits) -> Result<Awaited> {
         self.piece_max = Some(piece_max);
@@ -292,14 +303,15 @@ impl PutStream {
             None => Some(Arc::clone(self.store.home(self.hash, &self.key))),
         };
         if let Some(volume) = &volume {
-            volume.could_take(self.len.unwrap_or(0))?;
-            volume.streams_open.fetch_add(1, Relaxed);
+            volume.appender.could_take(self.len.unwrap_or(0))?;
+            volume.frames.streams_open.fetch_add(1, Relaxed);
         }
         // A chunk fills a cluster of its own but for its frame and the table's row.
         let chunk = self.store.payload_max() - ChunkKey::LEN;
         let len = self.len.map_or(chunk, |len| len as usize);
-        let fills = || volume.as_ref()?.cut_of_long(self.len);
-        let most = self.piece_max.or_else(|| volume.as_ref()?.piece_of_long(len)).or_else(fills);
+        let fills = || volume.as_ref()?.appender.cut_of_long(self.len);
+        let most =
+            self.piece_max.or_else(|| volume.as_ref()?.catalog.in_place.as_ref()?.piece_of_long(len)).or_else(fills);
         let chunk = most.map_or(chunk, |most| most.min(chunk)) as u32;
         let manifest = Manifest { id, total: 0, chunk };
         self.large = Some(LargePut { manifest, written: 0, volume, owner: Owner::Nobody });
@@ -310,7 +322,9 @@ impl PutStream {
     fn of_all(&self, error: Error) -> Error {
         let come = self.large.as_ref().map_or(0, LargePut::bytes) as u64;
         match (error, self.large.as_ref().and_then(|large| large.volume.as_ref())) {
-            (Error::Full { needed, .. }, Some(volume)) => volume.full(self.len.unwrap_or(0).max(come).max(needed)),
+            (Error::Full { needed, .. }, Some(volume)) => {
+                volume.appender.full(self.len.unwrap_or(0).max(come).max(needed))
+            }
             (error, _) => error,
         }
     }
@@ -335,6 +349,12 @@ impl PutStream {
     }
 }
 
+impl fmt::Debug for PutStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PutStream").field("key", &String::from_utf8_lossy(&self.key)).finish_non_exhaustive()
+    }
+}
+
 impl LargePut {
     fn bytes(&self) -> usize {
         self.written as usize * self.manifest.chunk as usize
@@ -345,7 +365,7 @@ impl Drop for PutStream {
     fn drop(&mut self) {
         let Some(large) = &self.large else { return };
         if let Some(volume) = &large.volume {
-            volume.streams_open.fetch_sub(1, Relaxed);
+            volume.frames.streams_open.fetch_sub(1, Relaxed);
         }
         self.store.layout().iter().for_each(|layout| layout.end_large(large.manifest.id));
         match large.owner {
@@ -354,7 +374,7 @@ impl Drop for PutStream {
             Owner::Nobody => {
                 let total = u64::from(large.written) * u64::from(large.manifest.chunk);
                 let written = Manifest { total, ..large.manifest };
-                large.volume.iter().for_each(|volume| volume.drop_chunks(self.hash, written));
+                large.volume.iter().for_each(|volume| volume.frames.drop_chunks(self.hash, written));
                 self.store.layout().iter().for_each(|layout| layout.drop_chunks(self.hash, written));
             }
         }

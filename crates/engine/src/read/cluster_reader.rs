@@ -1,20 +1,15 @@
 //! What is in a cluster on the device: by its table if it was sealed, frame by frame if a crash came first.
 
-use std::{io, ops::Range};
+use std::ops::Range;
 
-use picaflor_device::{AlignedBuf, Device};
+use picaflor_device::AlignedBuf;
 use picaflor_format::{
     BLOCK,
     cluster::{self, Content, Row, Table, Trailer, decode_table, decode_trailer, table_len},
     frame::{GRAIN, Header},
 };
 
-use crate::{
-    Error, Result,
-    base::stats::add,
-    index::{IndexEntry, Location},
-    volume::Volume,
-};
+use crate::{Result, base::medium::Medium};
 
 /// What one use of a cluster is.
 pub(crate) enum Use {
@@ -36,37 +31,10 @@ impl Use {
     }
 }
 
-/// Reads; once more if the device refuses, for that may have been the cable. Not for gets: who asks waits.
-///
-/// # Errors
-/// Those of the device, the second time.
-pub(crate) fn read_twice(device: &dyn Device, start: u64, buf: &mut [u8]) -> io::Result<()> {
-    device.read(start, buf).or_else(|_| device.read(start, buf))
-}
-
-impl Volume {
-    /// Reads part of a cluster.
-    ///
-    /// # Errors
-    /// [`Error::Io`] with the place.
-    pub(crate) fn read_at(&self, cluster: u32, offset: usize, len: usize) -> Result<AlignedBuf> {
-        let start = self.map.cluster_start(cluster) + offset as u64;
-        let mut buf = self.shared.pool.take(len);
-        add(&self.shared.counters.device_reads, 1);
-        add(&self.shared.counters.device_read, len as u64);
-        read_twice(&*self.device, start, &mut buf)
-            .map_err(|error| Error::io(format!("{}: reading {len} bytes at {start}", self.place), error))?;
-        Ok(buf)
-    }
-
+impl Medium {
     /// Bytes to read from the end of a cluster so that a table of so many rows is among them.
     pub(crate) fn tail_len(&self, rows: usize) -> usize {
         table_len(rows).next_multiple_of(BLOCK).min(self.cluster_len())
-    }
-
-    /// All of a cluster, if it can be read.
-    pub(crate) fn read_cluster(&self, cluster: u32) -> Option<AlignedBuf> {
-        self.read_at(cluster, 0, self.cluster_len()).ok()
     }
 
     /// The rows of a cluster, whichever way they are found; none if it cannot be read, and then its
@@ -90,7 +58,7 @@ impl Volume {
     /// The same, with all bytes of the cluster, by one read.
     ///
     /// # Errors
-    /// As [`Volume::contents`].
+    /// As [`Medium::contents`].
     pub(crate) fn contents_and_bytes(&self, cluster: u32) -> Result<(Vec<Row>, AlignedBuf)> {
         let (found, bytes) = self.last_use_and_end(cluster, None, self.cluster_len())?;
         Ok((self.rows_of(found, &bytes), bytes))
@@ -102,24 +70,6 @@ impl Volume {
             Use::Sealed(_, rows) => rows,
             Use::Unsealed(seq) => self.frames_of(bytes, seq),
             Use::Other(_) => Vec::new(),
-        }
-    }
-
-    /// The rows that entries of the index lead to, with these.
-    pub(crate) fn entries_of(&self, cluster: u32, rows: Vec<Row>) -> Vec<(Row, IndexEntry)> {
-        let entry = |row: &Row| self.index.find(row.hash, Location::OnDisk { grain: self.grain(cluster, row.offset) });
-        rows.into_iter().filter_map(|row| entry(&row).map(|entry| (row, entry))).collect()
-    }
-
-    /// Where the rows do not account for all that is live in a cluster of these bytes, adds the frames that other
-    /// entries lead to, whatever use they seem to be of: header and table may be damaged around them, and a get takes
-    /// them as they are.
-    pub(crate) fn add_unlisted(&self, cluster: u32, bytes: &[u8], listed: &mut Vec<(Row, IndexEntry)>) {
-        let known: u32 = listed.iter().map(|(_, entry)| entry.grains()).sum();
-        if known < self.space.live(cluster) {
-            let mut all = self.entries_of(cluster, self.frames_in(bytes, 0..bytes.len(), 0, None));
-            all.retain(|(row, _)| listed.iter().all(|(other, _)| other.offset != row.offset));
-            listed.append(&mut all);
         }
     }
 
@@ -142,7 +92,7 @@ impl Volume {
     fn use_in(&self, cluster: u32, seq: Option<u64>, tail: &[u8]) -> Result<Use> {
         let size = self.cluster_len();
         let last = decode_trailer(tail).ok().filter(|(_, count)| table_len(*count) <= size);
-        let mine = last.as_ref().filter(|(last, _)| last.store == self.store_id() && last.id == cluster);
+        let mine = last.as_ref().filter(|(last, _)| last.store == self.store_id && last.id == cluster);
         let told = mine.map(|(last, _)| last.seq);
         let (newest, objects) = match told {
             Some(told) if Some(told) == seq => (told, true),
@@ -150,7 +100,7 @@ impl Volume {
                 let front = (tail.len() < size).then(|| self.read_at(cluster, 0, BLOCK)).transpose()?;
                 match cluster::Header::decode(front.as_deref().unwrap_or(tail)) {
                     Ok(header)
-                        if header.store == self.store_id()
+                        if header.store == self.store_id
                             && header.id == cluster
                             // A crash may have kept the front of the last use from the device, and not its end.
                             && told.is_none_or(|told| told <= header.seq) =>

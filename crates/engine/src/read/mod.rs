@@ -2,5 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod cluster_reader;
+pub(crate) mod parts;
 pub(crate) mod readahead;
 pub(crate) mod reading;
+pub(crate) mod verify;

@@ -24,7 +24,8 @@ use super::{
 use crate::{
     Result,
     base::receipt::{Receipt, VolumeReceipt},
-    volume::{Shared, Volume},
+    shared::Shared,
+    volume::Volume,
 };
 
 /// Objects found by a scan from which on an opening gives back the memory that it took.
@@ -127,7 +128,7 @@ impl Deferred {
         }
         for left in &*left {
             account(&left.volume);
-            left.receipt.lock().objects = left.volume.index.objects();
+            left.receipt.lock().objects = left.volume.catalog.index.objects();
         }
         let receipts: Vec<VolumeReceipt> = left.iter().map(|left| left.receipt.lock().clone()).collect();
         let bytes = bytes(&left);

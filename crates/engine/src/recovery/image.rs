@@ -60,9 +60,9 @@ fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<
     if id >= volume.space.count() {
         return Err(format!("cluster {id} does not exist").into());
     }
-    let bytes = volume.read_at(id, 0, volume.cluster_len()).map_err(Unfit::Refused)?;
+    let bytes = volume.medium.read_at(id, 0, volume.medium.cluster_len()).map_err(Unfit::Refused)?;
     let (header, payload) = decode_cluster(&bytes).map_err(|why| format!("cluster {id}: {why}"))?;
-    if header.seq != seq || header.store != volume.store_id() || header.content != content || header.id != id {
+    if header.seq != seq || header.store != volume.medium.store_id || header.content != content || header.id != id {
         return Err(format!("cluster {id} holds something else").into());
     }
     Ok(payload.to_vec())
@@ -113,7 +113,7 @@ pub(super) fn load_newest(
                 return Ok(Some(((reference, directory), rows)));
             }
             Err(why) => {
-                volume.index.update_all(|_| IndexEntry::EMPTY);
+                volume.catalog.index.update_all(|_| IndexEntry::EMPTY);
                 receipt.note(&format!("{name} checkpoint: "), &why);
                 refused = refused.or(Some(why).filter(|why| matches!(why, Unfit::Refused(_))));
             }
@@ -153,13 +153,14 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
                 if image.len() != piece.total as usize {
                     continue;
                 }
-                if volume.in_place.is_some() {
+                if volume.catalog.in_place.is_some() {
                     let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
                     rows.extend(image.as_chunks().0.iter().map(row));
                 } else if piece.segment == PAGES {
-                    volume.divisions.restore(&image);
+                    volume.residents.pages.restore(&image);
                 } else {
                     volume
+                        .catalog
                         .index
                         .restore(piece.segment, &image)
                         .ok_or_else(|| format!("segment {} makes no sense", piece.segment))?;

@@ -52,7 +52,7 @@ impl Sighting {
     }
 
     fn grain(&self, volume: &Volume) -> u64 {
-        volume.grain(self.cluster, u32::from(self.offset) * GRAIN as u32)
+        volume.medium.grain(self.cluster, u32::from(self.offset) * GRAIN as u32)
     }
 }
 
@@ -117,7 +117,7 @@ impl Merge {
         scanned: BTreeSet<u32>,
         checkpoint: u64,
     ) -> Self {
-        let each = (volume.index.segment_count() as usize).min(PARTS_MAX);
+        let each = (volume.catalog.index.segment_count() as usize).min(PARTS_MAX);
         let mut parts = Vec::new();
         parts.resize_with(passes * each, Mutex::default);
         let short = deletes.iter().map(|(hash, generation)| (hash as u64, generation)).collect();
@@ -213,10 +213,11 @@ impl Part {
         volume.shared.see_generation(self.sightings.iter().map(|sighting| sighting.generation).max().unwrap_or(0));
         self.sightings.sort_unstable_by_key(Sighting::order);
         self.sightings.dedup_by_key(|sighting| sighting.hash);
-        let same_segment =
-            |a: &Sighting, b: &Sighting| volume.index.segment_of(a.hash) == volume.index.segment_of(b.hash);
+        let same_segment = |a: &Sighting, b: &Sighting| {
+            volume.catalog.index.segment_of(a.hash) == volume.catalog.index.segment_of(b.hash)
+        };
         for of_segment in self.sightings.chunk_by(same_segment) {
-            volume.index.reserve(of_segment[0].hash, of_segment.len());
+            volume.catalog.index.reserve(of_segment[0].hash, of_segment.len());
             of_segment.iter().try_for_each(|sighting| entered.enter(volume, sighting, since))?;
         }
         self.sightings = Vec::new();
@@ -253,16 +254,16 @@ fn is_whole(volume: &Arc<Volume>, sighting: &Sighting) -> Result<bool> {
     if volume.shared.options.mode == Mode::Cache {
         return Ok(true);
     }
-    let (header, frame) = match volume.read_frame(sighting.grain(volume), sighting.grains.into()) {
+    let (header, frame) = match volume.frames.read_frame(sighting.grain(volume), sighting.grains.into()) {
         Ok(found) => found,
         Err(Error::Damaged { .. }) => return Ok(true),
         Err(error) => return Err(error),
     };
     let Some(manifest) = header.manifest(&frame) else { return Ok(true) };
-    let parent = volume.hasher.key(header.key(&frame)).0;
+    let parent = volume.medium.hasher.key(header.key(&frame)).0;
     Ok((0..manifest.chunks()).all(|number| {
-        let chunk = volume.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
-        !volume.index.candidates(chunk).is_empty()
+        let chunk = volume.medium.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).short();
+        !volume.catalog.index.candidates(chunk).is_empty()
     }))
 }
 
@@ -284,7 +285,7 @@ impl Entered {
             return Ok(());
         }
         let (location, grains) = (Location::OnDisk { grain: sighting.grain(volume) }, sighting.grains.into());
-        if let Err(known) = volume.index.add(hash, location, grains) {
+        if let Err(known) = volume.catalog.index.add(hash, location, grains) {
             let older = match self.resolve(volume, sighting, known, since)? {
                 Resolved::Newer => {
                     self.dropped.replaced += 1;
@@ -300,7 +301,7 @@ impl Entered {
                 }
                 Resolved::None => None,
             };
-            volume.index.put(hash, location, grains, older);
+            volume.catalog.index.put(hash, location, grains, older);
         }
         self.kept += 1;
         Ok(())
@@ -351,12 +352,13 @@ impl Entered {
         is_it: impl Fn(u128) -> bool,
     ) -> Result<Known> {
         let Location::OnDisk { grain } = entry.location() else { return Ok(Known::Other) };
-        let is_of = |hash: u64| volume.index.find(hash, entry.location()).is_some_and(|entry| entry.same(entry));
-        match volume.read_frame(grain, entry.grains()) {
+        let is_of =
+            |hash: u64| volume.catalog.index.find(hash, entry.location()).is_some_and(|entry| entry.same(entry));
+        match volume.frames.read_frame(grain, entry.grains()) {
             Ok((header, frame)) if entry.is_of_grains((header.frame_len() / GRAIN) as u32) => {
-                let found = volume.hasher.frame(header.kind, header.key(&frame)).0;
+                let found = volume.medium.hasher.frame(header.kind, header.key(&frame)).0;
                 if found as u64 != hash && !is_of(found as u64) {
-                    self.dropped.overwritten += u64::from(volume.index.remove(hash, entry).is_some());
+                    self.dropped.overwritten += u64::from(volume.catalog.index.remove(hash, entry).is_some());
                 }
                 Ok(if is_it(found) { Known::CurrentEntry(header) } else { Known::Other })
             }
@@ -367,13 +369,13 @@ impl Entered {
                 Ok(if found == hash { Known::Rotten(generation) } else { Known::Other })
             }
             Ok(_) | Err(Error::Damaged { .. }) => {
-                self.dropped.overwritten += u64::from(volume.index.remove(hash, entry).is_some());
+                self.dropped.overwritten += u64::from(volume.catalog.index.remove(hash, entry).is_some());
                 Ok(Known::Other)
             }
             Err(Error::Io { .. }) if volume.shared.options.mode == Mode::Cache => {
-                self.dropped.unread += u64::from(volume.index.remove(hash, entry).is_some());
+                self.dropped.unread += u64::from(volume.catalog.index.remove(hash, entry).is_some());
                 self.unread.push(hash);
-                volume.cluster_of(grain).into_iter().for_each(|cluster| stays_witness(volume, cluster));
+                volume.medium.cluster_of(grain).into_iter().for_each(|cluster| stays_witness(volume, cluster));
                 Ok(Known::Unread)
             }
             Err(error) => Err(error),
@@ -382,11 +384,11 @@ impl Entered {
 
     /// Applies a delete to what the index has of the key.
     fn delete(&mut self, volume: &Arc<Volume>, (hash, generation): (u128, u64), since: &Since) -> Result<()> {
-        for entry in volume.index.candidates(hash as u64) {
+        for entry in volume.catalog.index.candidates(hash as u64) {
             let known = self.header_of(volume, hash as u64, entry, since, |found| found == hash)?;
             if let Known::CurrentEntry(Header { generation: found, .. }) | Known::Rotten(found) = known
                 && found <= generation
-                && volume.index.remove(hash as u64, entry).is_some()
+                && volume.catalog.index.remove(hash as u64, entry).is_some()
             {
                 self.dropped.deleted += 1;
             }
@@ -409,7 +411,7 @@ impl Entered {
 /// is not to be written again before there are checkpoints without the one and the other.
 fn stays_witness(volume: &Volume, cluster: u32) {
     volume.space.shift(cluster, State::Free, State::Sealed);
-    volume.space.told(cluster, volume.journal.lock().next_page());
+    volume.space.told(cluster, volume.log.journal.lock().next_page());
 }
 
 /// What an entry that may be of a key leads to.

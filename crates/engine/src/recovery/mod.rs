@@ -4,6 +4,7 @@
 //! clusters that a checkpoint does not cover, `merge.rs` enters what they hold; a cache is open before that
 //! (`deferred.rs`). A store that comes back from a crash says what it kept and dropped in its [`Receipt`].
 
+mod build;
 mod created_files;
 mod deferred;
 mod image;
@@ -25,7 +26,7 @@ pub use superblock::write_superblock;
 use std::{
     path::Path,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
 };
@@ -39,7 +40,7 @@ use picaflor_format::{
     zone::Map,
 };
 use rand::Rng;
-use validate::{as_it_was_made, check, check_memory, too_small};
+use validate::{Made, as_it_was_made, check, check_memory, too_small};
 
 use crate::{
     Error, Inspection, Options, Place, Result, Spread,
@@ -47,12 +48,12 @@ use crate::{
     background::eviction::Budget,
     base::group::Groups,
     base::layout::{Env, Layout},
-    base::stats::Counters,
+    base::medium::read_twice,
     cache::memory::Memory,
     in_place::files,
-    read::cluster_reader::read_twice,
+    shared::{Member, STRIPES, Shared},
     space::LayoutKind,
-    volume::{STRIPES, Shared, Volume},
+    volume::Volume,
     write::append::{lanes, unwritten_max},
 };
 
@@ -73,6 +74,8 @@ struct Found {
     place: String,
     device: Arc<dyn Device>,
     folder: Option<Arc<dyn Folder>>,
+    /// Most bytes that a store made here could have.
+    room: u64,
     superblock: Option<Superblock>,
     /// Whether another superblock that is not intact may be newer.
     doubtful: bool,
@@ -93,7 +96,8 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     for place in &options.places {
         let (name, device, folder) = open_place(place, &options, &mut created)?;
         let (superblock, both) = superblock::read_superblock(&name, &*device, &options)?.unzip();
-        found.push(Found { place: name, device, folder, superblock, doubtful: both == Some(false) });
+        let room = validate::room(place, device.capacity());
+        found.push(Found { place: name, device, folder, room, superblock, doubtful: both == Some(false) });
     }
     options.remember(found.iter().find_map(|found| found.superblock.as_ref()));
     check(&options)?;
@@ -123,9 +127,13 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let volumes: Vec<Arc<Volume>> = begun.iter().map(|(volume, ..)| Arc::clone(volume)).collect();
     if identity.lost != 0 && !shared.options.read_only {
         // They are empty now, durably.
-        volumes.iter().try_for_each(|volume| volume.write_superblock(|block| block.lost = 0))?;
+        volumes.iter().try_for_each(|volume| volume.log.write_superblock(|block| block.lost = 0))?;
     }
-    let _ = shared.volumes.set(volumes.iter().map(Arc::downgrade).collect());
+    let members = volumes.iter().map(|volume| {
+        let member: Weak<dyn Member> = Arc::<Volume>::downgrade(volume);
+        member
+    });
+    let _ = shared.members.set(members.collect());
     let deferred = Arc::new(Deferred::new(&shared, begun, began));
     Ok(Opened { shared, volumes, layout: None, hasher, deferred, created })
 }
@@ -213,7 +221,9 @@ fn identity(found: &mut [Found], options: &Options) -> Result<Identity> {
         }
         spread => spread.unwrap_or(options.spread),
     };
-    let places = found.iter().filter_map(|found| Some((found.place.as_str(), found.superblock?.capacity)));
+    let places = found.iter().filter_map(|Found { place, room, superblock, .. }| {
+        Some(Made { place, room: *room, capacity: superblock.as_ref()?.capacity })
+    });
     as_it_was_made((first.made_by(), first.layout, first.mode), places, options)?;
     // A superblock that cannot be read is one ahead at most.
     let doubtful = found.iter().any(|found| found.doubtful);
@@ -344,7 +354,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         claimed: AtomicU64::new(0),
         preset: options.preset,
         clock: options.clock.clone(),
-        counters: Counters::default(),
+        counters: Arc::default(),
         memory: Memory::new(options.preset.retention, room),
         groups: Groups::default(),
         pool: BufPool::new(idle as usize),
@@ -354,7 +364,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         overhead,
         generation: AtomicU64::new(epoch << EPOCH_SHIFT),
         last_read: AtomicU64::new(0),
-        volumes: OnceLock::new(),
+        members: OnceLock::new(),
         leases: Arc::default(),
         stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
         options,

@@ -8,20 +8,15 @@
 
 use std::collections::BTreeSet;
 
-use picaflor_format::{cluster::Row, frame::GRAIN};
+use picaflor_format::cluster::Row;
 
-use crate::{
-    Mode,
-    index::{IndexEntry, Location},
-    read::cluster_reader::Use,
-    volume::Volume,
-};
+use crate::{Mode, background::scrub::Scrubber, read::cluster_reader::Use};
 
-impl Volume {
+impl Scrubber {
     /// Whether an entry may still lead to what left before a crash: until the scrubber has gone over everything, and as
     /// long as the store is only read.
     pub(crate) fn may_mislead(&self) -> bool {
-        self.known.crashed && (self.shared.options.read_only || self.scrubber.is_verifying())
+        self.known.crashed && (self.shared.options.read_only || self.is_verifying())
     }
 
     /// Whether this is a use of the cluster of which nothing tells, so that entries lead to what was there before it.
@@ -35,43 +30,16 @@ impl Volume {
         self.shared.options.mode == Mode::Cache && !self.space.is_told_since(cluster, self.known.page)
     }
 
-    /// How many entries lead into one of these intact frames of a cluster's last use and are not its own: the place was
-    /// free when that use began, so what they led to had left, however long ago.
-    pub(crate) fn entries_within(&self, cluster: u32, frames: &[Row]) -> u64 {
-        let own: BTreeSet<u64> =
-            self.entries_of(cluster, frames.to_vec()).iter().map(|(row, _)| self.grain(cluster, row.offset)).collect();
-        let within = |grain: u64| {
-            frames.iter().any(|row| {
-                let start = self.grain(cluster, row.offset);
-                (start..start + u64::from(row.len) / GRAIN as u64).contains(&grain)
-            })
-        };
-        let mut count = 0;
-        self.index.for_each(|entry| {
-            if let Location::OnDisk { grain } = entry.location() {
-                count += u64::from(within(grain) && !own.contains(&grain));
-            }
-        });
-        count
-    }
-
     /// Drops the entries that lead into a cluster of which nothing tells, but for those of the frames that are there.
     pub(crate) fn drop_outdated(&self, cluster: u32, rows: &[Row]) {
-        let there: BTreeSet<u64> =
-            self.entries_of(cluster, rows.to_vec()).iter().map(|(row, _)| self.grain(cluster, row.offset)).collect();
+        let there: BTreeSet<u64> = self
+            .catalog
+            .entries_of(cluster, rows.to_vec())
+            .iter()
+            .map(|(row, _)| self.medium.grain(cluster, row.offset))
+            .collect();
         // It may have been granted since it was read, and then an entry is of what is there now.
         let stays = |grain| there.contains(&grain) || self.space.is_told_since(cluster, self.known.page);
-        self.drop_leading_to(cluster, stays);
-    }
-
-    /// Drops the entries that lead into a cluster, but for those that stay where they are.
-    pub(crate) fn drop_leading_to(&self, cluster: u32, stays: impl Fn(u64) -> bool) {
-        self.index.update_all(|entry| match entry.location() {
-            Location::OnDisk { grain } if self.cluster_of(grain) == Some(cluster) && !stays(grain) => {
-                self.forget_live(entry);
-                IndexEntry::EMPTY
-            }
-            _ => entry,
-        });
+        self.catalog.drop_leading_to(cluster, stays);
     }
 }

@@ -26,7 +26,6 @@ use super::{EPOCH_SHIFT, merge::Deletes};
 use crate::{
     Error, Mode, Result,
     base::receipt::VolumeReceipt,
-    base::stats::add,
     in_place::files::Files,
     in_place::place::{InPlace, longest_ever},
     space::Place,
@@ -72,7 +71,7 @@ pub(super) fn restore(
 ) -> Result<bool> {
     match &in_place.files {
         Some(files) => list(volume, in_place, files, receipt),
-        None if !volume.has_checkpoints() => scan(volume, in_place, receipt),
+        None if !volume.shared.has_checkpoints() => scan(volume, in_place, receipt),
         None => replay(volume, in_place, (rows, cursor), pages, receipt),
     }
 }
@@ -129,9 +128,9 @@ fn replay(
 /// Where objects have files the folder is the table. What the last run wrote is read unless it closed the store, and
 /// so is everything of which there are two versions; who gives way is removed. Returns whether it was not closed.
 fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut VolumeReceipt) -> Result<bool> {
-    let listed = |error| Error::io(format!("{}: listing", volume.place), error);
+    let listed = |error| Error::io(format!("{}: listing", volume.medium.place), error);
     let (all, clean) = files.list().map_err(listed)?;
-    let epoch = volume.superblock.lock().epoch;
+    let epoch = volume.log.superblock().epoch;
     let mut versions: HashMap<u128, u32> = HashMap::new();
     all.iter().for_each(|(_, name, _)| *versions.entry(name.hash).or_default() += 1);
     let mut claims = BTreeMap::new();
@@ -155,7 +154,7 @@ fn list(volume: &Arc<Volume>, in_place: &InPlace, files: &Files, receipt: &mut V
 /// is wiped, or it would come back when the newer one is deleted. Nothing is left untold.
 fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -> Result<bool> {
     const STEP: usize = 256 << 10;
-    let zone = volume.map.in_place().1;
+    let zone = volume.medium.map.in_place().1;
     let longest = longest_ever(zone.len) as usize;
     let mut buf = volume.shared.pool.take((in_place.payload_max + frame::HEADER).next_multiple_of(BLOCK) + STEP);
     let mut claims = BTreeMap::new();
@@ -163,16 +162,14 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
     while at < zone.end() {
         let start = at / BLOCK as u64 * BLOCK as u64;
         let len = (buf.len() as u64).min(zone.end() - start) as usize;
-        let read = volume.device.read(start, &mut buf[..len]);
-        read.map_err(|error| Error::io(format!("{}: reading slots at {start}", volume.place), error))?;
-        add(&volume.shared.counters.device_reads, 1);
-        add(&volume.shared.counters.device_read, len as u64);
+        let read = volume.medium.read(start, &mut buf[..len]);
+        read.map_err(|error| volume.medium.io(&format!("reading slots at {start}"), error))?;
         let end = start + len as u64;
         let mut begun_len = 0;
         while at < end {
             let slot = (at / SLOT) as u32;
             let frame = &buf[(at - start) as usize..len];
-            let is_its = |header: &Header| header.mark == volume.hasher.mark(u64::from(slot));
+            let is_its = |header: &Header| header.mark == volume.medium.hasher.mark(u64::from(slot));
             let begun = Header::decode(frame).ok().filter(is_its);
             // What goes on behind the end is looked at again from its own beginning.
             let goes_on = |header: &Header| (frame.len() + 1..=longest).contains(&header.frame_len());
@@ -185,7 +182,7 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
                 continue;
             };
             volume.shared.see_generation(header.generation);
-            let hash = volume.hasher.frame(header.kind, header.key(frame)).0;
+            let hash = volume.medium.hasher.frame(header.kind, header.key(frame)).0;
             let slots = header.frame_len().div_ceil(SLOT as usize) as u32;
             let row = PlaceRow { hash, slot, slots, used: header.generation };
             // How it is cut, if it is, is still to be seen.
@@ -201,8 +198,8 @@ fn scan(volume: &Arc<Volume>, in_place: &InPlace, receipt: &mut VolumeReceipt) -
     let kept = resolve(volume, claims, &Deletes::default(), receipt)?;
     receipt.from_scan = kept.len() as u64;
     fill(volume, in_place, &kept, 0);
-    remove_others(volume, gone, &kept, || volume.device.sync(), |slot| volume.wipe(in_place, slot))
-        .map_err(|error| Error::io(format!("{}: wiping slots", volume.place), error))?;
+    remove_others(volume, gone, &kept, || volume.medium.device.sync(), |slot| in_place.wipe(slot))
+        .map_err(|error| Error::io(format!("{}: wiping slots", volume.medium.place), error))?;
     Ok(false)
 }
 
@@ -228,9 +225,9 @@ fn remove_others(
 fn fill(volume: &Volume, in_place: &InPlace, kept: &ByKey<Claim>, cursor: u32) {
     for row in in_place.extents.restore(kept.values().map(|claim| claim.row).collect(), cursor) {
         let grains = row.slots * InPlace::GRAINS;
-        volume.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
+        volume.catalog.index.put(row.hash as u64, InPlace::location(row.slot), grains, None);
     }
-    in_place.account(&volume.shared.index_bytes);
+    in_place.account();
 }
 
 /// First slots of the claims that have a slot in this range.
@@ -240,14 +237,19 @@ fn overlapping(claims: &BTreeMap<u32, Claim>, start: u32, end: u32) -> impl Iter
 }
 
 /// First pages of the batches whose frames no sync vouches for: the last of each run. What a later run synced says
-/// nothing of what an earlier one left torn.
+/// nothing of what an earlier one left torn. The grants of a checkpoint's clusters are a batch of their run too, and so
+/// vouch for all that was placed before them, whatever became of the checkpoint and of the superblock that names it. A
+/// delete does not, for it may have the generation of what an earlier run put.
 fn last_batches(pages: &[Page]) -> BTreeSet<u64> {
     let mut last: BTreeMap<u64, u64> = BTreeMap::new();
     for page in pages {
         for record in &page.records {
-            if let Record::Placed(placed) = record {
-                last.insert(placed.generation >> EPOCH_SHIFT, page.seq - u64::from(page.batch));
-            }
+            let number = match record {
+                Record::Placed(placed) => placed.generation,
+                Record::Reserve { seq, .. } => *seq,
+                Record::Delete { .. } | Record::Group(_) => continue,
+            };
+            last.insert(number >> EPOCH_SHIFT, page.seq - u64::from(page.batch));
         }
     }
     last.into_values().collect()
@@ -281,7 +283,7 @@ fn resolve(
     for (hash, (parent, manifest), mut rivals) in heads {
         let mut head = Some((parent, manifest));
         while let Some((parent, manifest)) = head.take() {
-            let piece = |number| volume.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).0;
+            let piece = |number| volume.medium.hasher.chunk(&ChunkKey { parent, id: manifest.id, number }.encode()).0;
             if volume.shared.options.mode == Mode::Cache || (0..manifest.chunks()).all(|n| kept.contains_key(&piece(n)))
             {
                 continue;
@@ -323,19 +325,21 @@ fn newest(
 }
 
 fn look(volume: &Arc<Volume>, claim: &Claim) -> Result<Found> {
-    let read = || volume.read_placed(&claim.place());
+    let read = || volume.frames.read_placed(&claim.place());
     // That may have been the cable.
     let again = |error| if matches!(error, Error::Io { .. }) { read() } else { Err(error) };
     let (header, frame) = match read().or_else(again) {
         Ok(found) => found,
         Err(Error::Damaged { .. }) => return Ok(Found::Nothing),
-        Err(_) if volume.shared.options.mode == Mode::Cache && volume.has_checkpoints() => return Ok(Found::Unread),
+        Err(_) if volume.shared.options.mode == Mode::Cache && volume.shared.has_checkpoints() => {
+            return Ok(Found::Unread);
+        }
         // It may be whole, and then no older version may show: whoever asks for it verifies it. Who gives way here is
         // removed, and a crash could take the newer one first.
         Err(_) if volume.shared.options.mode == Mode::Cache => return Ok(Found::Whole(None)),
         Err(error) => return Err(error),
     };
-    let hash = volume.hasher.frame(header.kind, header.key(&frame)).0;
+    let hash = volume.medium.hasher.frame(header.kind, header.key(&frame)).0;
     if hash != claim.row.hash || header.generation != claim.generation {
         return Ok(Found::Nothing);
     }

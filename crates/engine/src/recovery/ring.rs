@@ -1,4 +1,4 @@
-//! Reading the journal's ring: all of it, in large reads, once.
+//! Reading the journal's ring: all of it, in large reads, once; again only the pages that look damaged.
 //!
 //! Invariants: the log is the unbroken run of pages from the checkpoint's first one on; a hole that a later
 //! batch follows is damage, and then nothing that the journal should have told can be known.
@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use picaflor_format::{
-    BLOCK,
+    BLOCK, Corrupt,
     journal::{Page, decode_page},
 };
 
 use super::image::Unfit;
-use crate::{Error, Result, read::cluster_reader::read_twice, volume::Volume};
+use crate::{Error, Result, base::medium::read_twice, volume::Volume};
 
 /// The intact pages of this store that are on the ring, by sequence number.
 pub(super) struct Ring {
@@ -28,29 +28,36 @@ const READ: usize = 1 << 20;
 impl Ring {
     /// Reads the ring. Pages that cannot be decoded are not there.
     pub(super) fn read(volume: &Volume) -> Self {
-        let zone = volume.map.journal;
+        let zone = volume.medium.map.journal;
         let (mut pages, mut unread) = (BTreeMap::new(), BTreeMap::new());
         let mut at = zone.start;
         while at < zone.end() {
             let len = (READ as u64).min(zone.end() - at) as usize;
             let mut buf = volume.shared.pool.take(len);
-            if volume.device.read(at, &mut buf).is_err() {
+            if volume.medium.device.read(at, &mut buf).is_err() {
                 // Block by block, so that one bad block hides no other page.
                 buf.fill(0);
                 for (i, block) in buf.chunks_mut(BLOCK).enumerate() {
                     let start = at + (i * BLOCK) as u64;
-                    if let Err(error) = read_twice(&*volume.device, start, block) {
+                    if let Err(error) = read_twice(&*volume.medium.device, start, block) {
                         block.fill(0);
-                        let place = format!("{}: reading a page of the journal at {start}", volume.place);
+                        let place = format!("{}: reading a page of the journal at {start}", volume.medium.place);
                         unread.insert((start - zone.start) / BLOCK as u64, Error::io(place, error));
                     }
                 }
             }
-            let own = buf.chunks(BLOCK).filter_map(|block| decode_page(block).ok());
-            pages.extend(own.filter(|page| page.store == volume.store_id()).map(|page| (page.seq, page)));
+            let blocks = (at..).step_by(BLOCK).zip(buf.chunks_mut(BLOCK));
+            let own = blocks.filter_map(|(start, block)| match decode_page(block) {
+                // It may have been bad on its way only, and the log would end before it.
+                Err(Corrupt::Checksum) => {
+                    volume.medium.device.read(start, block).ok().and_then(|()| decode_page(block).ok())
+                }
+                page => page.ok(),
+            });
+            pages.extend(own.filter(|page| page.store == volume.medium.store_id).map(|page| (page.seq, page)));
             at += len as u64;
         }
-        Self { pages, unread, places: volume.map.journal_pages() }
+        Self { pages, unread, places: volume.medium.map.journal_pages() }
     }
 
     /// The pages from `start` on up to the first that is not there.
@@ -88,12 +95,12 @@ impl Ring {
     pub(super) fn clear_from(&self, volume: &Volume, next: u64) -> Result<()> {
         let mut zeros = volume.shared.pool.take(BLOCK);
         zeros.fill(0);
-        let place = |error| Error::io(format!("{}: clearing the journal", volume.place), error);
+        let place = |error| Error::io(format!("{}: clearing the journal", volume.medium.place), error);
         let mut cleared = false;
         for seq in self.pages.range(next..).map(|(seq, _)| *seq) {
-            volume.device.write(volume.map.journal_page(seq), &zeros).map_err(place)?;
+            volume.medium.device.write(volume.medium.map.journal_page(seq), &zeros).map_err(place)?;
             cleared = true;
         }
-        if cleared { volume.device.sync().map_err(place) } else { Ok(()) }
+        if cleared { volume.medium.device.sync().map_err(place) } else { Ok(()) }
     }
 }

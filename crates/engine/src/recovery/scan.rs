@@ -35,6 +35,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    base::medium::Medium,
     base::receipt::VolumeReceipt,
     index::{IndexEntry, Location},
     read::cluster_reader::Use,
@@ -123,7 +124,7 @@ struct Found {
 
 impl Look {
     fn begin(volume: &Volume, named: &[Named], readers: usize) -> Result<Self> {
-        let Superblock { durable: known, sealed_below, .. } = *volume.superblock.lock();
+        let Superblock { durable: known, sealed_below, .. } = volume.log.superblock();
         let mut look = Self { durable: HashMap::new(), sealed_below, frames: 0, table: AtomicUsize::new(BLOCK) };
         let mut durable = HashMap::from([(known >> EPOCH_SHIFT, known)]);
         let mut newest: Vec<Named> = named.iter().filter(|(_, seq)| seq.is_some()).copied().collect();
@@ -150,10 +151,10 @@ impl Look {
     }
 
     fn last_use(&self, volume: &Volume, cluster: u32, seq: Option<u64>) -> Result<Use> {
-        let found = volume.last_use(cluster, seq, self.table.load(Relaxed))?;
+        let found = volume.medium.last_use(cluster, seq, self.table.load(Relaxed))?;
         if let Use::Sealed(last, rows) = &found {
-            volume.note_division(cluster, last.page);
-            self.table.store(volume.tail_len(rows.len()), Relaxed);
+            volume.residents.pages.note_division(cluster, last.page);
+            self.table.store(volume.medium.tail_len(rows.len()), Relaxed);
         }
         Ok(found)
     }
@@ -164,10 +165,10 @@ impl Look {
             // Not sealed when the crash came: its frames stand on their own.
             Use::Unsealed(seq) => {
                 found.verified = true;
-                let bytes = volume.read_at(cluster, 0, volume.cluster_len())?;
-                let rows = volume.frames_of(&bytes, seq);
-                if self.was_sealed(seq) && !Volume::accounts_for(&bytes, &rows) {
-                    let start = volume.map.cluster_start(cluster);
+                let bytes = volume.medium.read_at(cluster, 0, volume.medium.cluster_len())?;
+                let rows = volume.medium.frames_of(&bytes, seq);
+                if self.was_sealed(seq) && !Medium::accounts_for(&bytes, &rows) {
+                    let start = volume.medium.map.cluster_start(cluster);
                     return Err(format!("the table of the cluster at {start} and objects in it are damaged").into());
                 }
                 rows
@@ -176,7 +177,7 @@ impl Look {
             Use::Sealed(last, rows) if self.vouches_for(&last) => rows,
             Use::Sealed(_, mut rows) => {
                 found.verified = true;
-                let bytes = volume.read_at(cluster, 0, volume.cluster_len())?;
+                let bytes = volume.medium.read_at(cluster, 0, volume.medium.cluster_len())?;
                 let all = rows.len();
                 rows.retain(|row| is_intact(&bytes, row));
                 found.torn = (all - rows.len()) as u64;
@@ -221,9 +222,9 @@ pub(super) fn drop_overwritten<'a>(
     if !written.contains(&true) {
         return;
     }
-    volume.index.update_all(|entry| {
+    volume.catalog.index.update_all(|entry| {
         let Location::OnDisk { grain } = entry.location() else { return IndexEntry::EMPTY };
-        match volume.cluster_of(grain) {
+        match volume.medium.cluster_of(grain) {
             Some(id) if !written[id as usize] => entry,
             _ => {
                 receipt.dropped.overwritten += 1;

@@ -29,10 +29,10 @@ impl Since {
     /// The last use of the cluster that an entry of the checkpoint leads to; none for one that was scanned, and for one
     /// that a cache cannot read.
     fn last_use(&self, volume: &Volume, grain: u64) -> Result<Option<(u32, Use)>> {
-        let Some(cluster) = volume.cluster_of(grain).filter(|cluster| !self.scanned.contains(cluster)) else {
+        let Some(cluster) = volume.medium.cluster_of(grain).filter(|cluster| !self.scanned.contains(cluster)) else {
             return Ok(None);
         };
-        match volume.last_use(cluster, None, BLOCK) {
+        match volume.medium.last_use(cluster, None, BLOCK) {
             Ok(found) => Ok(Some((cluster, found))),
             Err(_) if volume.shared.options.mode == Mode::Cache => Ok(None),
             Err(error) => Err(error),
@@ -49,7 +49,7 @@ impl Since {
             Some((_, Use::Other(_))) | None => return Ok(false),
         };
         // Where the cluster's front was lost it still says the use before, which the frame is not of.
-        Ok((seq > self.checkpoint) == (volume.hasher.mark(seq) == mark))
+        Ok((seq > self.checkpoint) == (volume.medium.hasher.mark(seq) == mark))
     }
 
     /// Hash and generation of the frame to which an entry of the checkpoint leads, and which is not intact: by the
@@ -58,13 +58,13 @@ impl Since {
     pub(super) fn rotten_at(&self, volume: &Volume, grain: u64, grains: u32) -> Result<Option<(u64, u64)>> {
         Ok(match self.last_use(volume, grain)? {
             Some((cluster, Use::Sealed(last, rows))) if last.seq <= self.checkpoint => {
-                let row = rows.iter().find(|row| volume.grain(cluster, row.offset) == grain);
+                let row = rows.iter().find(|row| volume.medium.grain(cluster, row.offset) == grain);
                 row.map(|row| (row.hash, row.generation))
             }
             Some((_, Use::Unsealed(seq))) if seq <= self.checkpoint => {
-                let bytes = volume.read_unverified(grain, grains)?;
-                let header = Header::of_damaged(&bytes).filter(|header| header.mark == volume.hasher.mark(seq));
-                let hash = |header: &Header| volume.hasher.frame(header.kind, header.key(&bytes)).short();
+                let bytes = volume.frames.read_unverified(grain, grains)?;
+                let header = Header::of_damaged(&bytes).filter(|header| header.mark == volume.medium.hasher.mark(seq));
+                let hash = |header: &Header| volume.medium.hasher.frame(header.kind, header.key(&bytes)).short();
                 header.map(|header| (hash(&header), header.generation))
             }
             _ => None,

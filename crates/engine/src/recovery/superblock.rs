@@ -12,7 +12,7 @@ use picaflor_format::{
 };
 
 use super::too_small;
-use crate::{Error, Options, Result, read::cluster_reader::read_twice};
+use crate::{Error, Options, Result, base::medium::read_twice};
 
 /// Reads the newer intact superblock, and whether the other one is intact too; `None` if the place is blank and was no
 /// store before.

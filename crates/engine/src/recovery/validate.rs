@@ -1,7 +1,10 @@
 //! What an opening refuses of its options, of the sizes that its places have, and of how they were made; asked by every
 //! opening, and by [`crate::Options::check`] without one.
 
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::{
+    os::unix::fs::FileTypeExt,
+    sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed},
+};
 
 use picaflor_format::{
     BLOCK,
@@ -14,7 +17,7 @@ use crate::{
     About, Error, Mode, Options, Place, Result,
     base::policy::Eviction,
     base::policy::Persistence,
-    cache::pages::Divisions,
+    cache::pages::Pages,
     index::{GRAINS_MAX, Index},
     space::{LayoutKind, Space},
 };
@@ -48,7 +51,11 @@ fn judge(options: &Options, made: &[About]) -> Result<()> {
     options.mode = options.preset.mode(options.mode);
     if let Some(first) = made.first() {
         let preset = options.rows.named(first.preset)?;
-        let places = made.iter().map(|about| (about.place.as_str(), about.capacity));
+        let places = made.iter().zip(&options.places).map(|(About { place: name, capacity, .. }, place)| Made {
+            place: name,
+            capacity: *capacity,
+            room: room(place, *capacity),
+        });
         as_it_was_made((preset.name, preset.on_device(), first.mode as u32), places, &options)?;
         options.cluster = first.cluster;
     }
@@ -112,7 +119,7 @@ pub(super) fn count_tables(
 ) -> Result<()> {
     let notes_use = options.preset.eviction(options.mode) == Eviction::LruCluster;
     let each = if notes_use { Space::BYTES_PER_USED_CLUSTER } else { Space::BYTES_PER_CLUSTER };
-    let each = each + if options.preset.has_pages() { Divisions::BYTES_PER_CLUSTER } else { 0 };
+    let each = each + if options.preset.has_pages() { Pages::BYTES_PER_CLUSTER } else { 0 };
     let each = each + if options.cluster_age.limit().is_some() { Space::BYTES_PER_AGING_CLUSTER } else { 0 };
     let tables = u64::from(clusters) * (each + size_of::<AtomicU16>() as u64);
     let before = counted.fetch_add(tables, Relaxed);
@@ -128,15 +135,35 @@ pub(super) fn count_tables(
     Ok(())
 }
 
+/// A place of a store that is there.
+pub(super) struct Made<'a> {
+    pub(super) place: &'a str,
+    /// Bytes that it was made with.
+    pub(super) capacity: u64,
+    /// Most bytes that it could be made with now.
+    pub(super) room: u64,
+}
+
+/// Most bytes that a store made at this place could have: a device has so many, and a file is made as long as it is to
+/// be.
+pub(super) fn room(place: &Place, device: u64) -> u64 {
+    let is_device = match place {
+        Place::Path(path) => path.metadata().is_ok_and(|about| about.file_type().is_block_device()),
+        Place::Device(_) => true,
+        Place::Folder(_) => false,
+    };
+    if is_device { device } else { u64::MAX }
+}
+
 /// What is fixed when a store is made is not asked for otherwise: its layout, its mode, and the bytes of its places.
 pub(super) fn as_it_was_made<'a>(
     (made, layout, mode): (&str, OnDevice, u32),
-    places: impl Iterator<Item = (&'a str, u64)>,
+    mut places: impl Iterator<Item = Made<'a>>,
     options: &Options,
 ) -> Result<()> {
     let wrong = |name, why: String| Err(Error::Option { name, why });
     if layout != options.preset.on_device() {
-        let places: Vec<&str> = places.map(|(place, _)| place).collect();
+        let places: Vec<&str> = places.map(|made| made.place).collect();
         return Err(other_preset(&places.join(" + "), made, options));
     }
     if mode != options.mode as u32 {
@@ -148,10 +175,15 @@ pub(super) fn as_it_was_made<'a>(
         };
         return wrong("mode", why.into());
     }
-    let most = options.capacity / options.places.len() as u64;
-    if let Some((place, bytes)) = places.into_iter().find(|(_, bytes)| most != 0 && *bytes > most) {
+    let given = options.capacity / options.places.len() as u64;
+    let made_now = |made: &Made<'_>| capacity_within(given.min(made.room), options.preset.layout);
+    if let Some(Made { place, capacity, .. }) =
+        places.find(|made| given != 0 && (made.capacity > given || made.capacity < made_now(made)))
+    {
+        let other = if capacity > given { "smaller" } else { "larger" };
         let why = format!(
-            "{place} was made with {bytes} bytes, and {most} are given for it; give as many or none, or make a new store"
+            "{place} was made with {capacity} bytes, and {given} are given for it; a store keeps its size: give as many or \
+             none, or make a {other} one at a new place, and copy to it what is to stay"
         );
         return wrong("capacity", why);
     }

@@ -5,20 +5,13 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use parking_lot::Mutex;
-use picaflor_common::Hasher;
 use picaflor_format::{
-    BLOCK,
-    frame::GRAIN,
-    hot,
+    BLOCK, hot,
     journal::{Page, Record},
-    superblock::{Spread as OnDevice, Superblock},
+    superblock::Superblock,
     zone::{HOT_SLOT, Map},
 };
 
@@ -28,32 +21,22 @@ use super::{
     merge::{Deletes, Merge},
     places,
     ring::Ring,
-    scan, validate,
+    scan,
 };
 use crate::{
-    Commits, Error, Mode, Result,
-    background::scrub::Scrubber,
+    Error, Mode, Result,
+    background::scrub::Scrub,
     base::layout::LayoutPlace,
-    base::options::THRESHOLD,
-    base::policy::Eviction,
+    base::medium::read_twice,
     base::receipt::VolumeReceipt,
-    cache::buffers::Buffers,
-    cache::cluster_contents::ClusterContents,
-    cache::pages::{Divisions, PAGE_MIN},
-    in_place::locality,
-    in_place::place::InPlace,
-    index::{Index, IndexEntry, Location, SLOTS_MAX},
-    log::checkpoint::Checkpointer,
+    index::{IndexEntry, Location},
+    log::checkpoint::CheckpointState,
     log::journal::Journal,
     log::known::Known,
-    read::cluster_reader::read_twice,
-    read::reading::Reader,
-    space::{LayoutKind, Space, State},
-    volume::{Shared, Volume},
-    write::append::lanes,
-    write::flush::Writer,
-    write::packing::lets_wait,
-    write::placement::Placer,
+    recovery::build::{build, fresh},
+    shared::Shared,
+    space::State,
+    volume::Volume,
 };
 
 /// A volume of which everything was read and nothing was written yet.
@@ -72,14 +55,14 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     let superblock = found.superblock.unwrap_or_else(|| fresh(&found, shared, identity, number));
     let volume = build(number, found, shared, identity, superblock)?;
     let ring = (!created).then(|| Ring::read(&volume));
-    let place = volume.place.clone();
+    let place = volume.medium.place.clone();
     let mut receipt = VolumeReceipt { place, created: ring.is_none(), checkpoint: "none", ..VolumeReceipt::default() };
     let Some(ring) = ring else {
         return Ok(Unopened { volume: Arc::new(volume), receipt, merge: None, ring: None });
     };
     let (hot_seq, hot) = read_hot_log(&volume);
     receipt.hot = hot.len();
-    volume.set_hot_seq(hot_seq);
+    volume.checkpointer.set_hot_seq(hot_seq);
     let volume = Arc::new(volume);
     // Whether it failed while the others of its store went on.
     let lost = identity.lost >> number & 1 == 1;
@@ -87,10 +70,10 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     receipt.clean = recovered.clean;
     let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
-    volume.scrubber = Scrubber::new(hot, !recovered.clean && !shared.options.read_only);
-    volume.known = recovered.known;
-    *volume.journal.get_mut() = recovered.journal;
-    *volume.checkpointer.get_mut() = recovered.checkpointer;
+    volume.scrubber.scrub = Scrub::new(hot, !recovered.clean && !shared.options.read_only);
+    volume.scrubber.known = recovered.known;
+    *volume.log.journal.lock() = recovered.journal;
+    *volume.checkpointer.state.lock() = recovered.checkpointer;
     let (merge, ring) = (recovered.merge, Some((recovered.ring, recovered.cold)));
     Ok(Unopened { volume: Arc::new(volume), receipt, merge, ring })
 }
@@ -98,7 +81,7 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
 /// Writes the superblock again as it was read. The run that made the volume may have been killed before it was durable,
 /// or its device have failed: then no sync of another run says that it is.
 pub(super) fn rewrite(unopened: &Unopened) -> Result<()> {
-    unopened.volume.write_superblock(|_| ())
+    unopened.volume.log.write_superblock(|_| ())
 }
 
 /// Starts the new epoch: from here on, numbers are above all that earlier runs gave out.
@@ -108,27 +91,27 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
         return Ok((volume, receipt, merge));
     }
     let preset = volume.shared.preset.number();
-    volume.write_superblock(|block| (block.epoch, block.preset) = (identity.epoch, preset))?;
+    volume.log.write_superblock(|block| (block.epoch, block.preset) = (identity.epoch, preset))?;
     if identity.doubtful {
-        volume.write_superblock(|_| ())?;
+        volume.log.write_superblock(|_| ())?;
     }
     if let Some((ring, cold)) = ring {
-        let next = volume.journal.lock().next_page();
+        let next = volume.log.journal.lock().next_page();
         ring.clear_from(&volume, next)?;
         if receipt.checkpoint == "previous" {
             // Or the next checkpoint would keep the damaged one beside itself, and free this.
-            volume.write_superblock(|block| (block.current, block.previous) = (block.previous, None))?;
+            volume.log.write_superblock(|block| (block.current, block.previous) = (block.previous, None))?;
         }
         if cold {
             // The journal goes on after pages that mean nothing now: only a checkpoint can say where. An opening that
             // finds none must not begin with the first page.
-            let own = 1 << volume.number;
-            volume.write_superblock(|block| {
+            let own = 1 << volume.medium.number;
+            volume.log.write_superblock(|block| {
                 (block.current, block.previous) = (None, None);
                 block.lost |= own;
             })?;
-            volume.checkpoint_now()?;
-            volume.write_superblock(|block| block.lost &= !own)?;
+            volume.room.checkpoint_now()?;
+            volume.log.write_superblock(|block| block.lost &= !own)?;
         }
     }
     Ok((volume, receipt, merge))
@@ -147,108 +130,10 @@ pub(super) fn to_place(found: Found, shared: &Shared, identity: &Identity) -> La
     }
 }
 
-fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> Superblock {
-    let each = shared.options.capacity / u64::from(identity.count);
-    let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
-    let layout = shared.preset.on_device();
-    let capacity = validate::capacity_within(limit, shared.preset.layout);
-    Superblock {
-        seq: 0,
-        store: identity.store,
-        seed: identity.seed,
-        capacity,
-        cluster: identity.cluster,
-        segment_bits: Index::segment_bits(capacity, shared.options.memory / u64::from(identity.count)),
-        volume: (number as u32, identity.count),
-        spread: if identity.count == 1 { OnDevice::None } else { shared.options.spread.on_device() },
-        epoch: 0,
-        mode: shared.options.mode as u32,
-        current: None,
-        previous: None,
-        lost: 0,
-        durable: 0,
-        sealed_below: 0,
-        layout,
-        preset: shared.preset.number(),
-        threshold: if shared.preset.layout == LayoutKind::Slots { shared.options.threshold } else { 0 },
-    }
-}
-
-fn build(
-    number: usize,
-    found: Found,
-    shared: &Arc<Shared>,
-    identity: &Identity,
-    superblock: Superblock,
-) -> Result<Volume> {
-    let map = validate::map(superblock.capacity, superblock.cluster)?;
-    let options = &shared.options;
-    let cluster = u64::from(map.cluster);
-    let count = map.cluster_count();
-    let threshold = if superblock.threshold == 0 { THRESHOLD } else { superblock.threshold };
-    // Open buffers, two to a lane, take at most a quarter of the device too.
-    let in_place = InPlace::new((shared.preset.layout, threshold), &map, options, found.folder);
-    let lanes = match &in_place {
-        Some(in_place) => locality::buffers(options, in_place),
-        None => lanes(options).min(u64::from(count) / 8).max(1),
-    } as usize;
-    let packs = lets_wait(shared.preset.placement, options.mode);
-    let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
-    let divides = shared.preset.has_pages();
-    let ages = options.cluster_age.limit().is_some();
-    validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
-    // A page takes a slot as a cluster does.
-    let least = if divides { u64::from(PAGE_MIN) } else { cluster };
-    let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
-    let first = identity.epoch << EPOCH_SHIFT;
-    let space = Space::new(
-        if in_place.is_some() { map.in_place().0 } else { count },
-        map.cluster / GRAIN as u32,
-        (options.next_cluster, options.groups),
-        notes_use,
-    );
-    let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
-    Ok(Volume {
-        number,
-        place: found.place,
-        device: found.device,
-        map,
-        hasher: Hasher::new(superblock.seed),
-        space: if ages { space.aging_from(shared.second()) } else { space },
-        in_place: in_place.map(Box::new),
-        placer: Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by()),
-        index,
-        lanes: (0..lanes).map(|_| Mutex::new([None; 2])).collect(),
-        buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
-        journal: Mutex::new(Journal::new(map, superblock.store as u64, 1, 1, 1)),
-        writer: Writer::new(),
-        commits: Commits::default(),
-        checkpointer: Mutex::default(),
-        checkpoint_held: AtomicU32::new(0),
-        reader: Reader::new(shared.preset.reading),
-        reclaimer: crate::background::reclaim::Reclaimer::default(),
-        // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
-        listed: (notes_use && options.eviction_listener.is_none())
-            .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
-        scrubber: Scrubber::new(Vec::new(), false),
-        known: Known::default(),
-        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
-        divisions: Divisions::new(if divides { count } else { 0 }),
-        next_seq: AtomicU64::new(first),
-        // The epoch's first number is nobody's seal: it vouches for none.
-        next_seal: AtomicU64::new(first + 1),
-        durable_seal: AtomicU64::new(first),
-        streams_open: AtomicU32::new(0),
-        loss_noted: AtomicBool::new(false),
-        superblock: Mutex::new(superblock),
-        shared: Arc::clone(shared),
-    })
-}
-
 struct Recovered {
     journal: Journal,
     ring: Ring,
-    checkpointer: Checkpointer,
+    checkpointer: CheckpointState,
     merge: Option<Merge>,
     known: Known,
     clean: bool,
@@ -264,16 +149,16 @@ fn why_lost(number: usize, block: &Superblock) -> &'static str {
 }
 
 fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeReceipt) -> Result<Recovered> {
-    let block = *volume.superblock.lock();
+    let block = volume.log.superblock();
     if lost {
-        let why = why_lost(volume.number, &block).to_owned();
+        let why = why_lost(volume.medium.number, &block).to_owned();
         return cold_start(volume, why.into(), ring, receipt);
     }
     let (loaded, rows) = match load_newest(volume, &block, receipt) {
         Ok(loaded) => loaded.unzip(),
         Err(why) => return cold_start(volume, why, ring, receipt),
     };
-    receipt.from_checkpoint = volume.index.objects();
+    receipt.from_checkpoint = volume.catalog.index.objects();
     let (start, checkpoint) = loaded.as_ref().map_or((1, 0), |(reference, _)| (reference.journal_start, reference.seq));
     // Pages of the older checkpoint too: its clusters are still too young to be reclaimed.
     let older = block.previous.map_or(start, |previous| previous.journal_start).min(start);
@@ -297,13 +182,13 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     for id in parts.iter().chain(&previous) {
         volume.space.set(*id, State::Checkpoint);
     }
-    volume.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
-    let journal = Journal::new(volume.map, block.store as u64, next_page, start, older);
-    if let Some(in_place) = &volume.in_place {
+    volume.residents.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
+    let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
+    if let Some(in_place) = &volume.catalog.in_place {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
         let rows = rows.unwrap_or_default();
         let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
-        let checkpointer = Checkpointer::restored(parts, previous, 0);
+        let checkpointer = CheckpointState::restored(parts, previous, 0);
         let known = Known { crashed: told, ..Known::default() };
         return Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: !told, cold: false });
     }
@@ -330,7 +215,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     // A run that was killed before its first commit left no word, but no checkpoint either.
     let closed = block.current.is_none_or(|current| current.seq >> EPOCH_SHIFT == block.epoch);
     let clean = closed && clusters.is_empty() && !deleted;
-    let checkpointer = Checkpointer::restored(parts, previous, clusters.len() as u64);
+    let checkpointer = CheckpointState::restored(parts, previous, clusters.len() as u64);
     let first = block.previous.map_or(checkpoint, |previous| previous.seq.min(checkpoint));
     let known = Known { checkpoint: first, page: next_page, crashed: !clean };
     Ok(Recovered { journal, ring, checkpointer, merge, known, clean, cold: false })
@@ -400,47 +285,47 @@ fn cold_start(volume: &Arc<Volume>, why: Unfit, ring: Ring, receipt: &mut Volume
     let why = match (why, volume.shared.options.mode) {
         (Unfit::Damaged(why), Mode::Store) => {
             let mend = "what was deleted or replaced could come back, so it is not opened; restore it from a copy, or remove it to start empty";
-            return Err(Error::Damaged { place: volume.place.clone(), why, mend: mend.into() });
+            return Err(Error::Damaged { place: volume.medium.place.clone(), why, mend: mend.into() });
         }
         (Unfit::Refused(error), Mode::Store) => return Err(error),
         (Unfit::Refused(error), Mode::Cache) if is_gone(volume) => return Err(error),
         (why, Mode::Cache) => why,
     };
-    volume.index.update_all(|_| IndexEntry::EMPTY);
+    volume.catalog.index.update_all(|_| IndexEntry::EMPTY);
     receipt.dropped.cold_start = true;
     receipt.checkpoint = "none";
     receipt.note("", &why);
     // A later page number than any on the device, so that none of them is taken for new.
     let next = ring.beyond();
-    let journal = Journal::new(volume.map, volume.superblock.lock().store as u64, next, next, next);
-    let (checkpointer, known) = (Checkpointer::default(), Known::default());
+    let journal = Journal::new(volume.medium.map, volume.medium.store_id, next, next, next);
+    let (checkpointer, known) = (CheckpointState::default(), Known::default());
     Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: false, cold: true })
 }
 
 /// Whether the device does not even read what it has just read.
 fn is_gone(volume: &Volume) -> bool {
     let mut block = volume.shared.pool.take(BLOCK);
-    (0..2).all(|slot| read_twice(&*volume.device, Map::superblock(slot), &mut block).is_err())
+    (0..2).all(|slot| read_twice(&*volume.medium.device, Map::superblock(slot), &mut block).is_err())
 }
 
 /// The newer intact hot log: its number, and the places it names.
 fn read_hot_log(volume: &Volume) -> (u64, Vec<u64>) {
     let read = |slot| {
         let mut buf = volume.shared.pool.take(HOT_SLOT as usize);
-        volume.device.read(Map::hot(slot), &mut buf).ok()?;
-        hot::decode(&buf).ok().filter(|(_, store, _)| *store == volume.store_id())
+        volume.medium.device.read(Map::hot(slot), &mut buf).ok()?;
+        hot::decode(&buf).ok().filter(|(_, store, _)| *store == volume.medium.store_id)
     };
     (0..2).filter_map(read).max_by_key(|(seq, _, _)| *seq).map_or((0, Vec::new()), |(seq, _, words)| (seq, words))
 }
 
 /// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
 pub(super) fn account(volume: &Volume) {
-    if volume.in_place.is_some() {
+    if volume.catalog.in_place.is_some() {
         return;
     }
-    volume.index.for_each(|entry| {
+    volume.catalog.index.for_each(|entry| {
         if let Location::OnDisk { grain } = entry.location()
-            && let Some(cluster) = volume.cluster_of(grain)
+            && let Some(cluster) = volume.medium.cluster_of(grain)
         {
             volume.space.add_live(cluster, entry.grains());
         }

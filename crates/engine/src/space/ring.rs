@@ -27,6 +27,7 @@ use super::region::{Regions, Site};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
 pub enum NextCluster {
     /// The next one in address order, round and round: writes go over the device like a hand over a clock.
     #[default]

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use picaflor_format::{
     cluster::{Row, Trailer, table_len},
     frame::{self, GRAIN, Kind},
@@ -16,12 +17,18 @@ use picaflor_format::{
 use crate::{
     Options, Refusal, Result,
     base::frame::Draft,
+    base::medium::Medium,
     base::policy::Placement,
     base::stats::add,
     cache::buffers::{Open, Slot},
-    index::{Entered, IndexEntry, Location},
-    space::{SPARE, State},
-    volume::Volume,
+    cache::catalog::Catalog,
+    cache::residents::Residents,
+    index::{IndexEntry, Location},
+    log::recorder::Log,
+    read::parts::Parts,
+    shared::Shared,
+    space::{SPARE, Space, State},
+    write::full::{SMALL, fills_with_others},
     write::placement::Class,
 };
 
@@ -67,72 +74,51 @@ const WORTH_FILLING: usize = 64;
 /// Filled buffers that may wait for the device before puts do.
 const QUEUE: u64 = 8;
 
-impl Volume {
+pub(crate) struct Appender {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    /// Slots of each lane's open buffers.
+    pub(crate) lanes: Box<[Mutex<Lane>]>,
+}
+
+impl Appender {
+    pub(crate) fn new(parts: &Parts, lanes: usize) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
+        let lanes = (0..lanes).map(|_| Mutex::new([None; 2])).collect();
+        Self { medium, shared, log, space, catalog, residents, lanes }
+    }
+
     /// Frames an object into an open buffer and enters it in the index, in place of `old`.
     /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
     pub(crate) fn append(
-        self: &Arc<Self>,
+        &self,
         draft: &Draft<'_>,
         class: Class,
         beside: Option<u64>,
         old: Option<IndexEntry>,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
-        if let Some(failure) = self.commits.failure() {
-            return Err(failure);
-        }
-        if let Some(in_place) = &self.in_place {
-            return match self.shared.preset.placement {
-                Placement::PerServer => self.gather(in_place, draft, class, old),
-                _ => self.place(in_place, draft, class, old),
-            };
-        }
-        if let Some(staging) = self.waits(draft, class, purpose) {
-            return Ok(self.stage(staging, draft, class, old));
-        }
-        let beside = beside.filter(|_| !self.placer.keeps_apart() && !self.packs_tightly());
+        let beside = beside.filter(|_| !self.catalog.placer.keeps_apart() && !self.catalog.packs_tightly());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
             add(&self.shared.counters.neighbours_joined, 1);
         }
-        let lane = joined.or_else(|| self.placer.lane_of_class(self.class_of(beside?)?));
+        let lane = joined.or_else(|| self.catalog.placer.lane_of_class(self.residents.class_of(beside?)?));
         let snug = || self.snug_lane(draft.header.frame_len());
-        let lane = lane.or_else(snug).unwrap_or_else(|| self.placer.lane(class, draft.header.generation));
+        let lane = lane.or_else(snug).unwrap_or_else(|| self.catalog.placer.lane(class, draft.header.generation));
         let mut lane = self.lanes[lane].lock();
-        if self.placer.keeps_apart() && self.affords_apart() {
+        if self.catalog.placer.keeps_apart() && self.affords_apart() {
             self.part_from_others(&mut lane, class)?;
         }
         let slot = match self.lane_with_room(&mut lane, draft.header.frame_len(), class, purpose)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        Ok(self.enter_in(slot, draft, old))
-    }
-
-    /// Frames an object into this open buffer, which has room for it and whose lane the caller has locked, and enters
-    /// it in the index in place of `old`.
-    pub(crate) fn enter_in(&self, slot: u32, draft: &Draft<'_>, old: Option<IndexEntry>) -> Result<(), Blocked> {
-        let offset = match &mut *self.buffers.slot(slot).write() {
-            Slot::Open(open) => open.push(draft),
-            _ => return Err(Blocked::Buffers),
-        };
-        let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-        let grains = (draft.header.frame_len() / GRAIN) as u32;
-        // The lane is locked, so the buffer cannot be sealed, written and retired before the index names it.
-        let before = self.shared.index_bytes.load(Relaxed);
-        let entered = self.index.put(draft.hash, location, grains, old);
-        if entered == Entered::OldGone {
-            // The caller looks again; if that ends in a refusal, no crash may bring up what was refused.
-            if let Slot::Open(open) = &mut *self.buffers.slot(slot).write() {
-                open.take_back();
-            }
-            return Err(Blocked::Moved);
-        }
-        self.replaced(draft.hash, old);
-        if self.shared.index_bytes.load(Relaxed) != before {
-            self.shared.shrink_memory();
-        }
-        Ok(())
+        Ok(self.catalog.enter_in(slot, draft, old))
     }
 
     /// Most bytes of buffers that are open or wait for the device.
@@ -141,57 +127,42 @@ impl Volume {
     }
 
     /// The lane whose open buffer holds this object and has room for `len` bytes more.
-    fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
-        let slot = self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
-            Location::Buffered { slot, .. } => Some(slot).filter(|slot| *slot < self.buffers.count()),
+    pub(crate) fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
+        let slot = self.catalog.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
+            Location::Buffered { slot, .. } => Some(slot).filter(|slot| *slot < self.catalog.buffers.count()),
             Location::OnDisk { .. } => None,
         })?;
-        let fits = matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+        let fits = matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
         fits.then(|| self.lanes.iter().position(|lane| lane.try_lock().is_some_and(|lane| lane.contains(&Some(slot)))))?
-    }
-
-    /// The class of the cluster that holds this object, as clusters keep it.
-    fn class_of(&self, hash: u64) -> Option<u16> {
-        self.index.candidates(hash).into_iter().find_map(|entry| {
-            let cluster = match entry.location() {
-                Location::OnDisk { grain } => self.cluster_of(grain)?,
-                Location::Buffered { slot, .. } => match &*self.buffers.slot_if_any(slot)?.read() {
-                    Slot::Open(open) => return Some(open.class.short()),
-                    Slot::Filled(filled) => return Some(filled.class),
-                    Slot::Free => return None,
-                },
-            };
-            Some(self.classes[cluster as usize].load(Relaxed))
-        })
     }
 
     /// The slot of an open buffer of this lane with room for `len` bytes; a new one if need be.
     pub(crate) fn lane_with_room(
-        self: &Arc<Self>,
+        &self,
         lane: &mut Lane,
         len: usize,
         class: Class,
         purpose: Purpose,
     ) -> Result<Result<u32, Blocked>> {
-        let fits = |slot: u32| matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
-        let snug = self.packs_tightly();
+        let fits = |slot: u32| matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+        let snug = self.catalog.packs_tightly();
         let fitting = |lane: &Lane| {
             let mut fitting = lane.iter().flatten().copied().filter(|slot| fits(*slot));
-            if snug { fitting.min_by_key(|slot| self.room_in(*slot)) } else { fitting.next() }
+            if snug { fitting.min_by_key(|slot| self.catalog.room_in(*slot)) } else { fitting.next() }
         };
         let mut found = fitting(lane);
-        if found.is_none() && self.placer.keeps_apart() && self.compact(lane) {
+        if found.is_none() && self.catalog.placer.keeps_apart() && self.compact(lane) {
             found = fitting(lane);
         }
         if let Some(slot) = found {
             return Ok(Ok(slot));
         }
-        let rooms = lane.map(|slot| slot.map(|slot| self.room_in(slot)));
+        let rooms = lane.map(|slot| slot.map(|slot| self.catalog.room_in(slot)));
         // An object that does not fit goes to the lane's second buffer while the first still has room
         // worth filling; the fuller of two that cannot take it is sealed.
         let place = match rooms {
             [None, _] => 0,
-            [Some(first), None] if first >= self.cluster_len() / WORTH_FILLING => 1,
+            [Some(first), None] if first >= self.medium.cluster_len() / WORTH_FILLING => 1,
             [Some(_), None] => 0,
             [Some(first), Some(second)] => usize::from(second < first),
         };
@@ -204,61 +175,58 @@ impl Volume {
         Ok(opened)
     }
 
-    /// Bytes that an open buffer has left; none if it is sealed.
-    pub(crate) fn room_in(&self, slot: u32) -> usize {
-        match &*self.buffers.slot(slot).read() {
-            Slot::Open(open) => open.room(),
-            _ => 0,
-        }
-    }
-
     /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
     /// groups than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
     pub(crate) fn affords_apart(&self) -> bool {
-        self.space.available() > SPARE + self.checkpoint_reserve() + 2
+        self.space.available() > SPARE + self.residents.checkpoint_reserve() + 2
     }
 
     /// A lane that another class had: its buffers are sealed as they are.
-    fn part_from_others(self: &Arc<Self>, lane: &mut Lane, class: Class) -> Result<()> {
+    pub(crate) fn part_from_others(&self, lane: &mut Lane, class: Class) -> Result<()> {
         for open in lane {
             let is_others =
-                |slot: u32| matches!(&*self.buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
+                |slot: u32| matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
             if open.is_some_and(is_others) {
                 self.seal(open)?;
             }
             // One with nothing in it is not sealed.
             if let Some(slot) = *open
-                && let Slot::Open(open) = &mut *self.buffers.slot(slot).write()
+                && let Slot::Open(open) = &mut *self.catalog.buffers.slot(slot).write()
             {
                 open.class = class;
-                open.divide(self.page_of(class));
+                open.divide(self.residents.pages.page_of(class));
             }
         }
         Ok(())
     }
 
-    fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
-        let cluster_bytes = self.cluster_len() as u64;
-        if !self.writer.has_room(self.unwritten_max()) {
+    pub(crate) fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
+        let cluster_bytes = self.medium.cluster_len() as u64;
+        if !self.log.queue.has_room(self.unwritten_max()) {
             return Ok(Err(Blocked::Buffers));
         }
         let keep = match purpose {
-            Purpose::Put => SPARE + self.checkpoint_reserve(),
+            Purpose::Put => SPARE + self.residents.checkpoint_reserve(),
             // Where nobody leaves, survivors are who makes room: one checkpoint is what has to be left.
-            Purpose::Survivor if self.eviction().keeps_all() => self.checkpoint_clusters(),
-            Purpose::Survivor => self.checkpoint_reserve(),
+            Purpose::Survivor if self.shared.eviction().keeps_all() => self.residents.checkpoint_clusters(),
+            Purpose::Survivor => self.residents.checkpoint_reserve(),
         };
         if !self.space.reserve(keep) {
             return Ok(Err(Blocked::Space));
         }
         self.shared.reserve_memory(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
-        let seq = self.next_seq.fetch_add(1, Relaxed);
-        let since = self.journal.lock().next_page();
-        let mut open = Open::new(self.shared.pool.take(self.cluster_len()), (seq, self.hasher.mark(seq)), class, since);
-        open.divide(self.page_of(class));
-        match self.buffers.occupy(Slot::Open(open)) {
+        let seq = self.log.number_cluster();
+        let since = self.log.journal.lock().next_page();
+        let mut open = Open::new(
+            self.shared.pool.take(self.medium.cluster_len()),
+            (seq, self.medium.hasher.mark(seq)),
+            class,
+            since,
+        );
+        open.divide(self.residents.pages.page_of(class));
+        match self.catalog.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
-                self.writer.add_unwritten(cluster_bytes);
+                self.log.queue.add_unwritten(cluster_bytes);
                 Ok(Ok(slot))
             }
             None => {
@@ -270,63 +238,63 @@ impl Volume {
     }
 
     /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
-    pub(crate) fn seal(self: &Arc<Self>, lane: &mut Option<u32>) -> Result<()> {
+    pub(crate) fn seal(&self, lane: &mut Option<u32>) -> Result<()> {
         let Some(slot) = *lane else { return Ok(()) };
-        if self.in_place.is_some() {
+        if self.catalog.in_place.is_some() {
             // What is gathered there is placed by a commit, object by object.
             return Ok(());
         }
-        let (granted, seq, site) = match &*self.buffers.slot(slot).read() {
+        let (granted, seq, site) = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq, open.class.site()),
             _ => return Ok(()),
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.grant(State::Busy, seq, site)?,
+            None => self.log.grant(State::Busy, seq, site)?,
         };
         self.lay_copies(slot, cluster);
         self.forget_hints(slot);
-        let mut guard = self.buffers.slot(slot).write();
+        let mut guard = self.catalog.buffers.slot(slot).write();
         if let Slot::Open(open) = std::mem::replace(&mut *guard, Slot::Free) {
             let last = Trailer {
                 seq: open.seq,
-                seal: self.next_seal.fetch_add(1, Relaxed),
-                durable: self.durable_seal.load(Relaxed),
-                store: self.store_id(),
+                seal: self.log.next_seal.fetch_add(1, Relaxed),
+                durable: self.log.durable_seal.load(Relaxed),
+                store: self.medium.store_id,
                 id: cluster,
-                page: if open.page() < self.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
+                page: if open.page() < self.medium.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
             };
-            self.classes[cluster as usize].store(open.class.short(), Relaxed);
-            self.divisions.note(cluster, open.page());
+            self.residents.classes[cluster as usize].store(open.class.short(), Relaxed);
+            self.residents.pages.note(cluster, open.page());
             if self.shared.options.cluster_age.limit().is_some() {
                 self.space.note_second(cluster, self.shared.second());
             }
-            *guard = Slot::Filled(open.seal(self.store_id(), cluster, last));
+            *guard = Slot::Filled(open.seal(self.medium.store_id, cluster, last));
         }
         drop(guard);
         *lane = None;
         add(&self.shared.counters.clusters_sealed, 1);
-        self.writer.enqueue(slot);
+        self.log.queue.enqueue(slot);
         Ok(())
     }
 
     /// Where hints are kept until their object is packed, it is.
-    fn forget_hints(&self, slot: u32) {
-        if self.placer.packs()
-            && let Slot::Open(open) = &*self.buffers.slot(slot).read()
+    pub(crate) fn forget_hints(&self, slot: u32) {
+        if self.catalog.placer.packs()
+            && let Slot::Open(open) = &*self.catalog.buffers.slot(slot).read()
         {
-            open.rows().iter().for_each(|row| self.placer.drop_hints(row.hash));
+            open.rows().iter().for_each(|row| self.catalog.placer.drop_hints(row.hash));
         }
     }
 
     /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it. A copy has the
     /// server of whom it lies beside: who reads that one wants it too.
-    fn lay_copies(&self, slot: u32, cluster: u32) {
-        let wanted: Vec<(u64, u32)> = match &*self.buffers.slot(slot).read() {
+    pub(crate) fn lay_copies(&self, slot: u32, cluster: u32) {
+        let wanted: Vec<(u64, u32)> = match &*self.catalog.buffers.slot(slot).read() {
             Slot::Open(open) => {
                 let here = |hash: u64| open.rows().iter().any(|row| row.hash == hash);
                 let beside = |row: &Row| {
-                    let partners = self.placer.partners(row.hash);
+                    let partners = self.catalog.placer.partners(row.hash);
                     // Mostly nobody is wanted there.
                     let header = if partners.is_empty() { None } else { open.header(row) };
                     partners.into_iter().filter_map(move |hash| Some((hash, header?.server)))
@@ -340,14 +308,14 @@ impl Volume {
         };
         for (hash, server) in wanted {
             let in_memory = || match self.shared.preset.placement {
-                Placement::Packing => self.resident(hash),
-                _ => self.shared.memory.peek(hash).filter(|frame| self.is_home_of(frame)),
+                Placement::Packing => self.catalog.resident(hash),
+                _ => self.shared.memory.peek(hash).filter(|frame| self.catalog.is_home_of(frame)),
             };
             let Some(frame) = in_memory() else { continue };
             if frame.header.kind != Kind::Whole {
                 continue;
             }
-            let mut guard = self.buffers.slot(slot).write();
+            let mut guard = self.catalog.buffers.slot(slot).write();
             let Slot::Open(open) = &mut *guard else { return };
             if !open.fits(frame.header.frame_len()) {
                 continue;
@@ -357,13 +325,44 @@ impl Volume {
             let draft = Draft { hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
             let offset = open.push(&draft) as u32;
             drop(guard);
-            self.placer.add_copy(hash, self.grain(cluster, offset));
+            self.catalog.placer.add_copy(hash, self.medium.grain(cluster, offset));
             // Replaced in between? Then whoever did it may have looked before the copy was noted.
             if in_memory().is_none_or(|now| now.header.generation != frame.header.generation) {
-                self.placer.drop_copies(hash);
+                self.catalog.placer.drop_copies(hash);
             }
             add(&self.shared.counters.copies_placed, 1);
         }
+    }
+
+    /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
+    /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
+    pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
+        if !self.catalog.packs_tightly() || self.catalog.placer.keeps_apart() && self.affords_apart() {
+            return None;
+        }
+        let lanes = self.lanes.len();
+        // Four buffers are a part of a small store that would be missed.
+        let own =
+            usize::from(lanes > 1 && self.space.count() >= SMALL && fills_with_others(self.medium.cluster_len(), len));
+        let fitting = |lane: usize| {
+            let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
+            let rooms = slots.into_iter().flatten().map(|slot| self.catalog.room_in(slot));
+            rooms.filter(|room| *room >= len).min()
+        };
+        let snuggest = |is_good: &dyn Fn(usize) -> bool| {
+            let good = (0..lanes).filter(|lane| is_good(*lane));
+            good.filter_map(|lane| fitting(lane).map(|room| (room, lane))).min().map(|(_, lane)| lane)
+        };
+        // What other lanes have open is filled with what would else be in the way of those pieces; and so is any buffer
+        // while there are hardly clusters for reclaim.
+        let of_kind = snuggest(&|lane| lane == own || own == 0 && (lane != 1 || self.space.count() < SMALL));
+        let any = || snuggest(&|_| self.space.available() <= self.kept_from_puts());
+        of_kind.or_else(any).or(Some(own))
+    }
+
+    /// Clusters that puts leave to reclaim and to checkpoints.
+    pub(crate) fn kept_from_puts(&self) -> u32 {
+        SPARE + self.residents.checkpoint_reserve()
     }
 }
 

@@ -7,31 +7,34 @@
 //! Invariant: a frame is dropped only if every commit that may vouch for it vouches for its end too. So no commit is
 //! under way (the writer's turn is free), and whoever ended it has told the journal (its key's stripe is free).
 
-use std::sync::Arc;
-
 use picaflor_format::{cluster::Row, frame::GRAIN};
 
-use crate::{base::stats::add, cache::buffers::Slot, index::Location, volume::Volume, write::append::Lane};
+use crate::{
+    base::stats::add,
+    cache::buffers::Slot,
+    index::Location,
+    write::append::{Appender, Lane},
+};
 
-impl Volume {
+impl Appender {
     /// Makes room in the open buffers of a lane. Returns whether there is more than there was.
-    pub(crate) fn compact(self: &Arc<Self>, lane: &Lane) -> bool {
-        let Some(_turn) = self.writer.try_turn() else { return false };
+    pub(crate) fn compact(&self, lane: &Lane) -> bool {
+        let Some(_turn) = self.log.queue.try_turn() else { return false };
         let freed: usize = lane.iter().flatten().map(|slot| self.compact_open(*slot)).sum();
         add(&self.shared.counters.compacted_bytes, freed as u64);
         freed > 0
     }
 
     fn compact_open(&self, slot: u32) -> usize {
-        let Slot::Open(open) = &mut *self.buffers.slot(slot).write() else { return 0 };
+        let Slot::Open(open) = &mut *self.catalog.buffers.slot(slot).write() else { return 0 };
         let mut moved = 0;
         let is_dead =
-            |row: &Row| self.entry_in_slot(slot, row).is_none() && self.shared.try_lock_key(row.hash).is_some();
+            |row: &Row| self.catalog.entry_in_slot(slot, row).is_none() && self.shared.try_lock_key(row.hash).is_some();
         let freed = open.compact(is_dead, |row, to| {
             // Whoever looks at the old place meanwhile waits for the buffer, and then looks for the entry again.
-            if let Some(entry) = self.entry_in_slot(slot, row) {
+            if let Some(entry) = self.catalog.entry_in_slot(slot, row) {
                 let place = Location::Buffered { slot, offset: to / GRAIN as u32 };
-                self.index.change(row.hash, entry, |entry| entry.at(place));
+                self.catalog.index.change(row.hash, entry, |entry| entry.at(place));
             }
             moved += u64::from(row.len);
         });

@@ -12,43 +12,28 @@
 //! Invariants: what is cut anew is a version like any other, durable before the cluster of the one before is free;
 //! nobody is refused for room that another put took while it was being made.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use picaflor_format::{
     cluster::{HEADER, ROW, TRAILER},
-    frame::{self, ChunkKey, GRAIN, Header, Kind, Manifest},
+    frame::{self, ChunkKey, GRAIN, Manifest},
+    zone::SLOT,
 };
 
-use crate::{
-    Error, Mode, Result,
-    base::frame::Draft,
-    base::stats::add,
-    index::IndexEntry,
-    space::{Fill, SPARE},
-    volume::Volume,
-    write::append::{Blocked, Purpose},
-};
+use crate::{Error, Result, space::SPARE, write::append::Appender};
 
 /// Clusters that objects never have: those of three checkpoints at least, and the spare ones.
-const KEPT: u32 = SPARE + 6;
+pub(crate) const KEPT: u32 = SPARE + 6;
 /// From which part of the others on, in percent, a store packs tightly.
-const TIGHT: u64 = 70;
-/// Part by which objects become less before a store that packed tightly below that stops it: more than what is known
-/// of the length of objects that were not weighed.
-const LOOSER: u64 = 4;
+pub(crate) const TIGHT: u64 = 70;
 /// A length is cut of which many would leave more than this part of their clusters empty.
 const WASTE: usize = 32;
 /// A piece that fills clusters is no smaller than this part of one.
-const PIECES: usize = 16;
+pub(crate) const PIECES: usize = 16;
 /// Clusters of a store in which those pieces have no buffers of their own.
-const SMALL: u32 = 128;
+pub(crate) const SMALL: u32 = 128;
 /// Open buffers of a store that packs tightly.
 const OPEN: u64 = 4;
-/// Checkpoints that are taken, at most, to make room once: one that seals slow buffers, two until no recovery reads
-/// what the journal told of young clusters, and as many again where puts went on meanwhile.
-const CHECKPOINTS: u32 = 6;
-/// Clusters that are emptied, at most, before one more is free.
-const MOVES: u32 = 64;
 
 /// Bytes that a frame takes in a cluster, its row among them.
 fn taken(payload: usize) -> usize {
@@ -88,23 +73,18 @@ fn best_piece(cluster: usize, body: usize) -> usize {
     cheap.or_else(|| pieces.min_by_key(cost)).unwrap_or(body)
 }
 
-impl Volume {
-    /// Whether objects lie in clusters that nobody leaves.
-    pub(crate) fn keeps_all_in_clusters(&self) -> bool {
-        self.shared.options.mode == Mode::Store && self.in_place.is_none()
-    }
+/// Whether a frame of so many bytes is such a piece.
+pub(crate) fn fills_with_others(cluster: usize, len: usize) -> bool {
+    let of = |pieces| piece_of(cluster, pieces) + ChunkKey::LEN + frame::HEADER;
+    (0..=PIECES.ilog2()).any(|halved| of(1 << halved) == len)
+}
 
-    /// Whether the store is so full that it saves clusters rather than reads.
-    pub(crate) fn packs_tightly(&self) -> bool {
-        let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
-        self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.reclaimer.tight.load(Relaxed))
-    }
-
+impl Appender {
     /// Bytes of body of the pieces that an object is to be cut into, if it is.
     pub(crate) fn cut_to_pack(&self, payload: usize, body: usize) -> Option<usize> {
-        let cluster = self.cluster_len();
+        let cluster = self.medium.cluster_len();
         let (whole, waste) = (taken(payload), wasted(cluster, payload));
-        if waste * WASTE <= whole || body * 2 < payload || !self.packs_tightly() {
+        if waste * WASTE <= whole || body * 2 < payload || !self.catalog.packs_tightly() {
             return None;
         }
         let piece = best_piece(cluster, body);
@@ -115,133 +95,28 @@ impl Volume {
 
     /// The same of an object larger than a cluster, which is cut anyway.
     pub(crate) fn cut_of_long(&self, body: Option<u64>) -> Option<usize> {
-        let cluster = self.cluster_len();
+        let cluster = self.medium.cluster_len();
         match body {
-            _ if !self.keeps_all_in_clusters() => None,
+            _ if !self.catalog.keeps_all_in_clusters() => None,
             Some(body) => Some(best_piece(cluster, usize::try_from(body).ok()?)),
             // Whatever is left over at its end is short.
-            None => self.packs_tightly().then(|| piece_of(cluster, 4)),
+            None => self.catalog.packs_tightly().then(|| piece_of(cluster, 4)),
         }
-    }
-
-    /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
-    /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
-    pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
-        if !self.packs_tightly() || self.placer.keeps_apart() && self.affords_apart() {
-            return None;
-        }
-        let lanes = self.lanes.len();
-        // Four buffers are a part of a small store that would be missed.
-        let own = usize::from(lanes > 1 && self.space.count() >= SMALL && self.fills_with_others(len));
-        let fitting = |lane: usize| {
-            let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
-            let rooms = slots.into_iter().flatten().map(|slot| self.room_in(slot));
-            rooms.filter(|room| *room >= len).min()
-        };
-        let snuggest = |is_good: &dyn Fn(usize) -> bool| {
-            let good = (0..lanes).filter(|lane| is_good(*lane));
-            good.filter_map(|lane| fitting(lane).map(|room| (room, lane))).min().map(|(_, lane)| lane)
-        };
-        // What other lanes have open is filled with what would else be in the way of those pieces; and so is any buffer
-        // while there are hardly clusters for reclaim.
-        let of_kind = snuggest(&|lane| lane == own || own == 0 && (lane != 1 || self.space.count() < SMALL));
-        let any = || snuggest(&|_| self.space.available() <= self.kept_from_puts());
-        of_kind.or_else(any).or(Some(own))
-    }
-
-    /// Whether a frame of so many bytes is such a piece.
-    fn fills_with_others(&self, len: usize) -> bool {
-        let cluster = self.cluster_len();
-        let of = |pieces| piece_of(cluster, pieces) + ChunkKey::LEN + frame::HEADER;
-        (0..=PIECES.ilog2()).any(|halved| of(1 << halved) == len)
-    }
-
-    /// Clusters that puts leave to reclaim and to checkpoints.
-    fn kept_from_puts(&self) -> u32 {
-        SPARE + self.checkpoint_reserve()
-    }
-
-    /// Makes a cluster free that puts may take. False if nothing would: the store is full. So many clusters are emptied
-    /// at most before one more is free, and none while no more can be gained than when that was in vain.
-    pub(crate) fn make_space_in_store(self: &Arc<Self>) -> Result<bool> {
-        let _turn = self.reclaimer.turn.lock();
-        self.drop_released();
-        self.drop_residents_if_tight();
-        if self.has_room_for_puts() {
-            return Ok(true);
-        }
-        let was_in_vain = self.reclaimer.in_vain.load(Relaxed);
-        if self.space.leaving() == 0 && self.space.fill().live.saturating_add(self.space.least_gain()) > was_in_vain {
-            return Ok(false);
-        }
-        let mut has_room = self.empty_for_puts()?;
-        if !has_room && !self.packs_tightly() {
-            // Objects just longer than half a cluster fill all clusters by half.
-            self.reclaimer.tight.store(0, Relaxed);
-            self.drop_residents_if_tight();
-            has_room = self.empty_for_puts()?;
-            let live = self.space.fill().live;
-            self.reclaimer.tight.store(live - live / LOOSER, Relaxed);
-        }
-        self.reclaimer.in_vain.store(if has_room { u64::MAX } else { self.space.fill().live }, Relaxed);
-        Ok(has_room)
-    }
-
-    fn drop_residents_if_tight(&self) {
-        if !self.shared.memory.holds_clusters() && self.packs_tightly() {
-            self.shared.release(self.shared.memory.release_clusters(self.number, 0));
-        }
-    }
-
-    fn has_room_for_puts(&self) -> bool {
-        self.space.available() > self.kept_from_puts()
-    }
-
-    fn empty_for_puts(self: &Arc<Self>) -> Result<bool> {
-        let (mut checkpoints, mut retired, mut moves, mut most) = (0, 0, 0, 0);
-        while moves < MOVES && !self.has_room_for_puts() {
-            let leaving = self.space.leaving();
-            if self.space.available() + leaving > most {
-                (most, moves) = (self.space.available() + leaving, 0);
-            }
-            let Fill { old, young, .. } = self.space.fill();
-            let least = self.space.least_gain();
-            // A checkpoint makes victims of those that were written since the one before the last.
-            let ages = young >= least && checkpoints < CHECKPOINTS / 2 && young > 2 * old;
-            let is_enough = leaving > 0 && self.space.available() + leaving > self.kept_from_puts();
-            if !is_enough && old >= least && !ages && self.reclaim_one_of_store()? {
-                moves += 1;
-            } else if leaving > 0 {
-                self.commit_now()?;
-            } else if young >= least && checkpoints < CHECKPOINTS {
-                checkpoints += 1;
-                self.checkpoint_now()?;
-            } else if retired < self.space.count() {
-                retired += 4;
-                self.retire_a_resident();
-            } else {
-                break;
-            }
-        }
-        if self.space.leaving() > 0 {
-            self.commit_now()?;
-        }
-        Ok(self.has_room_for_puts())
     }
 
     /// Bytes that objects can take besides what is kept back.
-    fn room_for_all(&self) -> u64 {
-        let kept = self.kept_from_puts() + self.checkpoint_held.load(Relaxed);
+    pub(crate) fn room_for_all(&self) -> u64 {
+        let kept = self.kept_from_puts() + self.residents.checkpoint_held.load(Relaxed);
         u64::from(self.space.count().saturating_sub(kept)) * self.space.room()
     }
 
     /// The error of an object that needs so many bytes, with what would help.
     pub(crate) fn full(&self, needed: u64) -> Error {
-        if !self.keeps_all_in_clusters() {
+        if !self.catalog.keeps_all_in_clusters() {
             return Error::full(needed, self.free_bytes());
         }
         let (live, all) = (self.space.fill().live, self.room_for_all());
-        let capacity = self.map.clusters.len;
+        let capacity = self.medium.map.clusters.len;
         let surely = (all - (all / WASTE as u64).min(all)).saturating_sub(OPEN * self.space.room());
         let surely = surely.min(capacity / 10 * 9);
         let delete = (live + needed).saturating_sub(surely).max(needed);
@@ -255,109 +130,15 @@ impl Volume {
 
     /// Refuses at once what is longer than all that could be made room for.
     pub(crate) fn could_take(&self, needed: u64) -> Result<()> {
-        let fits = |live: u64| live + needed <= self.map.clusters.len;
-        let may = !self.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
+        let fits = |live: u64| live + needed <= self.medium.map.clusters.len;
+        let may =
+            !self.catalog.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
         if may { Ok(()) } else { Err(self.full(needed)) }
     }
 
-    /// Puts a survivor again in pieces that fill their clusters.
-    pub(crate) fn reinsert_cut(
-        self: &Arc<Self>,
-        (header, frame): (&Header, &[u8]),
-        (hash, entry): (u64, IndexEntry),
-        piece: usize,
-    ) -> Result<bool> {
-        let (start, len) = (header.body_start(), header.body_len as usize);
-        let body = &frame[start..start + len];
-        let parent = self.hasher.key(header.key(frame));
-        let manifest = Manifest { id: self.shared.next_generation(), total: len as u64, chunk: piece as u32 };
-        let class = self.placer.class(Kind::Chunk, header.group, header.server);
-        let mut outcome = Ok(true);
-        for (number, body) in body.chunks(piece).enumerate() {
-            let key = ChunkKey { parent: parent.0, id: manifest.id, number: number as u32 }.encode();
-            let draft = self.redraft(header, Kind::Chunk, (&key, &[]), body);
-            outcome = self.frame_survivor(&draft, class, None);
-            if !matches!(outcome, Ok(true)) {
-                break;
-            }
-        }
-        if matches!(outcome, Ok(true)) {
-            let encoded = manifest.encode();
-            let class = self.placer.class(Kind::Manifest, header.group, header.server);
-            let metadata = &frame[header.meta_start()..start];
-            let draft = self.redraft(header, Kind::Manifest, (header.key(frame), metadata), &encoded);
-            debug_assert_eq!(draft.hash, hash);
-            outcome = self.frame_survivor(&draft, class, Some(entry));
-        }
-        if !matches!(outcome, Ok(true)) {
-            self.drop_pieces(parent.0, manifest);
-        }
-        outcome
-    }
-
-    /// The same object in another frame.
-    fn redraft<'a>(
-        &self,
-        header: &Header,
-        kind: Kind,
-        (key, metadata): (&'a [u8], &'a [u8]),
-        body: &'a [u8],
-    ) -> Draft<'a> {
-        let header = Header {
-            kind,
-            body_len: body.len() as u32,
-            meta_len: metadata.len() as u32,
-            key_len: key.len() as u16,
-            payload_crc: frame::payload_crc(key, metadata, body),
-            ..*header
-        };
-        Draft { hash: self.hasher.frame(kind, key).short(), header, key, metadata, body }
-    }
-
-    /// Frames what reclaim moves, in place of `old`. False if that is gone.
-    pub(crate) fn frame_survivor(
-        self: &Arc<Self>,
-        draft: &Draft<'_>,
-        class: crate::write::placement::Class,
-        old: Option<IndexEntry>,
-    ) -> Result<bool> {
-        loop {
-            let blocked = {
-                let _stripe = self.shared.lock_key(draft.hash);
-                if old.is_some_and(|old| self.index.find(draft.hash, old.location()).is_none()) {
-                    return Ok(false);
-                }
-                let generation = self.shared.next_generation();
-                let draft = Draft { header: Header { generation, ..draft.header }, ..*draft };
-                match self.append(&draft, class, None, old, Purpose::Survivor)? {
-                    Ok(()) => break,
-                    Err(blocked) => blocked,
-                }
-            };
-            match blocked {
-                Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.commit_now()?,
-                Blocked::Space => return Err(self.full(draft.header.payload_len() as u64)),
-            }
-        }
-        add(&self.shared.counters.reinserted, 1);
-        add(&self.shared.counters.reinserted_bytes, draft.header.payload_len() as u64);
-        Ok(true)
-    }
-
-    /// Drops the pieces of what was not cut after all.
-    fn drop_pieces(&self, parent: u128, manifest: Manifest) {
-        for number in 0..manifest.chunks() {
-            let key = ChunkKey { parent, id: manifest.id, number }.encode();
-            let hash = self.hasher.chunk(&key).short();
-            let is_it = |entry: &IndexEntry| {
-                matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
-            };
-            while let Some(entry) = self.index.candidates(hash).into_iter().find(is_it) {
-                self.drop_entry(hash, entry);
-            }
-        }
+    /// Bytes that a store in place could still take, compaction included.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.catalog.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
     }
 }
 

@@ -23,14 +23,18 @@ use crate::{
     Departure, Durability, Mode, Result,
     base::frame::Draft,
     base::frame::Frame,
+    base::medium::Medium,
     base::policy::Placement,
     base::stats::add,
     cache::buffers::Slot,
+    cache::catalog::Catalog,
+    cache::residents::{FEWEST, Residents},
     index::{Entered, IndexEntry, Location},
-    space::SPARE,
-    volume::Volume,
-    write::append::{Blocked, Purpose},
-    write::flush::FEWEST,
+    log::recorder::Log,
+    read::parts::Parts,
+    shared::Shared,
+    space::{SPARE, Space},
+    write::append::{Appender, Blocked, Purpose},
     write::placement::Class,
     write::staging::{StagedObject, Staging},
 };
@@ -58,11 +62,26 @@ struct Set {
 
 impl Set {
     fn bytes(&self) -> usize {
-        self.objects.iter().map(|staged| Volume::packed_len(&staged.frame)).sum::<usize>() + self.copies
+        self.objects.iter().map(|staged| Packer::packed_len(&staged.frame)).sum::<usize>() + self.copies
     }
 }
 
-impl Volume {
+pub(crate) struct Packer {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) appender: Arc<Appender>,
+}
+
+impl Packer {
+    pub(crate) fn new(parts: &Parts, appender: &Arc<Appender>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
+        Self { medium, shared, log, space, catalog, residents, appender: Arc::clone(appender) }
+    }
+
     /// Bytes of a cluster that a frame takes, its row included.
     fn packed_len(frame: &Frame) -> usize {
         frame.header.frame_len() + picaflor_format::cluster::table_len(1) - picaflor_format::cluster::table_len(0)
@@ -76,8 +95,8 @@ impl Volume {
 
     /// Where objects wait, as long as that may pay. What is durable when its put returns has nobody to wait for.
     pub(crate) fn gathers(&self) -> Option<&Staging> {
-        let may = self.placer.packs() || self.shared.options.durability != Durability::EveryPut;
-        self.buffers.staging().filter(|_| may && self.placer.gathers())
+        let may = self.catalog.placer.packs() || self.shared.options.durability != Durability::EveryPut;
+        self.catalog.buffers.staging().filter(|_| may && self.catalog.placer.gathers())
     }
 
     /// Memory for what waits and for clusters, of this volume.
@@ -91,11 +110,11 @@ impl Volume {
         let options = &self.shared.options;
         let tier = self.own_tier(staging);
         let asked = match options.unpacked / options.places.len() as u64 {
-            0 if !self.placer.packs() => tier / GATHERED,
-            0 => tier.saturating_sub((FEWEST * self.cluster_len() as u64).max(tier / 8)).max(tier / 2),
+            0 if !self.catalog.placer.packs() => tier / GATHERED,
+            0 => tier.saturating_sub((FEWEST * self.medium.cluster_len() as u64).max(tier / 8)).max(tier / 2),
             asked => asked.min(tier / 2),
         };
-        asked.min(self.map.clusters.len / 8)
+        asked.min(self.medium.map.clusters.len / 8)
     }
 
     /// Whether it is the turn of what waits to make room for so many bytes: memory is full, and nothing else is in it
@@ -104,12 +123,12 @@ impl Volume {
     /// its own.
     fn is_turn_of_staging(&self, staging: &Staging, bytes: u64) -> bool {
         let shared = &self.shared;
-        if shared.options.unpacked != 0 || !self.placer.packs() {
+        if shared.options.unpacked != 0 || !self.catalog.placer.packs() {
             return false;
         }
         let Some(oldest) = staging.oldest() else { return false };
         // Clusters on their way to the device can leave when they are there.
-        let coming = (self.writer.unlanded() * self.cluster_len()) as u64;
+        let coming = (self.log.queue.unlanded() * self.medium.cluster_len()) as u64;
         let free = shared.tier_budget().saturating_sub(shared.memory.held()) + coming;
         free < bytes && free + shared.memory.older_than(oldest, bytes - free) < bytes
     }
@@ -121,12 +140,6 @@ impl Volume {
             (Some(interval), _) => interval.is_none(),
             (None, asked) => asked == Durability::None,
         }
-    }
-
-    /// Whether an entry is of an object that waits, and that the next commit has to make durable.
-    fn is_promised(&self, entry: IndexEntry) -> bool {
-        let Location::Buffered { slot, .. } = entry.location() else { return false };
-        self.buffers.staging().and_then(|staging| staging.get(slot)).is_some_and(|staged| staged.promised)
     }
 
     /// Lets an object wait, and enters it in the index in place of `old`.
@@ -143,14 +156,14 @@ impl Volume {
         let frame = Arc::new(Frame::new(draft.hash, header, bytes.into()));
         let (charge, held) = (Staging::charge(&frame), staging.bytes());
         // Nor may it who takes the place of one that may not: a commit would find neither.
-        let promised = !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.is_promised(old));
+        let promised = !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.catalog.is_promised(old));
         if held > 0 && (held + charge > self.staging_max(staging) || self.is_turn_of_staging(staging, charge)) {
             return Err(Blocked::Staging);
         }
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
         let most = || {
-            let clean = self.space.available().saturating_sub(SPARE + self.checkpoint_reserve());
-            u64::from(clean) * u64::from(self.map.cluster) / 2
+            let clean = self.space.available().saturating_sub(SPARE + self.residents.checkpoint_reserve());
+            u64::from(clean) * u64::from(self.medium.map.cluster) / 2
         };
         if promised && staging.promised() + charge > most() {
             return Err(if held > 0 { Blocked::Staging } else { Blocked::Space });
@@ -164,52 +177,21 @@ impl Volume {
         };
         let location = Location::Buffered { slot, offset: 0 };
         let grains = (header.frame_len() / frame::GRAIN) as u32;
-        if self.index.put(draft.hash, location, grains, old) == Entered::OldGone {
-            self.unstage(slot);
+        if self.catalog.index.put(draft.hash, location, grains, old) == Entered::OldGone {
+            self.catalog.unstage(slot);
             return Err(Blocked::Moved);
         }
-        self.replaced(draft.hash, old);
+        self.catalog.replaced(draft.hash, old);
         if self.shared.index_bytes.load(Relaxed) != before {
             self.shared.shrink_memory();
         }
         Ok(())
     }
 
-    /// The next commit makes all durable that wait.
-    pub(crate) fn promise_staged(&self) {
-        if let Some(staging) = self.buffers.staging() {
-            staging.promise(|_| true);
-        }
-    }
-
-    /// The next commit makes those durable that took the place of another. A checkpoint that was taken meanwhile knows
-    /// neither, and its log may tell of a version that is older than both (`docs/FORMAT.md`, "Packing").
-    pub(crate) fn promise_replacing(&self) {
-        if let Some(staging) = self.buffers.staging() {
-            staging.promise(|staged| staged.replaces);
-        }
-    }
-
-    pub(crate) fn count_staged(&self) -> u64 {
-        self.buffers.staging().map_or(0, Staging::count)
-    }
-
-    /// What waits, for who lists all.
-    pub(crate) fn all_staged(&self) -> Vec<StagedObject> {
-        self.buffers.staging().map(|staging| staging.next(usize::MAX, false)).unwrap_or_default()
-    }
-
-    /// No entry names this number any more.
-    pub(crate) fn unstage(&self, slot: u32) {
-        if let Some(charge) = self.buffers.staging().and_then(|staging| staging.remove(slot)) {
-            self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
-        }
-    }
-
     /// One step of the packing daemon. Ahead of need while nobody reads, else when it is needed. Returns whether it
     /// packed anything.
-    pub(crate) fn pack_step(self: &Arc<Self>, idle: bool) -> Result<bool> {
-        let Some(staging) = self.buffers.staging() else { return Ok(false) };
+    pub(crate) fn pack_step(&self, idle: bool) -> Result<bool> {
+        let Some(staging) = self.catalog.buffers.staging() else { return Ok(false) };
         let most = self.staging_max(staging);
         let ahead = (most / 4).min(self.own_tier(staging) / 8) / if idle { 1 } else { 2 };
         let mut packed = false;
@@ -222,9 +204,9 @@ impl Volume {
     }
 
     /// Packs a cluster with those whose turn it is. The inner result says what was in the way.
-    pub(crate) fn pack_cluster(self: &Arc<Self>) -> Result<Result<(), Blocked>> {
-        let Some(staging) = self.buffers.staging() else { return Ok(Ok(())) };
-        if let Some(failure) = self.commits.failure() {
+    pub(crate) fn pack_cluster(&self) -> Result<Result<(), Blocked>> {
+        let Some(staging) = self.catalog.buffers.staging() else { return Ok(Ok(())) };
+        if let Some(failure) = self.log.commits.failure() {
             return Err(failure);
         }
         let turn = staging.turn();
@@ -233,8 +215,8 @@ impl Volume {
 
     /// Packs all that a commit has to make durable, by who has the writer's turn and can make buffers free by writing
     /// them, which is what `write` does. What finds no cluster is given up.
-    pub(crate) fn pack_promised(self: &Arc<Self>, write: impl Fn()) -> Result<()> {
-        let Some(staging) = self.buffers.staging() else { return Ok(()) };
+    pub(crate) fn pack_promised(&self, write: impl Fn()) -> Result<()> {
+        let Some(staging) = self.catalog.buffers.staging() else { return Ok(()) };
         // Not what comes meanwhile: it has a commit of its own.
         let last = self.shared.generation.load(Relaxed);
         let is_due = |staged: &StagedObject| staged.frame.header.generation <= last;
@@ -251,7 +233,7 @@ impl Volume {
                 Some(Blocked::Buffers) => write(),
                 Some(_) => staging.next(usize::MAX, true).iter().for_each(|staged| self.give_up_staged(staged)),
             }
-            if self.commits.failure().is_some() {
+            if self.log.commits.failure().is_some() {
                 return Ok(());
             }
         }
@@ -261,11 +243,12 @@ impl Volume {
     /// Its promise cannot be kept: it leaves by name, and no older version of it comes back.
     fn give_up_staged(&self, staged: &StagedObject) {
         let frame = &staged.frame;
-        let Some(entry) = self.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 }) else {
+        let Some(entry) = self.catalog.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 })
+        else {
             return;
         };
-        if self.drop_entry(frame.hash, entry) {
-            self.forget(self.hasher.key(frame.key()), frame.header.generation);
+        if self.catalog.drop_entry(frame.hash, entry) {
+            self.log.forget(self.medium.hasher.key(frame.key()), frame.header.generation);
             add(&self.shared.counters.evicted, 1);
             self.shared.note_departure(frame.key(), Departure::Evicted);
         }
@@ -273,7 +256,7 @@ impl Volume {
 
     /// Fills what is left of the open buffer, or a new one, and seals it when nothing more fits.
     fn pack(
-        self: &Arc<Self>,
+        &self,
         staging: &Staging,
         _turn: &MutexGuard<'_, ()>,
         promised: bool,
@@ -283,13 +266,13 @@ impl Volume {
         let Some((class, len)) = turns.peek().map(|first| (first.class, first.frame.header.frame_len())) else {
             return Ok(Ok(()));
         };
-        let number = self.placer.lane(class, self.shared.generation.load(Relaxed));
-        let mut lane = self.lanes[number].lock();
-        let slot = match self.lane_with_room(&mut lane, len, class, purpose)? {
+        let number = self.catalog.placer.lane(class, self.shared.generation.load(Relaxed));
+        let mut lane = self.appender.lanes[number].lock();
+        let slot = match self.appender.lane_with_room(&mut lane, len, class, purpose)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        let cuts = !self.placer.packs();
+        let cuts = !self.catalog.placer.packs();
         let (mut copies, mut passed_over) = (0, Vec::new());
         for staged in turns.filter(|staged| staged.class == class) {
             // It may have gone along with another.
@@ -301,7 +284,7 @@ impl Volume {
             }
             let turn = staged.slot;
             let set = self.set_of(staging, staged);
-            let (room, fresh) = match &*self.buffers.slot(slot).read() {
+            let (room, fresh) = match &*self.catalog.buffers.slot(slot).read() {
                 Slot::Open(open) => (open.room().saturating_sub(copies), open.is_empty()),
                 _ => break,
             };
@@ -318,30 +301,15 @@ impl Volume {
         }
         if let Some(set) = passed_over.first() {
             // Its end, so that most of it stays with the page.
-            if cuts && (class != Class::Rest || self.room_in(slot) >= self.cluster_len() / WORTH_CUTTING) {
+            if cuts && (class != Class::Rest || self.catalog.room_in(slot) >= self.medium.cluster_len() / WORTH_CUTTING)
+            {
                 set.objects.iter().rev().for_each(|staged| self.pack_one(slot, staged, set.affinity));
             }
             if let Some(at) = lane.iter().position(|open| *open == Some(slot)) {
-                self.seal(&mut lane[at])?;
+                self.appender.seal(&mut lane[at])?;
             }
         }
         Ok(Ok(()))
-    }
-
-    /// `b` is wanted beside `a`. As long as it waits, it is of the set of `a`.
-    pub(crate) fn hint(&self, a: u64, b: u64) {
-        self.placer.hint(a, b);
-        if let (Some(staging), Some(staged)) = (self.buffers.staging(), self.staged(b)) {
-            staging.follow(staged.slot, a);
-        }
-    }
-
-    fn staged(&self, hash: u64) -> Option<StagedObject> {
-        let staging = self.buffers.staging()?;
-        self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
-            Location::Buffered { slot, .. } => staging.get(slot).filter(|staged| staged.frame.hash == hash),
-            Location::OnDisk { .. } => None,
-        })
     }
 
     /// Whom an object takes along: what waits of its locality set. The set is that of the page it was hinted to lie
@@ -351,58 +319,46 @@ impl Volume {
     fn set_of(&self, staging: &Staging, first: StagedObject) -> Set {
         let head = first.head();
         let leads = head == first.frame.hash;
-        let leader = if leads { None } else { self.staged(head) };
+        let leader = if leads { None } else { self.catalog.staged(head) };
         let is_here = leads || leader.is_some();
         let objects = std::iter::once(first).chain(leader).collect();
-        let mut set = Set { head, objects, copies: 0, affinity: self.placer.affinity_of(head, None) };
-        for hash in self.placer.partners(head) {
-            match self.staged(hash) {
+        let mut set = Set { head, objects, copies: 0, affinity: self.catalog.placer.affinity_of(head, None) };
+        for hash in self.catalog.placer.partners(head) {
+            match self.catalog.staged(hash) {
                 Some(staged) => set.objects.push(staged),
                 // Copies are laid beside the one that was to take them along.
-                None if is_here => set.copies += self.resident(hash).map_or(0, |frame| Self::packed_len(&frame)),
+                None if is_here => {
+                    set.copies += self.catalog.resident(hash).map_or(0, |frame| Self::packed_len(&frame))
+                }
                 None => {}
             }
         }
         set.objects.extend(staging.led_by(head));
         let mut seen = HashSet::new();
         set.objects.retain(|staged| seen.insert(staged.slot));
-        if !self.placer.packs() {
+        if !self.catalog.placer.packs() {
             set.objects.sort_by_key(|staged| (staged.frame.hash != head, staged.number));
         }
         set
     }
 
     /// Moves an object from where it waits into the open buffer, if it is current and fits.
-    fn pack_one(self: &Arc<Self>, slot: u32, staged: &StagedObject, affinity: u32) {
+    fn pack_one(&self, slot: u32, staged: &StagedObject, affinity: u32) {
         let frame = &staged.frame;
-        let Some(old) = self.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 }) else {
+        let Some(old) = self.catalog.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 }) else {
             return;
         };
         let body = frame.body();
         let server = if staged.class == Class::Rest && affinity != 0 { affinity } else { frame.header.server };
         let header = frame::Header { server, ..frame.header };
         let draft = Draft { hash: frame.hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
-        match &mut *self.buffers.slot(slot).write() {
+        match &mut *self.catalog.buffers.slot(slot).write() {
             Slot::Open(open) if open.fits(frame.header.frame_len()) => open.number = open.number.max(staged.number),
             _ => return,
         }
-        if self.enter_in(slot, &draft, Some(old)).is_ok() {
+        if self.catalog.enter_in(slot, &draft, Some(old)).is_ok() {
             add(&self.shared.counters.packed, 1);
         }
-    }
-
-    /// An object of a cluster that memory holds, if it is current.
-    pub(crate) fn resident(&self, hash: u64) -> Option<Arc<Frame>> {
-        // An entry of this place may be of another key.
-        let own = |header: &frame::Header, key: &[u8]| {
-            header.kind == Kind::Whole && self.hasher.frame(header.kind, key).short() == hash
-        };
-        self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
-            Location::Buffered { slot, offset } if self.buffers.home(slot).is_some() => {
-                self.buffers.read(slot, offset as usize * frame::GRAIN, hash, own).map(Arc::new)
-            }
-            _ => None,
-        })
     }
 }
 

@@ -81,16 +81,16 @@ pub(crate) fn plain() -> PutOptions {
 }
 
 pub(crate) fn in_group(group: u32) -> PutOptions {
-    PutOptions { group, ..PutOptions::default() }
+    PutOptions::new().group(group)
 }
 
 pub(crate) fn bypass() -> PutOptions {
-    PutOptions { bypass_memory: true, ..PutOptions::default() }
+    PutOptions::new().bypass_memory(true)
 }
 
 /// The body under this key.
 pub(crate) fn read(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
-    store.get(key).unwrap().map(|object| object.bytes().unwrap().to_vec())
+    store.get(key).unwrap().map(|object| object.body().unwrap().to_vec())
 }
 
 /// Lets time pass in small steps, running the daemons after each.

@@ -14,7 +14,7 @@ use picaflor::{
     device::{CountedDevice, Device, MemoryDevice, Request},
 };
 
-use crate::common::{KIB, MIB, Zipf, body, by_hand, bypass, counted, key, plain, rng, web_len};
+use crate::common::{KIB, MIB, Zipf, body, by_hand, bypass, counted, key, rng, web_len};
 
 #[test]
 fn a_sealed_cluster_is_one_write() {
@@ -22,7 +22,7 @@ fn a_sealed_cluster_is_one_write() {
     let store = Store::open(options).unwrap();
     let before = device.counts();
     for i in 0..1000 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.step().unwrap();
     let (counts, done) = (store.stats().counts, device.counts() - before);
@@ -42,11 +42,11 @@ fn a_get_is_one_read_then_none() {
     let (device, options) = counted(64 * MIB);
     let store = Store::open(options).unwrap();
     for i in 0..500 {
-        store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap();
     }
     store.flush().unwrap();
     for i in 500..600 {
-        store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap();
     }
     store.step().unwrap();
     let on_device = 480;
@@ -71,7 +71,7 @@ fn absent_keys_need_no_read() {
     let (device, options) = counted(64 * MIB);
     let store = Store::open(options).unwrap();
     for i in 0..10_000 {
-        store.put(&key(i), &body(i, 700), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, 700), &bypass()).unwrap();
     }
     store.flush().unwrap();
     let before = device.counts();
@@ -95,7 +95,7 @@ fn loading_web_objects_writes_five_percent_more_than_was_put() {
     let before = device.counts();
     for i in 0..20_000 {
         let len = web_len(&mut rng);
-        store.put(&key(i), &body(i, len), &plain()).unwrap();
+        store.put(&key(i), &body(i, len)).unwrap();
         // 200 MB/s: a commit every second is one for 200 MB.
         clock.advance(Duration::from_nanos(len as u64 * 5));
         if i % 16 == 0 {
@@ -125,7 +125,7 @@ fn a_cache_that_evicts_writes_at_most_1_3_times_what_is_put() {
         if store.get(&key(i)).unwrap().is_some() {
             hits += 1;
         } else {
-            store.put(&key(i), &body(i, lens[i as usize]), &plain()).unwrap();
+            store.put(&key(i), &body(i, lens[i as usize])).unwrap();
         }
         clock.advance(Duration::from_micros(50));
         if request % 8 == 0 {
@@ -152,7 +152,7 @@ fn an_object_costs_twelve_bytes_of_index() {
     (options.memory, options.cluster) = (64 * MIB, 1 << 20);
     let store = Store::open(options).unwrap();
     for i in 0..OBJECTS {
-        store.put(&i.to_le_bytes(), &[], &bypass()).unwrap();
+        store.put_with(&i.to_le_bytes(), &[], &bypass()).unwrap();
     }
     let stats = store.stats();
     // One put in 10,000 meets another key's entry with its tag, and a cache takes its place.
@@ -212,7 +212,7 @@ fn writers_share_one_sync() {
                 scope.spawn(|| {
                     for _ in 0..PUTS {
                         let i = next.fetch_add(1, Relaxed);
-                        store.put(&key(i), &body(i, 500), &plain()).unwrap();
+                        store.put(&key(i), &body(i, 500)).unwrap();
                     }
                 });
             }
@@ -233,7 +233,7 @@ fn a_commit_is_one_batch_and_one_sync() {
     let (device, options) = counted(64 * MIB);
     let store = Store::open(options).unwrap();
     for i in 0..30 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     let before = device.counts();
     store.flush().unwrap();
@@ -249,7 +249,7 @@ fn a_thousand_deletes_are_seven_pages_and_one_sync() {
     options.delete_count = 10_000;
     let store = Store::open(options).unwrap();
     for i in 0..1000 {
-        store.put(&key(i), &body(i, 100), &plain()).unwrap();
+        store.put(&key(i), &body(i, 100)).unwrap();
     }
     store.flush().unwrap();
     let before = device.counts();

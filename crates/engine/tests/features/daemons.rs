@@ -9,12 +9,12 @@ use std::{
 };
 
 use picaflor::{
-    Durability, Error, Mode, Options, PutOptions, Store,
+    Durability, Error, Mode, Options, Store,
     device::{Device, MemoryDevice, Request},
 };
 use picaflor_sim::kill;
 
-use crate::common::{MIB, body, bypass, key, plain, read};
+use crate::common::{MIB, body, bypass, key, read};
 
 /// A device on which a thread of this name panics, once it is armed.
 struct Deadly {
@@ -82,18 +82,17 @@ fn a_daemon_that_panics_is_named_by_whoever_would_wait_for_it() {
             .unwrap();
         let (device, options) = deadly(thread);
         let store = Store::open(options.clone()).unwrap();
-        (0..100).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+        (0..100).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
         store.flush().unwrap();
         device.armed.store(true, Relaxed);
         // Twice what the device takes is more than enough for each of them to have work to do.
-        let failed = (100..200_000).find_map(|i| store.put(&key(i), &body(i, 3000), &bypass()).err());
+        let failed = (100..200_000).find_map(|i| store.put_with(&key(i), &body(i, 3000), &bypass()).err());
         match failed {
             Some(Error::Daemon { daemon, why, .. }) => assert_eq!((daemon, why.as_str()), (name, "met a defect")),
             failed => panic!("{name}: {failed:?}"),
         }
         assert!(matches!(store.flush(), Err(Error::Daemon { .. })), "{name}");
-        let every = PutOptions::default();
-        assert!(matches!(store.put(b"late", b"x", &every), Err(Error::Daemon { .. })), "{name}");
+        assert!(matches!(store.put(b"late", b"x"), Err(Error::Daemon { .. })), "{name}");
         assert!(matches!(&store.failures()[..], [Error::Daemon { daemon, .. }] if *daemon == name), "{name}");
         let stats = store.stats();
         assert_eq!(stats.counts.daemons_ended, 1, "{name}");
@@ -105,7 +104,7 @@ fn a_daemon_that_panics_is_named_by_whoever_would_wait_for_it() {
         device.armed.store(false, Relaxed);
         let store = Store::open(options).unwrap();
         assert!(!store.receipt().volumes[0].dropped.cold_start, "{name}");
-        store.put(b"new", b"body", &plain()).unwrap();
+        store.put(b"new", b"body").unwrap();
         store.close().unwrap();
     }
 }
@@ -114,10 +113,10 @@ fn a_daemon_that_panics_is_named_by_whoever_would_wait_for_it() {
 fn who_waits_for_durability_is_told() {
     let (device, options) = deadly("picaflor-flusher");
     let store = Store::open(options.durability(Durability::EveryPut)).unwrap();
-    store.put(b"first", b"x", &plain()).unwrap();
+    store.put(b"first", b"x").unwrap();
     device.armed.store(true, Relaxed);
     // The flusher does it for tasks.
-    let put = futures_executor::block_on(store.put_async(b"second", b"y", &plain()));
+    let put = futures_executor::block_on(store.put_async(b"second", b"y"));
     assert!(matches!(put, Err(Error::Daemon { daemon: "flusher", .. })), "{put:?}");
     assert!(store.close().is_err());
 }
@@ -127,7 +126,7 @@ fn the_keeper_of_tables_is_noticed_too() {
     let (device, options) = deadly("picaflor-keeper");
     let options = options.rows(picaflor_literature::ROWS).as_preset("pmflf-ts").unwrap().mode(Mode::Store);
     let store = Store::open(options.clone()).unwrap();
-    (0..100).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+    (0..100).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
     // As `kill -9` leaves it, with work for the keeper.
     kill(store);
     device.armed.store(true, Relaxed);

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use picaflor::{Daemons, Error, Expiry, Fetched, Object, PutOptions, Store};
+use picaflor::{Daemons, Error, Expiry, FetchError, Fetched, Object, Refusal, Store};
 use picaflor_sim::kill;
 
 use crate::common::{MIB, body, by_hand, counted, plain, read};
@@ -24,7 +24,7 @@ fn store() -> Store {
 }
 
 fn fetched(len: usize) -> Fetched {
-    Fetched { body: body(1, len).into(), options: plain() }
+    Fetched::new(body(1, len))
 }
 
 struct Unpark(Thread);
@@ -50,7 +50,10 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 const CALLERS: usize = 64;
 
 /// Lets 64 threads ask at once. `fetch` is run by those who lead.
-fn ask(store: &Store, fetch: &(impl Fn() -> Result<Fetched, String> + Sync)) -> Vec<picaflor::Result<Object>> {
+fn ask(
+    store: &Store,
+    fetch: &(impl Fn() -> Result<Fetched, String> + Sync),
+) -> Vec<Result<Object, FetchError<String>>> {
     let start = Barrier::new(CALLERS);
     thread::scope(|scope| {
         let call = || {
@@ -72,7 +75,7 @@ fn sixty_four_threads_share_one_fetch() {
             Ok(fetched(len))
         };
         for found in ask(&store, &fetch) {
-            assert_eq!(found.unwrap().bytes().unwrap(), body(1, len));
+            assert_eq!(found.unwrap().body().unwrap(), body(1, len));
         }
         assert_eq!(fetches.load(Relaxed), 1);
         let counts = store.stats().counts;
@@ -91,7 +94,7 @@ fn a_failed_fetch_fails_those_who_waited_and_nobody_after() {
         Err("no route to origin".to_owned())
     };
     for found in ask(&store, &fetch) {
-        assert!(matches!(&found, Err(Error::Fetch(why)) if why == "no route to origin"), "{found:?}");
+        assert!(matches!(&found, Err(FetchError::Fetch(why)) if **why == "no route to origin"), "{found:?}");
     }
     // Who came when the first had failed fetched for themselves.
     assert!(fetches.load(Relaxed) < CALLERS / 2, "{fetches:?}");
@@ -117,7 +120,7 @@ fn a_leader_that_panics_lets_the_others_know() {
         });
         led.wait();
         let waited = store.get_or_fetch(b"key", || Ok::<_, String>(fetched(10)));
-        assert!(matches!(waited, Err(Error::Fetch(_))), "{waited:?}");
+        assert!(matches!(waited, Err(FetchError::Abandoned)), "{waited:?}");
     });
     assert_eq!(panicked.load(Relaxed), 1);
     assert!(store.get_or_fetch(b"key", || Ok::<_, String>(fetched(10))).is_ok());
@@ -146,14 +149,14 @@ fn tasks_share_one_fetch_too() {
     let mut context = Context::from_waker(Waker::noop());
     assert!(first.as_mut().poll(&mut context).is_pending());
     assert!(second.as_mut().poll(&mut context).is_pending());
-    assert_eq!(block_on(first).unwrap().bytes().unwrap(), body(1, 300_000));
-    assert_eq!(block_on(second).unwrap().bytes().unwrap(), body(1, 300_000));
+    assert_eq!(block_on(first).unwrap().body().unwrap(), body(1, 300_000));
+    assert_eq!(block_on(second).unwrap().body().unwrap(), body(1, 300_000));
     assert_eq!(fetches.load(Relaxed), 1);
     assert_eq!(block_on(store.get_async(b"key")).unwrap().unwrap().len(), 300_000);
     let again = block_on(store.get_or_fetch_async(b"key", async { Err::<Fetched, _>("not asked again") }));
     assert_eq!(again.unwrap().len(), 300_000);
     let failed = block_on(store.get_or_fetch_async(b"other", async { Err::<Fetched, _>("down") }));
-    assert!(matches!(failed, Err(Error::Fetch(why)) if why == "down"));
+    assert!(matches!(failed, Err(FetchError::Fetch(why)) if *why == "down"));
 }
 
 #[test]
@@ -170,7 +173,7 @@ fn a_cancelled_leader_lets_the_others_know() {
         thread::sleep(Duration::from_millis(1));
     }
     drop(leader);
-    assert!(matches!(waiting.join().unwrap(), Err(Error::Fetch(why)) if why.contains("abandoned")));
+    assert!(matches!(waiting.join().unwrap(), Err(FetchError::Abandoned)));
     let again = block_on(store.get_or_fetch_async(b"key", async { Ok::<_, String>(fetched(10)) }));
     assert_eq!(again.unwrap().len(), 10);
 }
@@ -179,21 +182,72 @@ fn a_cancelled_leader_lets_the_others_know() {
 fn what_the_store_refuses_is_returned_all_the_same() {
     let (_, options) = counted(32 * MIB);
     let metadata = bytes::Bytes::from_static(b"type: text");
-    let whole = Fetched { body: body(3, 9_000_000).into(), options: PutOptions { metadata, ..plain() } };
+    let whole = body(3, 9_000_000);
+    let fetch = || Ok::<_, String>(Fetched::with(whole.clone(), plain().metadata(metadata)));
     let store = Store::open(options).unwrap();
-    let object = store.get_or_fetch(b"too large", || Ok::<_, String>(whole.clone())).unwrap();
+    let object = store.get_or_fetch(b"too large", fetch).unwrap();
     assert_eq!((object.key(), object.metadata(), object.len()), (&b"too large"[..], &b"type: text"[..], 9_000_000));
-    assert_eq!(object.body().unwrap(), whole.body);
+    assert_eq!(object.body_in_memory().unwrap(), whole);
     assert!(store.get(b"too large").unwrap().is_none());
     let closed = store.clone();
     store.close().unwrap();
     let object = closed.get_or_fetch(b"closed", || Ok::<_, String>(fetched(100))).unwrap();
-    assert_eq!(object.bytes().unwrap(), body(1, 100));
+    assert_eq!(object.body().unwrap(), body(1, 100));
     let (_, mut options) = counted(32 * MIB);
     options.admission = Some(Arc::new(|_, _| false));
     let store = Store::open(options).unwrap();
     assert_eq!(store.get_or_fetch(b"a", || Ok::<_, String>(fetched(100))).unwrap().len(), 100);
     assert!(read(&store, b"a").is_none());
+}
+
+/// A body in pieces of 100 KB on its way into the store.
+fn streamed(store: &Store, key: &[u8], len: usize) -> Result<Fetched, Error> {
+    let mut stream = store.put_stream(key, None, plain())?;
+    body(1, len).chunks(100_000).try_for_each(|piece| stream.write(piece))?;
+    Ok(Fetched::stream(stream))
+}
+
+#[test]
+fn what_is_fetched_may_be_a_stream() {
+    let store = store();
+    for len in [0, 3000, 3_000_000] {
+        let [a, b] = [format!("a{len}"), format!("b{len}")];
+        let object = store.get_or_fetch(a.as_bytes(), || streamed(&store, a.as_bytes(), len)).unwrap();
+        assert!(object.body().unwrap() == body(1, len), "{len}");
+        let fetch = async { streamed(&store, b.as_bytes(), len) };
+        let object = block_on(store.get_or_fetch_async(b.as_bytes(), fetch)).unwrap();
+        assert!(block_on(object.body_async()).unwrap() == body(1, len), "{len}");
+        assert!(store.contains(a.as_bytes()).unwrap() && store.contains(b.as_bytes()).unwrap());
+    }
+    let another = store.get_or_fetch(b"this", || streamed(&store, b"that", 10));
+    assert!(matches!(another, Err(FetchError::Store(Error::Option { name: "key", .. }))), "{another:?}");
+    assert!(!store.contains(b"this").unwrap() && !store.contains(b"that").unwrap());
+    // Nothing has it but the store, which does not take it.
+    let refused = store.get_or_fetch(b"large", || streamed(&store, b"large", 9_000_000));
+    let Err(FetchError::Fetch(why)) = &refused else { panic!("{refused:?}") };
+    assert!(matches!(**why, Error::Refused(Refusal::TooLarge)), "{refused:?}");
+}
+
+#[test]
+fn the_error_of_a_fetch_is_the_callers_own_type() {
+    #[derive(Debug, PartialEq)]
+    struct NotThere(u32);
+    let store = store();
+    let mut context = Context::from_waker(Waker::noop());
+    let fail = || async {
+        soon().await;
+        Err::<Fetched, _>(NotThere(404))
+    };
+    let mut first = pin!(store.get_or_fetch_async(b"key", fail()));
+    let mut second = pin!(store.get_or_fetch_async(b"key", fail()));
+    // It cannot be told of an error that is of a type that it does not know.
+    let mut third = pin!(store.get_or_fetch_async(b"key", async { Err::<Fetched, _>("its own") }));
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    assert!(third.as_mut().poll(&mut context).is_pending());
+    assert!(matches!(block_on(first), Err(FetchError::Fetch(why)) if *why == NotThere(404)));
+    assert!(matches!(block_on(second), Err(FetchError::Fetch(why)) if *why == NotThere(404)));
+    assert!(matches!(block_on(third), Err(FetchError::Fetch(why)) if *why == "its own"));
 }
 
 #[test]
@@ -203,7 +257,7 @@ fn every_put_can_be_awaited() {
         let options = options.durability(picaflor::Durability::EveryPut).with(|options| options.daemons = daemons);
         let store = Store::open(options).unwrap();
         for i in 0..30u64 {
-            block_on(store.put_async(&i.to_le_bytes(), &body(i, 3000), &plain())).unwrap();
+            block_on(store.put_async(&i.to_le_bytes(), &body(i, 3000))).unwrap();
             block_on(store.flush_async()).unwrap();
         }
         assert!(device.counts().syncs > 30);
@@ -216,13 +270,13 @@ fn every_put_can_be_awaited() {
 #[test]
 fn what_was_fetched_and_not_stored_is_whole_and_expires() {
     let store = store();
-    let options = PutOptions { expiry: Expiry::After(Duration::from_secs(5)), ..plain() };
+    let options = plain().expiry(Expiry::After(Duration::from_secs(5)));
     let len = 20 * MIB as usize;
-    let fetch = || Ok::<_, String>(Fetched { body: body(1, len).into(), options: options.clone() });
+    let fetch = || Ok::<_, String>(Fetched::with(body(1, len), options.clone()));
     let object = store.get_or_fetch(b"too large for the device", fetch).unwrap();
     assert_eq!(object.len(), len as u64);
     assert!(object.expires().is_some());
-    assert!(object.body().unwrap() == body(1, len) && object.bytes().unwrap() == body(1, len));
+    assert!(object.body_in_memory().unwrap() == body(1, len) && object.body().unwrap() == body(1, len));
     let part: Vec<u8> = object.chunks(7..9).flat_map(|piece| piece.unwrap().to_vec()).collect();
     assert_eq!(part, body(1, len)[7..9]);
     assert_eq!(object.metadata(), b"");

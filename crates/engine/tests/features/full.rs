@@ -17,7 +17,7 @@ use picaflor::{
 use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 use rand::{Rng, rngs::SmallRng, seq::SliceRandom};
 
-use crate::common::{KIB, MIB, body, by_hand, plain, rng};
+use crate::common::{KIB, MIB, body, by_hand, rng};
 
 /// Lengths of objects, drawn or all the same.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ impl Filled {
 
     fn put(&self, at: usize) -> Result<(), Error> {
         let (len, version) = self.held[at].expect("it is held");
-        self.store.put(&key(at), &body(at as u64 ^ version << 32, len), &plain())
+        self.store.put(&key(at), &body(at as u64 ^ version << 32, len))
     }
 
     fn written(&self) -> u64 {
@@ -167,8 +167,8 @@ impl Filled {
             };
             let found = self.store.get(&key(at)).unwrap().unwrap_or_else(|| panic!("{:?}: {at} is gone", self.mix));
             let whole = len + key(at).len() + 300 < self.cluster as usize;
-            assert!(!whole || found.body().is_some(), "{:?}: {at} fits in a cluster", self.mix);
-            assert!(found.bytes().unwrap() == body(at as u64 ^ version << 32, *len), "{:?}: {at}", self.mix);
+            assert!(!whole || found.body_in_memory().is_some(), "{:?}: {at} fits in a cluster", self.mix);
+            assert!(found.body().unwrap() == body(at as u64 ^ version << 32, *len), "{:?}: {at}", self.mix);
         }
     }
 }
@@ -282,20 +282,20 @@ fn an_object_that_was_cut_is_read_whole_while_it_is_replaced() {
     let (store, done) = (&filled.store, &AtomicBool::new(false));
     let bodies: Vec<_> = (0..4).map(|version| body(version, 16 << 10)).collect();
     for at in 0..8 {
-        store.put(&key(at), &bodies[0], &plain()).unwrap();
+        store.put(&key(at), &bodies[0]).unwrap();
     }
     thread::scope(|scope| {
         let bodies = &bodies;
         scope.spawn(move || {
             for round in 0..2000 {
-                store.put(&key(round % 8), &bodies[round / 8 % 4], &plain()).unwrap();
+                store.put(&key(round % 8), &bodies[round / 8 % 4]).unwrap();
             }
             done.store(true, Relaxed);
         });
         let mut reads = 0;
         while !done.load(Relaxed) {
             let found = store.get(&key(reads % 8)).unwrap().expect("it is replaced, never deleted");
-            assert!(bodies.contains(&found.body().expect("it fits in a cluster").to_vec()));
+            assert!(bodies.contains(&found.body_in_memory().expect("it fits in a cluster").to_vec()));
             reads += 1;
         }
         assert!(reads > 0);
@@ -319,7 +319,7 @@ fn what_was_cut_anew_survives_a_crash() {
             let version = rng.random_range(0..1 << 40);
             let is_put = held.len() < 360 || held.contains_key(&at);
             let done = match is_put {
-                true => store.put(&name(at), &body(version, 16 << 10), &plain()),
+                true => store.put(&name(at), &body(version, 16 << 10)),
                 false => store.delete(&name(at)).map(drop),
             };
             match done {

@@ -8,7 +8,7 @@ use picaflor::{
 };
 use picaflor_sim::FaultyDevice;
 
-use crate::common::{MIB, body, by_hand, counted, in_group, key, pass, plain};
+use crate::common::{MIB, body, by_hand, counted, in_group, key, pass};
 
 /// Gets these and returns how many needed the device.
 fn reads(store: &Store, device: &CountedDevice, keys: impl Iterator<Item = u64>, len: usize) -> u64 {
@@ -26,14 +26,14 @@ fn loved_objects_stay_in_memory_while_a_scan_floods_it() {
         let store = Store::open(options).unwrap();
         store.group(1).love();
         for i in 0..300 {
-            store.put(&key(i), &body(i, 2000), &in_group(1)).unwrap();
-            store.put(&key(1000 + i), &body(1000 + i, 2000), &in_group(2)).unwrap();
+            store.put_with(&key(i), &body(i, 2000), &in_group(1)).unwrap();
+            store.put_with(&key(1000 + i), &body(1000 + i, 2000), &in_group(2)).unwrap();
         }
         if asked_before {
             assert_eq!(reads(&store, &device, (0..300).chain(1000..1300), 2000), 0);
         }
         for i in 10_000..18_000 {
-            store.put(&key(i), &body(i, 4000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 4000)).unwrap();
         }
         store.flush().unwrap();
         reads(&store, &device, 10_000..18_000, 4000);
@@ -51,7 +51,7 @@ fn love_beyond_the_memory_keeps_the_cap() {
     let store = Store::open(options).unwrap();
     store.group(1).love();
     for i in 0..6000 {
-        store.put(&key(i), &body(i, 4000), &in_group(1)).unwrap();
+        store.put_with(&key(i), &body(i, 4000), &in_group(1)).unwrap();
         store.get(&key(i / 2)).unwrap().unwrap();
         let stats = store.stats();
         assert!(stats.memory_used <= stats.memory_limit, "{stats:?}");
@@ -68,7 +68,7 @@ fn what_is_loved_or_hated_when_it_is_in_memory_already_stays_longest_or_leaves_f
         store.group(1).set(if last == Priority::Hated { Priority::Loved } else { Priority::Neither });
         for i in changed.clone().chain(others.clone()) {
             let group = if i < 1000 { 1 } else { 2 };
-            store.put(&key(i), &body(i, 2000), &in_group(group)).unwrap();
+            store.put_with(&key(i), &body(i, 2000), &in_group(group)).unwrap();
         }
         store.flush().unwrap();
         // Both are asked for, so that they are in memory one by one.
@@ -77,7 +77,7 @@ fn what_is_loved_or_hated_when_it_is_in_memory_already_stays_longest_or_leaves_f
         // More than there is room for.
         let flood = if last == Priority::Loved { 10_000..18_000 } else { 10_000..11_200 };
         for i in flood.clone() {
-            store.put(&key(i), &body(i, 4000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 4000)).unwrap();
         }
         store.flush().unwrap();
         reads(&store, &device, flood, 4000);
@@ -97,13 +97,13 @@ fn pushed_out(hate: bool) -> (u64, u64) {
         store.group(2).hate();
     }
     for i in 0..400 {
-        store.put(&key(i), &body(i, 2000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 2000)).unwrap();
     }
     for i in 10_000..14_000 {
-        store.put(&key(i), &body(i, 4000), &in_group(2)).unwrap();
+        store.put_with(&key(i), &body(i, 4000), &in_group(2)).unwrap();
     }
     for i in 20_000..22_000 {
-        store.put(&key(i), &body(i, 4000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 4000)).unwrap();
     }
     store.flush().unwrap();
     reads(&store, &device, 0..400, 2000);
@@ -132,13 +132,13 @@ fn a_group_is_durable_within_its_own_interval() {
     store.flush().unwrap();
     let syncs = |store: &Store| store.stats().counts.device_syncs;
     let before = syncs(&store);
-    store.put(b"off", b"x", &in_group(2)).unwrap();
+    store.put_with(b"off", b"x", &in_group(2)).unwrap();
     pass(&store, &clock, Duration::from_secs(3600));
     assert_eq!(syncs(&store), before, "no sync for the sake of a group that is off");
-    store.put(b"slow", b"x", &plain()).unwrap();
+    store.put(b"slow", b"x").unwrap();
     pass(&store, &clock, Duration::from_millis(9_900));
     assert_eq!(syncs(&store), before);
-    store.put(b"fast", b"x", &in_group(1)).unwrap();
+    store.put_with(b"fast", b"x", &in_group(1)).unwrap();
     clock.advance(Duration::from_millis(99));
     store.step().unwrap();
     assert_eq!(syncs(&store), before, "not before it is due");
@@ -192,12 +192,12 @@ fn loved_objects_outlive_others_on_the_device() {
     store.group(1).love();
     store.group(2).hate();
     for i in 0..200 {
-        store.put(&key(i), &body(i, 2000), &in_group(1)).unwrap();
-        store.put(&key(1000 + i), &body(i, 2000), &in_group(2)).unwrap();
+        store.put_with(&key(i), &body(i, 2000), &in_group(1)).unwrap();
+        store.put_with(&key(1000 + i), &body(i, 2000), &in_group(2)).unwrap();
         store.get(&key(1000 + i)).unwrap();
     }
     for i in 10_000..20_000 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
         store.step().unwrap();
     }
     let left = |range: std::ops::Range<u64>| range.filter(|i| store.contains(&key(*i)).unwrap()).count();

@@ -9,7 +9,7 @@ use std::{
 };
 
 use picaflor::{
-    Error, Expiry, Mode, Object, Options, Place, PutOptions, Store,
+    Error, Expiry, Mode, Object, Options, Place, Store,
     device::{Clock, MemoryDevice},
 };
 
@@ -35,7 +35,7 @@ fn options(preset: &str, mode: Mode, folder: &TempDir) -> Options {
 }
 
 fn is_whole(object: &Object) -> bool {
-    object.bytes().unwrap() == body(7, LEN)
+    object.body().unwrap() == body(7, LEN)
 }
 
 fn settle(store: &Store) {
@@ -48,14 +48,14 @@ fn a_handle_keeps_a_large_object_however_often_the_cache_goes_round() {
         for replaces in [true, false] {
             let folder = tempdir().unwrap();
             let store = Store::open(options(preset, Mode::Cache, &folder)).unwrap();
-            store.put(b"page", &body(7, LEN), &plain()).unwrap();
+            store.put(b"page", &body(7, LEN)).unwrap();
             let handle = store.get(b"page").unwrap().unwrap();
             if replaces {
-                store.put(b"page", &body(8, LEN), &plain()).unwrap();
+                store.put(b"page", &body(8, LEN)).unwrap();
             }
             // Ten times the device, and its share for leases is four such objects.
             for i in 0..10_000 {
-                store.put(&key(i), &body(i, 32_000), &plain()).unwrap();
+                store.put(&key(i), &body(i, 32_000)).unwrap();
             }
             assert!(is_whole(&handle), "{preset}, replaces: {replaces}");
         }
@@ -69,14 +69,14 @@ fn a_handle_keeps_a_large_object_that_is_replaced_or_deleted() {
             for deletes in [true, false] {
                 let folder = tempdir().unwrap();
                 let store = Store::open(options(preset, mode, &folder)).unwrap();
-                store.put(b"page", &body(7, LEN), &plain()).unwrap();
+                store.put(b"page", &body(7, LEN)).unwrap();
                 let handle = store.get(b"page").unwrap().unwrap();
                 let mut pieces = store.get_range(b"page", 100..LEN as u64).unwrap().unwrap();
                 let first = pieces.next().unwrap().unwrap();
                 if deletes {
                     assert!(store.delete(b"page").unwrap());
                 } else {
-                    store.put(b"page", &body(8, LEN), &plain()).unwrap();
+                    store.put(b"page", &body(8, LEN)).unwrap();
                 }
                 settle(&store);
                 for _ in 0..2 {
@@ -103,10 +103,10 @@ fn a_handle_keeps_a_large_object_that_is_evicted() {
         if store.stats().volumes.is_empty() {
             continue;
         }
-        store.put(b"page", &body(7, LEN), &plain()).unwrap();
+        store.put(b"page", &body(7, LEN)).unwrap();
         let handle = store.get(b"page").unwrap().unwrap();
         for i in 0..3500 {
-            match store.put(&key(i), &body(i, 12_000), &plain()) {
+            match store.put(&key(i), &body(i, 12_000)) {
                 // What is a store whatever the mode says.
                 Err(Error::Full { .. }) => break,
                 put => put.unwrap(),
@@ -123,13 +123,13 @@ fn a_handle_outlasts_many_rounds_over_the_device() {
     for preset in ["picaflor", "hummingbird", "damelo", "stream"] {
         for replaces in [true, false] {
             let store = Store::open(options(preset, Mode::Cache, &tempdir().unwrap())).unwrap();
-            store.put(b"page", &body(7, LEN), &plain()).unwrap();
+            store.put(b"page", &body(7, LEN)).unwrap();
             let handle = store.get(b"page").unwrap().unwrap();
             if replaces {
-                store.put(b"page", &body(8, LEN), &plain()).unwrap();
+                store.put(b"page", &body(8, LEN)).unwrap();
             }
             for i in 0..4000 {
-                store.put(&key(i), &body(i % 8, 60_000), &plain()).unwrap();
+                store.put(&key(i), &body(i % 8, 60_000)).unwrap();
                 store.step().unwrap();
             }
             assert!(is_whole(&handle), "{preset}, replaces: {replaces}");
@@ -143,8 +143,8 @@ fn a_large_object_that_expires_while_it_is_read_is_read_to_its_end() {
         let options = options("picaflor", mode, &tempdir().unwrap());
         let clock = options.clock.clone();
         let store = Store::open(options).unwrap();
-        let put = PutOptions { expiry: Expiry::After(Duration::from_secs(10)), ..plain() };
-        store.put(b"page", &body(7, LEN), &put).unwrap();
+        let put = plain().expiry(Expiry::After(Duration::from_secs(10)));
+        store.put_with(b"page", &body(7, LEN), &put).unwrap();
         let handle = store.get(b"page").unwrap().unwrap();
         clock.advance(Duration::from_secs(20));
         assert!(is_whole(&handle));
@@ -157,20 +157,20 @@ fn handles_keep_an_eighth_of_the_device_at_most() {
     let store = Store::open(options("picaflor", Mode::Store, &tempdir().unwrap())).unwrap();
     let handles: Vec<_> = (0..12)
         .map(|i| {
-            store.put(&key(i), &body(7, LEN), &plain()).unwrap();
+            store.put(&key(i), &body(7, LEN)).unwrap();
             let handle = store.get(&key(i)).unwrap().unwrap();
             assert!(store.delete(&key(i)).unwrap());
             handle
         })
         .collect();
-    let held = handles.iter().filter(|handle| handle.bytes().is_ok()).count();
+    let held = handles.iter().filter(|handle| handle.body().is_ok()).count();
     assert!((3..=4).contains(&held), "{held} handles of {LEN} bytes each are good, of 32 MiB");
-    assert!(handles.iter().filter_map(|handle| handle.bytes().ok()).all(|bytes| bytes == body(7, LEN)));
+    assert!(handles.iter().filter_map(|handle| handle.body().ok()).all(|bytes| bytes == body(7, LEN)));
     drop(handles);
     settle(&store);
     assert_eq!(store.stats().objects, 0);
     // What they kept is there for others again.
-    let put = |i| store.put(&key(i), &body(i, LEN), &plain());
+    let put = |i| store.put(&key(i), &body(i, LEN));
     assert!((0..24).all(|i| put(i).is_ok()));
 }
 
@@ -188,7 +188,7 @@ fn handles_taken_while_others_replace_and_delete_are_good() {
                 for i in 0..400 {
                     match i % 5 {
                         4 => drop(store.delete(b"page").unwrap()),
-                        i => store.put(b"page", &bodies[i], &plain()).unwrap(),
+                        i => store.put(b"page", &bodies[i]).unwrap(),
                     }
                 }
                 done.store(true, Relaxed);
@@ -198,7 +198,7 @@ fn handles_taken_while_others_replace_and_delete_are_good() {
                     let mut read = 0;
                     while !done.load(Relaxed) {
                         let Some(handle) = store.get(b"page").unwrap() else { continue };
-                        let found = handle.bytes().unwrap_or_else(|error| panic!("{mode:?}: {error}"));
+                        let found = handle.body().unwrap_or_else(|error| panic!("{mode:?}: {error}"));
                         assert!(bodies.iter().any(|body| found == body), "{mode:?}");
                         read += 1;
                     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use picaflor::{
-    Daemons, Departure, Error, Expiry, Mode, Options, PutOptions, Refusal, Store,
+    Daemons, Departure, Error, Expiry, Mode, Options, Refusal, Store,
     device::{Clock, CountedDevice, Device, MemoryDevice},
 };
 use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
@@ -26,9 +26,9 @@ fn the_admission_filter_sees_key_and_length_and_its_word_counts() {
     }));
     let store = Store::open(options).unwrap();
     let refused = |result: picaflor::Result<()>| matches!(result, Err(Error::Refused(Refusal::NotAdmitted)));
-    assert!(refused(store.put(b"no", b"x", &plain())));
-    assert!(refused(store.put(b"yes", &[0; 1000], &plain())));
-    store.put(b"yes", &[0; 999], &plain()).unwrap();
+    assert!(refused(store.put(b"no", b"x")));
+    assert!(refused(store.put(b"yes", &[0; 1000])));
+    store.put(b"yes", &[0; 999]).unwrap();
     assert!(refused(store.put_stream(b"large", Some(300_000), plain()).map(drop)));
     let mut stream = store.put_stream(b"large", None, plain()).unwrap();
     stream.write(&body(1, 300_000)).unwrap();
@@ -58,16 +58,16 @@ fn refusals_are_counted_by_name() {
     assert!(matches!(outgrown, Some(Err(Error::Refused(Refusal::TooLarge)))));
     drop(stream);
     for expiry in [Expiry::At(0), Expiry::At(1), Expiry::At(1_000_000), Expiry::After(Duration::ZERO)] {
-        let put = store.put(b"a", b"x", &PutOptions { expiry, ..plain() });
+        let put = store.put_with(b"a", b"x", &plain().expiry(expiry));
         assert!(matches!(put, Err(Error::Refused(Refusal::Expired))), "{expiry:?} {put:?}");
     }
-    let no_wait = PutOptions { no_wait: true, ..plain() };
-    let busy = (0..2000).map(|i| store.put(&key(i), &body(i, 30_000), &no_wait)).find(Result::is_err);
+    let no_wait = plain().no_wait(true);
+    let busy = (0..2000).map(|i| store.put_with(&key(i), &body(i, 30_000), &no_wait)).find(Result::is_err);
     assert!(matches!(busy, Some(Err(Error::Refused(Refusal::Busy)))), "{busy:?}");
     for (what, result) in [
-        ("key", store.put(b"", b"x", &plain())),
-        ("key", store.put(&[1; 8193], b"x", &plain())),
-        ("metadata", store.put(b"a", b"x", &PutOptions { metadata: vec![0; 65_537].into(), ..plain() })),
+        ("key", store.put(b"", b"x")),
+        ("key", store.put(&[1; 8193], b"x")),
+        ("metadata", store.put_with(b"a", b"x", &plain().metadata(vec![0; 65_537]))),
     ] {
         assert!(matches!(&result, Err(Error::Limit { what: named, .. }) if *named == what), "{result:?}");
     }
@@ -83,12 +83,12 @@ fn expiry_is_explicit_or_the_default() {
     let (_, mut options) = counted(32 * MIB);
     options.default_ttl = Some(Duration::from_secs(60));
     let (clock, store) = (options.clock.clone(), Store::open(options.clone()).unwrap());
-    let with = |expiry| PutOptions { expiry, ..plain() };
-    store.put(b"default", b"x", &plain()).unwrap();
-    store.put(b"never", b"x", &with(Expiry::Never)).unwrap();
-    store.put(b"at", b"x", &with(Expiry::At(1_000_000 + 30_000))).unwrap();
-    store.put(b"after", b"x", &with(Expiry::After(Duration::from_secs(90)))).unwrap();
-    store.put(b"large", &body(1, 500_000), &with(Expiry::After(Duration::from_secs(30)))).unwrap();
+    let with = |expiry| plain().expiry(expiry);
+    store.put(b"default", b"x").unwrap();
+    store.put_with(b"never", b"x", &with(Expiry::Never)).unwrap();
+    store.put_with(b"at", b"x", &with(Expiry::At(1_000_000 + 30_000))).unwrap();
+    store.put_with(b"after", b"x", &with(Expiry::After(Duration::from_secs(90)))).unwrap();
+    store.put_with(b"large", &body(1, 500_000), &with(Expiry::After(Duration::from_secs(30)))).unwrap();
     assert_eq!(store.get(b"default").unwrap().unwrap().expires(), Some(1_060_000));
     assert_eq!(store.get(b"never").unwrap().unwrap().expires(), None);
     let there = |store: &Store| {
@@ -127,10 +127,10 @@ fn each_departure_is_told_once_with_its_reason() {
     let (clock, (store, gone)) = (options.clock.clone(), watched(options));
     for i in 0..12_000u64 {
         let expiry = if i % 3 == 0 { Expiry::After(Duration::from_secs(1)) } else { Expiry::Never };
-        store.put(&key(i), &body(i, 3000), &PutOptions { expiry, ..plain() }).unwrap();
+        store.put_with(&key(i), &body(i, 3000), &plain().expiry(expiry)).unwrap();
         if i % 1000 == 999 {
             clock.advance(Duration::from_secs(2));
-            store.put(&key(1_000_000 + i), &body(i, 200_000), &plain()).unwrap();
+            store.put(&key(1_000_000 + i), &body(i, 200_000)).unwrap();
         }
         if i % 7 == 0 {
             assert!(store.delete(&key(i)).unwrap());
@@ -163,12 +163,12 @@ fn damage_is_told_with_its_key_by_get_and_by_scrub() {
         let disk = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 5);
         let store = Store::open(by_hand(Arc::new(disk.clone()))).unwrap();
         for i in 0..400 {
-            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
         }
         store.flush().unwrap();
         // These say that the others were durable before them, so recovery need not look at those.
         for i in 400..500 {
-            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
         }
         store.flush().unwrap();
         if !scrub {
@@ -203,9 +203,9 @@ fn a_block_written_astray_does_not_show_the_version_before() {
     let disk = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 1));
     let store = Store::open(by_hand(disk.clone())).unwrap();
     // Each the first of its cluster.
-    store.put(b"page", &body(1, 100), &in_group(1)).unwrap();
+    store.put_with(b"page", &body(1, 100), &in_group(1)).unwrap();
     store.flush().unwrap();
-    store.put(b"page", &body(2, 3000), &in_group(2)).unwrap();
+    store.put_with(b"page", &body(2, 3000), &in_group(2)).unwrap();
     store.close().unwrap();
     let block = |id, len| find(&disk, 32 * MIB, &body(id, len)[..64])[0] / 4096 * 4096;
     let (before, now) = (block(1, 100), block(2, 3000));
@@ -222,7 +222,7 @@ fn an_audit_names_the_place_of_planted_damage() {
     let options = || by_hand(Arc::new(disk.clone())).mode(Mode::Store);
     let store = Store::open(options()).unwrap();
     for i in 0..400 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.close().unwrap();
     let audit = |disk: &FaultyDevice| {
@@ -249,7 +249,7 @@ fn an_audit_names_the_place_of_planted_damage() {
     let crashed = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 5);
     let store = Store::open(by_hand(Arc::new(crashed.clone())).mode(Mode::Store)).unwrap();
     for round in 0..3 {
-        (0..400).for_each(|i| store.put(&key(round * 400 + i), &body(i, 3000), &plain()).unwrap());
+        (0..400).for_each(|i| store.put(&key(round * 400 + i), &body(i, 3000)).unwrap());
         store.flush().unwrap();
     }
     kill(store);
@@ -278,14 +278,14 @@ fn a_full_store_says_so_and_loses_nothing() {
     let (_, options) = counted(16 * MIB);
     let store = Store::open(options.clone().mode(Mode::Store)).unwrap();
     let mut last = 0;
-    let full = (0..).map(|i| (i, store.put(&key(i), &body(i, 3000), &plain()))).find(|(i, put)| {
+    let full = (0..).map(|i| (i, store.put(&key(i), &body(i, 3000)))).find(|(i, put)| {
         last = *i;
         put.is_err()
     });
     let Some((_, Err(Error::Full { needed, free, .. }))) = full else { panic!("{full:?}") };
     assert!(needed > 3000 && last > 4000, "{needed} {free} {last}");
-    assert!(matches!(store.put(b"large", &body(1, 900_000), &plain()), Err(Error::Full { .. })));
-    assert!(matches!(store.put(&key(1), &body(2, 3000), &plain()), Err(Error::Full { .. }) | Ok(())));
+    assert!(matches!(store.put(b"large", &body(1, 900_000)), Err(Error::Full { .. })));
+    assert!(matches!(store.put(&key(1), &body(2, 3000)), Err(Error::Full { .. }) | Ok(())));
     for i in 2..last {
         assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000), "{i} of {last}");
     }
@@ -300,7 +300,7 @@ fn a_full_store_says_so_and_loses_nothing() {
         assert!(store.delete(&key(i * 4)).unwrap());
     }
     for i in 0..last / 8 {
-        store.put(&key(100_000 + i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(100_000 + i), &body(i, 3000)).unwrap();
     }
 }
 
@@ -335,7 +335,7 @@ fn options_that_cannot_work_are_named_with_the_mend() {
         assert!(matches!(error, Error::Option { name: named, .. } if named == name), "{said}");
         assert!(said.contains(mend), "{said}");
     }
-    let error = picaflor_literature::preset("humingbird", "x").unwrap_err().to_string();
+    let error = picaflor_literature::preset("humingbird").unwrap_err().to_string();
     assert!(error.contains("there are: picaflor"), "{error}");
 }
 
@@ -344,7 +344,7 @@ fn read_only_writes_nothing() {
     let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 * MIB));
     let store = Store::open(by_hand(memory.clone())).unwrap();
     for i in 0..9000 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
         store.step().unwrap();
     }
     store.flush().unwrap();
@@ -362,7 +362,7 @@ fn read_only_writes_nothing() {
         for i in &held {
             assert_eq!(read(&store, &key(*i)).unwrap(), body(*i, 3000));
         }
-        assert!(matches!(store.put(b"a", b"x", &plain()), Err(Error::Refused(Refusal::ReadOnly))));
+        assert!(matches!(store.put(b"a", b"x"), Err(Error::Refused(Refusal::ReadOnly))));
         assert!(matches!(store.delete(&key(held[0])), Err(Error::Refused(Refusal::ReadOnly))));
         assert!(store.settle(Duration::from_secs(10)) || daemons == Daemons::Manual);
         while store.step().unwrap() {}
@@ -381,11 +381,11 @@ fn read_only_writes_nothing() {
 fn a_closed_store_reads_and_refuses_the_rest() {
     let (device, options) = counted(32 * MIB);
     let store = Store::open(options).unwrap();
-    store.put(b"a", b"x", &plain()).unwrap();
+    store.put(b"a", b"x").unwrap();
     let other = store.clone();
     store.close().unwrap();
     let before = device.counts();
-    assert!(matches!(other.put(b"b", b"x", &plain()), Err(Error::Closed)));
+    assert!(matches!(other.put(b"b", b"x"), Err(Error::Closed)));
     assert!(matches!(other.delete(b"a"), Err(Error::Closed)));
     assert!(matches!(other.flush(), Err(Error::Closed)));
     assert!(matches!(other.step(), Err(Error::Closed)));
@@ -402,7 +402,7 @@ fn rot_on_the_way_is_read_again() {
     let disk = FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 6);
     let store = Store::open(by_hand(Arc::new(disk.clone()))).unwrap();
     for i in 0..200 {
-        store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap();
     }
     store.flush().unwrap();
     store.step().unwrap();
@@ -426,13 +426,13 @@ fn a_put_replaces_its_own_version_though_a_twin_cannot_be_read() {
             options
         };
         let store = Store::open(options()).unwrap();
-        twins.iter().for_each(|key| store.put(key, &body(1, 5000), &plain()).unwrap());
+        twins.iter().for_each(|key| store.put(key, &body(1, 5000)).unwrap());
         store.close().unwrap();
         for unreadable in 1..=2 {
             let store = Store::open(options()).unwrap();
             device.add(Rule::nth(Fault::ReadError, unreadable));
             let version = body(1 + unreadable, 5000);
-            store.put(&twins[own], &version, &plain()).unwrap();
+            store.put(&twins[own], &version).unwrap();
             device.clear_rules();
             store.close().unwrap();
             let store = Store::open(options()).unwrap();

@@ -14,7 +14,7 @@ use picaflor::{
 };
 use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
-use crate::common::{MIB, body, by_hand, key, plain, read};
+use crate::common::{MIB, body, by_hand, key, read};
 
 fn faulty(count: u64, bytes: u64) -> Vec<Arc<FaultyDevice>> {
     (0..count).map(|i| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(bytes)), i))).collect()
@@ -40,7 +40,7 @@ fn a_device_goes_on_for_longer_than_its_log_when_another_one_fails() {
     devices[1].add(Rule::nth(Fault::SyncError, 20));
     let mut taken = Vec::new();
     for i in 0..6000 {
-        if store.put(&key(i), &body(i, 100), &plain()).is_ok() {
+        if store.put(&key(i), &body(i, 100)).is_ok() {
             taken.push(i);
         }
         if let Some(old) = taken.len().checked_sub(100).filter(|_| i % 3 > 0) {
@@ -76,7 +76,7 @@ fn a_log_is_never_longer_than_its_ring_however_many_threads_fill_it() {
                 for i in 0..10_000 {
                     let done = match i % 3 {
                         0 => store.delete(&key(thread * 100_000 + i / 2)).map(drop),
-                        _ => store.put(&key(thread * 100_000 + i), &body(i, 600), &plain()),
+                        _ => store.put(&key(thread * 100_000 + i), &body(i, 600)),
                     };
                     match done {
                         Ok(()) => {}
@@ -116,7 +116,7 @@ fn what_no_checkpoint_relieves_is_refused_by_name_until_one_does() {
     let full = loop {
         let i = rounds;
         rounds += 1;
-        match store.put(&key(i), &body(i, 50_000), &plain()) {
+        match store.put(&key(i), &body(i, 50_000)) {
             Ok(()) => kept.push(i),
             Err(Error::Full { .. }) => break true,
             Err(error) => panic!("{error}"),
@@ -148,7 +148,7 @@ fn what_no_checkpoint_relieves_is_refused_by_name_until_one_does() {
 fn a_device_without_blocks_for_a_checkpoint_fails_by_name_and_opens_again() {
     let device = faulty(1, 16 * MIB);
     let store = Store::open(on(&device).mode(Mode::Store)).unwrap();
-    (0..400).for_each(|i| store.put(&key(i), &body(i, 500), &plain()).unwrap());
+    (0..400).for_each(|i| store.put(&key(i), &body(i, 500)).unwrap());
     store.flush().unwrap();
     device[0].add(Rule::since(Fault::NoSpace, 1).within(MIB..16 * MIB));
     let refused = (0..400).find_map(|i| {
@@ -163,7 +163,7 @@ fn a_device_without_blocks_for_a_checkpoint_fails_by_name_and_opens_again() {
     device[0].revive().unwrap();
     let store = Store::open(on(&device).mode(Mode::Store)).unwrap();
     for i in 0..2000 {
-        store.put(&key(i), &body(i, 500), &plain()).unwrap();
+        store.put(&key(i), &body(i, 500)).unwrap();
         store.flush().unwrap();
     }
     assert_log_fits(&store);

@@ -1,6 +1,7 @@
 //! Every feature of the engine, shown to work: one module per theme.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod chunk_stream;
 mod common;
 mod counts;
 mod daemons;

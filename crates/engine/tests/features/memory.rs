@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use picaflor::{Daemons, Mode, PutOptions, Store, device::MemoryDevice};
+use picaflor::{Daemons, Mode, Store, device::MemoryDevice};
 use rand::Rng;
 
 use crate::common::{MIB, Zipf, body, by_hand, bypass, counted, key, plain, rng, web_len};
@@ -28,8 +28,8 @@ fn the_cap_holds_from_the_least_memory_to_more_than_the_device() {
             let mut rng = rng(memory + device);
             for i in 0..6000u64 {
                 let len = if i % 500 == 0 { 300_000 } else { web_len(&mut rng).min(60_000) };
-                let options = PutOptions { server: i as u32 % 40, bypass_memory: i % 4 == 0, ..plain() };
-                let _ = store.put(&key(i % 3000), &body(i, len), &options);
+                let options = plain().server(i as u32 % 40).bypass_memory(i % 4 == 0);
+                let _ = store.put_with(&key(i % 3000), &body(i, len), &options);
                 within(&store, "put");
                 let _ = store.get(&key(rng.random_range(0..3000)));
                 within(&store, "get");
@@ -61,7 +61,7 @@ fn the_cap_holds_at_every_moment_with_many_threads() {
                         for i in 0..2500 {
                             let name = key(rng.random_range(0..5000));
                             if store.get(&name).unwrap().is_none() {
-                                store.put(&name, &body(i, web_len(&mut rng).min(50_000)), &plain()).unwrap();
+                                store.put(&name, &body(i, web_len(&mut rng).min(50_000))).unwrap();
                             }
                         }
                     })
@@ -91,7 +91,7 @@ fn handles_are_their_holders_own() {
     let store = Store::open(options.memory(2 * MIB)).unwrap();
     let mut held = Vec::new();
     for i in 0..4000 {
-        store.put(&key(i), &body(i, 4000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 4000)).unwrap();
         held.push(store.get(&key(i)).unwrap().unwrap());
         within(&store, "with handles held");
     }
@@ -184,7 +184,7 @@ fn the_tier_beats_lru_where_many_are_asked_for_once() {
     let (device, options) = counted(256 * MIB);
     let store = Store::open(options.clone().memory(16 * MIB)).unwrap();
     for i in 0..last {
-        store.put(&key(i), &body(i, LEN), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, LEN), &bypass()).unwrap();
     }
     store.close().unwrap();
     // Less memory: cold, and no room for whole clusters, so that only single objects count.
@@ -212,13 +212,13 @@ fn bypassing_puts_leave_memory_alone() {
     let (device, options) = counted(128 * MIB);
     let store = Store::open(options).unwrap();
     for i in 0..1000 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
         store.get(&key(i)).unwrap();
     }
     store.step().unwrap();
     let before = store.stats().memory_objects;
     for i in 1000..20_000 {
-        store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap();
         store.step().unwrap();
     }
     assert!(store.stats().memory_objects >= before * 9 / 10, "{} of {before}", store.stats().memory_objects);
@@ -237,7 +237,7 @@ fn an_index_that_has_its_share_makes_room_for_new_objects() {
         let store = Store::open(options).unwrap();
         let mut refused = 0;
         for i in 0..300_000u64 {
-            if store.put(&i.to_le_bytes(), b"x", &bypass()).is_err() {
+            if store.put_with(&i.to_le_bytes(), b"x", &bypass()).is_err() {
                 refused += 1;
             }
             if i % 64 == 0 {
@@ -259,7 +259,7 @@ fn an_index_that_has_its_share_makes_room_for_new_objects() {
                 for i in 0..30_000u64 {
                     store.delete(&i.to_le_bytes()).unwrap();
                 }
-                (0..10_000u64).for_each(|i| store.put(&i.to_le_bytes(), b"y", &bypass()).unwrap());
+                (0..10_000u64).for_each(|i| store.put_with(&i.to_le_bytes(), b"y", &bypass()).unwrap());
             }
         }
     }

@@ -8,7 +8,7 @@ use picaflor::{
 };
 use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
-use crate::common::{MIB, body, by_hand, key, plain, read};
+use crate::common::{MIB, body, by_hand, key, read};
 
 const OLD: u64 = 2000;
 
@@ -16,12 +16,12 @@ const OLD: u64 = 2000;
 /// to which half as many came; all durable, and then the process died.
 fn crashed(options: &Options) {
     let store = Store::open(options.clone()).unwrap();
-    (0..OLD).for_each(|i| store.put(&key(i), &body(i, 700), &plain()).unwrap());
+    (0..OLD).for_each(|i| store.put(&key(i), &body(i, 700)).unwrap());
     store.close().unwrap();
     let store = Store::open(options.clone()).unwrap();
     for i in 0..OLD / 2 * 3 {
         if i >= OLD || i.is_multiple_of(5) {
-            store.put(&key(i), &body(i + 1, 900), &plain()).unwrap();
+            store.put(&key(i), &body(i + 1, 900)).unwrap();
         } else if i.is_multiple_of(7) {
             store.delete(&key(i)).unwrap();
         }
@@ -63,7 +63,7 @@ fn gets_are_answered_before_the_merge_and_see_what_they_would_after_it() {
     drop(store);
     // A put, a delete, a flush, or a step of the daemons ends it too.
     let endings: [fn(&Store) -> bool; 4] = [
-        |store| store.put(&key(9), &body(9, 700), &plain()).is_ok(),
+        |store| store.put(&key(9), &body(9, 700)).is_ok(),
         |store| store.delete(&key(OLD * 2)).is_ok(),
         |store| store.flush().is_ok(),
         |store| store.step().is_ok(),
@@ -115,7 +115,7 @@ fn what_the_merge_cannot_read_is_a_miss_and_no_older_version() {
     // One of them has the place of an old object in the index, and could have been a version of that.
     assert!(found >= OLD / 2 - 1, "{found}");
     // Where something else is put, the newer versions stay as witnesses: a crash must not bring back the older ones.
-    (OLD * 2..OLD * 3).for_each(|i| store.put(&key(i), &body(i, 900), &plain()).unwrap());
+    (OLD * 2..OLD * 3).for_each(|i| store.put(&key(i), &body(i, 900)).unwrap());
     store.flush().unwrap();
     kill(store);
     let store = Store::open(options).unwrap();
@@ -144,7 +144,7 @@ fn a_pause_takes_a_checkpoint_so_that_a_crash_leaves_little_to_scan() {
         while store.step().unwrap() {}
     };
     // An eighth of the device would be twice as much.
-    (0..1000).for_each(|i| store.put(&key(i), &body(i, 2000), &plain()).unwrap());
+    (0..1000).for_each(|i| store.put(&key(i), &body(i, 2000)).unwrap());
     store.flush().unwrap();
     pause(0);
     assert_eq!(checkpoints(), 0);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, thread};
 
 use picaflor::{
-    Mode, NextCluster, Options, PackOrder, PutOptions, Store,
+    Mode, NextCluster, Options, PackOrder, Store,
     device::{CountedDevice, Device, MemoryDevice},
 };
 use picaflor_sim::kill;
@@ -27,20 +27,20 @@ fn objects_wait_without_a_write_and_are_packed_by_the_cluster() {
     let store = Store::open(options.with(|options| options.unpacked = MIB)).unwrap();
     let before = device.counts();
     for i in 0..250 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     for i in 0..250 {
         assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000));
     }
     // Replaced or deleted while they wait: the device hears nothing.
-    store.put(&key(7), &body(70, 100), &plain()).unwrap();
+    store.put(&key(7), &body(70, 100)).unwrap();
     assert!(store.delete(&key(8)).unwrap() && store.get(&key(8)).unwrap().is_none());
     assert_eq!(store.stats().counts.clusters_sealed, 0);
     let done = device.counts() - before;
     assert_eq!((done.writes, done.reads, done.syncs), (0, 0, 0));
     assert_eq!(store.stats().memory_objects, 249);
     for i in 250..600 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.step().unwrap();
     let (counts, done) = (store.stats().counts, device.counts() - before);
@@ -58,7 +58,7 @@ fn clusters_of_32_kib_are_packed_and_read_as_those_of_64_are() {
         let (device, options) = hummingbird(64 * MIB);
         let options = options.with(|options| (options.cluster, options.unpacked) = (cluster << 10, MIB));
         let store = Store::open(options.clone()).unwrap();
-        (0..600).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+        (0..600).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
         let store = drop_memory(store, &options);
         let before = device.counts();
         (0..600).for_each(|i| assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000)));
@@ -74,7 +74,7 @@ fn a_get_reads_the_whole_cluster_once_and_its_objects_share_the_bytes() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone()).unwrap();
     for i in 0..200 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     let store = drop_memory(store, &options);
     let before = device.counts();
@@ -84,7 +84,7 @@ fn a_get_reads_the_whole_cluster_once_and_its_objects_share_the_bytes() {
     let done = device.counts() - before;
     assert_eq!((done.reads, done.read_bytes), (10, 10 * 64 * KIB), "20 objects a read");
     let (one, other) = (store.get(&key(0)).unwrap().unwrap(), store.get(&key(1)).unwrap().unwrap());
-    let at = |object: &picaflor::Object| object.body().unwrap().as_ptr() as usize;
+    let at = |object: &picaflor::Object| object.body_in_memory().unwrap().as_ptr() as usize;
     assert!(at(&one).abs_diff(at(&other)) < 64 << 10, "both lie in the cluster that was read");
     assert_eq!(store.stats().counts.cluster_reads, 10);
 }
@@ -93,7 +93,7 @@ fn a_get_reads_the_whole_cluster_once_and_its_objects_share_the_bytes() {
 fn put_in_turn(store: &Store, sets: &[(u64, Vec<u64>)]) {
     for at in 0..sets[0].1.len() {
         for (page, set) in sets {
-            store.put(&key(set[at]), &body(set[at], 2500), &plain()).unwrap();
+            store.put(&key(set[at]), &body(set[at], 2500)).unwrap();
             if set[at] != *page {
                 store.collocate(&key(*page), &key(set[at]));
             }
@@ -157,16 +157,16 @@ fn an_object_lies_in_several_clusters_if_several_ask_for_it() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone().with(|options| options.unpacked = 256 * KIB)).unwrap();
     let (logo, page) = (9000, 9001);
-    store.put(&key(logo), &body(logo, 2000), &plain()).unwrap();
+    store.put(&key(logo), &body(logo, 2000)).unwrap();
     for i in 0..150 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.step().unwrap();
     assert!(store.stats().counts.packed > 0, "the logo is in a cluster, which memory holds");
-    store.put(&key(page), &body(page, 2000), &plain()).unwrap();
+    store.put(&key(page), &body(page, 2000)).unwrap();
     store.collocate(&key(page), &key(logo));
     for i in 200..350 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.step().unwrap();
     assert_eq!(store.stats().counts.copies_placed, 1, "beside the page");
@@ -182,18 +182,18 @@ fn a_copy_takes_no_entry_of_another_key_of_its_place() {
     let ([logo, twin], page) = (twins(7), key(2 << 20));
     let fill = |from: u64, count| {
         for i in from..from + count {
-            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
         }
         store.step().unwrap();
     };
-    store.put(&logo, &body(1, 2000), &plain()).unwrap();
+    store.put(&logo, &body(1, 2000)).unwrap();
     fill(1 << 20, 150);
-    store.put(&page, &body(2, 2000), &plain()).unwrap();
+    store.put(&page, &body(2, 2000)).unwrap();
     store.collocate(&page, &logo);
     fill(3 << 20, 150);
     assert_eq!(store.stats().counts.copies_placed, 1, "beside the page");
     // A cache gives it the entry of the other, which is a miss from here on.
-    store.put(&twin, &body(3, 2500), &plain()).unwrap();
+    store.put(&twin, &body(3, 2500)).unwrap();
     fill(4 << 20, 5000);
     // Its cluster is read, and with it the copy.
     assert_eq!(read(&store, &page).unwrap(), body(2, 2000));
@@ -207,12 +207,12 @@ fn hints_of_objects_that_are_gone_are_dropped() {
     let (_, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone()).unwrap();
     for i in 0..40 {
-        store.put(&key(i), &body(i, 2500), &plain()).unwrap();
+        store.put(&key(i), &body(i, 2500)).unwrap();
     }
     // The page that named the last image is deleted, and put again without a hint.
     store.collocate(&key(0), &key(39));
     store.delete(&key(0)).unwrap();
-    store.put(&key(0), &body(0, 2500), &plain()).unwrap();
+    store.put(&key(0), &body(0, 2500)).unwrap();
     // A page that names what is gone takes nobody along.
     store.collocate(&key(1), &key(38));
     store.delete(&key(38)).unwrap();
@@ -230,7 +230,7 @@ fn the_order_of_packing_is_a_choice() {
         let (_, options) = hummingbird(64 * MIB);
         let store = Store::open(options.with(|options| options.pack_order = order)).unwrap();
         for i in 0..12 {
-            store.put(&key(i), &body(i, if i == 5 { 9000 } else { 2500 }), &plain()).unwrap();
+            store.put(&key(i), &body(i, if i == 5 { 9000 } else { 2500 })).unwrap();
         }
         assert!(store.get(&key(0)).unwrap().is_some());
         store.flush().unwrap();
@@ -248,14 +248,14 @@ fn the_next_cluster_is_the_one_the_layout_says() {
         let options = options.with(|options| options.next_cluster = next);
         let store = Store::open(options.clone()).unwrap();
         for i in 0..4000 {
-            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
         }
         let store = drop_memory(store, &options);
         // The arm goes to the first cluster; then one cluster is written.
         assert_eq!(read(&store, &key(0)).unwrap(), body(0, 3000));
         let before = heads(&device);
         for i in 5000..5045 {
-            store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+            store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap();
         }
         store.step().unwrap();
         let after = heads(&device);
@@ -286,7 +286,7 @@ fn the_cluster_that_was_not_used_for_longest_gives_its_place() {
     let store = Store::open(options).unwrap();
     // Three times what fits, while a few of the first are asked for again and again.
     for i in 0..15_000 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
         if i % 10 == 0 {
             assert!(store.get(&key(i / 10 % 60)).unwrap().is_some(), "{} was used all the while", i / 10 % 60);
             store.step().unwrap();
@@ -304,7 +304,7 @@ fn a_cluster_leaves_without_a_read_and_one_of_an_earlier_run_with_one() {
     let fill = |store: &Store, from: u64, count: u64| {
         let (before, emptied) = (device.counts(), store.stats().counts.reclaimed_clusters);
         for i in from..from + count {
-            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
             if i % 10 == 0 {
                 store.step().unwrap();
             }
@@ -331,7 +331,7 @@ fn what_waits_and_what_was_read_share_memory_as_they_were_asked_for() {
     let (_, options) = hummingbird(64 * MIB);
     let store = Store::open(options.with(|options| options.memory = 4 * MIB)).unwrap();
     for i in 0..4000 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.step().unwrap();
     let waiting = || store.stats().memory_objects;
@@ -355,7 +355,7 @@ fn a_put_that_finds_memory_full_packs_what_was_asked_for_least_recently() {
     let store = Store::open(options.with(|options| options.memory = 4 * MIB)).unwrap();
     // Nobody calls the daemons.
     for i in 0..4000 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     let (counts, done) = (store.stats().counts, device.counts());
     assert!(counts.packed > 2500, "{counts:?}");
@@ -369,8 +369,8 @@ fn what_bypasses_memory_is_not_held_when_it_is_read() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options.clone()).unwrap();
     let long = body(1, 300_000);
-    store.put(&key(1), &long, &bypass()).unwrap();
-    store.put(&key(2), &body(2, 9000), &bypass()).unwrap();
+    store.put_with(&key(1), &long, &bypass()).unwrap();
+    store.put_with(&key(2), &body(2, 9000), &bypass()).unwrap();
     let store = drop_memory(store, &options);
     let before = store.stats().memory_used;
     for _ in 0..2 {
@@ -388,11 +388,11 @@ fn a_flush_packs_what_waits_and_a_crash_finds_it() {
     let options = || by_hand(Arc::clone(&device)).rows(picaflor_literature::ROWS).as_preset("hummingbird").unwrap();
     let store = Store::open(options()).unwrap();
     for i in 0..100 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.flush().unwrap();
     for i in 100..200 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     // Nobody closes it.
     kill(store);
@@ -411,7 +411,7 @@ fn eight_threads_on_a_file_find_what_they_put() {
 fn eight_threads_on_a_file(preset: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
-    let options = || picaflor_literature::preset(preset, &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
+    let options = || picaflor_literature::preset(preset).unwrap().place(&path).capacity(64 * MIB).memory(8 * MIB);
     let store = Store::open(options()).unwrap();
     let (threads, objects) = (8, 1500);
     let workers: Vec<_> = (0..threads)
@@ -420,8 +420,8 @@ fn eight_threads_on_a_file(preset: &str) {
             thread::spawn(move || {
                 let mine = |i: u64| thread * 100_000 + i;
                 for i in 0..objects {
-                    let beside = PutOptions { neighbour: Some(key(mine(i / 8 * 8)).into()), ..plain() };
-                    store.put(&key(mine(i)), &body(mine(i), 500 + (i * 37 % 9000) as usize), &beside).unwrap();
+                    let beside = plain().neighbour(key(mine(i / 8 * 8)));
+                    store.put_with(&key(mine(i)), &body(mine(i), 500 + (i * 37 % 9000) as usize), &beside).unwrap();
                     for back in [0, 1, 7, 90] {
                         let Some(j) = i.checked_sub(back) else { continue };
                         let found = read(&store, &key(mine(j)));
@@ -453,7 +453,7 @@ fn deletes_become_durable_alone_and_what_waits_goes_on_waiting() {
     let (device, options) = hummingbird(64 * MIB);
     let store = Store::open(options).unwrap();
     for i in 0..30 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     let ways: [&dyn Fn() -> picaflor::Result<()>; 2] =
         [&|| store.flush_deletes(), &|| futures_executor::block_on(store.flush_deletes_async())];

@@ -61,11 +61,9 @@ const PARTS: u64 = 20;
 
 fn options(page: u64, part: u64, hints: bool) -> PutOptions {
     match hints {
-        true => PutOptions {
-            server: (page % SERVERS + 1) as u32,
-            neighbour: (part > 0).then(|| Bytes::from(key(page, 0))),
-            ..plain()
-        },
+        true => {
+            plain().server((page % SERVERS + 1) as u32).maybe_neighbour((part > 0).then(|| Bytes::from(key(page, 0))))
+        }
         false => plain(),
     }
 }
@@ -84,7 +82,7 @@ fn load(store: &Store, hints: bool) {
         let at = rng.random_range(0..open.len());
         let (page, part) = open[at];
         let len = web_len(&mut rng).min(12_000);
-        store.put(&key(page, part), &body(page * 100 + part, len), &options(page, part, hints)).unwrap();
+        store.put_with(&key(page, part), &body(page * 100 + part, len), &options(page, part, hints)).unwrap();
         open[at].1 += 1;
         open.retain(|(_, part)| *part < PARTS);
     }
@@ -117,8 +115,8 @@ fn put_by_turns(store: &Store, pages: u64) {
         for part in (1..8).chain([0]).chain(8..PARTS) {
             for page in dozen * 12..(dozen + 1) * 12 {
                 let neighbour = (part > 0).then(|| Bytes::from(key(page, 0)));
-                let put = PutOptions { neighbour, ..plain() };
-                store.put(&key(page, part), &body(page * 100 + part, 1000), &put).unwrap();
+                let put = plain().maybe_neighbour(neighbour);
+                store.put_with(&key(page, part), &body(page * 100 + part, 1000), &put).unwrap();
             }
         }
         store.step().unwrap();
@@ -170,10 +168,10 @@ fn groups_and_servers_have_clusters_of_their_own() {
     for i in 0..300 {
         for class in 0..12 {
             let put = match class {
-                0..6 => PutOptions { server: class + 1, ..plain() },
-                _ => PutOptions { group: class, server: i as u32 % 7 + 1, ..plain() },
+                0..6 => plain().server(class + 1),
+                _ => plain().group(class).server(i as u32 % 7 + 1),
             };
-            store.put(&name(class, i), &body(i, web_len(&mut rng).min(9000)), &put).unwrap();
+            store.put_with(&name(class, i), &body(i, web_len(&mut rng).min(9000)), &put).unwrap();
         }
     }
     let listed: Vec<u32> = store.keys().map(|entry| entry.group).collect();
@@ -195,11 +193,11 @@ fn collocated_objects_get_copies() {
     for mode in [Mode::Cache, Mode::Store] {
         let (device, options) = counted(64 * MIB);
         let store = Store::open(options.clone().mode(mode)).unwrap();
-        let on = |server| PutOptions { server, ..plain() };
-        store.put(b"icon", &body(1, 500), &on(1)).unwrap();
+        let on = |server| plain().server(server);
+        store.put_with(b"icon", &body(1, 500), &on(1)).unwrap();
         store.get(b"icon").unwrap().unwrap();
         for page in 0..60u64 {
-            store.put(&key(page, 0), &body(page, 3000), &on(2)).unwrap();
+            store.put_with(&key(page, 0), &body(page, 3000), &on(2)).unwrap();
             store.collocate(&key(page, 0), b"icon");
         }
         store.flush().unwrap();
@@ -253,12 +251,12 @@ fn where_bytes_are_paid_for_what_lies_behind_an_object_is_read_and_not_its_clust
     load(&store, true);
     // Old versions and what is deleted lie among the others.
     for page in (0..PAGES).step_by(3) {
-        store.put(&key(page, 5), &body(page, 777), &options(page, 5, true)).unwrap();
+        store.put_with(&key(page, 5), &body(page, 777), &options(page, 5, true)).unwrap();
         assert!(store.delete(&key(page, 9)).unwrap());
     }
     let read_all = |store: &Store, page| -> Vec<Option<Vec<u8>>> {
         (0..PARTS)
-            .map(|part| store.get(&key(page, part)).unwrap().map(|object| object.bytes().unwrap().to_vec()))
+            .map(|part| store.get(&key(page, part)).unwrap().map(|object| object.body().unwrap().to_vec()))
             .collect()
     };
     let expected: Vec<_> = (0..PAGES).map(|page| read_all(&store, page)).collect();
@@ -332,8 +330,8 @@ fn a_copy_is_never_served_when_it_is_old() {
             let name = key(page, part);
             match rng.random_range(0..100) {
                 0..60 => {
-                    let put = PutOptions { server: rng.random_range(1..5), ..plain() };
-                    store.put(&name, &body(step, 100 + step as usize % 3000), &put).unwrap();
+                    let put = plain().server(rng.random_range(1..5));
+                    store.put_with(&name, &body(step, 100 + step as usize % 3000), &put).unwrap();
                     versions.insert((page, part), step);
                     store.collocate(&name, &key(page, rng.random_range(0..PARTS)));
                 }
@@ -370,10 +368,10 @@ fn a_copy_is_never_served_when_it_is_old() {
 fn a_neighbour_in_an_open_buffer_wins_over_the_class() {
     let device = Arc::new(MemoryDevice::new(32 * MIB));
     let store = Store::open(by_hand(device.clone())).unwrap();
-    store.put(b"page", b"x", &PutOptions { server: 1, ..plain() }).unwrap();
+    store.put_with(b"page", b"x", &plain().server(1)).unwrap();
     for server in 2..6 {
-        let put = PutOptions { server, neighbour: Some(Bytes::from_static(b"page")), ..plain() };
-        store.put(&server.to_le_bytes(), b"x", &put).unwrap();
+        let put = plain().server(server).neighbour(&b"page"[..]);
+        store.put_with(&server.to_le_bytes(), b"x", &put).unwrap();
     }
     assert_eq!(store.stats().counts.neighbours_joined, 4);
     store.close().unwrap();

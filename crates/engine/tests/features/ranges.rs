@@ -4,7 +4,7 @@ use bytes::Bytes;
 use picaflor::{Chunks, Store};
 
 use crate::{
-    common::{KIB, MIB, body, bypass, counted, key, plain},
+    common::{KIB, MIB, body, bypass, counted, key},
     streams::block_on,
 };
 
@@ -30,7 +30,7 @@ fn any_range_is_those_bytes_and_no_others() {
     let cluster = 64 * KIB as usize;
     for (i, len) in [0, 1, 5_000, cluster / 2, 3 * cluster, 500_001].into_iter().enumerate() {
         let (name, whole) = (key(i as u64), body(i as u64, len));
-        store.put(&name, &whole, &plain()).unwrap();
+        store.put(&name, &whole).unwrap();
         let (len, cluster) = (len as u64, cluster as u64);
         let bounds = [0, 1, len / 2, cluster - 1, 2 * cluster, len.saturating_sub(1), len, len + 1, u64::MAX];
         for (start, end) in bounds.iter().flat_map(|start| bounds.iter().map(move |end| (*start, *end))) {
@@ -55,7 +55,7 @@ fn a_part_of_a_small_object_is_a_slice_of_it() {
     let (_, options) = counted(64 * MIB);
     let store = Store::open(options).unwrap();
     let whole = body(1, 10_000);
-    store.put(&key(1), &whole, &plain()).unwrap();
+    store.put(&key(1), &whole).unwrap();
     let object = store.get(&key(1)).unwrap().unwrap().body().unwrap();
     let [part] = &pieces(store.get_range(&key(1), 1_000..3_000).unwrap())[..] else { panic!("more than one piece") };
     assert!(part == &whole[1_000..3_000]);
@@ -67,7 +67,7 @@ fn a_part_of_a_large_object_reads_only_what_it_needs() {
     let (device, options) = counted(64 * MIB);
     let store = Store::open(options).unwrap();
     let whole = body(1, 2 * MIB as usize);
-    store.put(&key(1), &whole, &bypass()).unwrap();
+    store.put_with(&key(1), &whole, &bypass()).unwrap();
     store.flush().unwrap();
     // Both ends of the first two chunks, and the manifest.
     let before = device.counts().read_bytes;

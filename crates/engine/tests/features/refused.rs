@@ -9,7 +9,7 @@ use picaflor::{
 };
 use picaflor_sim::{Fault, FaultyDevice, Rule, kill};
 
-use crate::common::{MIB, body, by_hand, bypass, key, plain, read, twins};
+use crate::common::{MIB, body, by_hand, bypass, key, read, twins};
 
 const OBJECTS: u64 = 300;
 
@@ -20,10 +20,10 @@ fn crashed(preset: &str, mode: Mode) -> (Arc<FaultyDevice>, CountedDevice, Optio
     let options =
         by_hand(Arc::new(counted.clone())).mode(mode).rows(picaflor_literature::ROWS).as_preset(preset).unwrap();
     let store = Store::open(options.clone()).unwrap();
-    (0..OBJECTS / 2).for_each(|i| store.put(&key(i), &body(i, 3000), &bypass()).unwrap());
+    (0..OBJECTS / 2).for_each(|i| store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap());
     store.close().unwrap();
     let store = Store::open(options.clone()).unwrap();
-    (OBJECTS / 2..OBJECTS).for_each(|i| store.put(&key(i), &body(i, 3000), &bypass()).unwrap());
+    (OBJECTS / 2..OBJECTS).for_each(|i| store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap());
     store.flush().unwrap();
     kill(store);
     (faulty, counted, options)
@@ -189,12 +189,12 @@ fn an_older_version_that_cannot_be_read_beside_another_key_of_its_place_does_not
         let options = options.with(|options| options.eviction_listener = Some(Arc::new(|_: &[u8], _| ())));
         let keys = twins(7);
         let store = Store::open(options.clone()).unwrap();
-        keys.iter().for_each(|key| store.put(key, &body(1, 300), &plain()).unwrap());
+        keys.iter().for_each(|key| store.put(key, &body(1, 300)).unwrap());
         store.close().unwrap();
         let store = Store::open(options.clone()).unwrap();
         assert_eq!(store.stats().objects, 2, "{preset}");
         faulty.add(Rule::since(Fault::ReadError, 1));
-        store.put(&keys[replaced], &body(2, 300), &plain()).unwrap();
+        store.put(&keys[replaced], &body(2, 300)).unwrap();
         faulty.clear_rules();
         store.close().unwrap();
         let store = Store::open(options).unwrap();

@@ -3,13 +3,13 @@
 use std::{collections::HashMap, sync::Arc};
 
 use picaflor::{
-    Mode, Options, PutOptions, Store,
+    Mode, Options, Store,
     device::{AlignedBuf, Device, MemoryDevice},
 };
 use picaflor_format::zone::Map;
 use picaflor_sim::{Fault, FaultyDevice, On, Rule, kill};
 
-use crate::common::{MIB, body, by_hand, bypass, counted, key, plain};
+use crate::common::{MIB, body, by_hand, bypass, counted, key};
 
 #[test]
 fn a_cold_start_that_is_cut_short_starts_cold_again() {
@@ -18,7 +18,7 @@ fn a_cold_start_that_is_cut_short_starts_cold_again() {
         let device = Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), nth));
         let options = || by_hand(device.clone()).mode(Mode::Cache);
         let store = Store::open(options()).unwrap();
-        (0..200).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+        (0..200).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
         store.flush().unwrap();
         // As `kill -9` leaves it; then its clusters cannot be read, and the power fails.
         kill(store);
@@ -50,7 +50,7 @@ fn evicts_and_is_killed(device: &Arc<FaultyDevice>, more: u64) -> Options {
     for (begin, end) in [(0, 2000), (2000, 2010), (2010, 2010 + more)] {
         let store = Store::open(options.clone()).unwrap();
         for i in begin..end {
-            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
         }
         if begin < 2010 { store.close().unwrap() } else { kill(store) }
     }
@@ -105,7 +105,7 @@ fn what_may_have_been_written_over_before_a_crash_is_not_called_damaged_and_what
 fn writes_over_chunks_and_is_killed(device: &Arc<MemoryDevice>) -> Options {
     let options = by_hand(Arc::clone(device) as Arc<dyn Device>).mode(Mode::Store);
     let store = Store::open(options.clone()).unwrap();
-    (0..9).for_each(|i| store.put(&key(i), &body(i, 300_000), &plain()).unwrap());
+    (0..9).for_each(|i| store.put(&key(i), &body(i, 300_000)).unwrap());
     store.close().unwrap();
     let store = Store::open(options.clone()).unwrap();
     (0..8).for_each(|i| assert!(store.delete(&key(i)).unwrap()));
@@ -118,8 +118,8 @@ fn writes_over_chunks_and_is_killed(device: &Arc<MemoryDevice>) -> Options {
     };
     let before = pages();
     for i in 20..60 {
-        let far_apart = PutOptions { group: i as u32, ..bypass() };
-        store.put(&key(i), &body(i, 30_000), &far_apart).unwrap();
+        let far_apart = bypass().group(i as u32);
+        store.put_with(&key(i), &body(i, 30_000), &far_apart).unwrap();
     }
     store.flush().unwrap();
     kill(store);
@@ -149,13 +149,13 @@ fn what_a_large_object_lost_before_a_crash_makes_it_a_miss_and_no_error() {
             let options = by_hand(Arc::clone(&device) as Arc<dyn Device>);
             for (begin, end) in [(0, 40), (40, 41), (41, 41 + more)] {
                 let store = Store::open(options.clone()).unwrap();
-                (begin..end).for_each(|i| store.put(&key(i), &body(i, 300_000), &plain()).unwrap());
+                (begin..end).for_each(|i| store.put(&key(i), &body(i, 300_000)).unwrap());
                 if begin < 41 { store.close().unwrap() } else { kill(store) }
             }
             let store = Store::open(options.with(|options| options.read_only = read_only)).unwrap();
             for i in 0..41 {
                 match store.get(&key(i)).unwrap() {
-                    Some(object) => assert_eq!(object.bytes().unwrap(), body(i, 300_000), "{more}, {i}"),
+                    Some(object) => assert_eq!(object.body().unwrap(), body(i, 300_000), "{more}, {i}"),
                     None => missed += 1,
                 }
                 whole += u64::from(store.contains(&key(i)).unwrap());
@@ -170,12 +170,12 @@ fn a_listing_has_every_object_once_and_says_how_far_it_is() {
     let (_, options) = counted(32 * MIB);
     let store = Store::open(options.mode(Mode::Store)).unwrap();
     for i in 0..3000 {
-        store.put(&key(i), &body(i, 500 + i as usize), &PutOptions { group: i as u32 % 5, ..bypass() }).unwrap();
+        store.put_with(&key(i), &body(i, 500 + i as usize), &bypass().group(i as u32 % 5)).unwrap();
     }
-    store.put(&key(3000), &body(1, 400_000), &plain()).unwrap();
+    store.put(&key(3000), &body(1, 400_000)).unwrap();
     for i in (0..3000).step_by(10) {
         store.delete(&key(i)).unwrap();
-        store.put(&key(i + 1), &body(i, 50), &plain()).unwrap();
+        store.put(&key(i + 1), &body(i, 50)).unwrap();
     }
     let mut keys = store.keys();
     let (mut seen, mut before) = (HashMap::new(), (0, 0));
@@ -204,7 +204,7 @@ fn a_listing_has_every_object_once_and_says_how_far_it_is() {
 fn statistics_are_json() {
     let (_, options) = counted(32 * MIB);
     let store = Store::open(options).unwrap();
-    store.put(b"a", b"x", &plain()).unwrap();
+    store.put(b"a", b"x").unwrap();
     store.get(b"a").unwrap();
     store.get(b"b").unwrap();
     let stats: serde_json::Value = serde_json::from_str(&serde_json::to_string(&store.stats()).unwrap()).unwrap();

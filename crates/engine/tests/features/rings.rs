@@ -14,7 +14,7 @@ use std::{
 use picaflor::{Object, Options, Result, Store, ThreadRing};
 use rand::Rng;
 
-use crate::common::{MIB, body, key, plain, rng};
+use crate::common::{MIB, body, key, rng};
 
 const OBJECTS: u64 = 3000;
 
@@ -29,14 +29,14 @@ fn filled() -> (tempfile::TempDir, Store) {
     let options = Options::new(folder.path().join("store")).capacity(64 * MIB).memory(6 * MIB);
     let store = Store::open(options.with(|options| options.seed = Some(7))).unwrap();
     for i in 0..OBJECTS {
-        store.put(&key(i), &body_of(i), &plain()).unwrap();
+        store.put(&key(i), &body_of(i)).unwrap();
     }
     store.flush().unwrap();
     (folder, store)
 }
 
 fn check(i: u64, found: Option<Object>) {
-    assert!(found.unwrap().bytes().unwrap() == body_of(i), "object {i}");
+    assert!(found.unwrap().body().unwrap() == body_of(i), "object {i}");
 }
 
 type Get = (u64, Pin<Box<dyn Future<Output = Result<Option<Object>>>>>);

@@ -12,7 +12,7 @@ use picaflor_format::{
 };
 use picaflor_sim::kill;
 
-use crate::common::{MIB, body, by_hand, in_group, key, plain, read};
+use crate::common::{MIB, body, by_hand, in_group, key, read};
 
 const CAPACITY: u64 = 8 * MIB;
 const CLUSTER: usize = 64 << 10;
@@ -62,7 +62,7 @@ fn replaced(mode: Mode) -> (Arc<MemoryDevice>, Options) {
     for version in [1, 2] {
         let store = Store::open(options.clone()).unwrap();
         for i in 0..OBJECTS {
-            store.put(&key(i), &body(i + version * 100, 500), &plain()).unwrap();
+            store.put(&key(i), &body(i + version * 100, 500)).unwrap();
             if i + 2 == OBJECTS {
                 store.flush().unwrap();
             }
@@ -142,13 +142,13 @@ fn an_object_that_rots_is_not_replaced_by_an_older_one_that_a_scan_finds() {
         let store = Store::open(options.clone()).unwrap();
         // The older version lies in a cluster that is open at the checkpoint, the newer one in a sealed one, which was
         // granted before and is not scanned therefore.
-        store.put(&key(0), &body(0, 500), &in_group(2)).unwrap();
+        store.put_with(&key(0), &body(0, 500), &in_group(2)).unwrap();
         store.flush().unwrap();
-        store.put(&key(1), &body(1, 500), &in_group(1)).unwrap();
-        store.put(&key(1), &body(2, 500), &in_group(2)).unwrap();
+        store.put_with(&key(1), &body(1, 500), &in_group(1)).unwrap();
+        store.put_with(&key(1), &body(2, 500), &in_group(2)).unwrap();
         let mut others = 100..3000;
         while store.stats().counts.checkpoints == 0 {
-            others.by_ref().take(50).for_each(|i| store.put(&key(i), &body(i, 500), &in_group(2)).unwrap());
+            others.by_ref().take(50).for_each(|i| store.put_with(&key(i), &body(i, 500), &in_group(2)).unwrap());
             store.step().unwrap();
         }
         store.flush().unwrap();
@@ -161,7 +161,7 @@ fn an_object_that_rots_is_not_replaced_by_an_older_one_that_a_scan_finds() {
         let store = Store::open(options).unwrap();
         match (mode, store.get(&key(1))) {
             (Mode::Store, Err(Error::Damaged { .. })) | (Mode::Cache, Ok(None)) => {}
-            (_, other) => panic!("{mode:?}: {:?}", other.map(|found| found.map(|it| it.bytes().unwrap().len()))),
+            (_, other) => panic!("{mode:?}: {:?}", other.map(|found| found.map(|it| it.body().unwrap().len()))),
         }
         assert_eq!(read(&store, &key(100)), Some(body(100, 500)));
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use picaflor::{Daemons, Error, Mode, Options, PutOptions, Refusal, Store, device::FileDevice};
+use picaflor::{Daemons, Error, Mode, Options, Refusal, Store, device::FileDevice};
 
 use crate::common::{KIB, MIB, body, bypass, counted, key, plain, read};
 
@@ -55,9 +55,9 @@ fn any_length_known_or_not_comes_back() {
             stream(&store, &name, &whole, known.then_some(len as u64), piece).unwrap();
             let object = store.get(&name).unwrap().unwrap();
             assert_eq!(object.len(), len as u64);
-            assert!(object.bytes().unwrap() == whole, "{len} in pieces of {piece}");
+            assert!(object.body().unwrap() == whole, "{len} in pieces of {piece}");
         }
-        store.put(&name, &whole, &plain()).unwrap();
+        store.put(&name, &whole).unwrap();
         assert!(read(&store, &name).unwrap() == whole, "{len}");
     }
 }
@@ -67,7 +67,7 @@ fn a_wrong_length_is_refused_and_the_object_before_stays() {
     for mode in [Mode::Cache, Mode::Store] {
         let (_, options) = counted(64 * MIB);
         let store = Store::open(options.mode(mode)).unwrap();
-        store.put(b"a", b"before", &plain()).unwrap();
+        store.put(b"a", b"before").unwrap();
         let entries = store.stats().objects;
         for (told, len) in [(999, 1000), (1001, 1000), (0, 1), (500_000, 499_999), (400_000, 500_000)] {
             let result = stream(&store, b"a", &body(1, len), Some(told), 7000);
@@ -89,7 +89,7 @@ fn a_wrong_length_is_refused_and_the_object_before_stays() {
 fn after_an_error_a_stream_cannot_be_finished() {
     let (_, options) = counted(16 * MIB);
     let store = Store::open(options).unwrap();
-    store.put(b"a", b"before", &plain()).unwrap();
+    store.put(b"a", b"before").unwrap();
     let mut stream = store.put_stream(b"a", None, plain()).unwrap();
     let piece = vec![1; MIB as usize];
     let error = (0..16).find_map(|_| stream.write(&piece).err()).expect("a quarter of the device is the most");
@@ -104,7 +104,7 @@ fn what_streams_hold_is_memory_of_the_store() {
     let (_, options) = counted(64 * MIB);
     let store = Store::open(options).unwrap();
     for i in 0..200 {
-        store.put(&key(i), &body(i, 40_000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 40_000)).unwrap();
         read(&store, &key(i)).unwrap();
     }
     let before = store.stats().memory_used;
@@ -126,7 +126,7 @@ fn gets_are_counted_by_object_not_by_chunk() {
     let (_, options) = counted(64 * MIB);
     let store = Store::open(options).unwrap();
     let whole = body(1, 1_000_000);
-    store.put(b"large", &whole, &plain()).unwrap();
+    store.put(b"large", &whole).unwrap();
     for _ in 0..10 {
         assert!(read(&store, b"large").unwrap() == whole);
     }
@@ -139,9 +139,9 @@ fn gets_are_counted_by_object_not_by_chunk() {
 fn a_large_object_without_one_of_its_chunks_is_not_there_for_anybody() {
     let (_, options) = counted(4 * MIB);
     let store = Store::open(options).unwrap();
-    store.put(b"large", &body(1, 900_000), &plain()).unwrap();
+    store.put(b"large", &body(1, 900_000)).unwrap();
     for i in 0.. {
-        store.put(&key(i), &body(i, 30_000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 30_000)).unwrap();
         let there = store.contains(b"large").unwrap();
         assert_eq!(store.group_of(b"large").unwrap().is_some(), there);
         assert_eq!(read(&store, b"large").is_some(), there, "after {i} others");
@@ -157,7 +157,7 @@ fn ranges_are_cut_to_the_body() {
     let store = Store::open(options).unwrap();
     for len in [0, 10, 5000, 700_000u64] {
         let whole = body(len, len as usize);
-        store.put(b"a", &whole, &plain()).unwrap();
+        store.put(b"a", &whole).unwrap();
         let object = store.get(b"a").unwrap().unwrap();
         let chunk = 64 * KIB - 300;
         let edges = [0, 1, len / 2, chunk, len.saturating_sub(1), len, len + 1, u64::MAX];
@@ -221,10 +221,10 @@ fn chunks_are_freed_whoever_takes_their_place() {
     for round in 0..30u64 {
         // Ten times the device in all: nothing may be left behind.
         for i in 0..3 {
-            store.put(&key(i), &body(round, 3_000_000), &plain()).unwrap_or_else(|e| panic!("{round} {i}: {e}"));
+            store.put(&key(i), &body(round, 3_000_000)).unwrap_or_else(|e| panic!("{round} {i}: {e}"));
         }
-        store.put(&key(0), &body(round, 2_000_000), &plain()).unwrap();
-        store.put(&key(1), &body(round, 500), &plain()).unwrap();
+        store.put(&key(0), &body(round, 2_000_000)).unwrap();
+        store.put(&key(1), &body(round, 500)).unwrap();
         store.delete(&key(2)).unwrap();
         assert_eq!(read(&store, &key(0)).unwrap(), body(round, 2_000_000));
         assert_eq!(read(&store, &key(1)).unwrap(), body(round, 500));
@@ -241,10 +241,10 @@ fn a_handle_outlives_its_object() {
     let (small, large) = (body(1, 3000), body(2, 600_000));
     for from_device in [false, true] {
         let store = Store::open(options.clone().with(|o| o.places = counted(32 * MIB).1.places)).unwrap();
-        store.put(b"small", &small, &bypass()).unwrap();
-        store.put(b"large", &large, &PutOptions { metadata: Bytes::from_static(b"m"), ..bypass() }).unwrap();
+        store.put_with(b"small", &small, &bypass()).unwrap();
+        store.put_with(b"large", &large, &bypass().metadata(Bytes::from_static(b"m"))).unwrap();
         for i in 0..if from_device { 100 } else { 0 } {
-            store.put(&key(i), &body(i, 3000), &bypass()).unwrap();
+            store.put_with(&key(i), &body(i, 3000), &bypass()).unwrap();
         }
         store.step().unwrap();
         let (held, partly) = (store.get(b"small").unwrap().unwrap(), store.get(b"large").unwrap().unwrap());
@@ -253,7 +253,7 @@ fn a_handle_outlives_its_object() {
         store.delete(b"small").unwrap();
         store.delete(b"large").unwrap();
         for i in 1000..30_000 {
-            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
             store.step().unwrap();
         }
         assert_eq!(held.body().unwrap(), small, "the place was written over and over");
@@ -287,10 +287,10 @@ fn who_reads_an_old_version_does_not_delete_the_new_one() {
         let (_, options) = counted(32 * MIB);
         let store = Store::open(options.mode(mode)).unwrap();
         for new in [100, 700_000] {
-            store.put(b"a", &body(1, 600_000), &bypass()).unwrap();
+            store.put_with(b"a", &body(1, 600_000), &bypass()).unwrap();
             let old = store.get(b"a").unwrap().unwrap();
-            store.put(b"a", &body(2, new), &bypass()).unwrap();
-            assert!(old.bytes().unwrap() == body(1, 600_000));
+            store.put_with(b"a", &body(2, new), &bypass()).unwrap();
+            assert!(old.body().unwrap() == body(1, 600_000));
             assert!(read(&store, b"a").unwrap() == body(2, new));
         }
     }
@@ -314,12 +314,12 @@ fn a_large_object_that_lost_a_chunk_is_a_miss_not_half_a_body() {
                 }
             }
             None => {
-                store.put(&name, &whole, &plain()).unwrap();
+                store.put(&name, &whole).unwrap();
                 puts += 1;
             }
         }
         for i in 0..8 {
-            store.put(&key(round * 8 + i), &body(i, 40_000), &bypass()).unwrap();
+            store.put_with(&key(round * 8 + i), &body(i, 40_000), &bypass()).unwrap();
         }
     }
     assert!((18..300).contains(&puts), "{puts} puts: they came and went");
@@ -330,12 +330,12 @@ fn a_large_object_that_is_asked_for_in_part_stays_whole() {
     let (_, options) = counted(16 * MIB);
     let store = Store::open(options).unwrap();
     let large = body(7, 300_000);
-    store.put(b"large", &large, &plain()).unwrap();
+    store.put(b"large", &large).unwrap();
     for lap in 0..40 {
         let object = store.get(b"large").unwrap().unwrap_or_else(|| panic!("gone after {lap} MiB"));
         assert_eq!(object.chunks(0..10).next().unwrap().unwrap(), large[..10]);
         drop(object);
-        (0..256).for_each(|i| store.put(&key(lap * 256 + i), &body(i, 4000), &plain()).unwrap());
+        (0..256).for_each(|i| store.put(&key(lap * 256 + i), &body(i, 4000)).unwrap());
         while store.step().unwrap() {}
     }
     assert_eq!(read(&store, b"large").unwrap(), large);

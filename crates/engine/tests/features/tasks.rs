@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use picaflor::{
-    Durability, Mode, Options, Place, Put, PutOptions, Store,
+    Durability, Mode, Options, Place, Put, Store,
     device::{Device, Folder, MemoryDevice, RealFolder, Request},
 };
 
@@ -164,8 +164,8 @@ fn every_verb_has_a_form_for_tasks() {
             let folder = tempfile::tempdir().unwrap();
             let (device, options) = guarded_as(preset, folder.path());
             let store = Store::open(options.clone()).unwrap();
-            (0..50).for_each(|i| store.put(&key(i), &body(i, 3000), &in_group(3)).unwrap());
-            store.put(b"large", &body(7, 500_000), &plain()).unwrap();
+            (0..50).for_each(|i| store.put_with(&key(i), &body(i, 3000), &in_group(3)).unwrap());
+            store.put(b"large", &body(7, 500_000)).unwrap();
             // Nothing of it is in memory.
             store.close().unwrap();
             let store = Store::open(options).unwrap();
@@ -175,7 +175,7 @@ fn every_verb_has_a_form_for_tasks() {
             let held = device.clone();
             executor(Box::pin(async move {
                 let store = own;
-                store.put_async(&key(0), b"new", &plain()).await.unwrap();
+                store.put_async(&key(0), b"new").await.unwrap();
                 assert!(store.delete_async(&key(1)).await.unwrap() && !store.delete_async(&key(1)).await.unwrap());
                 assert!(store.contains_async(&key(2)).await.unwrap() && !store.contains_async(&key(1)).await.unwrap());
                 assert_eq!(store.group_of_async(&key(2)).await.unwrap(), Some(3));
@@ -185,9 +185,8 @@ fn every_verb_has_a_form_for_tasks() {
                     read.extend_from_slice(&piece.unwrap());
                 }
                 assert!(read == body(7, 500_000), "{preset}");
-                let (new, many) = (key(60), plain());
-                let many =
-                    [Put { key: &new, body: b"one", options: &many }, Put { key: b"2", body: b"", options: &many }];
+                let new = key(60);
+                let many = [Put::new(&new, b"one"), Put::new(b"2", b"")];
                 store.put_many_async(&many).await.unwrap();
                 let deleted = store.delete_many_async(&[&key(4), b"2", b"3"]).await.unwrap();
                 assert_eq!(deleted, [true, true, false], "{preset}");
@@ -199,8 +198,8 @@ fn every_verb_has_a_form_for_tasks() {
                     stream.write_async(Bytes::copy_from_slice(piece)).await.unwrap();
                 }
                 stream.finish_async().await.unwrap();
-                store.put_async(b"large too", &body(9, 300_000), &plain()).await.unwrap();
-                store.put_async(&key(3), &body(10, 300_000), &plain()).await.unwrap();
+                store.put_async(b"large too", &body(9, 300_000)).await.unwrap();
+                store.put_async(&key(3), &body(10, 300_000)).await.unwrap();
                 store.flush_async().await.unwrap();
                 let mut found = 0;
                 let mut listing = store.keys();
@@ -210,7 +209,7 @@ fn every_verb_has_a_form_for_tasks() {
                 assert_eq!((found, listing.unreadable()), (keys.len() - 2, 0), "{preset}");
                 *held.executor.lock() = None;
             }));
-            let read = |key: &[u8]| store.get(key).unwrap().map(|object| object.bytes().unwrap().to_vec());
+            let read = |key: &[u8]| store.get(key).unwrap().map(|object| object.body().unwrap().to_vec());
             assert_eq!(read(&key(0)).unwrap(), b"new");
             assert_eq!((read(&key(1)), read(&key(2))), (None, Some(body(2, 3000))));
             assert_eq!(read(b"large").unwrap(), body(8, 600_000), "{preset}");
@@ -228,7 +227,7 @@ fn opening_checking_and_closing_are_done_aside() {
             let folder = tempfile::tempdir().unwrap();
             let (device, options) = guarded_as(preset, folder.path());
             let store = Store::open(options.clone().durability(Durability::None)).unwrap();
-            (0..20).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+            (0..20).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
             *device.executor.lock() = Some(std::thread::current().id());
             let again = options.clone();
             executor(Box::pin(async move {
@@ -250,12 +249,12 @@ fn opening_checking_and_closing_are_done_aside() {
 fn a_delete_that_needs_no_look_at_the_device_is_done_by_the_call() {
     let (device, options) = guarded(32 * MIB, Mode::Cache);
     let store = Store::open(options.clone()).unwrap();
-    store.put(b"long", &body(1, 30_000), &plain()).unwrap();
+    store.put(b"long", &body(1, 30_000)).unwrap();
     store.close().unwrap();
     let store = Store::open(options).unwrap();
     // The opening is over.
     assert_eq!(store.stats().objects, 1);
-    store.put(b"in memory", b"body", &plain()).unwrap();
+    store.put(b"in memory", b"body").unwrap();
     *device.executor.lock() = Some(std::thread::current().id());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     for key in [&b"in memory"[..], b"never put"] {
@@ -314,7 +313,7 @@ fn who_waits_for_clean_space_lets_the_other_tasks_go_on() {
                         stream.finish_async().await.unwrap();
                     } else {
                         for n in 0..10 {
-                            store.put_async(&key(i * 10 + n), &body(i, 50_000), &bypass()).await.unwrap();
+                            store.put_with_async(&key(i * 10 + n), &body(i, 50_000), &bypass()).await.unwrap();
                         }
                     }
                     progress.fetch_add(1, Relaxed);
@@ -343,10 +342,27 @@ fn who_waits_for_clean_space_lets_the_other_tasks_go_on() {
 fn what_a_task_does_not_want_to_wait_for_is_done_or_refused_at_once() {
     let (_, options) = guarded(16 * MIB, Mode::Cache);
     let store = Store::open(options).unwrap();
-    let at_once = PutOptions { no_wait: true, ..plain() };
-    drop(store.put_async(b"key", b"body", &at_once));
-    drop(store.put_async(b"large", &body(1, 200_000), &at_once));
+    let at_once = plain().no_wait(true);
+    drop(store.begin_put(b"key", b"body", &at_once));
+    drop(store.begin_put(b"large", &body(1, 200_000), &at_once));
     assert!(store.contains(b"key").unwrap() && store.contains(b"large").unwrap());
-    drop(store.delete_async(b"key"));
+    drop(store.begin_delete(b"key"));
+    assert!(!store.contains(b"key").unwrap());
+    store.close().unwrap();
+}
+
+#[test]
+fn a_future_that_is_not_polled_has_done_nothing() {
+    let (_, options) = guarded(16 * MIB, Mode::Cache);
+    let store = Store::open(options).unwrap();
+    store.put(b"old", b"body").unwrap();
+    let at_once = plain().no_wait(true);
+    drop(store.put_async(b"key", b"body"));
+    drop(store.put_with_async(b"key", b"body", &at_once));
+    drop(store.put_many_async(&[Put::new(b"key", b"body")]));
+    drop(store.delete_async(b"old"));
+    drop(store.delete_many_async(&[b"old"]));
+    drop(store.clone().close_async());
+    assert!(!store.contains(b"key").unwrap() && store.contains(b"old").unwrap());
     store.close().unwrap();
 }

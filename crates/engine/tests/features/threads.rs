@@ -10,7 +10,7 @@ use std::{
 };
 
 use picaflor::{
-    Durability, Error, Mode, Options, PutOptions, Refusal, Store,
+    Durability, Error, Mode, Options, Refusal, Store,
     device::{Clock, MemoryDevice},
 };
 use picaflor_sim::{Fault, FaultyDevice, On, Rule};
@@ -63,8 +63,12 @@ impl Run {
                     // So many name one that a cache lets objects wait for each other.
                     let neighbour = (i % 2 == 0).then(|| key(owner, i / 8 * 8 + 1).into());
                     let bypass_memory = i % 5 == 0;
-                    let options = PutOptions { server, group: server / 2, bypass_memory, neighbour, ..plain() };
-                    match self.store.put(&key(owner, i), &body_of(owner, i, next), &options) {
+                    let options = plain()
+                        .server(server)
+                        .group(server / 2)
+                        .bypass_memory(bypass_memory)
+                        .maybe_neighbour(neighbour);
+                    match self.store.put_with(&key(owner, i), &body_of(owner, i, next), &options) {
                         Ok(()) => versions[i as usize] = next,
                         Err(Error::Full { .. } | Error::Refused(Refusal::NoCleanSpace | Refusal::Busy)) => {}
                         Err(error) => panic!("{error}"),
@@ -79,7 +83,7 @@ impl Run {
                 _ => {
                     let other = rng.random_range(0..THREADS);
                     if let Ok(Some(object)) = self.store.get(&key(other, i))
-                        && let Ok(bytes) = object.bytes()
+                        && let Ok(bytes) = object.body()
                     {
                         check(other, i, &bytes);
                     }
@@ -92,7 +96,7 @@ impl Run {
     /// Its owner finds the last version, or nothing: in a store only if it deleted it.
     fn own(&self, owner: u64, i: u64, version: u64) {
         let found = self.store.get(&key(owner, i)).unwrap();
-        let found = found.and_then(|object| object.bytes().ok()).map(|bytes| check(owner, i, &bytes));
+        let found = found.and_then(|object| object.body().ok()).map(|bytes| check(owner, i, &bytes));
         match (found, self.mode) {
             (Some(found), _) => assert_eq!(found, version, "{owner} {i}"),
             (None, Mode::Store) => {
@@ -195,7 +199,7 @@ fn opening_and_closing_under_load_ends() {
                 let store = store.clone();
                 thread::spawn(move || {
                     for i in 0.. {
-                        match store.put(&key(owner, i % KEYS), &body_of(owner, i % KEYS, i), &plain()) {
+                        match store.put(&key(owner, i % KEYS), &body_of(owner, i % KEYS, i)) {
                             Ok(()) | Err(Error::Refused(_)) => {}
                             Err(Error::Closed) => break,
                             Err(error) => panic!("{error}"),
@@ -218,7 +222,7 @@ fn what_a_commit_is_making_durable_is_volatile_until_it_is() {
     let options = Options::on(Arc::new(device.clone())).memory(4 * MIB).durability(bound);
     let store = Store::open(options.with(|o| (o.delete_time, o.delete_count) = (hour, 5))).unwrap();
     device.add(Rule::rate(Fault::Delay(On::Sync, Duration::from_millis(300)), 1.0));
-    let put = |i| store.put(&key(0, i), b"x", &plain()).unwrap();
+    let put = |i| store.put(&key(0, i), b"x").unwrap();
     let delete = |i| assert!(store.delete(&key(0, i)).unwrap());
     let all: [(&str, &(dyn Fn(u64) + Sync)); 2] = [("put", &put), ("delete", &delete)];
     for (what, verb) in all {
@@ -244,7 +248,7 @@ fn a_listener_that_panics_stops_no_daemon() {
     // Without a word from the panic's hook.
     options.eviction_listener = Some(Arc::new(|_: &[u8], _| std::panic::resume_unwind(Box::new("a listener's fault"))));
     let store = Store::open(options.with(|options| options.cluster = 64 << 10)).unwrap();
-    (0..4000).for_each(|i| store.put(&key(0, i), &body(i, 8000), &plain()).unwrap());
+    (0..4000).for_each(|i| store.put(&key(0, i), &body(i, 8000)).unwrap());
     let counts = store.stats().counts;
     assert!(counts.listener_panics > 2000 && counts.listener_panics <= counts.evicted, "{counts:?}");
     store.close().unwrap();

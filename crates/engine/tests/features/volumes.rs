@@ -14,7 +14,7 @@ use picaflor_format::{
 };
 use picaflor_sim::{Fault, FaultyDevice, On, Rule, kill};
 
-use crate::common::{MIB, body, by_hand, bypass, in_group, key, plain, read};
+use crate::common::{MIB, body, by_hand, bypass, in_group, key, read};
 
 fn devices(count: u64) -> Vec<Arc<FaultyDevice>> {
     (0..count).map(|i| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), i))).collect()
@@ -37,9 +37,9 @@ fn every_device_has_its_share_and_a_site_stays_together_where_that_is_asked_for(
         let mut most_of_a_site = 0;
         let mut before = in_use(&store);
         for site in 0..30 {
-            let put = PutOptions { group: 1 + site, bypass_memory: true, ..PutOptions::default() };
+            let put = PutOptions::new().group(1 + site).bypass_memory(true);
             for i in 0..50 {
-                store.put(format!("http://site-{site}/{i}").as_bytes(), &body(i, 3000), &put).unwrap();
+                store.put_with(format!("http://site-{site}/{i}").as_bytes(), &body(i, 3000), &put).unwrap();
             }
             store.step().unwrap();
             let now = in_use(&store);
@@ -58,12 +58,12 @@ fn how_objects_are_spread_is_kept_whatever_an_opening_says() {
     let options = |spread| places(&devices).with(|options| options.spread = spread);
     let store = Store::open(options(Spread::Origin)).unwrap();
     let keys: Vec<_> = (0..400).map(|i| format!("http://site-{}/{i}", i % 20)).collect();
-    keys.iter().for_each(|key| store.put(key.as_bytes(), key.as_bytes(), &plain()).unwrap());
+    keys.iter().for_each(|key| store.put(key.as_bytes(), key.as_bytes()).unwrap());
     store.close().unwrap();
     let store = Store::open(options(Spread::Key)).unwrap();
     for key in &keys {
         assert_eq!(read(&store, key.as_bytes()).unwrap(), key.as_bytes());
-        store.put(key.as_bytes(), b"another", &plain()).unwrap();
+        store.put(key.as_bytes(), b"another").unwrap();
     }
     store.close().unwrap();
     let store = Store::open(options(Spread::Origin)).unwrap();
@@ -118,9 +118,9 @@ fn places_may_come_in_any_order_but_all_of_them() {
             devices.iter().map(|_| Arc::new(FaultyDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 0))).collect();
         let store = Store::open(places(&devices).mode(mode)).unwrap();
         for i in 0..900 {
-            store.put(&key(i), &body(i, 2000), &in_group(i as u32 % 7)).unwrap();
+            store.put_with(&key(i), &body(i, 2000), &in_group(i as u32 % 7)).unwrap();
         }
-        store.put(b"large", &body(1, 900_000), &plain()).unwrap();
+        store.put(b"large", &body(1, 900_000)).unwrap();
         store.close().unwrap();
         let [a, b, c] = &devices[..] else { unreachable!() };
         for order in [[c, a, b], [b, c, a], [c, b, a]] {
@@ -145,11 +145,11 @@ fn the_pieces_of_a_large_object_stay_on_its_device() {
     let devices = devices(3);
     let store = Store::open(places(&devices).mode(Mode::Store)).unwrap();
     for i in 0..12 {
-        store.put(&key(i), &body(i, 1_000_000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 1_000_000)).unwrap();
     }
     // Compaction and scrubbing take a chunk without its manifest on the same volume for an orphan.
     for i in 100..6000 {
-        match store.put(&key(i), &body(i, 5000), &plain()) {
+        match store.put(&key(i), &body(i, 5000)) {
             Ok(()) => {}
             Err(Error::Full { .. }) => break,
             Err(error) => panic!("{error}"),
@@ -181,7 +181,7 @@ fn the_pieces_of_a_large_object_stay_on_its_device() {
 fn filled(devices: &[Arc<FaultyDevice>], mode: Mode) -> (Store, Vec<bool>) {
     let store = Store::open(places(devices).mode(mode).durability(Durability::None)).unwrap();
     for i in 0..600 {
-        store.put(&key(i), &body(i, 2000), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, 2000), &bypass()).unwrap();
     }
     store.flush().unwrap();
     let alone: Vec<bool> = (0..600)
@@ -207,7 +207,7 @@ fn after_a_crash_reading_only_finds_what_opening_for_writing_finds() {
                 let mut put = in_group((i as u32 + version) % 5);
                 put.neighbour = Some(key(i + u64::from(version)).into());
                 let len = if i % 40 == 0 { 300_000 } else { 1000 + 100 * version as usize };
-                store.put(&key(i), &body(i + 1000 * u64::from(version), len), &put).unwrap();
+                store.put_with(&key(i), &body(i + 1000 * u64::from(version), len), &put).unwrap();
             }
             (0..200).filter(|i| i % 7 == u64::from(version)).for_each(|i| assert!(store.delete(&key(i)).unwrap()));
         }
@@ -245,7 +245,7 @@ fn a_cache_goes_on_without_a_device_that_cannot_be_written() {
     let (store, first) = filled(&devices, Mode::Cache);
     devices[0].add(Rule::rate(Fault::WriteError, 1.0));
     for i in 600..1200 {
-        store.put(&key(i), &body(i, 2000), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, 2000), &bypass()).unwrap();
     }
     assert!(store.flush().is_err(), "who asked for durability is told");
     assert!(store.stats().volumes[0].failed.is_some() && store.stats().volumes[1].failed.is_none());
@@ -255,7 +255,7 @@ fn a_cache_goes_on_without_a_device_that_cannot_be_written() {
     let mut put = Vec::new();
     for (i, first) in first.iter().enumerate() {
         let i = i as u64;
-        put.push(store.put(&key(i), &body(i + 1, 3000), &plain()).is_ok());
+        put.push(store.put(&key(i), &body(i + 1, 3000)).is_ok());
         // Those in open buffers of the first device were not missed when it could not be read.
         assert!(!put[i as usize] || !first, "{i}: its home is lost");
         assert!(store.delete(&key(600 + i)).is_ok());
@@ -280,12 +280,12 @@ fn a_flush_of_a_store_makes_durable_what_healthy_devices_have() {
     let devices = devices(2);
     let options = || places(&devices).mode(Mode::Store);
     let store = Store::open(options()).unwrap();
-    store.put(b"first", b"x", &plain()).unwrap();
+    store.put(b"first", b"x").unwrap();
     store.flush().unwrap();
     devices[0].add(Rule::rate(Fault::WriteError, 1.0));
     let mut taken = Vec::new();
     for i in 0..300 {
-        taken.extend(store.put(&key(i), &body(i, 2000), &plain()).is_ok().then_some(i));
+        taken.extend(store.put(&key(i), &body(i, 2000)).is_ok().then_some(i));
     }
     assert!(store.flush().is_err() && store.step().is_err(), "who asked for durability is told");
     let failed: Vec<_> = store.stats().volumes.iter().map(|volume| volume.failed.is_some()).collect();
@@ -310,7 +310,7 @@ fn a_cache_whose_devices_all_failed_does_not_say_that_anything_is_durable() {
     let (store, _) = filled(&devices, Mode::Cache);
     for (lost, device) in devices.iter().enumerate() {
         device.add(Rule::rate(Fault::WriteError, 1.0));
-        (0..100).for_each(|i| drop(store.put(&key(i), &body(i + 1, 3000), &plain())));
+        (0..100).for_each(|i| drop(store.put(&key(i), &body(i + 1, 3000))));
         assert!(store.flush().is_err(), "device {lost} fails in this flush");
         let again = store.flush().is_err();
         assert_eq!(again, lost == 1, "as long as one device is left it says that the other is lost");
@@ -323,11 +323,11 @@ fn a_device_that_failed_and_is_back_brings_no_old_version() {
     let devices = devices(2);
     let (store, first) = filled(&devices, Mode::Cache);
     devices[0].add(Rule::rate(Fault::WriteError, 1.0));
-    (5000..5020).for_each(|i| store.put(&key(i), &body(i, 100), &plain()).unwrap());
+    (5000..5020).for_each(|i| store.put(&key(i), &body(i, 100)).unwrap());
     assert!(store.flush().is_err());
     for i in 0..300 {
         store.delete(&key(i)).unwrap();
-        store.put(&key(300 + i), &body(i, 1000), &plain()).ok();
+        store.put(&key(300 + i), &body(i, 1000)).ok();
         // Not the versions on the lost device either.
         store.delete(&key(300 + i)).unwrap();
     }
@@ -341,7 +341,7 @@ fn a_device_that_failed_and_is_back_brings_no_old_version() {
     for i in 0..600 {
         assert!(read(&store, &key(i)).is_none(), "{i} is back; on the lost device: {}", first[i as usize]);
     }
-    (0..20).for_each(|i| store.put(&key(i), b"body", &plain()).unwrap());
+    (0..20).for_each(|i| store.put(&key(i), b"body").unwrap());
     store.close().unwrap();
     let store = Store::open(places(&devices).mode(Mode::Cache)).unwrap();
     assert!(!store.receipt().to_string().contains("failed"), "it is forgiven once it is empty");
@@ -368,16 +368,16 @@ fn a_store_loses_nothing_when_a_device_cannot_be_written() {
     let (store, first) = filled(&devices, Mode::Store);
     devices[0].add(Rule::rate(Fault::WriteError, 1.0));
     for i in 600..700 {
-        store.put(&key(i), &body(i, 2000), &bypass()).unwrap();
+        store.put_with(&key(i), &body(i, 2000), &bypass()).unwrap();
     }
     assert!(store.flush().is_err());
     for (i, first) in first.iter().enumerate() {
         let i = i as u64;
         assert_eq!(read(&store, &key(i)).unwrap(), body(i, 2000), "still read");
-        let put = store.put(&key(i), &body(i, 2100), &plain());
+        let put = store.put(&key(i), &body(i, 2100));
         // Those in open buffers of the first volume were not missed when it could not be read.
         assert!(put.is_err() || !first, "{i}: not to be replaced while nobody can write that it was");
     }
-    let refused = (2000..2100).filter(|i| store.put(&key(*i), &body(*i, 2000), &plain()).is_err()).count();
+    let refused = (2000..2100).filter(|i| store.put(&key(*i), &body(*i, 2000)).is_err()).count();
     assert!((20..80).contains(&refused), "{refused}: half of the keys have their home there");
 }

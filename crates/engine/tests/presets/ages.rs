@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use picaflor::{ClusterAge, Departure, Error, Mode, Options, Store, device::Device};
 
-use crate::common::{MIB, body, by_hand, key, memory, plain, read};
+use crate::common::{MIB, body, by_hand, key, memory, read};
 
 const LIMIT: Duration = Duration::from_secs(100);
 
@@ -15,13 +15,13 @@ fn cache(preset: &str, age: ClusterAge) -> Options {
 
 /// Objects 0 to 199 are put, and then for so many seconds others, 120 KB each second. `asked` are read every second.
 fn live(store: &Store, options: &Options, seconds: u64, asked: std::ops::Range<u64>) {
-    (0..200).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+    (0..200).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
     store.flush().unwrap();
     for second in 1..=seconds {
         options.clock.advance(Duration::from_secs(1));
         for i in 0..40 {
             let other = 1000 * second + i;
-            store.put(&key(other), &body(other, 3000), &plain()).unwrap();
+            store.put(&key(other), &body(other, 3000)).unwrap();
         }
         for i in asked.clone() {
             assert_eq!(read(store, &key(i)).unwrap(), body(i, 3000), "{i} after {second} s");
@@ -76,7 +76,7 @@ fn clusters_of_which_something_is_asked_for_stay_while_others_leave() {
 fn ages_begin_anew_at_an_opening() {
     let options = cache("hummingbird", ClusterAge::Written(LIMIT));
     let store = Store::open(options.clone()).unwrap();
-    (0..200).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
+    (0..200).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
     store.close().unwrap();
     options.clock.advance(LIMIT * 2);
     let store = Store::open(options.clone()).unwrap();

@@ -22,7 +22,7 @@ fn key(i: u64) -> Vec<u8> {
 }
 
 fn bypass() -> PutOptions {
-    PutOptions { bypass_memory: true, ..PutOptions::default() }
+    PutOptions::new().bypass_memory(true)
 }
 
 /// A device, and the options of a store on it that nobody else steps.
@@ -42,7 +42,7 @@ fn map() -> Map {
 /// Puts objects from this one on until the store is full. Returns the first that found no room.
 fn fill(store: &Store, first: u64) -> u64 {
     for i in first.. {
-        match store.put(&key(i), &body(i, LEN), &bypass()) {
+        match store.put_with(&key(i), &body(i, LEN), &bypass()) {
             Ok(()) => {}
             Err(Error::Full { .. }) => return i,
             Err(error) => panic!("object {i}: {error}"),
@@ -66,7 +66,7 @@ fn thinned(options: Options, again: Options, keep: impl Fn(u64) -> bool) -> (Sto
 fn all_there(store: &Store, left: &BTreeSet<u64>, when: &str) {
     for i in left {
         let found = store.get(&key(*i)).unwrap_or_else(|error| panic!("{when}: object {i}: {error}"));
-        assert!(found.is_some_and(|object| *object.bytes().unwrap() == *body(*i, LEN)), "{when}: object {i} is lost");
+        assert!(found.is_some_and(|object| *object.body().unwrap() == *body(*i, LEN)), "{when}: object {i} is lost");
     }
 }
 
@@ -135,7 +135,7 @@ fn compaction_moves_what_a_damaged_table_does_not_name() {
 fn a_listing_and_an_audit_find_what_a_damaged_table_does_not_name() {
     let (device, options) = store_on(4);
     let store = Store::open(options()).unwrap();
-    (0..100).for_each(|i| store.put(&key(i), &body(i, LEN), &bypass()).unwrap());
+    (0..100).for_each(|i| store.put_with(&key(i), &body(i, LEN), &bypass()).unwrap());
     store.close().unwrap();
     let zeros = vec![0; BLOCK];
     device.write(map().cluster_start(2), &zeros).unwrap();
@@ -158,7 +158,7 @@ fn compaction_reads_again_what_was_bad_on_its_way() {
     for nth in (1..=4).cycle() {
         device.clear_rules();
         device.add(Rule::nth(Fault::Flicker, nth).within(map().cluster_start(0)..map().clusters.end()));
-        match store.put(&key(end), &body(end, LEN), &bypass()) {
+        match store.put_with(&key(end), &body(end, LEN), &bypass()) {
             Ok(()) => end += 1,
             Err(Error::Full { .. }) => break,
             Err(error) => panic!("{error}"),
@@ -182,7 +182,7 @@ fn a_put_reads_again_before_it_takes_the_place_of_another_key() {
         device.clear_rules();
         device.add(Rule::nth(Fault::Flicker, 1).within(map().cluster_start(0)..map().clusters.end()));
         let before = store.stats().counts.device_reads;
-        store.put(&common::key(i), &body(i, 100), &bypass()).unwrap();
+        store.put_with(&common::key(i), &body(i, 100), &bypass()).unwrap();
         reads += store.stats().counts.device_reads - before;
     }
     device.clear_rules();

@@ -40,5 +40,5 @@ pub(crate) fn memory(bytes: u64, block: usize) -> Arc<MemoryDevice> {
 }
 
 pub(crate) fn read(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
-    store.get(key).unwrap().map(|object| object.bytes().unwrap().to_vec())
+    store.get(key).unwrap().map(|object| object.body().unwrap().to_vec())
 }

@@ -8,7 +8,7 @@ use picaflor::{
 };
 use picaflor_sim::FaultyDevice;
 
-use crate::common::{IN_PLACE, MIB, body, by_hand, key, plain, read};
+use crate::common::{IN_PLACE, MIB, body, by_hand, key, read};
 
 #[test]
 fn what_was_flushed_is_there_and_what_was_deleted_is_not() {
@@ -18,10 +18,10 @@ fn what_was_flushed_is_there_and_what_was_deleted_is_not() {
             let options = by_hand(preset, Arc::new(medium.clone()) as Arc<dyn Device>);
             let store = Store::open(options.clone()).unwrap();
             for i in 0..300 {
-                store.put(&key(i), &body(i, 1000 + i as usize * 7), &plain()).unwrap();
+                store.put(&key(i), &body(i, 1000 + i as usize * 7)).unwrap();
             }
             for i in 0..100 {
-                store.put(&key(i), &body(i + 1, 2000), &plain()).unwrap();
+                store.put(&key(i), &body(i + 1, 2000)).unwrap();
             }
             for i in 100..150 {
                 store.delete(&key(i)).unwrap();
@@ -29,7 +29,7 @@ fn what_was_flushed_is_there_and_what_was_deleted_is_not() {
             store.flush().unwrap();
             // From here on nothing is durable: either version may be there.
             for i in 0..50 {
-                store.put(&key(i), &body(i + 2, 3000), &plain()).unwrap();
+                store.put(&key(i), &body(i + 2, 3000)).unwrap();
             }
             medium.crash().unwrap();
             drop(store);
@@ -59,7 +59,7 @@ fn an_opening_with_less_memory_finds_what_one_with_more_has_put() {
         let options = by_hand(preset, Arc::new(medium.clone()) as Arc<dyn Device>);
         let store = Store::open(options.clone().memory(32 * MIB)).unwrap();
         for i in 0..8 {
-            store.put(&key(i), &body(i, 900_000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 900_000)).unwrap();
         }
         store.flush().unwrap();
         medium.crash().unwrap();
@@ -81,10 +81,10 @@ fn the_bound_is_kept_on_the_clock_of_the_store() {
             .durability(Durability::Bounded { time, puts: u64::MAX });
         let clock = options.clock.clone();
         let store = Store::open(options.clone()).unwrap();
-        store.put(b"early", &body(1, 5000), &plain()).unwrap();
+        store.put(b"early", &body(1, 5000)).unwrap();
         clock.advance(time);
         store.step().unwrap();
-        store.put(b"late", &body(2, 5000), &plain()).unwrap();
+        store.put(b"late", &body(2, 5000)).unwrap();
         medium.crash().unwrap();
         drop(store);
         medium.revive().unwrap();

@@ -59,8 +59,8 @@ fn a_page_holds_one_group_whatever_the_order_of_creation() {
             // A neighbour in another group, and the wish to pass memory by, do not tempt it out of its group.
             let neighbour = (i > 0).then(|| key(((i - 1) * 7 % 16 + 1) as u32, i - 1).into());
             let group = (i * 7 % 16 + 1) as u32;
-            let options = PutOptions { group, neighbour, bypass_memory: i % 5 == 0, ..PutOptions::default() };
-            store.put(&key(group, i), &body(i, 900 + i as usize % 3000), &options).unwrap();
+            let options = PutOptions::new().group(group).maybe_neighbour(neighbour).bypass_memory(i % 5 == 0);
+            store.put_with(&key(group, i), &body(i, 900 + i as usize % 3000), &options).unwrap();
         }
         store.close().unwrap();
         let pages = groups_by_page(&*device, page);
@@ -184,7 +184,7 @@ fn low_groups_lie_in_the_middle_of_the_platter_and_large_objects_at_its_outer_ed
     store.close().unwrap();
     let store = Store::open(paged(&device, page, 16 * MIB)).unwrap();
     let large = body(7, 1_500_000);
-    store.put(&key(1, 9999), &large, &in_group(1)).unwrap();
+    store.put_with(&key(1, 9999), &large, &in_group(1)).unwrap();
     store.close().unwrap();
     let pages = groups_by_page(&*device, page);
     let last = device.capacity() / page;
@@ -291,7 +291,7 @@ fn a_store_compacts_in_the_background_before_a_put_needs_room() {
     let store = Store::open(paged(&device, 64 * KIB, 2 * MIB)).unwrap();
     let mut kept = 0;
     let full = loop {
-        match store.put(&key(1, kept), &body(kept, 6000), &in_group(1)) {
+        match store.put_with(&key(1, kept), &body(kept, 6000), &in_group(1)) {
             Ok(()) => kept += 1,
             Err(error) => break error,
         }
@@ -322,8 +322,8 @@ fn an_objects_group_is_found_by_its_key() {
     let options = paged(&device, 16 * KIB, 4 * MIB);
     let store = Store::open(options.clone()).unwrap();
     (0..300).for_each(|i| put(&store, 1 + (i % 9) as u32, i, 1000));
-    store.put(&key(1, 0), &body(5, 70_000), &in_group(12)).unwrap();
-    store.put(b"none", b"x", &PutOptions::default()).unwrap();
+    store.put_with(&key(1, 0), &body(5, 70_000), &in_group(12)).unwrap();
+    store.put(b"none", b"x").unwrap();
     store.close().unwrap();
     let store = Store::open(options).unwrap();
     assert_eq!(store.group_of(&key(1, 0)).unwrap(), Some(12), "put again into another, and larger than a page");
@@ -409,7 +409,7 @@ fn eight_threads_on_a_real_file_read_what_was_put() {
     for (mode, page) in [(Mode::Store, 16), (Mode::Cache, 64)] {
         let path = folder.path().join(format!("{page}"));
         let options =
-            picaflor_literature::preset("damelo", &path).unwrap().capacity(96 * MIB).memory(6 * MIB).mode(mode);
+            picaflor_literature::preset("damelo").unwrap().place(&path).capacity(96 * MIB).memory(6 * MIB).mode(mode);
         let options = options.with(|o| o.cluster = page << 10);
         let lens = |i: u64| if i % 50 == 7 { 150_000 } else { 200 + (i * 37 % 9000) as usize };
         let seen = |_, back: u64, found: Option<Vec<u8>>| {

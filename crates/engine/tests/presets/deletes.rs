@@ -18,7 +18,7 @@ use picaflor::{
 };
 use picaflor_sim::FaultyDevice;
 
-use crate::common::{MIB, body, key, plain, read};
+use crate::common::{MIB, body, key, read};
 
 /// Lets everybody through until it is shut, then holds who comes.
 #[derive(Default)]
@@ -119,8 +119,12 @@ impl Folder for Gated<RealFolder> {
 /// A cache that commits when it is asked only.
 fn options(preset: &str, count: u64) -> Options {
     let day = Duration::from_secs(86_400);
-    let options =
-        picaflor_literature::preset(preset, "nowhere").unwrap().memory(3 * MIB).mode(Mode::Cache).capacity(8 * MIB);
+    let options = picaflor_literature::preset(preset)
+        .unwrap()
+        .place("nowhere")
+        .memory(3 * MIB)
+        .mode(Mode::Cache)
+        .capacity(8 * MIB);
     options.durability(Durability::Bounded { time: day, puts: u64::MAX }).with(|options| {
         options.cluster = 64 << 10;
         options.seed = Some(7);
@@ -141,7 +145,7 @@ fn deletes_are_volatile_until_the_commit_that_covers_them_is_complete() {
         };
         let store = Store::open(options(preset, 2).with(|options| options.places = vec![place])).unwrap();
         for i in 0..2 {
-            store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 3000)).unwrap();
         }
         store.flush().unwrap();
         assert!(store.delete(&key(0)).unwrap(), "{preset}");
@@ -152,7 +156,7 @@ fn deletes_are_volatile_until_the_commit_that_covers_them_is_complete() {
         });
         gate.wait_until_somebody_is_held();
         // Two are volatile, and this one makes three. It is of nothing, so that nothing has to be read for it.
-        let mut third = pin!(store.delete_async(b"nothing"));
+        let mut third = pin!(store.begin_delete(b"nothing"));
         let polled = third.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         gate.set_shut(false);
         assert!(matches!(polled, Poll::Pending), "{preset}: acknowledged before anything made it durable");
@@ -248,7 +252,7 @@ fn of_an_object_whose_delete_was_acknowledged_there_is_no_file() {
                         // Every second one puts only, the same few objects again and again.
                         let deletes = thread % 2 == 1;
                         let key = key(thread * 1_000_000 + if deletes { round } else { round % 8 });
-                        store.put(&key, &body(round, 300), &plain()).unwrap();
+                        store.put(&key, &body(round, 300)).unwrap();
                         if !deletes {
                             continue;
                         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use picaflor::{Daemons, Durability, Mode, Options, PutOptions, Store, device::Clock};
+use picaflor::{Daemons, Durability, Mode, Options, Store, device::Clock};
 use picaflor_sim::kill;
 
 use crate::common::{MIB, body, key, plain, read};
@@ -11,7 +11,7 @@ const FILES: [&str; 3] = ["simple", "squid", "multiple-dirs"];
 
 fn options(preset: &str, path: &Path) -> Options {
     let options =
-        picaflor_literature::preset(preset, path).unwrap().memory(3 * MIB).mode(Mode::Store).capacity(48 * MIB);
+        picaflor_literature::preset(preset).unwrap().place(path).memory(3 * MIB).mode(Mode::Store).capacity(48 * MIB);
     options.with(|options| {
         options.cluster = 64 << 10;
         options.seed = Some(7);
@@ -61,11 +61,11 @@ fn what_is_put_is_found_replaced_deleted_and_there_again() {
             let options = options(preset, &path).durability(durability);
             let store = Store::open(options.clone()).unwrap();
             for i in 0..400 {
-                let server = PutOptions { server: 1 + i as u32 % 7, ..plain() };
-                store.put(&key(i), &body(i, i as usize * 30), &server).unwrap();
+                let server = plain().server(1 + i as u32 % 7);
+                store.put_with(&key(i), &body(i, i as usize * 30), &server).unwrap();
             }
             for i in (0..400).step_by(3) {
-                store.put(&key(i), &body(i + 1, 777), &plain()).unwrap();
+                store.put(&key(i), &body(i + 1, 777)).unwrap();
             }
             for i in (0..400).step_by(5) {
                 assert!(store.delete(&key(i)).unwrap());
@@ -96,7 +96,7 @@ fn what_is_put_is_found_replaced_deleted_and_there_again() {
         }
         let path = folder.path().join(preset);
         let store = Store::open(options(preset, &path)).unwrap();
-        store.put(b"large", &body(9, 700_000), &plain()).unwrap();
+        store.put(b"large", &body(9, 700_000)).unwrap();
         store.close().unwrap();
         let store = Store::open(options(preset, &path)).unwrap();
         assert!(store.receipt().volumes[0].clean, "{}", store.receipt());
@@ -116,7 +116,7 @@ fn a_cache_of_files_keeps_to_its_bytes() {
         let path = folder.path().join(preset);
         let store = Store::open(options(preset, &path).mode(Mode::Cache).capacity(4 * MIB)).unwrap();
         for i in 0..1500 {
-            store.put(&key(i), &body(i, 4000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 4000)).unwrap();
         }
         let bytes: u64 = files(&path).iter().map(|file| path.join(file).metadata().unwrap().len()).sum();
         assert!(bytes <= 4 * MIB, "{preset} {bytes}");
@@ -134,10 +134,10 @@ fn a_torn_file_gives_way_to_the_version_before() {
     for preset in FILES {
         let path = folder.path().join(preset);
         let store = Store::open(options(preset, &path)).unwrap();
-        store.put(b"key", &body(1, 3000), &plain()).unwrap();
+        store.put(b"key", &body(1, 3000)).unwrap();
         store.flush().unwrap();
         let first = files(&path);
-        store.put(b"key", &body(2, 3000), &plain()).unwrap();
+        store.put(b"key", &body(2, 3000)).unwrap();
         // Nothing is durable yet, so the version before is still there.
         let second = files(&path).into_iter().find(|file| !first.contains(file)).unwrap();
         assert_eq!(files(&path).len(), 2);

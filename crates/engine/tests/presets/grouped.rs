@@ -9,11 +9,11 @@ pub(crate) fn key(group: u32, i: u64) -> Vec<u8> {
 }
 
 pub(crate) fn in_group(group: u32) -> PutOptions {
-    PutOptions { group, ..PutOptions::default() }
+    PutOptions::new().group(group)
 }
 
 pub(crate) fn put(store: &Store, group: u32, i: u64, len: usize) {
-    store.put(&key(group, i), &body(i, len), &in_group(group)).unwrap();
+    store.put_with(&key(group, i), &body(i, len), &in_group(group)).unwrap();
 }
 
 /// Whether eight threads delete it.

@@ -9,7 +9,7 @@ use std::{
 };
 
 use picaflor::{
-    Mode, PutOptions, Store,
+    Mode, Store,
     device::{CountedDevice, MemoryDevice},
 };
 
@@ -22,7 +22,7 @@ fn cold(preset: &str) -> (Store, CountedDevice, picaflor::device::Clock) {
     let clock = options.clock.clone();
     let store = Store::open(options).unwrap();
     for i in 0..100 {
-        store.put(&key(i), &body(i, 2000), &PutOptions { bypass_memory: true, ..plain() }).unwrap();
+        store.put_with(&key(i), &body(i, 2000), &plain().bypass_memory(true)).unwrap();
     }
     store.flush().unwrap();
     (store, device, clock)
@@ -76,12 +76,15 @@ fn a_blocking_get_by_hand_takes_along_whoever_waits() {
 #[test]
 fn threads_wait_for_each_other_and_for_the_time_out() {
     let folder = tempfile::tempdir().unwrap();
-    let options =
-        picaflor_literature::preset("lazy-reads", folder.path().join("a")).unwrap().capacity(32 * MIB).memory(8 * MIB);
+    let options = picaflor_literature::preset("lazy-reads")
+        .unwrap()
+        .place(folder.path().join("a"))
+        .capacity(32 * MIB)
+        .memory(8 * MIB);
     let time = Duration::from_millis(300);
     let store = Store::open(options.mode(Mode::Store).with(|o| o.read_batch_time = time)).unwrap();
     for i in 0..20 {
-        store.put(&key(i), &body(i, 2000), &PutOptions { bypass_memory: true, ..plain() }).unwrap();
+        store.put_with(&key(i), &body(i, 2000), &plain().bypass_memory(true)).unwrap();
     }
     store.flush().unwrap();
     let began = Instant::now();
@@ -110,8 +113,8 @@ fn objects_of_a_server_lie_together() {
     let order = |preset: &str| {
         let store = Store::open(by_hand(preset, memory(16 * MIB, 512))).unwrap();
         for i in 0..120u64 {
-            let options = PutOptions { server: 1 + i as u32 % 6, ..plain() };
-            store.put(&key(i), &body(i, 1000 + i as usize), &options).unwrap();
+            let options = plain().server(1 + i as u32 % 6);
+            store.put_with(&key(i), &body(i, 1000 + i as usize), &options).unwrap();
             assert_eq!(read(&store, &key(i)).unwrap(), body(i, 1000 + i as usize));
         }
         store.flush().unwrap();
@@ -131,8 +134,8 @@ fn objects_of_a_server_lie_together() {
 #[test]
 fn what_is_gathered_finds_room_however_little_is_left() {
     let store = Store::open(by_hand("lazy-reads-loc", memory(4 * MIB, 512))).unwrap();
-    let server = |i: u64| PutOptions { server: 1 + i as u32 % 5, ..plain() };
-    let put = |i: u64, len: usize| store.put(&key(i), &body(i, len), &server(i)).is_ok();
+    let server = |i: u64| plain().server(1 + i as u32 % 5);
+    let put = |i: u64, len: usize| store.put_with(&key(i), &body(i, len), &server(i)).is_ok();
     let count = (0..).take_while(|i| put(*i, 1500)).count() as u64;
     store.flush().unwrap();
     for i in (0..count).step_by(2) {

@@ -9,7 +9,7 @@ use std::{
 use picaflor::{Departure, Error, Mode, Place, Store, device::Clock};
 use picaflor_sim::{Fault, FaultyDevice, On, Rule};
 
-use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
+use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, read};
 
 #[test]
 fn a_cache_lets_the_least_recently_used_leave() {
@@ -24,7 +24,7 @@ fn a_cache_lets_the_least_recently_used_leave() {
         });
         let store = Store::open(options).unwrap();
         for i in 0..4000 {
-            store.put(&key(i), &body(i, 4000), &plain()).unwrap();
+            store.put(&key(i), &body(i, 4000)).unwrap();
             if i % 10 == 0 {
                 store.step().unwrap();
                 assert_eq!(read(&store, &key(0)).unwrap(), body(0, 4000), "{preset} {i}");
@@ -58,7 +58,7 @@ fn a_cache_of_more_objects_than_memory_can_index_stays_nearly_as_full() {
         let store = Store::open(options).unwrap();
         let mut most = 0;
         for i in 0..count {
-            store.put(&key(i), &body(i, 100), &plain()).unwrap();
+            store.put(&key(i), &body(i, 100)).unwrap();
             // One in three is asked for again, and stays longer.
             if i % 3 == 0 {
                 read(&store, &key(i / 3 * 2));
@@ -79,7 +79,7 @@ fn a_store_says_that_it_is_full_and_takes_more_once_something_is_deleted() {
         let store = Store::open(by_hand(preset, memory(4 * MIB, 512))).unwrap();
         let mut count = 0;
         let full = loop {
-            match store.put(&key(count), &body(count, 3000), &plain()) {
+            match store.put(&key(count), &body(count, 3000)) {
                 Ok(()) => count += 1,
                 Err(error) => break error,
             }
@@ -93,7 +93,7 @@ fn a_store_says_that_it_is_full_and_takes_more_once_something_is_deleted() {
             assert!(store.delete(&key(i)).unwrap());
         }
         for i in (0..count).step_by(2) {
-            store.put(&key(i), &body(i + 1, 3000), &plain()).unwrap();
+            store.put(&key(i), &body(i + 1, 3000)).unwrap();
         }
         for i in 0..count {
             assert_eq!(read(&store, &key(i)).unwrap(), body(i + u64::from(i % 2 == 0), 3000), "{preset} {i}");
@@ -106,14 +106,14 @@ fn where_no_run_is_long_enough_an_object_is_cut() {
     for preset in IN_PLACE {
         let options = by_hand(preset, memory(4 * MIB, 512));
         let store = Store::open(options.clone()).unwrap();
-        let count = (0..).take_while(|i| store.put(&key(*i), &body(*i, 1900), &plain()).is_ok()).count() as u64;
+        let count = (0..).take_while(|i| store.put(&key(*i), &body(*i, 1900)).is_ok()).count() as u64;
         // Every second slot is free: a third of a MiB, four blocks at a time.
         for i in (0..count).step_by(2) {
             store.delete(&key(i)).unwrap();
         }
         store.flush().unwrap();
         let before = store.stats().objects;
-        store.put(b"long", &body(1, 60_000), &plain()).unwrap();
+        store.put(b"long", &body(1, 60_000)).unwrap();
         assert_eq!(read(&store, b"long").unwrap(), body(1, 60_000), "{preset}");
         store.close().unwrap();
         let store = Store::open(options).unwrap();
@@ -135,7 +135,7 @@ fn many_puts_at_once_stay_within_the_memory_of_a_store_in_tables() {
             .map(|thread| {
                 let store = store.clone();
                 scope.spawn(move || {
-                    (0..4).for_each(|i| store.put(&key(thread * 10 + i), &body(i, 900_000), &plain()).unwrap());
+                    (0..4).for_each(|i| store.put(&key(thread * 10 + i), &body(i, 900_000)).unwrap());
                 })
             })
             .collect();

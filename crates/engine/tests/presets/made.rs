@@ -8,7 +8,7 @@ use picaflor::{
     inspect,
 };
 
-use crate::common::{MIB, body, key, plain, read};
+use crate::common::{MIB, body, key, read};
 
 /// Why it does not open with these options.
 fn refused(options: Options, name: &str) -> String {
@@ -21,7 +21,7 @@ fn refused(options: Options, name: &str) -> String {
 
 fn made(path: &Path, mode: Mode, capacity: u64) -> u64 {
     let store = Store::open(Options::new(path).mode(mode).capacity(capacity).memory(8 * MIB)).unwrap();
-    store.put(b"key", b"value", &plain()).unwrap();
+    store.put(b"key", b"value").unwrap();
     let capacity = store.stats().capacity;
     store.close().unwrap();
     capacity
@@ -44,7 +44,7 @@ fn what_is_refused_is_foreseen_and_leaves_no_file_behind() {
         ] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join(parent).join("a");
-            let options = picaflor_literature::preset(preset, &path).unwrap().capacity(capacity).memory(memory);
+            let options = picaflor_literature::preset(preset).unwrap().place(&path).capacity(capacity).memory(memory);
             let foreseen = options.check(&[]);
             let store = Store::open(options.with(|o| o.preallocate = Preallocate::Reserve));
             let what = format!("{preset}, {capacity} bytes, memory {memory}: {foreseen:?}");
@@ -92,23 +92,29 @@ fn what_is_there_is_judged_as_it_was_made_and_stays() {
 }
 
 #[test]
-fn a_store_that_has_more_bytes_than_are_given_is_not_opened() {
+fn a_store_that_has_more_or_fewer_bytes_than_are_given_is_not_opened() {
     for preset in ["picaflor", "stream", "pmflf-pfl", "squid"] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         if preset == "squid" {
             std::fs::create_dir(&path).unwrap();
         }
-        let options = |capacity| picaflor_literature::preset(preset, &path).unwrap().capacity(capacity).memory(8 * MIB);
+        let options =
+            |capacity| picaflor_literature::preset(preset).unwrap().place(&path).capacity(capacity).memory(8 * MIB);
         let store = Store::open(options(32 * MIB)).unwrap();
-        store.put(b"key", b"value", &plain()).unwrap();
+        store.put(b"key", b"value").unwrap();
         assert_eq!(store.stats().capacity, 32 * MIB, "{preset}");
         store.close().unwrap();
-        let why = refused(options(16 * MIB), "capacity");
-        assert!(why.contains("33554432 bytes") && why.contains("16777216 are given"), "{preset}: {why}");
-        assert!(why.contains("give as many or none"), "the mend: {why}");
-        // With what it has, with none, and with more than it has: it stays as it was made.
-        for capacity in [32 * MIB, 0, 64 * MIB] {
+        for (given, other) in [(16 * MIB, "smaller"), (64 * MIB, "larger"), (32 * MIB + 4096, "larger")] {
+            let why = refused(options(given), "capacity");
+            assert!(why.contains("33554432 bytes") && why.contains(&format!("{given} are given")), "{preset}: {why}");
+            assert!(why.contains("give as many or none") && why.contains(other), "the mend: {why}");
+            let Ok(Inspection::Store(about)) = inspect(&path) else { panic!("a store") };
+            let judged = options(given).check(&[about]);
+            assert!(matches!(&judged, Err(Error::Option { why: said, .. }) if *said == why), "{preset}: {judged:?}");
+        }
+        // With what it has, and with none: it stays as it was made. Part of a block is rounded down.
+        for capacity in [32 * MIB, 0, 32 * MIB + 4095] {
             let store = Store::open(options(capacity)).unwrap();
             assert_eq!((store.stats().capacity, read(&store, b"key").is_some()), (32 * MIB, true), "{preset}");
             store.close().unwrap();
@@ -122,9 +128,14 @@ fn a_device_is_used_as_far_as_the_store_was_made() {
     let store = Store::open(Options::on(device.clone()).capacity(16 * MIB).memory(8 * MIB)).unwrap();
     store.close().unwrap();
     refused(Options::on(device.clone()).capacity(16 * MIB - 4096), "capacity");
+    // There would be more.
+    refused(Options::on(device.clone()).capacity(32 * MIB), "capacity");
+    // All that there is, and no more.
+    let whole = Arc::new(MemoryDevice::new(16 * MIB));
+    (0..2).for_each(|_| Store::open(Options::on(whole.clone()).capacity(64 * MIB)).unwrap().close().unwrap());
     let store = Store::open(Options::on(device).memory(8 * MIB)).unwrap();
     assert_eq!(store.stats().capacity, 16 * MIB);
-    (0..4000).for_each(|i| store.put(&key(i), &body(i, 10_000), &plain()).unwrap());
+    (0..4000).for_each(|i| store.put(&key(i), &body(i, 10_000)).unwrap());
     assert!(store.stats().volumes[0].live_bytes < 16 * MIB);
 }
 
@@ -153,7 +164,7 @@ fn small_clusters_are_read_off_the_store_that_has_them() {
     let path = folder.path().join("a");
     let small = || Options::new(&path).capacity(MIB).memory(8 * MIB).with(|options| options.cluster = 16 << 10);
     let store = Store::open(small()).unwrap();
-    store.put(b"key", b"value", &plain()).unwrap();
+    store.put(b"key", b"value").unwrap();
     store.close().unwrap();
     for capacity in [0, MIB] {
         let store = Store::open(Options::new(&path).capacity(capacity).memory(8 * MIB)).unwrap();

@@ -21,3 +21,4 @@ mod tables;
 mod torn;
 mod unlucky;
 mod verbs;
+mod vouched;

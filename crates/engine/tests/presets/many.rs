@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use picaflor::{
-    Durability, Error, Options, Put, PutOptions, Store,
+    Durability, Error, Options, Put, Store,
     device::{CountedDevice, Device, MemoryDevice},
 };
 use picaflor_sim::{Fault, FaultyDevice, On, Rule};
@@ -14,7 +14,7 @@ const TABLES: [&str; 4] = ["pmflf-ts", "pmflf-pl", "pmflf-pfl", "oba"];
 
 fn put_all(store: &Store, objects: &[(Vec<u8>, Vec<u8>)]) -> Result<(), Error> {
     let options = plain();
-    let puts: Vec<Put<'_>> = objects.iter().map(|(key, body)| Put { key, body, options: &options }).collect();
+    let puts: Vec<Put<'_>> = objects.iter().map(|(key, body)| Put::with(key, body, &options)).collect();
     store.put_many(&puts)
 }
 
@@ -28,7 +28,7 @@ fn opened(preset: &str, folder: &std::path::Path) -> (Options, Store) {
     let options = by_hand(preset, memory(48 * MIB, 512)).durability(Durability::EveryPut);
     let options = if options.wants_folder() {
         let options =
-            picaflor_literature::preset(preset, folder.join(preset)).unwrap().capacity(48 * MIB).memory(16 * MIB);
+            picaflor_literature::preset(preset).unwrap().place(folder.join(preset)).capacity(48 * MIB).memory(16 * MIB);
         options.mode(picaflor::Mode::Store)
     } else {
         options
@@ -92,7 +92,7 @@ fn many_puts_share_a_commit() {
     for preset in TABLES {
         let device = CountedDevice::new(memory(32 * MIB, 512));
         let store = Store::open(by_hand(preset, Arc::new(device.clone()))).unwrap();
-        store.put(b"first", &[1; 2000], &plain()).unwrap();
+        store.put(b"first", &[1; 2000]).unwrap();
         let objects: Vec<_> = (0..20).map(|i| (key(i), body(i, 2000))).collect();
         let before = device.counts();
         put_all(&store, &objects).unwrap();
@@ -184,9 +184,9 @@ fn wherever_a_crash_comes_each_object_is_whole_or_as_it_was() {
                     let keys: Vec<Vec<u8>> = (0..40).map(key).collect();
                     store.delete_many(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>()).is_ok()
                 } else {
-                    let bypassing = PutOptions { bypass_memory: true, ..plain() };
+                    let bypassing = plain().bypass_memory(true);
                     let objects: Vec<_> = (0..40).map(|i| (key(i), body(i + 7, 3000 + i as usize * 10))).collect();
-                    let puts = objects.iter().map(|(key, body)| Put { key, body, options: &bypassing });
+                    let puts = objects.iter().map(|(key, body)| Put::with(key, body, &bypassing));
                     store.put_many(&puts.collect::<Vec<_>>()).is_ok()
                 };
                 assert_eq!(returned, !medium.is_crashed(), "{what}");
@@ -199,7 +199,7 @@ fn wherever_a_crash_comes_each_object_is_whole_or_as_it_was() {
                 let seen: Vec<_> = (0..40).map(|i| read(&store, &key(i))).collect();
                 while store.step().unwrap() {}
                 let others: Vec<_> = (700..720).map(|i| (key(i), body(i, 9000 + i as usize % 7 * 3000))).collect();
-                others.iter().for_each(|(key, body)| store.put(key, body, &plain()).unwrap());
+                others.iter().for_each(|(key, body)| store.put(key, body).unwrap());
                 put_all(&store, &others[..5]).unwrap();
                 medium.crash().unwrap();
                 drop(store);

@@ -119,7 +119,7 @@ fn a_page_leaves_memory_by_itself_and_its_cluster_is_no_victim_before() {
     assert!(stats.memory_used <= stats.memory_limit, "{stats:?}");
     // Deleting all but a few: their clusters are compacted though pages of them are in memory.
     (0..4000).filter(|i| i % 40 != 0).for_each(|i| assert!(store.delete(&key(1, i)).unwrap()));
-    let fill = (0..).map(|i| store.put(&key(2, i), &body(i, 9000), &PutOptions { group: 2, ..PutOptions::default() }));
+    let fill = (0..).map(|i| store.put_with(&key(2, i), &body(i, 9000), &PutOptions::new().group(2)));
     let put = fill.take_while(|outcome| outcome.is_ok()).count();
     assert!(put as u64 * 9000 > 110 * MIB, "room was made: {put}");
     (0..4000).step_by(40).for_each(|i| assert_eq!(read(&store, &key(1, i)).unwrap(), body(i, 3600)));
@@ -226,7 +226,7 @@ fn eight_threads_on_a_real_file_with_pages_of_every_size() {
         let path = folder.path().join(format!("{mode:?}"));
         let bound = Durability::Bounded { time: Duration::from_millis(20), puts: 200 };
         let options =
-            picaflor_literature::preset("damelo", &path).unwrap().capacity(160 * MIB).memory(10 * MIB).mode(mode);
+            picaflor_literature::preset("damelo").unwrap().place(&path).capacity(160 * MIB).memory(10 * MIB).mode(mode);
         let options = options.durability(bound).with(|o| o.cluster = CLUSTER as u32);
         let len = |i: u64| if i % 50 == 7 { 400_000 } else { 200 + (i * 37 % 29_000) as usize };
         let seen = |i, back: u64, found: Option<Vec<u8>>| {

@@ -2,7 +2,7 @@
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
-use picaflor::{Error, Inspection, Mode, Options, PutOptions, Store, inspect};
+use picaflor::{Error, Inspection, Mode, Options, Store, inspect};
 use picaflor_format::{BLOCK, superblock::Superblock};
 
 use crate::common::{MIB, body, key, read};
@@ -23,8 +23,8 @@ fn an_opening_without_a_preset_takes_the_one_that_the_store_has() {
     let folder = tempfile::tempdir().unwrap();
     for preset in picaflor_literature::presets() {
         let path = folder.path().join(preset);
-        let store = Store::open(sized(picaflor_literature::preset(preset, &path).unwrap())).unwrap();
-        store.put(&key(1), &body(1, 2000), &PutOptions::default()).unwrap();
+        let store = Store::open(sized(picaflor_literature::preset(preset).unwrap().place(&path))).unwrap();
+        store.put(&key(1), &body(1, 2000)).unwrap();
         store.close().unwrap();
         assert_eq!(remembered(&path), preset);
         for read_only in [true, false] {
@@ -44,7 +44,7 @@ fn a_preset_that_cannot_work_is_refused_by_name_and_one_that_can_is_remembered()
     let folder = tempfile::tempdir().unwrap();
     let make = |preset: &str| {
         let path = folder.path().join(preset);
-        Store::open(sized(picaflor_literature::preset(preset, &path).unwrap())).unwrap().close().unwrap();
+        Store::open(sized(picaflor_literature::preset(preset).unwrap().place(&path))).unwrap().close().unwrap();
         path
     };
     for (made, asked) in
@@ -52,7 +52,7 @@ fn a_preset_that_cannot_work_is_refused_by_name_and_one_that_can_is_remembered()
     {
         let path = make(made);
         let error =
-            Store::open(sized(picaflor_literature::preset(asked, &path).unwrap()).mode(Mode::Store)).unwrap_err();
+            Store::open(sized(picaflor_literature::preset(asked).unwrap().place(&path)).mode(Mode::Store)).unwrap_err();
         let Error::Option { name: "preset", why } = &error else { panic!("{made} as {asked}: {error}") };
         for word in [&format!("made with preset {made}"), asked, "open it without a preset"] {
             assert!(why.contains(word), "{made} as {asked}: {why}");
@@ -60,7 +60,7 @@ fn a_preset_that_cannot_work_is_refused_by_name_and_one_that_can_is_remembered()
         assert_eq!(remembered(&path), made);
     }
     let path = make("stream");
-    Store::open(sized(picaflor_literature::preset("lazy-reads", &path).unwrap())).unwrap().close().unwrap();
+    Store::open(sized(picaflor_literature::preset("lazy-reads").unwrap().place(&path))).unwrap().close().unwrap();
     assert_eq!(remembered(&path), "lazy-reads");
 }
 
@@ -69,7 +69,7 @@ fn a_store_that_does_not_say_is_of_the_first_that_leaves_such_bytes() {
     let folder = tempfile::tempdir().unwrap();
     for (made, first) in [("damelo", "picaflor"), ("lazy-reads-loc", "stream"), ("oba", "pmflf-pfl")] {
         let path = folder.path().join(made);
-        Store::open(sized(picaflor_literature::preset(made, &path).unwrap())).unwrap().close().unwrap();
+        Store::open(sized(picaflor_literature::preset(made).unwrap().place(&path))).unwrap().close().unwrap();
         let mut bytes = std::fs::read(&path).unwrap();
         for block in bytes.chunks_exact_mut(BLOCK).take(2) {
             if let Ok(known) = Superblock::decode(block) {
@@ -97,9 +97,9 @@ fn files_are_their_owners_alone_or_as_they_are_asked_for() {
         found
     };
     let store = |preset: &str, path: &Path, bits: Option<u32>| {
-        let options = sized(picaflor_literature::preset(preset, path).unwrap());
+        let options = sized(picaflor_literature::preset(preset).unwrap().place(path));
         let store = Store::open(options.with(|options| options.file_mode = bits.unwrap_or(options.file_mode))).unwrap();
-        store.put(&key(1), &body(1, 2000), &PutOptions::default()).unwrap();
+        store.put(&key(1), &body(1, 2000)).unwrap();
         store.close().unwrap();
     };
     let (file, files) = (folder.path().join("file"), folder.path().join("files"));

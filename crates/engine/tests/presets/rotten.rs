@@ -10,7 +10,7 @@ use picaflor_format::{
 };
 use picaflor_sim::kill;
 
-use crate::common::{MIB, body, by_hand, key, memory, plain, read};
+use crate::common::{MIB, body, by_hand, key, memory, read};
 
 const ENTRIES: u64 = 400;
 
@@ -18,7 +18,7 @@ fn filled(options: &Options) -> Store {
     let store = Store::open(options.clone()).unwrap();
     store.group(3).set(Priority::Loved);
     for i in 0..ENTRIES {
-        store.put(&key(i), &body(i, 700), &plain()).unwrap();
+        store.put(&key(i), &body(i, 700)).unwrap();
     }
     for i in (0..ENTRIES).step_by(7) {
         assert!(store.delete(&key(i)).unwrap());
@@ -124,7 +124,7 @@ fn a_count_that_a_crash_took_is_said_to_be_none() {
     let store = Store::open(options.clone()).unwrap();
     assert!(!store.stats().counting);
     for i in 0..20 {
-        store.put(&key(i), &body(i, 700), &plain()).unwrap();
+        store.put(&key(i), &body(i, 700)).unwrap();
     }
     kill(store);
     let store = Store::open(options.clone()).unwrap();

@@ -8,7 +8,7 @@ use picaflor::{
 };
 use picaflor_sim::FaultyDevice;
 
-use crate::common::{MIB, body, by_hand, key, plain, read};
+use crate::common::{MIB, body, by_hand, key, read};
 
 /// A cache of 64 clusters and more in which all is durable at once, and its medium.
 fn cache(preset: &str) -> (FaultyDevice, Options) {
@@ -19,7 +19,7 @@ fn cache(preset: &str) -> (FaultyDevice, Options) {
 
 fn fill(store: &Store) {
     for i in 0..2000 {
-        store.put(&key(i), &body(i, 5000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 5000)).unwrap();
         // Those are hot at whatever checkpoint comes last.
         drop((i > 1200).then(|| read(store, &key(1000 + i % 100)).unwrap()));
         while i % 100 == 0 && store.step().unwrap() {}
@@ -40,7 +40,7 @@ fn crashed(preset: &str, change: impl Fn(&mut Options)) -> (Store, Options) {
 }
 
 fn put(store: &Store) -> Result<(), Error> {
-    store.put(b"new", b"after the crash", &plain())
+    store.put(b"new", b"after the crash")
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn hummingbird_answers_gets_and_refuses_puts_until_all_was_gone_over() {
     assert!(refused(&store) && store.get(b"new").unwrap().is_none());
     assert_eq!(put(&store).unwrap_err().to_string(), Error::Refused(Refusal::Recovering).to_string());
     // What is fetched is given to who asked, and not kept; deletes are taken.
-    let fetch = || Ok::<_, Error>(Fetched { body: b"body".to_vec().into(), options: plain() });
+    let fetch = || Ok::<_, Error>(Fetched::new(b"body".to_vec()));
     assert_eq!(store.get_or_fetch(b"page", fetch).unwrap().body().unwrap(), &b"body"[..]);
     assert!(store.get(b"page").unwrap().is_none());
     assert!(store.delete(&key(there[0])).unwrap());
@@ -104,7 +104,7 @@ fn the_default_takes_puts_at_once_and_so_does_this_row_if_it_is_told_to() {
     let (medium, options) = cache("hummingbird");
     let options = options.mode(Mode::Store);
     let store = Store::open(options.clone()).unwrap();
-    store.put(b"old", b"x", &plain()).unwrap();
+    store.put(b"old", b"x").unwrap();
     medium.crash().unwrap();
     drop(store);
     medium.revive().unwrap();

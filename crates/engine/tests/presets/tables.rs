@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
-    Durability, Error, Expiry, Inspection, Mode, Priority, PutOptions, Store, TryGet,
+    Durability, Error, Expiry, Inspection, Mode, Priority, Store, TryGet,
     device::{AlignedBuf, Clock, CountedDevice, Device, MemoryDevice},
     inspect,
 };
@@ -32,10 +32,10 @@ fn expected(i: u64) -> Option<Vec<u8>> {
 
 fn fill(store: &Store, count: u64) {
     for i in 0..count {
-        store.put(&key(i), &body(i, len(i)), &plain()).unwrap();
+        store.put(&key(i), &body(i, len(i))).unwrap();
     }
     for i in (0..count).step_by(3) {
-        store.put(&key(i), &body(i + 1, 777), &plain()).unwrap();
+        store.put(&key(i), &body(i + 1, 777)).unwrap();
     }
     for i in (0..count).step_by(5) {
         assert!(store.delete(&key(i)).unwrap(), "{i}");
@@ -70,7 +70,7 @@ fn what_is_put_is_found_replaced_deleted_and_there_again_after_a_close_and_after
             listed.sort();
             let there = (0..600).filter_map(|i| Some((key(i), expected(i)?.len() as u64)));
             assert_eq!(listed, there.collect::<Vec<_>>(), "{what}");
-            store.put(b"last", &[9; 3000], &plain()).unwrap();
+            store.put(b"last", &[9; 3000]).unwrap();
             store.delete(&key(7)).unwrap();
             // As `kill -9` leaves it.
             kill(store);
@@ -97,10 +97,10 @@ fn every_put_and_delete_is_durable_whatever_was_asked_for() {
             let options = by_hand(preset, device).durability(Durability::None).mode(Mode::Cache);
             let store = Store::open(options.clone()).unwrap();
             for i in 0..60 {
-                store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+                store.put(&key(i), &body(i, 3000)).unwrap();
             }
             for i in 0..20 {
-                store.put(&key(i), &body(i + 1, 4000), &plain()).unwrap();
+                store.put(&key(i), &body(i + 1, 4000)).unwrap();
                 store.delete(&key(20 + i)).unwrap();
             }
             medium.crash().unwrap();
@@ -123,10 +123,10 @@ fn every_put_and_delete_is_durable_whatever_was_asked_for() {
 fn a_put_is_a_write_of_the_entry_and_one_of_its_page_and_a_sync() {
     let device = CountedDevice::new(memory(32 * MIB, 512));
     let store = Store::open(by_hand("pmflf-pfl", Arc::new(device.clone()))).unwrap();
-    store.put(b"first", &[1; 2000], &plain()).unwrap();
+    store.put(b"first", &[1; 2000]).unwrap();
     let before = device.counts();
     for i in 0..40 {
-        store.put(&key(i), &body(i, 2000), &PutOptions { bypass_memory: true, ..plain() }).unwrap();
+        store.put_with(&key(i), &body(i, 2000), &plain().bypass_memory(true)).unwrap();
     }
     let put = device.counts() - before;
     assert_eq!((put.writes, put.syncs), (80, 40), "{put:?}");
@@ -151,7 +151,7 @@ fn a_full_store_says_so_keeps_what_it_has_and_goes_on() {
         let store = Store::open(options.clone()).unwrap();
         let mut there = 0;
         let full = loop {
-            match store.put(&key(there), &body(there, 20_000), &plain()) {
+            match store.put(&key(there), &body(there, 20_000)) {
                 Ok(()) => there += 1,
                 Err(error) => break error,
             }
@@ -159,7 +159,7 @@ fn a_full_store_says_so_keeps_what_it_has_and_goes_on() {
         assert!(matches!(full, Error::Full { .. }), "{preset} {full}");
         assert!(there > 100, "{preset} {there}");
         // A put that fails leaves the version before; and so does a large one, all of it.
-        assert!(matches!(store.put(&key(3), &body(1, 900_000), &plain()), Err(Error::Full { .. })));
+        assert!(matches!(store.put(&key(3), &body(1, 900_000)), Err(Error::Full { .. })));
         let mut stream = store.put_stream(b"large", None, plain()).unwrap();
         let mut wrote = Ok(());
         for _ in 0..20 {
@@ -173,7 +173,7 @@ fn a_full_store_says_so_keeps_what_it_has_and_goes_on() {
             store.delete(&key(i)).unwrap();
         }
         for i in 0..there / 3 {
-            store.put(&key(i), &body(i + 7, 20_000), &plain()).unwrap();
+            store.put(&key(i), &body(i + 7, 20_000)).unwrap();
         }
         store.close().unwrap();
         let store = Store::open(options).unwrap();
@@ -214,7 +214,7 @@ fn large_objects_stream_in_and_leave_with_all_their_pieces() {
     while store.step().unwrap() {}
     assert_eq!(store.stats().objects, entries);
     assert_eq!(read(&store, b"large").unwrap(), all);
-    store.put(b"large", b"small", &plain()).unwrap();
+    store.put(b"large", b"small").unwrap();
     assert_eq!(store.stats().objects, 1);
     let mut stream = store.put_stream(b"again", None, plain()).unwrap();
     stream.write(&all).unwrap();
@@ -231,10 +231,10 @@ fn groups_expiry_and_metadata_come_back() {
     let store = Store::open(options.clone()).unwrap();
     store.group(3).love();
     store.group(4).set_checkpoint_interval(Some(Duration::from_secs(9)));
-    let own = PutOptions { metadata: vec![7; 99].into(), group: 3, ..plain() };
-    store.put(b"a", b"one", &own).unwrap();
-    let brief = PutOptions { expiry: Expiry::After(Duration::from_secs(5)), ..plain() };
-    store.put(b"b", b"two", &brief).unwrap();
+    let own = plain().metadata(vec![7; 99]).group(3);
+    store.put_with(b"a", b"one", &own).unwrap();
+    let brief = plain().expiry(Expiry::After(Duration::from_secs(5)));
+    store.put_with(b"b", b"two", &brief).unwrap();
     kill(store);
     let store = Store::open(options).unwrap();
     assert_eq!(store.group(3).priority(), Priority::Loved);
@@ -246,9 +246,9 @@ fn groups_expiry_and_metadata_come_back() {
     assert!(store.get(b"b").unwrap().is_none() && !store.contains(b"b").unwrap());
     // The handle pins its bytes, whatever becomes of the object.
     assert!(matches!(store.try_get(b"a"), TryGet::Hit(_)));
-    store.put(b"a", b"other", &plain()).unwrap();
+    store.put(b"a", b"other").unwrap();
     store.delete(b"a").unwrap();
-    assert_eq!(object.body().as_deref(), Some(&b"one"[..]));
+    assert_eq!(object.body().unwrap(), &b"one"[..]);
     assert!(matches!(store.try_get(b"a"), TryGet::OnDevice) && store.get(b"a").unwrap().is_none());
 }
 
@@ -256,7 +256,7 @@ fn groups_expiry_and_metadata_come_back() {
 fn another_layouts_store_is_refused_and_one_that_lost_its_beginning_too() {
     let device = memory(8 * MIB, 4096);
     let store = Store::open(by_hand("pmflf-ts", device.clone())).unwrap();
-    store.put(b"a", b"one", &plain()).unwrap();
+    store.put(b"a", b"one").unwrap();
     store.close().unwrap();
     for other in ["picaflor", "buddy", "pmflf-pl", "oba"] {
         let Err(Error::Option { name: "preset", why }) = Store::open(by_hand(other, device.clone())) else {
@@ -298,10 +298,10 @@ fn another_layouts_store_is_refused_and_one_that_lost_its_beginning_too() {
 fn who_may_not_write_reads_and_changes_no_byte() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let options = picaflor_literature::preset("pmflf-pfl", &path).unwrap().capacity(16 * MIB).memory(8 * MIB);
+    let options = picaflor_literature::preset("pmflf-pfl").unwrap().place(&path).capacity(16 * MIB).memory(8 * MIB);
     let store = Store::open(options.clone()).unwrap();
-    store.put(b"a", b"one", &plain()).unwrap();
-    store.put(b"large", &body(1, 900_000), &plain()).unwrap();
+    store.put(b"a", b"one").unwrap();
+    store.put(b"large", &body(1, 900_000)).unwrap();
     store.close().unwrap();
     let Ok(Inspection::Store(about)) = inspect(&path) else { panic!("it is a store") };
     assert_eq!((about.preset, about.mode, about.capacity), ("pmflf-pfl", Mode::Store, 16 * MIB));
@@ -309,7 +309,7 @@ fn who_may_not_write_reads_and_changes_no_byte() {
     let store = Store::open(options.with(|options| options.read_only = true)).unwrap();
     assert_eq!(read(&store, b"a").unwrap(), b"one");
     assert_eq!(read(&store, b"large").unwrap(), body(1, 900_000));
-    assert!(store.put(b"b", b"two", &plain()).is_err() && store.delete(b"a").is_err());
+    assert!(store.put(b"b", b"two").is_err() && store.delete(b"a").is_err());
     assert_eq!(store.keys().count(), 2);
     assert!(store.check(|_, _| {}).is_clean());
     store.flush().unwrap();
@@ -322,7 +322,7 @@ fn eight_threads_on_a_real_file_read_what_they_put() {
     let folder = tempfile::tempdir().unwrap();
     for preset in TABLES {
         let path = folder.path().join(preset);
-        let options = picaflor_literature::preset(preset, &path).unwrap().capacity(64 * MIB).memory(8 * MIB);
+        let options = picaflor_literature::preset(preset).unwrap().place(&path).capacity(64 * MIB).memory(8 * MIB);
         let store = Store::open(options.clone()).unwrap();
         std::thread::scope(|scope| {
             for thread in 0..8 {
@@ -331,11 +331,11 @@ fn eight_threads_on_a_real_file_read_what_they_put() {
                     for round in 0..25 {
                         for i in (0..4).map(|i| thread * 100 + i) {
                             let seed = i * 1000 + round;
-                            store.put(&key(i), &body(seed, 500 + seed as usize % 6000), &plain()).unwrap();
+                            store.put(&key(i), &body(seed, 500 + seed as usize % 6000)).unwrap();
                             assert_eq!(read(&store, &key(i)).unwrap(), body(seed, 500 + seed as usize % 6000));
                         }
                         // One that all of them put and read: it is wholly somebody's.
-                        store.put(b"common", &body(thread, 4000), &plain()).unwrap();
+                        store.put(b"common", &body(thread, 4000)).unwrap();
                         let common = read(&store, b"common").unwrap();
                         assert!((0..8).any(|thread| common == body(thread, 4000)));
                         assert!(store.delete(&key(thread * 100 + 3)).unwrap());
@@ -366,7 +366,7 @@ fn a_simulated_disk_takes_the_time_that_it_has() {
     let store = Store::open(options).unwrap();
     let began = clock.now_nanos();
     for i in 0..50 {
-        store.put(&key(i), &body(i, 3000), &PutOptions { bypass_memory: true, ..plain() }).unwrap();
+        store.put_with(&key(i), &body(i, 3000), &plain().bypass_memory(true)).unwrap();
         assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000));
     }
     let each = (clock.now_nanos() - began) / 50 / 1_000_000;
@@ -384,7 +384,7 @@ fn a_device_that_fails_is_still_read_and_loses_nothing_that_was_acknowledged() {
         let mut acknowledged = Vec::new();
         let mut failed = None;
         for i in 0..100 {
-            match store.put(&key(i % 30), &body(i, 3000), &plain()) {
+            match store.put(&key(i % 30), &body(i, 3000)) {
                 Ok(()) => acknowledged.push(i),
                 Err(error) => {
                     failed.get_or_insert((i, error));
@@ -430,8 +430,8 @@ fn an_audit_is_not_silent_about_a_damaged_entry_where_a_crash_left_the_version_b
             let device = memory(8 * MIB, 512);
             let options = by_hand(preset, device.clone());
             let store = Store::open(options.clone()).unwrap();
-            (0..50).for_each(|i| store.put(&key(i), &body(i, 3000), &plain()).unwrap());
-            store.put(&key(17), &body(117, 3000), &plain()).unwrap();
+            (0..50).for_each(|i| store.put(&key(i), &body(i, 3000)).unwrap());
+            store.put(&key(17), &body(117, 3000)).unwrap();
             kill(store);
             // Nothing is mended without a step.
             Store::open(options.clone()).unwrap().close().unwrap();
@@ -451,7 +451,7 @@ fn a_damaged_entry_is_reported_and_never_another_answer() {
     let options = by_hand("pmflf-pfl", device.clone());
     let store = Store::open(options.clone()).unwrap();
     for i in 0..50 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
     }
     store.close().unwrap();
     damage(&device, &body(17, 3000));
@@ -462,7 +462,7 @@ fn a_damaged_entry_is_reported_and_never_another_answer() {
     for i in (0..50).filter(|i| *i != 17) {
         assert_eq!(read(&store, &key(i)).unwrap(), body(i, 3000));
     }
-    store.put(&key(17), b"anew", &plain()).unwrap();
+    store.put(&key(17), b"anew").unwrap();
     assert_eq!(read(&store, &key(17)).unwrap(), b"anew");
     assert!(store.check(|_, _| {}).is_clean());
 }

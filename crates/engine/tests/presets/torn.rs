@@ -12,7 +12,7 @@ use std::{
 };
 
 use picaflor::{
-    Durability, Options, Place, PutOptions, Store,
+    Durability, Options, Place, Store,
     device::{Folder, RealFolder},
 };
 use picaflor_sim::kill;
@@ -107,9 +107,9 @@ fn what_an_opening_read_after_a_kill_is_durable_before_the_superblock_vouches_fo
     for preset in ["simple", "squid", "multiple-dirs"] {
         let (folder, options) = powered(preset, path.path());
         let store = Store::open(options.clone()).unwrap();
-        store.put(&key(1), &body(1, 700), &plain()).unwrap();
+        store.put(&key(1), &body(1, 700)).unwrap();
         store.flush().unwrap();
-        store.put(&key(2), &body(2, 7), &plain()).unwrap();
+        store.put(&key(2), &body(2, 7)).unwrap();
         // The process is killed: the kernel still has all it wrote.
         kill(store);
         folder.fails_at_superblock.store(true, Relaxed);
@@ -133,7 +133,7 @@ fn a_superblock_that_is_lost_takes_no_doubt_from_what_its_run_wrote() {
             Store::open(options.clone()).unwrap().close().unwrap();
         }
         let store = Store::open(options.clone()).unwrap();
-        store.put(&key(2), &body(2, 7), &plain()).unwrap();
+        store.put(&key(2), &body(2, 7)).unwrap();
         kill(store);
         folder.lose_power();
         // The newer superblock, of the run that wrote the file, rots.
@@ -154,12 +154,12 @@ fn what_lies_over_the_pieces_of_a_deleted_object_before_a_kill_is_no_damage() {
         for more in (0..120).step_by(5) {
             let options = by_hand(preset, memory(8 * MIB, 512));
             let store = Store::open(options.clone()).unwrap();
-            store.put(b"large", &body(1, 700_000), &plain()).unwrap();
+            store.put(b"large", &body(1, 700_000)).unwrap();
             store.close().unwrap();
             let store = Store::open(options.clone()).unwrap();
             assert!(store.delete(b"large").unwrap());
             store.flush().unwrap();
-            (0..more).for_each(|i| store.put(&key(i), &body(i, 60_000), &plain()).unwrap());
+            (0..more).for_each(|i| store.put(&key(i), &body(i, 60_000)).unwrap());
             kill(store);
             let store = Store::open(options.with(|options| options.read_only = true)).unwrap();
             let report = store.check(|_, _| {});
@@ -176,14 +176,14 @@ fn a_get_whose_file_is_replaced_or_deleted_beneath_it_finds_the_new_one_or_none(
     for preset in ["simple", "squid", "multiple-dirs"] {
         let (folder, options) = powered(preset, path.path());
         let store = Store::open(options).unwrap();
-        let old = PutOptions { bypass_memory: true, ..plain() };
+        let old = plain().bypass_memory(true);
         for replacement in [None, Some(body(2, 300))] {
-            store.put(&key(1), &body(1, 700), &old).unwrap();
+            store.put_with(&key(1), &body(1, 700), &old).unwrap();
             store.flush().unwrap();
             let (other, new) = (store.clone(), replacement.clone());
             let change = move || {
                 match new {
-                    Some(new) => other.put(&key(1), &new, &plain()).unwrap(),
+                    Some(new) => other.put(&key(1), &new).unwrap(),
                     None => assert!(other.delete(&key(1)).unwrap()),
                 }
                 other.flush().unwrap();

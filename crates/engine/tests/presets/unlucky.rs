@@ -20,7 +20,7 @@ fn a_read_that_fails_behind_a_large_put_takes_nothing_of_it() {
         let own = plain();
         let put_small = |keys: std::ops::Range<u64>| {
             let keys: Vec<Vec<u8>> = keys.map(key).collect();
-            let puts: Vec<Put<'_>> = keys.iter().map(|key| Put { key, body: b"small", options: &own }).collect();
+            let puts: Vec<Put<'_>> = keys.iter().map(|key| Put::with(key, b"small", &own)).collect();
             store.put_many(&puts).unwrap();
         };
         let (mut small, mut whole, mut none) = (0u64, 0u64, 0);
@@ -32,7 +32,7 @@ fn a_read_that_fails_behind_a_large_put_takes_nothing_of_it() {
             let (name, all) = (format!("large {i}"), body(i, 100_000));
             device.clear_rules();
             device.add(Rule::nth(Fault::ReadError, 1 + i % 12));
-            let put = store.put(name.as_bytes(), &all, &plain());
+            let put = store.put(name.as_bytes(), &all);
             device.clear_rules();
             let found = read(&store, name.as_bytes());
             match (&put, found) {
@@ -58,7 +58,7 @@ fn a_listing_says_what_it_could_not_read() {
         let device = FaultyDevice::new(memory(32 * MIB, 512), 3);
         let options = by_hand(preset, Arc::new(device.clone()));
         let store = Store::open(options.clone()).unwrap();
-        (0..200).for_each(|i| store.put(&key(i), &body(i, 9000), &plain()).unwrap());
+        (0..200).for_each(|i| store.put(&key(i), &body(i, 9000)).unwrap());
         store.close().unwrap();
         let list = |options: &Options| {
             let store = Store::open(options.clone()).unwrap();

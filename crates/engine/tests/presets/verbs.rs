@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use picaflor::{Mode, PutOptions, Store, TryGet};
+use picaflor::{Mode, Store, TryGet};
 
 use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
 
@@ -26,10 +26,10 @@ fn expected(i: u64) -> Option<Vec<u8>> {
 
 fn fill(store: &Store, count: u64) {
     for i in 0..count {
-        store.put(&key(i), &body(i, lengths(i)), &plain()).unwrap();
+        store.put(&key(i), &body(i, lengths(i))).unwrap();
     }
     for i in (0..count).step_by(3) {
-        store.put(&key(i), &body(i + 1, 777), &plain()).unwrap();
+        store.put(&key(i), &body(i + 1, 777)).unwrap();
     }
     for i in (0..count).step_by(5) {
         assert!(store.delete(&key(i)).unwrap(), "{i}");
@@ -77,8 +77,10 @@ fn on_a_real_file_with_threads() {
     let folder = tempfile::tempdir().unwrap();
     for preset in IN_PLACE {
         let path = folder.path().join(preset);
-        let options =
-            picaflor_literature::preset(preset, &path).unwrap().with(|o| o.read_batch_time = Duration::from_millis(3));
+        let options = picaflor_literature::preset(preset)
+            .unwrap()
+            .place(&path)
+            .with(|o| o.read_batch_time = Duration::from_millis(3));
         let options = options.capacity(48 * MIB).memory(8 * MIB).mode(Mode::Store);
         let store = Store::open(options.clone()).unwrap();
         std::thread::scope(|scope| {
@@ -86,7 +88,7 @@ fn on_a_real_file_with_threads() {
                 let store = &store;
                 scope.spawn(move || {
                     for i in (thread..800).step_by(4) {
-                        store.put(&key(i), &body(i, lengths(i)), &plain()).unwrap();
+                        store.put(&key(i), &body(i, lengths(i))).unwrap();
                         assert_eq!(read(store, &key(i)).unwrap(), body(i, lengths(i)), "{preset} {i}");
                     }
                 });
@@ -96,7 +98,7 @@ fn on_a_real_file_with_threads() {
             assert!(store.delete(&key(i)).unwrap());
         }
         store.close().unwrap();
-        let other = picaflor_literature::preset("picaflor", &path).unwrap().mode(Mode::Store);
+        let other = picaflor_literature::preset("picaflor").unwrap().place(&path).mode(Mode::Store);
         let refused = Store::open(other).unwrap_err().to_string();
         assert!(refused.contains("open it without a preset"), "{refused}");
         let store = Store::open(options.with(|o| o.read_only = true)).unwrap();
@@ -112,14 +114,14 @@ fn memory_keeps_what_was_asked_for_last() {
     let options = by_hand("stream", memory(48 * MIB, 4096));
     let store = Store::open(options).unwrap();
     for i in 0..1000 {
-        store.put(&key(i), &body(i, 3000), &plain()).unwrap();
+        store.put(&key(i), &body(i, 3000)).unwrap();
         // Asked for again and again, it stays.
         assert!(matches!(store.try_get(&key(0)), TryGet::Hit(_)), "{i}");
     }
     assert!(matches!(store.try_get(&key(999)), TryGet::Hit(_)));
     assert!(matches!(store.try_get(&key(1)), TryGet::OnDevice));
-    let bypass = PutOptions { bypass_memory: true, ..plain() };
-    store.put(b"past", b"memory", &bypass).unwrap();
+    let bypass = plain().bypass_memory(true);
+    store.put_with(b"past", b"memory", &bypass).unwrap();
     assert!(matches!(store.try_get(b"past"), TryGet::OnDevice));
 }
 
@@ -128,7 +130,7 @@ fn memory_keeps_what_was_asked_for_last() {
 fn a_delete_says_truly_whether_gets_found_the_object() {
     const COUNT: u64 = 80_000;
     let store = Store::open(by_hand("buddy", memory(512 * MIB, 4096)).mode(Mode::Cache).memory(256 * MIB)).unwrap();
-    (0..COUNT).for_each(|i| store.put(&key(i), &body(i, 100), &plain()).unwrap());
+    (0..COUNT).for_each(|i| store.put(&key(i), &body(i, 100)).unwrap());
     let displaced = COUNT - store.stats().objects;
     assert!((1..60).contains(&displaced), "{displaced} of {COUNT} puts took another key's entry");
     for i in 0..COUNT {

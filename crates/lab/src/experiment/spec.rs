@@ -358,7 +358,7 @@ impl Spec {
             Kind::Cache | Kind::Pages => disk_mib << 20,
             Kind::Method | Kind::Counts => ((disk_mib << 20) as f64 * FRAMES / ROOM / utilisation) as u64,
         };
-        let files = picaflor_literature::preset(preset, "").is_ok_and(|options| options.wants_folder());
+        let files = picaflor_literature::preset(preset).is_ok_and(|options| options.wants_folder());
         let apart = self.file_systems.get(device).filter(|_| files);
         // Of what a machine gives a file for each object, the file system has half.
         let memory = self.memory_mib << 20;

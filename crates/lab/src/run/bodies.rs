@@ -61,7 +61,7 @@ impl Bodies {
     /// # Errors
     /// Those of reading the pieces.
     pub(super) fn are_in(request: &Request, object: &Object) -> picaflor::Result<bool> {
-        Ok(Self::is_of(request, &object.bytes()?))
+        Ok(Self::is_of(request, &object.body()?))
     }
 
     /// The same for tasks.
@@ -69,7 +69,7 @@ impl Bodies {
     /// # Errors
     /// Those of reading the pieces.
     pub(super) async fn are_in_async(request: &Request, object: &Object) -> picaflor::Result<bool> {
-        if let Some(body) = object.body() {
+        if let Some(body) = object.body_in_memory() {
             return Ok(Self::is_of(request, &body));
         }
         let mut all = Vec::new();

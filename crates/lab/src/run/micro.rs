@@ -285,7 +285,7 @@ fn store(
     let disk = bench.disk(&clock, Some(bytes.next_multiple_of(1 << 20)))?;
     let failed = |source| Error::Store { name: preset.into(), source };
     let open = || {
-        let mut options = picaflor_literature::preset(preset, "")?;
+        let mut options = picaflor_literature::preset(preset)?;
         // Neither groups' own regions nor the way back were built when this was measured (§3, §6).
         options.places = vec![Place::Device(Elevator::OneWay.before(Arc::new(disk.clone())))];
         options.capacity = 0;
@@ -354,8 +354,8 @@ async fn one(shared: &Shared, store: &Store, act: Act, object: u64) -> picaflor:
     match act {
         Act::Create => {
             let group = (object * u64::from(bench.groups) / bench.objects) as u32 + 1;
-            let with = PutOptions { group, ..PutOptions::default() };
-            store.put(&key, shared.bodies.borrow_mut().of(&request), &with)?;
+            let with = PutOptions::new().group(group);
+            store.put_with(&key, shared.bodies.borrow_mut().of(&request), &with)?;
         }
         Act::Read => {
             let right = match store.get_async(&key).await? {

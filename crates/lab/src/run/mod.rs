@@ -178,7 +178,7 @@ pub struct Outcome {
 pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Outcome> {
     let asked = setup;
     let setup = &above::shortened(asked, stream);
-    let options = picaflor_literature::preset(&setup.preset, "").map_err(failed(setup))?;
+    let options = picaflor_literature::preset(&setup.preset).map_err(failed(setup))?;
     let medium = Medium::new(setup, &options)?;
     let above = Above::new(asked, medium.system())?;
     let options = fill(options, setup, &medium);
@@ -215,7 +215,7 @@ pub fn run(setup: &Setup, stream: &Stream, progress: &dyn Fn(u64)) -> Result<Out
 /// # Errors
 /// With what does not.
 pub fn check(setup: &Setup) -> Result<()> {
-    let options = picaflor_literature::preset(&setup.preset, "").map_err(failed(setup))?;
+    let options = picaflor_literature::preset(&setup.preset).map_err(failed(setup))?;
     let medium = Medium::new(setup, &options)?;
     Above::new(setup, medium.system())?;
     let options = fill(options, setup, &medium);
@@ -391,9 +391,9 @@ impl Running<'_> {
         let neighbour = said.then(|| request.referer.to_le_bytes().to_vec().into());
         let server = if hints.says_server() { (request.server >> 32) as u32 } else { 0 };
         let group = if hints == Hints::Group { group } else { 0 };
-        let with = PutOptions { server, group, neighbour, ..PutOptions::default() };
+        let with = PutOptions::new().server(server).group(group).maybe_neighbour(neighbour);
         let body = self.bodies.of(request);
-        match self.store.put(key, body, &with) {
+        match self.store.put_with(key, body, &with) {
             Ok(()) => {
                 self.outcome.writes += 1;
                 self.outcome.stored_bytes += body.len() as u64;

@@ -58,7 +58,7 @@ impl Deletes {
         match puts {
             Durability::EveryPut => Self::Every,
             Durability::Bounded { time, .. } => Self::Within(time),
-            Durability::None => Self::Within(Duration::from_secs(1)),
+            _ => Self::Within(Duration::from_secs(1)),
         }
     }
 

@@ -47,7 +47,7 @@ impl FastIo {
             self.worker.counters.sent_bytes.add(len as u64);
             if sent < len {
                 self.out.head.extend_from_slice(&whole[..head]);
-                self.out.body = if head_only { Bytes::new() } else { hit.object.body().unwrap_or_default() };
+                self.out.body = if head_only { Bytes::new() } else { hit.object.body_in_memory().unwrap_or_default() };
                 self.out.at = sent;
             }
         });

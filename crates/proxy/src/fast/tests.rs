@@ -53,7 +53,7 @@ fn a_client_that_sends_requests_ahead_has_its_turn_and_then_others_theirs() {
     let metadata = head::encode(StatusCode::OK, &HeaderMap::new(), &policy, now, None);
     let mut key = Vec::new();
     key::url(&mut key, Side::Forward, b"a", b"/").unwrap();
-    proxy.store.put(&key, b"body", &PutOptions { metadata: metadata.into(), ..PutOptions::default() }).unwrap();
+    proxy.store.put_with(&key, b"body", &PutOptions::new().metadata(metadata)).unwrap();
     drop(proxy.store.get(&key).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let counters = Arc::<crate::metrics::Counters>::default();

@@ -21,20 +21,16 @@ pub(super) enum Door {
 impl Door {
     pub(super) async fn put(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
         match self {
-            Self::Thread(store) => store.put(key, body, options),
-            Self::Task(store) => store.put_async(key, body, options).await,
+            Self::Thread(store) => store.put_with(key, body, options),
+            Self::Task(store) => store.put_with_async(key, body, options).await,
         }
     }
 
     pub(super) async fn put_many(&self, puts: &[(Vec<u8>, Vec<u8>, PutOptions)]) -> Result<()> {
-        let puts: Vec<_> = puts.iter().map(|(key, body, options)| Put { key, body, options }).collect();
+        let puts: Vec<_> = puts.iter().map(|(key, body, options)| Put::with(key, body, options)).collect();
         match self {
             Self::Thread(store) => store.put_many(&puts),
-            Self::Task(store) => {
-                let done = store.put_many_async(&puts);
-                drop(puts);
-                done.await
-            }
+            Self::Task(store) => store.put_many_async(&puts).await,
         }
     }
 
@@ -48,14 +44,9 @@ impl Door {
     /// The whole body of an object.
     pub(super) async fn body(&self, object: &Object) -> Result<Bytes> {
         if let Self::Thread(_) = self {
-            return object.bytes();
+            return object.body();
         }
-        let mut chunks = object.chunks(0..object.len());
-        let mut all = Vec::new();
-        while let Some(piece) = chunks.next_async().await {
-            all.extend_from_slice(&piece?);
-        }
-        Ok(all.into())
+        object.body_async().await
     }
 
     pub(super) async fn delete(&self, key: &[u8]) -> Result<bool> {

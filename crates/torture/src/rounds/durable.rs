@@ -40,8 +40,8 @@ impl Deeds<'_> {
             What::Put => match (setup.durability, setup.interval(deed.group)) {
                 (Durability::EveryPut, _) => true,
                 (_, Some(interval)) => interval.is_some_and(is_past),
-                (Durability::None, None) => false,
                 (Durability::Bounded { time, puts }, None) => is_past(time) || self.is_followed(deed, puts, TOGETHER),
+                (_, None) => false,
             },
             What::Delete => {
                 let count = setup.delete_count;

@@ -142,7 +142,7 @@ impl Setup {
     /// As [`Options::preset`].
     pub(super) fn options(&self, folder: &Path) -> picaflor::Result<Options> {
         let paths = self.paths(folder);
-        let mut options = picaflor_literature::preset(self.preset, paths[0].clone())?;
+        let mut options = picaflor_literature::preset(self.preset)?.place(paths[0].clone());
         options.places = paths.into_iter().map(Place::Path).collect();
         (options.capacity, options.memory, options.mode) = (self.capacity, self.memory, self.mode);
         (options.durability, options.delete_time) = (self.durability, self.delete_time);

@@ -57,10 +57,10 @@ impl Default for Wish {
 /// The word for a durability; `bounded` is one second.
 pub(super) fn durability_word(durability: Durability) -> String {
     match durability {
-        Durability::None => "none".into(),
         Durability::EveryPut => "every-put".into(),
         Durability::Bounded { time, puts: u64::MAX } => time.as_millis().to_string(),
         Durability::Bounded { time, puts } => format!("{},{puts}", time.as_millis()),
+        _ => "none".into(),
     }
 }
 

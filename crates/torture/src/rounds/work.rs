@@ -136,7 +136,7 @@ impl Worker {
         let (key, version) = (self.key(), self.version());
         let len = self.len(key);
         let group = (key % 4) as u8;
-        let mut options = PutOptions { metadata: body::metadata(key, version), ..PutOptions::default() };
+        let mut options = PutOptions::new().metadata(body::metadata(key, version));
         (options.group, options.server) = (group.into(), key % 5);
         options.bypass_memory = self.dice.percent(5);
         options.neighbour = self.dice.percent(20).then(|| name(key / 2).into());
@@ -213,7 +213,7 @@ impl Worker {
             Ok(None) => return self.log.add(&begun.ended(How::Done)).map(drop),
             Err(error) => return self.bad(&begun.ended(How::Failed), &format!("a get failed: {error}")),
         };
-        let large = object.body().is_none();
+        let large = object.body_in_memory().is_none();
         let begun = Record { large, ..begun };
         let body = match self.door.body(&object).await {
             Ok(body) => self.answer(key, body.to_vec()),

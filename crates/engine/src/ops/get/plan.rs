@@ -14,6 +14,7 @@ use picaflor_format::frame::{self, GRAIN, Header};
 use crate::{
     base::{frame::Frame, stats::add},
     cache::pages::PageRead,
+    in_place::packet::Pending,
     index::IndexEntry,
     read::reading::{Extent, InFlight, Outcome, Sought},
     volume::Volume,
@@ -37,29 +38,32 @@ pub(crate) struct Plan {
 impl Plan {
     /// `neighbours`: whether more than the object may be read.
     pub(super) fn new(volume: &Arc<Volume>, entry: IndexEntry, grain: u64, neighbours: bool) -> Self {
-        if let Some(in_place) = &volume.in_place {
-            let (start, end) = volume.blocks_of(in_place, entry, grain);
+        if let Some(in_place) = &volume.catalog.in_place {
+            let (start, end) = in_place.blocks_of(entry, grain);
             let volume = Arc::clone(volume);
             let (extent, len) = (Extent::Object, (end - start) as usize);
             return Self { volume, entry, grain, extent, start, len, page: None };
         }
         let offset = grain * GRAIN as u64;
-        let cluster = volume.cluster_of(grain).unwrap_or(0);
-        let class = volume.classes[cluster as usize].load(Relaxed);
+        let cluster = volume.medium.cluster_of(grain).unwrap_or(0);
+        let class = volume.residents.classes[cluster as usize].load(Relaxed);
         let extent = match neighbours {
-            true => volume.reader.extent(class, volume.has_room_for_residents(volume.cluster_len())),
+            true => volume
+                .residents
+                .reader
+                .extent(class, volume.residents.has_room_for_residents(volume.medium.cluster_len())),
             false => Extent::Object,
         };
-        let cluster_start = volume.map.cluster_start(cluster);
-        let cluster_end = cluster_start + u64::from(volume.map.cluster);
+        let cluster_start = volume.medium.map.cluster_start(cluster);
+        let cluster_end = cluster_start + u64::from(volume.medium.map.cluster);
         let (start, len, page) = match extent {
             Extent::Cluster => {
-                let read = volume.read_around(cluster, (offset - cluster_start) as usize, entry.grains());
+                let read = volume.residents.read_around(cluster, (offset - cluster_start) as usize, entry.grains());
                 (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
             }
             Extent::Object => {
                 let end = offset + u64::from(entry.grains()) * GRAIN as u64;
-                let unit = volume.device.read_unit() as u64;
+                let unit = volume.medium.device.read_unit() as u64;
                 let start = offset / unit * unit;
                 (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
             }
@@ -69,12 +73,12 @@ impl Plan {
 
     /// Whether it is a file that is to be read: a folder knows no requests.
     pub(super) fn is_of_a_file(&self) -> bool {
-        self.volume.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
+        self.volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.files.is_some())
     }
 
     /// Whether it is a part of a cluster that begins with the object.
     fn is_window(&self) -> bool {
-        self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.cluster_len())
+        self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.medium.cluster_len())
     }
 
     /// What is to be learnt from how long it takes.
@@ -99,24 +103,28 @@ impl Plan {
             Extent::Cluster => &shared.counters.cluster_reads,
         };
         add(kind, 1);
-        add(&shared.counters.device_reads, 1);
-        add(&shared.counters.device_read, self.len as u64);
+        self.volume.medium.count_read(self.len);
         shared.last_read.store(shared.clock.now_nanos(), Relaxed);
-        self.volume.note_access(self.grain);
+        self.volume.residents.note_access(self.grain);
+    }
+
+    /// What of it is not on the device yet. Asked before the device is read.
+    fn pending(&self) -> Option<Pending> {
+        self.volume.catalog.in_place.as_ref()?.pending(self.start, self.len)
     }
 
     pub(super) fn read_here(&self) -> Outcome {
         self.count();
         let clock = &self.volume.shared.clock;
         let began = clock.now_nanos();
-        if let Some(read) = self.volume.read_file(self.grain) {
+        if let Some(read) = self.volume.catalog.in_place.as_ref().and_then(|in_place| in_place.read_file(self.grain)) {
             return read.map(Bytes::from).map_err(Arc::new);
         }
         let mut buf = self.volume.shared.pool.take(self.len);
-        let pending = self.volume.pending(self.start, self.len);
-        self.volume.device.read(self.start, &mut buf).map_err(Arc::new)?;
+        let pending = self.pending();
+        self.volume.medium.device.read(self.start, &mut buf).map_err(Arc::new)?;
         pending.inspect(|pending| pending.lay_over(self.start, &mut buf));
-        self.volume.reader.took(self.measures(), clock.now_nanos() - began);
+        self.volume.residents.reader.took(self.measures(), clock.now_nanos() - began);
         Ok(buf.into_bytes())
     }
 
@@ -125,23 +133,23 @@ impl Plan {
         self.count();
         let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
         let (measures, began) = (self.measures(), self.volume.shared.clock.now_nanos());
-        let (start, pending) = (self.start, self.volume.pending(self.start, self.len));
+        let (start, pending) = (self.start, self.pending());
         let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
             if let (Some(pending), Ok(read)) = (pending, &mut outcome) {
                 pending.lay_over(start, read);
             }
-            volume.reader.took(measures, volume.shared.clock.now_nanos() - began);
+            volume.residents.reader.took(measures, volume.shared.clock.now_nanos() - began);
             let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
-            volume.reader.land(place, &flight, outcome);
+            volume.residents.reader.land(place, &flight, outcome);
         });
         let buf = self.volume.shared.pool.take(self.len);
         let request = Request { offset: self.start, op: Op::Read(buf), done };
-        if self.volume.reader.is_lazy() {
-            self.volume.hold_read(request);
+        if self.volume.residents.reader.is_lazy() {
+            self.volume.batch.hold_read(request);
         } else if place.ring != 0 {
-            self.volume.device.submit_own(request);
+            self.volume.medium.device.submit_own(request);
         } else {
-            self.volume.device.submit(vec![request]);
+            self.volume.medium.device.submit(vec![request]);
         }
     }
 

@@ -51,9 +51,9 @@ impl Seek {
     /// Begins the device read, or joins it.
     fn begin(&mut self, plan: Plan) {
         // A batch waits for others, so it is not of this thread alone.
-        let ring = if plan.volume.reader.is_lazy() { 0 } else { thread_ring_number() };
+        let ring = if plan.volume.residents.reader.is_lazy() { 0 } else { thread_ring_number() };
         let place = plan.sought(ring);
-        let (flight, lead) = plan.volume.reader.join(place);
+        let (flight, lead) = plan.volume.residents.reader.join(place);
         if lead {
             plan.read_elsewhere(place, &flight);
         } else if !self.counted {

@@ -9,7 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use picaflor::{Daemons, Durability, Error as StoreError, Mode, PutOptions, PutStream, Store, device::Clock};
+use picaflor::{Daemons, Durability, Error as StoreError, Mode, PutOptions, PutStream, Store};
+use picaflor_device::Clock;
 use rustix::fs::Advice;
 
 use super::{Candidate, Kind, Located, Manner, Request, Write, Wrote};
@@ -46,15 +47,17 @@ impl Engine {
         };
         let name = case.candidate.name();
         let failed = |source| Error::Store { name: name.into(), source };
-        let mut options = picaflor_literature::preset(preset, &path).map_err(failed)?;
-        options.capacity = case.volume;
-        // An object is in memory several times while it is put.
-        options.memory = (64 << 20).max(case.object.to * 8 * case.writers as u64).max(case.volume / 64);
-        options.mode = mode;
-        options.durability = Durability::EveryPut;
-        options.daemons = Daemons::Manual;
-        options.clock = Clock::virtual_at(1_700_000_000_000);
-        options.seed = Some(case.seed);
+        let options = picaflor_literature::preset(preset).map_err(failed)?;
+        let options = options
+            .place(path.as_path())
+            .capacity(case.volume)
+            // An object is in memory several times while it is put.
+            .memory((64 << 20).max(case.object.to * 8 * case.writers as u64).max(case.volume / 64))
+            .mode(mode)
+            .durability(Durability::EveryPut)
+            .daemons(Daemons::Manual)
+            .clock(Clock::virtual_at(1_700_000_000_000))
+            .seed(case.seed);
         let store = Store::open(options).map_err(failed)?;
         Ok(Self { name, path, store, _kept: kept })
     }
@@ -67,7 +70,7 @@ impl Engine {
     fn try_write(&self, writes: &[Write<'_>], manner: &Manner) -> picaflor::Result<()> {
         let told = |write: &Write<'_>| manner.announce.then(|| write.len());
         if let ([write], Request::All) = (writes, manner.request) {
-            return self.store.put(&key(write.version.object), write.body, &PutOptions::default());
+            return self.store.put(&key(write.version.object), write.body);
         }
         let mut open: Vec<(PutStream, _)> = Vec::with_capacity(writes.len());
         for write in writes {
@@ -118,7 +121,7 @@ impl Candidate for Engine {
     fn read(&mut self, object: u32, into: &mut Vec<u8>) -> Result<bool> {
         into.clear();
         let Some(found) = self.store.get(&key(object)).map_err(self.failed())? else { return Ok(false) };
-        into.extend_from_slice(&found.bytes().map_err(self.failed())?);
+        into.extend_from_slice(&found.body().map_err(self.failed())?);
         Ok(true)
     }
 

@@ -58,7 +58,7 @@ impl Spec {
         }
         for system in spec.systems.values() {
             if let System::Store { preset, .. } = system {
-                picaflor_literature::preset(preset, "")
+                picaflor_literature::preset(preset)
                     .map_err(|source| Error::Store { name: "hummingbird".into(), source })?;
             }
         }

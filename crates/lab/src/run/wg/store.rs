@@ -140,7 +140,7 @@ pub(super) fn options(
     clock: &Clock,
     places: Vec<Place>,
 ) -> picaflor::Result<Options> {
-    let mut options = picaflor_literature::preset(preset, "")?;
+    let mut options = picaflor_literature::preset(preset)?;
     options.places = places;
     options.capacity = 0;
     options.memory = load.part_bytes(load.memory_mib.0 + load.memory_mib.1);
@@ -192,10 +192,7 @@ async fn rebuilder(shared: Rc<Shared>, done: Rc<Cell<bool>>) {
     while !done.get() {
         shared.time.sleep(Duration::from_millis(10)).await;
         let stepped = shared.store.step();
-        let refused = matches!(
-            shared.store.put(b"probe", b"", &PutOptions::default()),
-            Err(StoreError::Refused(Refusal::Recovering))
-        );
+        let refused = matches!(shared.store.put(b"probe", b""), Err(StoreError::Refused(Refusal::Recovering)));
         done.set(!refused || stepped.is_err());
     }
 }
@@ -239,8 +236,8 @@ impl Shared {
 
     fn write(&self, key: &[u8], request: &Request) -> Result<()> {
         let begin = self.time.now();
-        let with = PutOptions { bypass_memory: request.size > LARGE, ..PutOptions::default() };
-        let put = self.store.put(key, self.bodies.borrow_mut().of(request), &with);
+        let with = PutOptions::new().bypass_memory(request.size > LARGE);
+        let put = self.store.put_with(key, self.bodies.borrow_mut().of(request), &with);
         let mut measured = self.measured.borrow_mut();
         match put {
             Ok(()) => measured.wrote(self.time.now() - begin),

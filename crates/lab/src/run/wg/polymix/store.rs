@@ -108,8 +108,8 @@ impl Shared {
 
     fn put(&self, asked: &Asked) -> Result<()> {
         let key = asked.request.key.to_le_bytes();
-        let with = PutOptions { bypass_memory: asked.request.size > LARGE, ..PutOptions::default() };
-        match self.store.put(&key, self.bodies.borrow_mut().of(&asked.request), &with) {
+        let with = PutOptions::new().bypass_memory(asked.request.size > LARGE);
+        match self.store.put_with(&key, self.bodies.borrow_mut().of(&asked.request), &with) {
             // A cache need not take it.
             Ok(()) | Err(StoreError::Refused(_) | StoreError::Full { .. }) => Ok(()),
             Err(error) => Err(failed(error)),

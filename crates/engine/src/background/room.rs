@@ -1,0 +1,297 @@
+//! Room for what is put and for what is told: clusters are emptied, objects leave in place, checkpoints free pages of
+//! the journal. Emptying and checkpoints need each other, and meet here: neither calls the other.
+//!
+//! Lock order: the reclaimer's turn → the checkpointer's state → the writer's turn. A checkpoint for which clusters are
+//! to be emptied tries the turn only: whoever has it may be waiting for that checkpoint.
+
+use std::{
+    future::poll_fn,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Poll,
+};
+
+use crate::{
+    Daemons, Error, Mode, Result,
+    background::reclaim::{Reclaimed, Reclaimer},
+    base::medium::Medium,
+    base::policy::Eviction,
+    cache::catalog::Catalog,
+    cache::residents::Residents,
+    in_place::place::Placing,
+    log::checkpoint::Checkpointer,
+    log::recorder::Log,
+    read::parts::Parts,
+    read::verify::Frames,
+    shared::Shared,
+    space::{Space, Victim},
+    write::flush::Committer,
+};
+
+/// Part of all slots that may wait for a commit.
+const LEAVING: u32 = 64;
+
+pub(crate) struct Room {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<Log>,
+    pub(crate) space: Arc<Space>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) residents: Arc<Residents>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) committer: Arc<Committer>,
+    pub(crate) checkpointer: Arc<Checkpointer>,
+    pub(crate) reclaimer: Reclaimer,
+    pub(crate) placing: Option<Arc<Placing>>,
+}
+
+impl Room {
+    pub(crate) fn new(parts: &Parts, reclaimer: Reclaimer, placing: Option<&Arc<Placing>>) -> Self {
+        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
+        let checkpointer = Arc::clone(&reclaimer.checkpointer);
+        let committer = Arc::clone(&checkpointer.committer);
+        Self {
+            medium,
+            shared,
+            log,
+            space,
+            catalog,
+            residents,
+            frames,
+            committer,
+            checkpointer,
+            reclaimer,
+            placing: placing.cloned(),
+        }
+    }
+
+    /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
+    /// anything. A store compacts only when a put finds no room.
+    pub(crate) fn reclaim_step(&self) -> Result<bool> {
+        if let Some(placing) = &self.placing {
+            return self.step_in_place(placing);
+        }
+        let shared = &self.shared;
+        let index_high = shared.index_is_above(7) && self.catalog.is_loaded();
+        let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.reclaimer.clean_target());
+        if shared.options.mode == Mode::Store {
+            let ahead = self.shared.eviction() == Eviction::NeverAhead && clean < target;
+            return if ahead { self.compact_ahead() } else { Ok(false) };
+        }
+        if self.empty_aged()? {
+            return Ok(true);
+        }
+        if clean + leaving >= target && !index_high {
+            // One commit frees several clusters, so it waits for them, or for one that is made anyway.
+            let due = leaving > 0 && clean < target - self.reclaimer.clean_ahead() / 2;
+            if due {
+                self.commit_now()?;
+            }
+            return Ok(due);
+        }
+        let emptied = {
+            let _turn = self.reclaimer.state.turn.lock();
+            self.reclaimer.reclaim_one()? == Reclaimed::One
+        };
+        if emptied { Ok(true) } else { self.make_space() }
+    }
+
+    /// Empties a cluster that is too old, if there is one.
+    pub(crate) fn empty_aged(&self) -> Result<bool> {
+        let Some(most) = self.shared.options.cluster_age.limit() else { return Ok(false) };
+        let now = self.shared.second();
+        let Some(first) = now.checked_sub(most).filter(|_| self.reclaimer.state.looked.load(Relaxed) != now) else {
+            return Ok(false);
+        };
+        let Some(_turn) = self.reclaimer.state.turn.try_lock() else { return Ok(false) };
+        let emptied = self.reclaimer.reclaim_this(Victim::Aged(first))? == Reclaimed::One;
+        if !emptied {
+            self.reclaimer.state.looked.store(now, Relaxed);
+        }
+        Ok(emptied)
+    }
+
+    /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room does more.
+    pub(crate) fn compact_ahead(&self) -> Result<bool> {
+        let Some(_turn) = self.reclaimer.state.turn.try_lock() else { return Ok(false) };
+        match self.reclaimer.reclaim_this(Victim::HalfEmpty) {
+            Ok(Reclaimed::One) => Ok(true),
+            // What is to stay finds no room: puts will say so.
+            Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {
+                let due = self.space.leaving() > 0;
+                if due {
+                    self.commit_now()?;
+                }
+                Ok(due)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a cluster free, by whatever it takes. False if nothing would.
+    pub(crate) fn make_space(&self) -> Result<bool> {
+        if self.catalog.in_place.is_none() && self.shared.eviction().keeps_all() {
+            return self.reclaimer.make_space_in_store();
+        }
+        let _turn = self.reclaimer.state.turn.lock();
+        self.frames.drop_released();
+        if let Some(placing) = &self.placing {
+            return self.make_room_in_place(placing);
+        }
+        let before = self.space.available();
+        // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
+        // until no recovery reads what the journal told of them.
+        for _ in 0..5 {
+            if self.reclaimer.reclaim_one()? == Reclaimed::One {
+                if self.space.leaving() > 0 && self.space.available() <= before {
+                    self.commit_now()?;
+                }
+                return Ok(true);
+            }
+            if self.space.leaving() > 0 {
+                self.commit_now()?;
+                if self.space.available() > before {
+                    return Ok(true);
+                }
+            }
+            self.residents.retire_a_resident();
+            self.checkpoint_now()?;
+        }
+        Ok(self.space.available() > before)
+    }
+
+    /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably
+    /// so, and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes
+    /// room already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
+    /// current one is given up.
+    pub(crate) fn make_room_for_checkpoint(&self) -> Result<()> {
+        let is_enough = || !self.checkpointer.lacks_room();
+        if !is_enough()
+            && let Some(_turn) = self.reclaimer.state.turn.try_lock()
+        {
+            match self.reclaimer.empty_until(is_enough) {
+                // What is to stay of the emptiest finds no room either.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if is_enough() { Ok(()) } else { self.checkpointer.give_up_previous_checkpoint() }
+    }
+
+    /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
+    pub(crate) fn is_crowded(&self, eighths: u64) -> bool {
+        let index = self.shared.index_is_above(eighths) && self.catalog.is_loaded();
+        index || self.checkpoints_are_above(eighths)
+    }
+
+    /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where
+    /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
+    pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
+        let parts = || u64::from(self.residents.checkpoint_clusters());
+        match self.catalog.in_place {
+            Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
+            None => {
+                let room = self.medium.cluster_len() as u64;
+                // Far from it nobody has to count.
+                self.shared.index_bytes.load(Relaxed) > room * room / 32 && parts() * 12 * 3 / 2 * 8 > room * eighths
+            }
+        }
+    }
+
+    /// One step of the reclaimer in place.
+    pub(crate) fn step_in_place(&self, placing: &Placing) -> Result<bool> {
+        if self.shared.options.mode == Mode::Store {
+            return Ok(false);
+        }
+        let ahead = placing.slots_ahead();
+        let (free, leaving, _) = placing.in_place.extents.slots();
+        let stuck = placing.in_place.extents.wanted() > 0;
+        if !stuck && !self.is_crowded(7) && free + leaving >= ahead {
+            // One commit frees many slots, so it waits for them, or for one that is made anyway.
+            let much = u64::from((placing.in_place.extents.count() / LEAVING).max(16));
+            let due = leaving > 0 && (free < ahead / 2 || leaving > much);
+            if due {
+                self.commit_now()?;
+            }
+            return Ok(due);
+        }
+        if stuck { self.make_room_in_place(placing) } else { Ok(placing.evict_lru(ahead / 2) > 0) }
+    }
+
+    /// Makes slots free, by whatever it takes. False if nothing would.
+    pub(crate) fn make_room_in_place(&self, placing: &Placing) -> Result<bool> {
+        let (free, leaving, _) = placing.in_place.extents.slots();
+        if leaving == 0 && self.shared.options.mode == Mode::Cache {
+            let wanted = u64::from(placing.in_place.extents.wanted());
+            placing.evict_lru(wanted.max(placing.slots_ahead() / 2));
+        }
+        let (free_now, leaving, _) = placing.in_place.extents.slots();
+        if leaving == 0 && !placing.in_place.extents.has_promised() {
+            // Files that nobody asks to be durable are gone at once.
+            return Ok(free_now > free);
+        }
+        self.commit_now()?;
+        Ok(placing.in_place.extents.slots().0 > free)
+    }
+
+    /// One slice of the checkpointer's work. Returns whether it did anything.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::step`].
+    pub(crate) fn checkpoint_step(&self) -> Result<bool> {
+        if !self.shared.has_checkpoints() {
+            return Ok(false);
+        }
+        if self.checkpointer.is_due() {
+            self.make_room_for_checkpoint()?;
+        }
+        self.checkpointer.step()
+    }
+
+    /// A checkpoint from beginning to end, or the rest of the one that is running.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::step`].
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        if !self.shared.has_checkpoints() {
+            return Ok(());
+        }
+        self.make_room_for_checkpoint()?;
+        self.checkpointer.run()
+    }
+
+    /// As [`Committer::wait_commit`], after making sure that the journal has room.
+    pub(crate) fn wait_commit_in_time(&self, number: u64) -> Result<()> {
+        self.checkpointer.relieve_journal(|| self.checkpoint_now())?;
+        self.committer.wait_commit(number)
+    }
+
+    /// Makes everything durable that was done before this call.
+    pub(crate) fn commit_now(&self) -> Result<()> {
+        self.wait_commit_in_time(self.log.commits.next())
+    }
+
+    /// As [`Room::wait_commit_in_time`] for tasks: the flusher does it. Without one, this thread does.
+    pub(crate) async fn commit_async(self: Arc<Self>, number: u64) -> Result<()> {
+        if self.shared.options.daemons == Daemons::Manual {
+            return self.wait_commit_in_time(number);
+        }
+        let mut counted = false;
+        poll_fn(|context| match self.log.commits.poll(number, &mut counted, context.waker()) {
+            Some(result) => Poll::Ready(result),
+            None => {
+                // Each time anew: a commit that began just before this put clears the deadline.
+                self.log.queue.due(0);
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    pub(crate) fn commit_if_due(&self) -> Result<bool> {
+        let due = self.log.queue.deadline() <= self.shared.clock.now_nanos();
+        if due {
+            self.commit_now()?;
+        }
+        Ok(due)
+    }
+}

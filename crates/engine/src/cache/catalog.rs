@@ -1,0 +1,345 @@
+//! Which object lies where: the index, what of each cluster is live, and the buffers and copies that entries lead to.
+//!
+//! Invariants: an entry and its account change together, the account first where it grows, so that whoever replaces the
+//! entry subtracts what was added; a slot is given back only when no entry names it.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use parking_lot::MutexGuard;
+use picaflor_format::{
+    cluster::Row,
+    frame::{self, GRAIN, Header, Kind},
+};
+
+use crate::{
+    Mode,
+    base::frame::{Draft, Frame},
+    base::medium::Medium,
+    cache::buffers::{Buffers, Slot},
+    in_place::place::InPlace,
+    index::{Entered, Index, IndexEntry, Location},
+    shared::Shared,
+    space::Space,
+    write::append::Blocked,
+    write::full::{KEPT, TIGHT},
+    write::placement::Placer,
+    write::staging::{StagedObject, Staging},
+};
+
+pub(crate) struct Catalog {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: Index,
+    /// The clusters: of objects, or, where these lie in place, of checkpoints only.
+    pub(crate) space: Arc<Space>,
+    pub(crate) buffers: Buffers,
+    pub(crate) placer: Placer,
+    /// For layouts that place objects one by one.
+    pub(crate) in_place: Option<Arc<InPlace>>,
+    /// Bytes that objects of a store take above which it packs tightly, because no room could be made otherwise.
+    pub(crate) tight: AtomicU64,
+}
+
+impl Catalog {
+    /// Takes an entry out of the accounts of its cluster.
+    pub(crate) fn forget_live(&self, entry: IndexEntry) {
+        let grain = match entry.location() {
+            Location::OnDisk { grain } => grain,
+            Location::Buffered { slot, .. } => return self.unstage(slot),
+        };
+        if let Some(in_place) = &self.in_place {
+            in_place.extents.release(InPlace::slot_of(grain));
+            in_place.remove_if_careless();
+        } else if let Some(cluster) = self.medium.cluster_of(grain) {
+            self.space.sub_live(cluster, entry.grains());
+        }
+    }
+
+    /// Removes an entry from the index and the accounts. The caller has made sure that it is the key's.
+    pub(crate) fn drop_entry(&self, hash: u64, entry: IndexEntry) -> bool {
+        let removed = self.index.remove(hash, entry);
+        if let Some(entry) = removed {
+            self.forget_live(entry);
+            self.placer.drop_copies(hash);
+            self.placer.drop_hints(hash);
+            self.shared.memory.remove(hash);
+        }
+        removed.is_some()
+    }
+
+    /// A key has a new entry, in place of `old` if that is given: what it replaced leaves the accounts and memory.
+    pub(crate) fn replaced(&self, hash: u64, old: Option<IndexEntry>) {
+        if let Some(old) = old {
+            self.forget_live(old);
+        }
+        // In a cache an older version may be in memory though its entry went to another key of its place.
+        if old.is_some() || self.shared.options.mode == Mode::Cache {
+            self.placer.drop_copies(hash);
+            self.shared.memory.remove(hash);
+        }
+    }
+
+    /// The entry that a row of this slot has in the index, if it still has one.
+    pub(crate) fn entry_in_slot(&self, slot: u32, row: &Row) -> Option<IndexEntry> {
+        self.index.find(row.hash, Location::Buffered { slot, offset: row.offset / GRAIN as u32 })
+    }
+
+    /// Whether more objects mean more memory for where they lie.
+    pub(crate) fn is_loaded(&self) -> bool {
+        self.in_place.as_ref().map_or_else(|| self.index.is_loaded(), |in_place| in_place.extents.is_loaded())
+    }
+
+    /// The rows that entries of the index lead to, with these.
+    pub(crate) fn entries_of(&self, cluster: u32, rows: Vec<Row>) -> Vec<(Row, IndexEntry)> {
+        let entry =
+            |row: &Row| self.index.find(row.hash, Location::OnDisk { grain: self.medium.grain(cluster, row.offset) });
+        rows.into_iter().filter_map(|row| entry(&row).map(|entry| (row, entry))).collect()
+    }
+
+    /// Where the rows do not account for all that is live in a cluster of these bytes, adds the frames that other
+    /// entries lead to, whatever use they seem to be of: header and table may be damaged around them, and a get takes
+    /// them as they are.
+    pub(crate) fn add_unlisted(&self, cluster: u32, bytes: &[u8], listed: &mut Vec<(Row, IndexEntry)>) {
+        let known: u32 = listed.iter().map(|(_, entry)| entry.grains()).sum();
+        if known < self.space.live(cluster) {
+            let mut all = self.entries_of(cluster, self.medium.frames_in(bytes, 0..bytes.len(), 0, None));
+            all.retain(|(row, _)| listed.iter().all(|(other, _)| other.offset != row.offset));
+            listed.append(&mut all);
+        }
+    }
+
+    /// Whether an entry is of an object that waits, and that the next commit has to make durable.
+    pub(crate) fn is_promised(&self, entry: IndexEntry) -> bool {
+        let Location::Buffered { slot, .. } = entry.location() else { return false };
+        self.buffers.staging().and_then(|staging| staging.get(slot)).is_some_and(|staged| staged.promised)
+    }
+
+    /// The next commit makes all durable that wait.
+    pub(crate) fn promise_staged(&self) {
+        if let Some(staging) = self.buffers.staging() {
+            staging.promise(|_| true);
+        }
+    }
+
+    /// The next commit makes those durable that took the place of another. A checkpoint that was taken meanwhile knows
+    /// neither, and its log may tell of a version that is older than both (`docs/FORMAT.md`, "Packing").
+    pub(crate) fn promise_replacing(&self) {
+        if let Some(staging) = self.buffers.staging() {
+            staging.promise(|staged| staged.replaces);
+        }
+    }
+
+    pub(crate) fn count_staged(&self) -> u64 {
+        self.buffers.staging().map_or(0, Staging::count)
+    }
+
+    /// What waits, for who lists all.
+    pub(crate) fn all_staged(&self) -> Vec<StagedObject> {
+        self.buffers.staging().map(|staging| staging.next(usize::MAX, false)).unwrap_or_default()
+    }
+
+    /// No entry names this number any more.
+    pub(crate) fn unstage(&self, slot: u32) {
+        if let Some(charge) = self.buffers.staging().and_then(|staging| staging.remove(slot)) {
+            self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
+        }
+    }
+
+    pub(crate) fn staged(&self, hash: u64) -> Option<StagedObject> {
+        let staging = self.buffers.staging()?;
+        self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
+            Location::Buffered { slot, .. } => staging.get(slot).filter(|staged| staged.frame.hash == hash),
+            Location::OnDisk { .. } => None,
+        })
+    }
+
+    /// `b` is wanted beside `a`. As long as it waits, it is of the set of `a`.
+    pub(crate) fn hint(&self, a: u64, b: u64) {
+        self.placer.hint(a, b);
+        if let (Some(staging), Some(staged)) = (self.buffers.staging(), self.staged(b)) {
+            staging.follow(staged.slot, a);
+        }
+    }
+
+    /// An object of a cluster that memory holds, if it is current.
+    pub(crate) fn resident(&self, hash: u64) -> Option<Arc<Frame>> {
+        // An entry of this place may be of another key.
+        let own = |header: &frame::Header, key: &[u8]| {
+            header.kind == Kind::Whole && self.medium.hasher.frame(header.kind, key).short() == hash
+        };
+        self.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
+            Location::Buffered { slot, offset } if self.buffers.home(slot).is_some() => {
+                self.buffers.read(slot, offset as usize * frame::GRAIN, hash, own).map(Arc::new)
+            }
+            _ => None,
+        })
+    }
+
+    /// Frames an object into this open buffer, which has room for it and whose lane the caller has locked, and enters
+    /// it in the index in place of `old`.
+    pub(crate) fn enter_in(&self, slot: u32, draft: &Draft<'_>, old: Option<IndexEntry>) -> Result<(), Blocked> {
+        let offset = match &mut *self.buffers.slot(slot).write() {
+            Slot::Open(open) => open.push(draft),
+            _ => return Err(Blocked::Buffers),
+        };
+        let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
+        let grains = (draft.header.frame_len() / GRAIN) as u32;
+        // The lane is locked, so the buffer cannot be sealed, written and retired before the index names it.
+        let before = self.shared.index_bytes.load(Relaxed);
+        let entered = self.index.put(draft.hash, location, grains, old);
+        if entered == Entered::OldGone {
+            // The caller looks again; if that ends in a refusal, no crash may bring up what was refused.
+            if let Slot::Open(open) = &mut *self.buffers.slot(slot).write() {
+                open.take_back();
+            }
+            return Err(Blocked::Moved);
+        }
+        self.replaced(draft.hash, old);
+        if self.shared.index_bytes.load(Relaxed) != before {
+            self.shared.shrink_memory();
+        }
+        Ok(())
+    }
+
+    /// Bytes that an open buffer has left; none if it is sealed.
+    pub(crate) fn room_in(&self, slot: u32) -> usize {
+        match &*self.buffers.slot(slot).read() {
+            Slot::Open(open) => open.room(),
+            _ => 0,
+        }
+    }
+
+    /// The entry of the object of which a row's frame is the present version, or a copy of that.
+    pub(crate) fn current_at(&self, row: &Row, grain: u64) -> Option<IndexEntry> {
+        let own = self.index.find(row.hash, Location::OnDisk { grain });
+        own.or_else(|| self.owner_of_copy(row, grain).map(|(_, entry)| entry))
+    }
+
+    /// The entry of the object of which a row's frame is a copy, with the key's lock: it makes sure that no put or
+    /// delete makes the copy an old version meanwhile.
+    pub(crate) fn owner_of_copy(&self, row: &Row, grain: u64) -> Option<(MutexGuard<'_, ()>, IndexEntry)> {
+        let stripe = self.placer.has_copy(row.hash, grain).then(|| self.shared.try_lock_key(row.hash))??;
+        // With two candidates, one is another key's, and only reading would tell which.
+        let [entry] = self.index.candidates(row.hash)[..] else { return None };
+        self.placer.has_copy(row.hash, grain).then_some((stripe, entry))
+    }
+
+    /// Points the index at a row's frame in the buffer, if that frame is current.
+    pub(crate) fn enter(&self, slot: u32, cluster: u32, row: &Row) -> bool {
+        let grain = self.medium.grain(cluster, row.offset);
+        match self.index.find(row.hash, Location::OnDisk { grain }) {
+            Some(entry) => self.move_into(slot, row, entry).is_some(),
+            None => self.enter_copy(slot, row, grain),
+        }
+    }
+
+    pub(crate) fn move_into(&self, slot: u32, row: &Row, entry: IndexEntry) -> Option<IndexEntry> {
+        let place = Location::Buffered { slot, offset: row.offset / GRAIN as u32 };
+        let old = self.index.change(row.hash, entry, |entry| entry.at(place))?;
+        self.forget_live(old);
+        Some(old)
+    }
+
+    /// Serves an object from its copy. A cache lets the index point at the copy from now on. A store does not:
+    /// recovery knows no copies, and nothing would keep reclaim from the original; it keeps the object as a
+    /// single one.
+    pub(crate) fn enter_copy(&self, slot: u32, row: &Row, grain: u64) -> bool {
+        let Some((_stripe, entry)) = self.owner_of_copy(row, grain) else { return false };
+        let Location::OnDisk { grain: elsewhere } = entry.location() else { return false };
+        if self.shared.options.mode == Mode::Store {
+            let frame = self.buffers.read(slot, row.offset as usize, row.hash, |_, _| true);
+            let current = || self.index.find(row.hash, entry.location()).is_some();
+            frame.is_some_and(|frame| {
+                self.shared.cache_object(&Arc::new(frame), current);
+                true
+            })
+        } else {
+            // The entry will come back to this cluster; the frame it pointed to is now the copy.
+            self.placer.add_copy(row.hash, elsewhere);
+            self.move_into(slot, row, entry).is_some()
+        }
+    }
+
+    /// Whether an index entry at this grain can belong to this frame.
+    pub(crate) fn is_entry_of(&self, entry: IndexEntry, grain: u64, header: &Header, frame: &[u8]) -> bool {
+        let hash = self.medium.hasher.frame(header.kind, header.key(frame)).short();
+        self.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(entry))
+    }
+
+    /// Whether the buffer that an entry names holds this very version.
+    pub(crate) fn holds(&self, entry: IndexEntry, frame: &Frame) -> bool {
+        let Location::Buffered { slot, offset } = entry.location() else { return false };
+        let same = |header: &Header, key: &[u8]| header.generation == frame.header.generation && key == frame.key();
+        self.buffers.read(slot, offset as usize * GRAIN, frame.hash, same).is_some()
+    }
+
+    /// An object of this buffer was asked for.
+    pub(crate) fn note_served(&self, slot: u32) {
+        let memory = &self.shared.memory;
+        self.buffers.count_served(slot, memory.holds_clusters().then(|| memory.next_number()));
+    }
+
+    /// How many entries lead into one of these intact frames of a cluster's last use and are not its own: the place was
+    /// free when that use began, so what they led to had left, however long ago.
+    pub(crate) fn entries_within(&self, cluster: u32, frames: &[Row]) -> u64 {
+        let own: BTreeSet<u64> = self
+            .entries_of(cluster, frames.to_vec())
+            .iter()
+            .map(|(row, _)| self.medium.grain(cluster, row.offset))
+            .collect();
+        let within = |grain: u64| {
+            frames.iter().any(|row| {
+                let start = self.medium.grain(cluster, row.offset);
+                (start..start + u64::from(row.len) / GRAIN as u64).contains(&grain)
+            })
+        };
+        let mut count = 0;
+        self.index.for_each(|entry| {
+            if let Location::OnDisk { grain } = entry.location() {
+                count += u64::from(within(grain) && !own.contains(&grain));
+            }
+        });
+        count
+    }
+
+    /// Drops the entries that lead into a cluster, but for those that stay where they are.
+    pub(crate) fn drop_leading_to(&self, cluster: u32, stays: impl Fn(u64) -> bool) {
+        self.index.update_all(|entry| match entry.location() {
+            Location::OnDisk { grain } if self.medium.cluster_of(grain) == Some(cluster) && !stays(grain) => {
+                self.forget_live(entry);
+                IndexEntry::EMPTY
+            }
+            _ => entry,
+        });
+    }
+
+    /// Whether objects lie in clusters that nobody leaves.
+    pub(crate) fn keeps_all_in_clusters(&self) -> bool {
+        self.shared.options.mode == Mode::Store && self.in_place.is_none()
+    }
+
+    /// Whether the store is so full that it saves clusters rather than reads.
+    pub(crate) fn packs_tightly(&self) -> bool {
+        let most = u64::from(self.space.count().saturating_sub(KEPT)) * self.space.room() / 100 * TIGHT;
+        self.keeps_all_in_clusters() && self.space.live_about() > most.min(self.tight.load(Relaxed))
+    }
+
+    /// Whether this object, which memory has, lies here: memory is the store's.
+    pub(crate) fn is_home_of(&self, frame: &Frame) -> bool {
+        let options = &self.shared.options;
+        let hash = || self.medium.hasher.key(frame.key());
+        options.places.len() < 2
+            || options.spread.home(self.medium.hasher, hash(), frame.key(), options.places.len()) == self.medium.number
+    }
+
+    /// Parts in which a volume is gone through: clusters, or, in place, slices of the table.
+    pub(crate) fn parts(&self) -> u32 {
+        self.in_place.as_ref().map_or_else(|| self.space.count(), |in_place| in_place.extents.slices())
+    }
+}

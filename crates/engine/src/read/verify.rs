@@ -1,0 +1,300 @@
+//! Frames, read and verified: what an entry leads to, which of several entries is a key's, and the chunks of a large
+//! object.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use bytes::Bytes;
+use picaflor_common::KeyHash;
+use picaflor_format::{
+    BLOCK,
+    cluster::Row,
+    frame::{ChunkKey, GRAIN, Header, Kind, Manifest},
+};
+
+use crate::{
+    Error, Mode, Result,
+    base::{medium::Medium, stats::add},
+    cache::catalog::Catalog,
+    cache::leases::{KEPT, Left},
+    in_place::place::InPlace,
+    index::{IndexEntry, Location},
+    shared::Shared,
+    space::Place,
+};
+
+/// A key's own entry.
+pub(crate) struct CurrentEntry {
+    pub(crate) entry: IndexEntry,
+    /// If the object is a large one and that is known.
+    pub(crate) manifest: Option<Manifest>,
+    /// Its version; 0 where that is not known.
+    pub(crate) generation: u64,
+    /// Other entries of the place, if none could be read: any of them may be this key's.
+    unread: Vec<IndexEntry>,
+}
+
+impl CurrentEntry {
+    /// An entry of which nothing more is known.
+    fn unread(entry: IndexEntry) -> Self {
+        Self { entry, manifest: None, generation: 0, unread: Vec::new() }
+    }
+}
+
+pub(crate) struct Frames {
+    pub(crate) medium: Arc<Medium>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) catalog: Arc<Catalog>,
+    /// Large objects being put: their chunks have no manifest yet.
+    pub(crate) streams_open: AtomicU32,
+}
+
+impl Frames {
+    /// Most bytes that leases alone may keep here.
+    pub(crate) fn lease_max(&self) -> u64 {
+        self.medium.map.clusters.len / KEPT
+    }
+
+    /// Drops what was left to handles that are gone. Returns whether there was anything.
+    pub(crate) fn drop_released(&self) -> bool {
+        self.shared.leases.drop_over(self.medium.number, |left| self.drop_chunks_now(left.parent, left.manifest))
+    }
+
+    /// The entry that a put of this key replaces. A cache takes any that fits: with the rare other key of
+    /// the same place it loses an object, as by eviction: 8 puts of 120,000 did; and it drops the others
+    /// that recovery may have found there, for one of them may be an older version of this key. A store makes
+    /// sure, by reading, and so does a cache whose listener is to hear of each object that leaves; where nothing of the
+    /// place can be read, they drop the others too.
+    pub(crate) fn own(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
+        match self.shared.options.mode {
+            Mode::Cache if self.shared.options.eviction_listener.is_none() => {
+                let mut candidates = self.catalog.index.candidates(hash.short());
+                let entry = candidates.pop();
+                for other in candidates {
+                    self.catalog.drop_entry(hash.short(), other);
+                }
+                Ok(entry.map(CurrentEntry::unread))
+            }
+            _ => {
+                let own = self.verified(hash, key, kind)?;
+                for other in own.iter().flat_map(|own| &own.unread) {
+                    self.catalog.drop_entry(hash.short(), *other);
+                }
+                Ok(own)
+            }
+        }
+    }
+
+    /// The entry whose frame has this key, found by reading frames.
+    pub(crate) fn verified(&self, hash: KeyHash, key: &[u8], kind: Kind) -> Result<Option<CurrentEntry>> {
+        let chunk = kind == Kind::Chunk;
+        let mut candidates = self.catalog.index.candidates(hash.short());
+        // They lead nowhere, whichever key's they are; one is this key's only if no other is.
+        let mut unread = Vec::new();
+        while let Some(entry) = candidates.pop() {
+            let (mut manifest, mut generation) = (None, 0);
+            let mut leads_nowhere = false;
+            let accept = |header: &Header, frame: &[u8]| {
+                let is_own = (header.kind == Kind::Chunk) == chunk && header.key(frame) == key;
+                generation = header.generation;
+                manifest = header.manifest(frame).filter(|_| is_own);
+                is_own
+            };
+            let is_own = match self.look_at(hash.short(), entry, accept) {
+                Ok(is_own) => is_own.unwrap_or(false),
+                Err(error) if matches!(error, Error::Damaged { .. }) || self.shared.options.mode == Mode::Cache => {
+                    leads_nowhere = true;
+                    false
+                }
+                Err(error) => return Err(error),
+            };
+            if self.catalog.index.find(hash.short(), entry.location()).is_none() {
+                // It moved while it was looked at: a buffer was retired, or a cluster read in.
+                candidates = self.catalog.index.candidates(hash.short());
+                unread.clear();
+            } else if is_own {
+                return Ok(Some(CurrentEntry { manifest, generation, ..CurrentEntry::unread(entry) }));
+            } else if leads_nowhere {
+                unread.push(entry);
+            }
+        }
+        Ok(unread.pop().map(|entry| CurrentEntry { unread, ..CurrentEntry::unread(entry) }))
+    }
+
+    /// Drops the chunks of a large object that is gone, or leaves them to who still reads it.
+    pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
+        let left = Left { parent, manifest, home: self.medium.number };
+        let leases = &self.shared.leases;
+        leases.drop_or_leave(left, self.lease_max(), || self.drop_chunks_now(parent, manifest));
+    }
+
+    pub(crate) fn drop_chunks_now(&self, parent: KeyHash, manifest: Manifest) {
+        for number in 0..manifest.chunks() {
+            let key = ChunkKey { parent: parent.0, id: manifest.id, number }.encode();
+            let hash = self.medium.hasher.chunk(&key);
+            // Until it is gone: an entry may move between the look and the drop.
+            while let Ok(Some(own)) = self.own(hash, &key, Kind::Chunk) {
+                self.catalog.drop_entry(hash.short(), own.entry);
+            }
+        }
+    }
+
+    pub(crate) fn verified_file(&self, grain: u64, read: io::Result<Vec<u8>>) -> Result<(Header, Vec<u8>)> {
+        let place = || format!("{}: file {grain}", self.medium.place);
+        add(&self.shared.counters.device_reads, 1);
+        let gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let damaged = |why: String| Error::Damaged {
+            place: place(),
+            why,
+            mend: "its entry is dropped when it is asked for".into(),
+        };
+        let frame = match read {
+            Err(error) if gone(&error) => return Err(damaged("it is not there".into())),
+            read => read.map_err(|error| Error::io(place(), error))?,
+        };
+        let header = Header::verify(&frame).map_err(|why| damaged(why.to_string()))?;
+        Ok((header, frame))
+    }
+
+    /// Shows the frame that an entry leads to, its header first; `None` if the entry's buffer is gone.
+    ///
+    /// # Errors
+    /// As [`Volume::read_frame`].
+    pub(crate) fn look_at<R>(
+        &self,
+        hash: u64,
+        entry: IndexEntry,
+        see: impl FnOnce(&Header, &[u8]) -> R,
+    ) -> Result<Option<R>> {
+        match entry.location() {
+            Location::Buffered { slot, offset } => {
+                let frame = self.catalog.buffers.read(slot, offset as usize * GRAIN, hash, |_, _| true);
+                Ok(frame.map(|frame| see(&frame.header, frame.bytes())))
+            }
+            Location::OnDisk { grain } => {
+                self.read_frame(grain, entry.grains()).map(|(header, frame)| Some(see(&header, &frame)))
+            }
+        }
+    }
+
+    /// Reads and verifies the frame at a grain: twice before it is damaged, for its bytes may have been bad on their
+    /// way only, and an entry is dropped for it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the device, [`Error::Damaged`] if there is no intact frame.
+    pub(crate) fn read_frame(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+        match self.read_frame_once(grain, grains) {
+            Err(Error::Damaged { .. }) => self.read_frame_once(grain, grains),
+            read => read,
+        }
+    }
+
+    pub(crate) fn read_frame_once(&self, grain: u64, grains: u32) -> Result<(Header, Vec<u8>)> {
+        if let Some(read) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.read_file(grain)) {
+            return self.verified_file(grain, read);
+        }
+        let frame = self.read_unverified(grain, grains)?;
+        let in_place = self.catalog.in_place.as_ref();
+        let is_there = |header: &Header| in_place.is_none_or(|in_place| in_place.is_of_place(grain, header));
+        let header = match Header::verify(&frame) {
+            Ok(header) if is_there(&header) => Ok(header),
+            Ok(_) => Err("it was written for another place".to_owned()),
+            Err(why) => Err(why.to_string()),
+        };
+        let header = header.map_err(|why| Error::Damaged {
+            place: format!("{}: object at {}", self.medium.place, grain * GRAIN as u64),
+            why,
+            mend: "its entry is dropped when it is asked for".into(),
+        })?;
+        Ok((header, frame[..header.frame_len().min(frame.len())].to_vec()))
+    }
+
+    /// The bytes at a grain, and more behind them, whatever they are.
+    ///
+    /// # Errors
+    /// [`Error::Io`] from the device.
+    pub(crate) fn read_unverified(&self, grain: u64, grains: u32) -> Result<Bytes> {
+        let offset = grain * GRAIN as u64;
+        let start = offset / BLOCK as u64 * BLOCK as u64;
+        let end = (offset + u64::from(grains) * GRAIN as u64).next_multiple_of(BLOCK as u64);
+        let end = end.min(self.medium.map.clusters.end());
+        let pending =
+            self.catalog.in_place.as_ref().and_then(|in_place| in_place.pending(start, (end - start) as usize));
+        let mut buf = self.shared.pool.take((end - start) as usize);
+        self.medium.read(start, &mut buf).map_err(|error| self.medium.io(&format!("reading at {start}"), error))?;
+        pending.inspect(|pending| pending.lay_over(start, &mut buf));
+        Ok(buf.into_bytes().slice((offset - start) as usize..))
+    }
+
+    /// Reads and verifies the frame of a row of the table.
+    ///
+    /// # Errors
+    /// As [`Volume::read_frame`].
+    pub(crate) fn read_placed(&self, place: &Place) -> Result<(Header, Vec<u8>)> {
+        self.read_frame(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS)
+    }
+
+    /// Whether the large object that this chunk belongs to is gone. Not while one is being put: its
+    /// manifest comes last.
+    pub(crate) fn is_orphan(&self, chunk_key: &[u8]) -> bool {
+        let Ok(key) = ChunkKey::decode(chunk_key) else { return true };
+        if self.shared.leases.is_leased(&key) {
+            return false;
+        }
+        let owns = |header: &Header, frame: &[u8]| header.manifest(frame).is_some_and(|manifest| manifest.id == key.id);
+        // What cannot be read now, or is gone, may be an owner.
+        let is_owner =
+            |entry: IndexEntry| self.look_at(key.parent as u64, entry, owns).map_or(true, |owns| owns.unwrap_or(true));
+        // So may what moved while it was looked at: by then others may lie where it was.
+        let moved = |entry: IndexEntry| {
+            self.catalog.index.find(key.parent as u64, entry.location()).is_none_or(|now| !now.same(entry))
+        };
+        let has_owner = || {
+            self.catalog.index.candidates(key.parent as u64).into_iter().any(|entry| is_owner(entry) || moved(entry))
+        };
+        self.streams_open.load(Relaxed) == 0 && !has_owner()
+    }
+
+    /// Whether a frame is a chunk whose large object is gone.
+    pub(crate) fn is_left_over(&self, header: &Header, frame: &[u8]) -> bool {
+        header.kind == Kind::Chunk && self.is_orphan(header.key(frame))
+    }
+
+    /// A frame that does not verify is read once more, for its bytes may have been bad on their way only. None if it is
+    /// damaged indeed, or was not.
+    pub(crate) fn look_again(
+        &self,
+        victim: u32,
+        row: &Row,
+        entry: IndexEntry,
+        frame: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        if Header::verify(frame).is_ok() {
+            return Ok(None);
+        }
+        match self.read_frame(self.medium.grain(victim, row.offset), entry.grains()) {
+            Ok((_, again)) => Ok(Some(again)),
+            Err(Error::Damaged { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Drops the pieces of what was not cut after all.
+    pub(crate) fn drop_pieces(&self, parent: u128, manifest: Manifest) {
+        for number in 0..manifest.chunks() {
+            let key = ChunkKey { parent, id: manifest.id, number }.encode();
+            let hash = self.medium.hasher.chunk(&key).short();
+            let is_it = |entry: &IndexEntry| {
+                matches!(self.look_at(hash, *entry, |header, frame| header.key(frame) == key), Ok(Some(true)))
+            };
+            while let Some(entry) = self.catalog.index.candidates(hash).into_iter().find(is_it) {
+                self.catalog.drop_entry(hash, entry);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! A volume is built: from the floor up, each part on those below it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64},
+};
+
+use picaflor_common::Hasher;
+use picaflor_device::Device;
+use picaflor_format::{
+    BLOCK,
+    frame::GRAIN,
+    superblock::{Spread as OnDevice, Superblock},
+};
+
+use super::{EPOCH_SHIFT, Found, Identity, validate};
+use crate::{
+    Result,
+    background::reclaim::Reclaimer,
+    background::room::Room,
+    background::scrub::Scrubber,
+    base::medium::Medium,
+    base::options::THRESHOLD,
+    base::policy::Eviction,
+    cache::buffers::Buffers,
+    cache::catalog::Catalog,
+    cache::cluster_contents::ClusterContents,
+    cache::pages::{PAGE_MIN, Pages},
+    cache::residents::Residents,
+    in_place::files::Files,
+    in_place::locality,
+    in_place::place::InPlace,
+    in_place::place::Placing,
+    index::{Index, SLOTS_MAX},
+    log::checkpoint::Checkpointer,
+    log::recorder::{Log, SuperblockHome},
+    read::batch::ReadBatch,
+    read::parts::Parts,
+    read::reading::Reader,
+    read::verify::Frames,
+    recovery::superblock::write_superblock,
+    shared::Shared,
+    space::{LayoutKind, Space},
+    volume::Volume,
+    write::append::Appender,
+    write::append::lanes,
+    write::flush::Committer,
+    write::packing::Packer,
+    write::packing::lets_wait,
+    write::placement::Placer,
+};
+
+pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number: usize) -> Superblock {
+    let each = shared.options.capacity / u64::from(identity.count);
+    let limit = if each == 0 { found.device.capacity() } else { each.min(found.device.capacity()) };
+    let layout = shared.preset.on_device();
+    let capacity = validate::capacity_within(limit, shared.preset.layout);
+    Superblock {
+        seq: 0,
+        store: identity.store,
+        seed: identity.seed,
+        capacity,
+        cluster: identity.cluster,
+        segment_bits: Index::segment_bits(capacity, shared.options.memory / u64::from(identity.count)),
+        volume: (number as u32, identity.count),
+        spread: if identity.count == 1 { OnDevice::None } else { shared.options.spread.on_device() },
+        epoch: 0,
+        mode: shared.options.mode as u32,
+        current: None,
+        previous: None,
+        lost: 0,
+        durable: 0,
+        sealed_below: 0,
+        layout,
+        preset: shared.preset.number(),
+        threshold: if shared.preset.layout == LayoutKind::Slots { shared.options.threshold } else { 0 },
+    }
+}
+
+pub(super) fn build(
+    number: usize,
+    found: Found,
+    shared: &Arc<Shared>,
+    identity: &Identity,
+    superblock: Superblock,
+) -> Result<Volume> {
+    let map = validate::map(superblock.capacity, superblock.cluster)?;
+    let options = &shared.options;
+    let cluster = u64::from(map.cluster);
+    let count = map.cluster_count();
+    let threshold = if superblock.threshold == 0 { THRESHOLD } else { superblock.threshold };
+    let packs = lets_wait(shared.preset.placement, options.mode);
+    let notes_use = shared.preset.eviction(options.mode) == Eviction::LruCluster;
+    let divides = shared.preset.has_pages();
+    let ages = options.cluster_age.limit().is_some();
+    validate::count_tables(options, &shared.index_bytes, &found.place, superblock.segment_bits, count)?;
+    let first = identity.epoch << EPOCH_SHIFT;
+    let space = Space::new(
+        if shared.preset.layout == LayoutKind::Ring { count } else { map.in_place().0 },
+        map.cluster / GRAIN as u32,
+        (options.next_cluster, options.groups),
+        notes_use,
+    );
+    let space = Arc::new(if ages { space.aging_from(shared.second()) } else { space });
+    let medium = Arc::new(Medium {
+        number,
+        place: found.place,
+        device: found.device,
+        map,
+        hasher: Hasher::new(superblock.seed),
+        store_id: superblock.store as u64,
+        pool: shared.pool.clone(),
+        counters: Arc::clone(&shared.counters),
+    });
+    let files = match (shared.preset.layout, found.folder) {
+        (LayoutKind::Files(tree), Some(folder)) => Some(Arc::new(Files::new(folder, tree))),
+        _ => None,
+    };
+    let home = superblock_home(files.as_ref(), &medium.device);
+    let log = Arc::new(Log::new((&medium, shared), &space, (superblock, home), first));
+    let places_objects = shared.preset.layout != LayoutKind::Ring;
+    let in_place = places_objects.then(|| Arc::new(InPlace::new((&medium, shared, &log), threshold, files)));
+    // Open buffers, two to a lane, take at most a quarter of the device too.
+    let lanes = match &in_place {
+        Some(in_place) => locality::buffers(options, in_place),
+        None => lanes(options).min(u64::from(count) / 8).max(1),
+    } as usize;
+    // A page takes a slot as a cluster does.
+    let least = if divides { u64::from(PAGE_MIN) } else { cluster };
+    let slots = ((options.memory / least) as usize + 2 * lanes + 32).min(SLOTS_MAX);
+    let index = Index::new(superblock.segment_bits, Arc::clone(&shared.index_bytes));
+    let placer = Placer::new(shared.preset.placement, lanes, shared.hints_max(), index.told_apart_by());
+    let catalog = Arc::new(Catalog {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        index,
+        space: Arc::clone(&space),
+        buffers: Buffers::new(slots, shared.memory.holds_clusters(), packs.then_some(options.pack_order)),
+        placer,
+        in_place,
+        tight: AtomicU64::new(u64::MAX),
+    });
+    let residents = Arc::new(Residents {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        catalog: Arc::clone(&catalog),
+        space: Arc::clone(&space),
+        reader: Reader::new(shared.preset.reading),
+        // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
+        listed: (notes_use && options.eviction_listener.is_none())
+            .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
+        classes: (0..count).map(|_| AtomicU16::new(0)).collect(),
+        pages: Pages::new(&medium, shared),
+        open_slots: 2 * lanes + 16,
+        checkpoint_held: AtomicU32::new(0),
+    });
+    let frames = Arc::new(Frames {
+        medium: Arc::clone(&medium),
+        shared: Arc::clone(shared),
+        catalog: Arc::clone(&catalog),
+        streams_open: AtomicU32::new(0),
+    });
+    let shared = Arc::clone(shared);
+    Ok(assemble(Parts { medium, shared, log, space, catalog, residents, frames }, lanes))
+}
+
+/// The parts that write, and what works beside the verbs, on those that are there.
+fn assemble(parts: Parts, lanes: usize) -> Volume {
+    let appender = Arc::new(Appender::new(&parts, lanes));
+    let packer = Arc::new(Packer::new(&parts, &appender));
+    let placing = Placing::new(&parts, &appender).map(Arc::new);
+    let committer = Arc::new(Committer::new(&parts, &packer, placing.as_ref()));
+    let checkpointer = Arc::new(Checkpointer::new(&parts, &committer));
+    let reclaimer = Reclaimer::new(&parts, &checkpointer);
+    let room = Arc::new(Room::new(&parts, reclaimer, placing.as_ref()));
+    let (batch, scrubber) = (ReadBatch::new(&parts), Scrubber::new(&parts));
+    let Parts { medium, shared, log, space, catalog, residents, frames } = parts;
+    Volume {
+        medium,
+        log,
+        catalog,
+        residents,
+        frames,
+        appender,
+        packer,
+        committer,
+        placing,
+        space,
+        checkpointer,
+        room,
+        batch,
+        scrubber,
+        loss_noted: AtomicBool::new(false),
+        shared,
+    }
+}
+
+/// Where superblocks go: beside the objects where each has a file, else to the device.
+fn superblock_home(files: Option<&Arc<Files>>, device: &Arc<dyn Device>) -> SuperblockHome {
+    if let Some(files) = files.cloned() {
+        return Box::new(move |block| {
+            let mut buf = [0; BLOCK];
+            block.encode(&mut buf);
+            files.write_superblock(block.seq, &buf)
+        });
+    }
+    let device = Arc::clone(device);
+    Box::new(move |block| write_superblock(&*device, block))
+}
