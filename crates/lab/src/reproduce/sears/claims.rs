@@ -1,5 +1,5 @@
-//! The claims, with where each number of ours is from: *predicted* (measured here, nothing was fitted to it), *input*, or
-//! *own bar* (a promise of this repository, not of the paper).
+//! The claims, with where each number of ours is from: *predicted* (measured here, nothing was fitted to it), *input*,
+//! or *own bar* (a promise of this repository, not of the paper).
 
 use super::{
     super::{
