@@ -25,12 +25,16 @@ use crate::{
     in_place::place::InPlace,
     index::{Entered, Index, IndexEntry, Location},
     shared::Shared,
-    space::Space,
-    write::append::Blocked,
-    write::full::{KEPT, TIGHT},
+    space::{SPARE, Space},
+    write::blocked::Blocked,
     write::placement::Placer,
     write::staging::{StagedObject, Staging},
 };
+
+/// Clusters that objects never have: those of three checkpoints at least, and the spare ones.
+const KEPT: u32 = SPARE + 6;
+/// From which part of the others on, in percent, a store packs tightly.
+const TIGHT: u64 = 70;
 
 pub(crate) struct Catalog {
     pub(crate) medium: Arc<Medium>,

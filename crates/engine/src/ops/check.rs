@@ -238,6 +238,11 @@ impl Audit<'_> {
         }
     }
 
+    fn may_be_written_over(&self, cluster: u32) -> bool {
+        let mode = self.volume.shared.options.mode;
+        self.volume.scrubber.known.may_be_written_over(mode, &self.volume.space, cluster)
+    }
+
     fn check_cluster(&mut self, cluster: u32) {
         if self.promised.of(Part::Cluster(cluster)) == 0 {
             return;
@@ -250,7 +255,8 @@ impl Audit<'_> {
                 Err(error) => return self.report.note(&error),
             };
         // A table that is there names all that was put in this use: what else leads there is of an earlier one.
-        let tells_all = matches!(found, Use::Sealed(..)) || self.volume.scrubber.is_untold(cluster, &found);
+        let tells_all = matches!(found, Use::Sealed(..))
+            || self.volume.scrubber.known.is_untold(&self.volume.space, cluster, &found);
         let frames = self.volume.medium.rows_of(found, &bytes);
         let (bare, seen) = (frames.is_empty(), Seen::begin(self.report));
         let mut live = self.volume.catalog.entries_of(cluster, frames.clone());
@@ -260,7 +266,7 @@ impl Audit<'_> {
             let at = || format!("at {}", self.volume.medium.map.cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at);
         }
-        if self.volume.scrubber.may_mislead() && self.volume.scrubber.may_be_written_over(cluster) {
+        if self.volume.scrubber.may_mislead() && self.may_be_written_over(cluster) {
             self.report.unsettled += self.report.damaged.drain(damaged..).count() as u64;
         }
         let lost = self.report.lost;
@@ -272,7 +278,7 @@ impl Audit<'_> {
         };
         (self.report.lost, self.report.outdated) = (self.report.lost - outdated, self.report.outdated + outdated);
         let missing = self.report.lost - lost;
-        if missing > 0 && self.volume.scrubber.may_be_written_over(cluster) {
+        if missing > 0 && self.may_be_written_over(cluster) {
             (self.report.lost, self.report.unsettled) = (lost, self.report.unsettled + missing);
         } else if bare && !tells_all {
             let clusters = if whole { &mut self.report.bare_clusters } else { &mut self.report.unreadable_clusters };
