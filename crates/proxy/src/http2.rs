@@ -135,6 +135,9 @@ pub(crate) fn as_http1<B>(request: &mut Request<B>) -> Result<(), Denied> {
     let is_path = path.as_str().starts_with('/') || (path == "*" && request.method() == Method::OPTIONS);
     match uri.scheme_str() {
         _ if !is_path => Err(Denied::BadTarget),
+        // One that was translated may name its host in `Host` alone; what comes by TLS is then taken for `https`.
+        None if request.headers().contains_key(header::HOST) => Ok(()),
+        None => Err(Denied::BadHost),
         Some("https") => {
             *request.uri_mut() = Uri::from(path);
             Ok(())
@@ -341,5 +344,33 @@ impl AsyncWrite for Watched {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a request for `uri` with these fields.
+    fn become_of(uri: &str, fields: &[(&'static str, &'static str)]) -> Result<(String, HeaderMap), Denied> {
+        let mut request = Request::builder().uri(uri).body(()).unwrap();
+        for (name, value) in fields {
+            request.headers_mut().append(*name, HeaderValue::from_static(value));
+        }
+        as_http1(&mut request).map(|()| (request.uri().to_string(), request.headers().clone()))
+    }
+
+    #[test]
+    fn a_host_is_named_once() {
+        let (uri, headers) = become_of("https://a.example:8443/x?y", &[]).unwrap();
+        assert!(uri == "/x?y" && headers[header::HOST] == "a.example:8443");
+        let (uri, headers) = become_of("/x", &[("host", "a.example")]).unwrap();
+        assert!(uri == "/x" && headers[header::HOST] == "a.example", "by `Host` alone");
+        assert_eq!(become_of("http://a.example/x", &[]).unwrap().0, "http://a.example/x", "for the forward side");
+        assert_eq!(become_of("/x", &[]), Err(Denied::BadHost));
+        assert_eq!(become_of("https://a.example/", &[("host", "b.example")]), Err(Denied::BadHost));
+        assert_eq!(become_of("ftp://a.example/", &[]), Err(Denied::Scheme));
+        let (_, headers) = become_of("https://a/", &[("cookie", "a=1"), ("cookie", "b=2")]).unwrap();
+        assert_eq!(headers.get_all(header::COOKIE).iter().collect::<Vec<_>>(), ["a=1; b=2"]);
     }
 }
