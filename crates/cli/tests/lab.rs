@@ -134,3 +134,99 @@ fn an_interrupted_run_leaves_nothing_in_a_users_folder() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(fs::read_dir(&disk).unwrap().count(), 0);
 }
+
+#[test]
+fn aging_quickly_takes_less_than_a_minute_and_is_not_done_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let begin = Instant::now();
+    let done = run(&folder, &["age", "--quick"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    let told = String::from_utf8(done.stdout).unwrap();
+    for name in ["folder by", "sqlite,", "picaflor-cache by", "picaflor-store by", "pmflf-pfl by", "report.html"] {
+        assert!(told.contains(name), "{name} in {told}");
+    }
+    assert_eq!(told.matches("  age 2.0 ").count(), 5, "{told}");
+    let report = || fs::read_to_string(folder.path().join("lab-age/report.html")).unwrap();
+    let first = report();
+    assert!(first.contains("Fragments an object") && first.contains("map-data"));
+    assert!(!first.contains("http://") || !first.contains("src="), "it needs nothing but itself");
+    let again = String::from_utf8(run(&folder, &["age", "--quick"]).stdout).unwrap();
+    assert_eq!(again.matches("(kept from before)").count(), 5, "{again}");
+    assert_eq!(report(), first);
+}
+
+#[test]
+fn a_limit_on_fragments_fails_a_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = ["age", "pmflf-pfl", "sqlite", "--volume", "16M", "--object", "256K", "--fill", "50", "--age", "1"];
+    let with = |limit| run(&folder, &[&small[..], &["--limit", limit, "--format", "json"]].concat());
+    let done = with("fragments=1.5@age1");
+    assert_eq!(done.status.code(), Some(1));
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(said.contains("sqlite") && !said.contains("pmflf"), "{said}");
+    let told: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(told["cases"][0]["samples"].as_array().unwrap().len(), 2);
+    assert!(with("pmflf-pfl:fragments=1.5@age1").status.success());
+    assert!(with("fragments=20@age1").status.success());
+}
+
+#[test]
+fn what_is_wrong_with_aging_is_said_before_it_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = |arguments: &[&str]| refused(&folder, &[&["age"], arguments].concat());
+    assert!(said(&["ntfs"]).contains("picaflor-store"), "with what there is");
+    assert!(said(&["--object", "0"]).contains("1 KiB to 1 GiB"));
+    assert!(said(&["--object", "700M"]).contains("--volume"));
+    assert!(said(&["--limit", "fragments<2"]).contains("fragments=2@age4"));
+    assert!(said(&["--limit", "fragments=2@age9"]).contains("never reached"));
+    assert!(said(&["--disk", "nothing"]).contains("barracuda7200_8"));
+    assert!(said(&["--folder", "nowhere"]).contains("nowhere"));
+    assert!(said(&["--quick", "--volume", "1G"]).contains("cannot be used with"));
+    assert_eq!(run(&folder, &["age", "--fill", "0"]).status.code(), Some(2));
+    let help = String::from_utf8(run(&folder, &["age", "--help"]).stdout).unwrap();
+    assert!(help.contains("sqlite") && help.contains("buddy") && help.contains("--limit fragments=2@age4"), "{help}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was begun");
+}
+
+/// Whether file systems can be made and mounted here.
+fn can_mount() -> bool {
+    let is_root = Command::new("id").arg("-u").output().is_ok_and(|done| done.stdout == b"0\n");
+    is_root && Command::new("losetup").arg("--find").output().is_ok_and(|done| done.status.success())
+}
+
+#[test]
+fn aging_that_is_interrupted_or_killed_leaves_no_volume() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let name = if can_mount() { "ext4" } else { "picaflor-store" };
+    let long = ["age", name, "--folder", "disk", "--age", "900", "--volume", "64M"];
+    let is_full = || {
+        let made = fs::read_dir(&disk).unwrap().next().map(|entry| entry.unwrap().path());
+        made.is_some_and(|path| path.join("mount/00000004").exists() || path.join("volume").exists())
+    };
+    let mounts = || fs::read_to_string("/proc/mounts").unwrap().matches(disk.to_str().unwrap()).count();
+    for (signal, code) in [("-INT", Some(130)), ("-KILL", None)] {
+        let mut child = command(&folder, &long).spawn().unwrap();
+        let begin = Instant::now();
+        while !is_full() {
+            assert!(begin.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        assert_eq!(child.wait().unwrap().code(), code);
+        if code.is_some() {
+            assert_eq!((fs::read_dir(&disk).unwrap().count(), mounts()), (0, 0));
+        }
+    }
+    if can_mount() {
+        // The next one removes what the one that was killed could not.
+        assert_eq!(mounts(), 1);
+        let short =
+            ["age", name, "--folder", "disk", "--age", "1", "--volume", "16M", "--fill", "50", "--out", "short"];
+        let short = run(&folder, &short);
+        assert!(short.status.success(), "{}", String::from_utf8_lossy(&short.stderr));
+        assert_eq!((fs::read_dir(&disk).unwrap().count(), mounts()), (0, 0));
+    }
+}

@@ -12,6 +12,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod age;
 pub mod cache;
 pub mod draw;
 mod error;

@@ -161,8 +161,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Lets an answer pass. What is asked for again, and was not seen or put since, is the same loss. Before it is known
-    /// whether a cache started empty, which explains them all, losses wait.
+    /// Lets an answer pass. What is asked for again, and was not seen or put since, is the same loss. Before it is
+    /// known whether a cache started empty, which explains them all, losses wait.
     fn excuse(&mut self, key: usize, excuse: Excuse, found: &str) {
         let again = excuse.is_of_loss() && self.oracle.is_missed_again(key);
         if tracing() {

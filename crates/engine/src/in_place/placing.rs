@@ -77,7 +77,7 @@ impl Placing {
         Ok(Ok(()))
     }
 
-    /// As [`Volume::place`] by who has the turn, and `own` promised slots. Without the key's lock, if `old` is in a
+    /// As [`Placing::place`] by who has the turn, and `own` promised slots. Without the key's lock, if `old` is in a
     /// buffer that the caller has.
     pub(crate) fn place_in_turn(
         &self,

@@ -206,9 +206,9 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// What a crash left in doubt is in the log of an earlier run's checkpoint. If the newest one rots, that log is read
-    /// again, and what has rotted meanwhile looks torn: so none of the two that a closed store keeps is that old, unless
-    /// there is no room for another.
+    /// What a crash left in doubt is in the log of an earlier run's checkpoint. If the newest one rots, that log is
+    /// read again, and what has rotted meanwhile looks torn: so none of the two that a closed store keeps is that old,
+    /// unless there is no room for another.
     pub(crate) fn outlive_doubt(&self) -> Result<()> {
         let is_left = self.shared.has_checkpoints() && self.state.lock().inherited > 0;
         match if is_left { self.run() } else { Ok(()) } {

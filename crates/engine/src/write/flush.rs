@@ -1,9 +1,8 @@
 //! Flush: the only writer of object data.
 //!
-//! Whoever holds the writer's turn takes sealed buffers from the queue and hands them to the device,
-//! [`DEPTH`](crate::log::flush_queue) at a time; a commit also writes what is new in the open buffers and the journal's pages, and
-//! then syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it
-//! go.
+//! Whoever holds the writer's turn takes sealed buffers from the queue and hands them to the device, a few at a time
+//! (`log/flush_queue.rs`); a commit also writes what is new in the open buffers and the journal's pages, and then
+//! syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it go.
 //!
 //! Steps of a commit: gather pieces of open buffers → write them, the journal's pages and what was queued, in no order
 //! → sync → everything appended before the commit began is durable.

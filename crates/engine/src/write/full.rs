@@ -1,9 +1,9 @@
 //! How a store gets full: as tightly as it can, and then it says what would help.
 //!
-//! From [`TIGHT`](crate::cache::catalog) percent of the clusters on, or where no room can be made otherwise, objects go to whichever open
-//! buffer they fill best, no cluster stays in memory whole, for such a one cannot be emptied, and an object of a length
-//! of which many leave much of their clusters empty is cut into pieces that fill theirs: when it is put, and when its
-//! cluster is emptied. Below that each object that fits in a cluster is one frame, for one read.
+//! From 70 percent of the clusters on (`Catalog::packs_tightly`), or where no room can be made otherwise, objects go to
+//! whichever open buffer they fill best, no cluster stays in memory whole, for such a one cannot be emptied, and an
+//! object of a length of which many leave much of their clusters empty is cut into pieces that fill theirs: when it is
+//! put, and when its cluster is emptied. Below that each object that fits in a cluster is one frame, for one read.
 //!
 //! Steps of making room: a commit, if clusters wait for it → the emptiest cluster is emptied, if that gains a 64th of
 //! it → checkpoints, if those that would gain more are too young. Each step is counted, and where none gains anything

@@ -23,6 +23,7 @@ use crate::{
     Departure, Durability, Mode, Result,
     base::frame::Draft,
     base::frame::Frame,
+    base::group::CheckpointInterval,
     base::medium::Medium,
     base::policy::Placement,
     base::stats::add,
@@ -138,8 +139,9 @@ impl Packer {
     fn may_stay_volatile(&self, group: u32) -> bool {
         match (self.shared.groups.interval(group), self.shared.options.durability) {
             (_, Durability::EveryPut) => false,
-            (Some(interval), _) => interval.is_none(),
-            (None, asked) => asked == Durability::None,
+            (CheckpointInterval::Off, _) => true,
+            (CheckpointInterval::Every(_), _) => false,
+            (CheckpointInterval::OfStore, asked) => asked == Durability::None,
         }
     }
 

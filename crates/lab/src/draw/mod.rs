@@ -1,6 +1,6 @@
 //! Drawings: SVG, and the page that holds them. They know numbers, not where these come from.
 //!
-//! A page is one file without scripts, links or fonts of others, and a function of what it shows: no dates, no random
+//! A page is one file without links, scripts or fonts of others, and a function of what it shows: no dates, no random
 //! names.
 
 mod axis;

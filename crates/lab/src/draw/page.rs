@@ -80,6 +80,12 @@ impl Page {
         self.html += "</table></div>\n";
     }
 
+    /// A part that is HTML already, which may have a script of its own.
+    pub fn part(&mut self, html: &str) {
+        self.leave_drawings();
+        self.html += html;
+    }
+
     /// The page.
     pub fn finish(mut self) -> String {
         self.leave_drawings();

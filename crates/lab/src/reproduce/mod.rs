@@ -9,6 +9,7 @@ mod files;
 mod hummingbird;
 mod markatos;
 mod pmflf;
+mod sears;
 mod verdict;
 
 use std::{fs, num::NonZero, path::Path};
@@ -70,7 +71,7 @@ pub fn part(paper: &str, id: &str) -> Result<Part> {
 }
 
 /// The papers that can be reproduced.
-pub const PAPERS: [&str; 4] = ["markatos", "pmflf", "hummingbird", "damelo"];
+pub const PAPERS: [&str; 5] = ["markatos", "pmflf", "hummingbird", "damelo", "sears"];
 
 /// Runs what a paper needs and judges its claims. `spec` is the text of its file of machines and systems instead of the
 /// one that comes with the lab; Markatos et al. have none, but experiments.
@@ -81,6 +82,7 @@ pub fn reproduce(paper: &str, spec: Option<&str>, how: How, progress: Progress<'
     match (paper, spec) {
         ("markatos", None) => markatos::reproduce(how, progress),
         ("pmflf", None) => pmflf::reproduce(how, progress),
+        ("sears", None) => sears::reproduce(how, progress),
         ("hummingbird", spec) => hummingbird::reproduce(spec.unwrap_or(hummingbird::SPEC), how, progress),
         ("damelo", spec) => damelo::reproduce(spec.unwrap_or(damelo::SPEC), how, progress),
         (paper, Some(_)) if PAPERS.contains(&paper) => Err(without_file(paper)),

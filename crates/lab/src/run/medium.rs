@@ -33,7 +33,7 @@ pub(super) struct Medium {
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A folder that is known to [`remove_folders`] as long as it is there.
-pub(super) struct Kept(TempDir);
+pub(crate) struct Kept(TempDir);
 
 impl Kept {
     pub(super) fn new(folder: TempDir) -> Self {
@@ -41,7 +41,13 @@ impl Kept {
         Self(folder)
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// A new one in this folder.
+    pub(crate) fn made_in(within: &Path) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("picaflor-lab-").tempdir_in(within);
+        folder.map(Self::new).map_err(Error::file("making a folder in", within))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 }

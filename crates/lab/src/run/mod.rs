@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use above::Above;
 use bodies::Bodies;
+pub(crate) use medium::Kept;
 use medium::Medium;
 pub use medium::{device_names, remove_folders};
 pub use pages::Hints;

@@ -10,7 +10,10 @@ use std::{
 use clap::Args;
 use picaflor_lab::{experiment, reproduce, trace::Report};
 
-use super::super::{Failure, Format};
+use super::{
+    super::{Failure, Format},
+    folders::{leave_no_folder, make_folder},
+};
 use crate::{
     human,
     output::{self, Output},
@@ -93,7 +96,7 @@ impl Run {
         }
         let begin = Instant::now();
         make_folder(&self.out)?;
-        super::leave_no_folder()?;
+        leave_no_folder()?;
         let reading = output::waiting("looking at what it needs");
         let ready = experiment::Ready::of(&spec)?;
         reading.finish_and_clear();
@@ -112,11 +115,6 @@ impl Run {
         out.line(format!("\n{}, in {:.1} s", self.out.join("report.html").display(), begin.elapsed().as_secs_f64()))?;
         out.flush()
     }
-}
-
-/// Made before anything is run: what cannot be kept need not be found out.
-fn make_folder(path: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(path).map_err(|e| Failure::Failed(format!("making {}: {e}", path.display())))
 }
 
 /// A run in a line: what it was, and the numbers that its kind of replay is about.
@@ -206,7 +204,7 @@ impl Reproduce {
             none.paper.clone_from(&self.paper);
             reproduce::replace_rows(document, &none, part)?;
         }
-        super::leave_no_folder()?;
+        leave_no_folder()?;
         self.out.as_deref().map_or(Ok(()), make_folder)?;
         let spec = self.spec.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|e| Failure::Failed(format!("reading {}: {e}", path.display())))

@@ -1,10 +1,11 @@
 //! `picaflor lab`: traces, workloads, experiments and papers.
 
+mod age;
 mod experiments;
+mod folders;
 mod traces;
 
 use clap::{Args, Subcommand};
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::Failure;
 
@@ -20,6 +21,9 @@ Start here:
       picaflor lab list
       picaflor lab run presets-on-devices --out results
       picaflor lab reproduce markatos
+
+  Files or a database, and what becomes of them in a year?
+      picaflor lab age --quick
 
 An experiment is a small TOML file: `picaflor lab run my.toml` runs yours; `picaflor lab list --show quick` prints one \
 to begin with. Runs are on virtual time and functions of their seed: the same experiment gives the same bytes, \
@@ -39,6 +43,7 @@ enum Command {
     List(experiments::List),
     Run(experiments::Run),
     Reproduce(experiments::Reproduce),
+    Age(Box<age::Age>),
     /// Looks at traces and makes them
     #[command(subcommand, arg_required_else_help = true)]
     Trace(traces::Trace),
@@ -50,31 +55,10 @@ impl Lab {
             Command::List(list) => list.run(),
             Command::Run(run) => run.run(),
             Command::Reproduce(reproduce) => reproduce.run(),
+            Command::Age(age) => age.run(),
             Command::Trace(trace) => trace.run(),
         }
     }
-}
-
-/// Runs in folders of this machine lay stores there, which go when they end; so does who interrupts them. Removes them
-/// and ends the process when it is asked to.
-fn leave_no_folder() -> Result<(), Failure> {
-    let cannot = |e: std::io::Error| Failure::Failed(format!("waiting for signals: {e}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    let (mut interrupt, mut terminate) = {
-        let _context = runtime.enter();
-        (signal(SignalKind::interrupt()).map_err(cannot)?, signal(SignalKind::terminate()).map_err(cannot)?)
-    };
-    let ending = std::thread::Builder::new().name("picaflor-signals".into()).spawn(move || {
-        let code = runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => 130,
-                _ = terminate.recv() => 143,
-            }
-        });
-        picaflor_lab::run::remove_folders();
-        std::process::exit(code);
-    });
-    ending.map(drop).map_err(|e| Failure::Failed(format!("starting the thread that waits for signals: {e}")))
 }
 
 impl From<picaflor_lab::Error> for Failure {

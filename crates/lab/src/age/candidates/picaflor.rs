@@ -1,0 +1,143 @@
+//! This engine, with any row of the table of presets that lies in one file. A safe write is a put that is durable when
+//! it returns.
+//!
+//! The store has no threads of its own and takes a step after each operation, so where things lie is a function of the
+//! case. It writes to a real file.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use picaflor::{Daemons, Durability, Error as StoreError, Mode, PutOptions, PutStream, Store};
+use picaflor_device::Clock;
+use rustix::fs::Advice;
+
+use super::{Candidate, Kind, Located, Manner, Request, Write, Wrote};
+use crate::{
+    Error, Result,
+    age::{load::Load, marks, spec::Case},
+    run::Kept,
+};
+
+/// Steps of the daemons after an operation, at most.
+const STEPS: usize = 64;
+
+pub(super) struct Engine {
+    name: &'static str,
+    path: PathBuf,
+    store: Store,
+    _kept: Kept,
+}
+
+fn key(object: u32) -> [u8; 4] {
+    object.to_be_bytes()
+}
+
+impl Engine {
+    pub(super) fn new(case: &Case, folder: &Path) -> Result<Self> {
+        let kept = Kept::made_in(folder)?;
+        let path = kept.path().join("volume");
+        let (preset, mode) = match case.candidate {
+            Kind::PicaflorCache => ("picaflor", Mode::Cache),
+            Kind::PicaflorStore => ("picaflor", Mode::Store),
+            // These evict when there is no room; the volume is never that full.
+            Kind::Stream | Kind::Buddy => (case.candidate.name(), Mode::Cache),
+            other => (other.name(), Mode::Store),
+        };
+        let name = case.candidate.name();
+        let failed = |source| Error::Store { name: name.into(), source };
+        let options = picaflor_literature::preset(preset).map_err(failed)?;
+        let options = options
+            .place(path.as_path())
+            .capacity(case.volume)
+            // An object is in memory several times while it is put.
+            .memory((64 << 20).max(case.object.to * 8 * case.writers as u64).max(case.volume / 64))
+            .mode(mode)
+            .durability(Durability::EveryPut)
+            .daemons(Daemons::Manual)
+            .clock(Clock::virtual_at(1_700_000_000_000))
+            .seed(case.seed);
+        let store = Store::open(options).map_err(failed)?;
+        Ok(Self { name, path, store, _kept: kept })
+    }
+
+    fn failed(&self) -> impl Fn(StoreError) -> Error + use<> {
+        let name = self.name;
+        move |source| Error::Store { name: name.into(), source }
+    }
+
+    fn try_write(&self, writes: &[Write<'_>], manner: &Manner) -> picaflor::Result<()> {
+        let told = |write: &Write<'_>| manner.announce.then(|| write.len());
+        if let ([write], Request::All) = (writes, manner.request) {
+            return self.store.put(&key(write.version.object), write.body);
+        }
+        let mut open: Vec<(PutStream, _)> = Vec::with_capacity(writes.len());
+        for write in writes {
+            let stream = self.store.put_stream(&key(write.version.object), told(write), PutOptions::default())?;
+            open.push((stream, write.requests(manner)));
+        }
+        let mut wrote = true;
+        while std::mem::take(&mut wrote) {
+            for (stream, requests) in &mut open {
+                let Some(request) = requests.next() else { continue };
+                stream.write(request)?;
+                wrote = true;
+            }
+        }
+        open.into_iter().try_for_each(|(stream, _)| stream.finish())
+    }
+
+    fn step(&self) -> Result<()> {
+        for _ in 0..STEPS {
+            if !self.store.step().map_err(self.failed())? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Candidate for Engine {
+    fn write(&mut self, writes: &[Write<'_>], manner: &Manner) -> Result<Wrote> {
+        let wrote = match self.try_write(writes, manner) {
+            Ok(()) => Wrote::Done,
+            Err(error @ (StoreError::Full { .. } | StoreError::Refused(_))) => Wrote::Full(error.to_string()),
+            Err(error) => return Err(self.failed()(error)),
+        };
+        self.step()?;
+        Ok(wrote)
+    }
+
+    fn delete(&mut self, object: u32) -> Result<()> {
+        self.store.delete(&key(object)).map_err(self.failed())?;
+        self.step()
+    }
+
+    fn has(&mut self, object: u32) -> Result<bool> {
+        self.store.contains(&key(object)).map_err(self.failed())
+    }
+
+    fn read(&mut self, object: u32, into: &mut Vec<u8>) -> Result<bool> {
+        into.clear();
+        let Some(found) = self.store.get(&key(object)).map_err(self.failed())? else { return Ok(false) };
+        into.extend_from_slice(&found.body().map_err(self.failed())?);
+        Ok(true)
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.store.flush().map_err(self.failed())?;
+        let file = File::open(&self.path).map_err(Error::file("opening", &self.path))?;
+        file.sync_all().map_err(Error::file("forcing", &self.path))?;
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
+        Ok(())
+    }
+
+    fn locate(&mut self, load: &Load) -> Result<Located> {
+        Ok(Located { marks: Some(marks::scan(&self.path, load)?), told: None })
+    }
+
+    fn written(&self) -> Option<u64> {
+        Some(self.store.stats().counts.device_written)
+    }
+}

@@ -1,0 +1,295 @@
+//! Marks: each KB of an object begins with 32 bytes that say whose it is, which version, and which KB of it. So a
+//! volume is read like any file, and what lies where is known without asking the store (Sears & van Ingen, §5.3).
+//!
+//! Two marks that follow one another lie together if less than a block of 4 KiB is between their pieces: headers and
+//! tables of a store do not part an object, for one read passes over them. A mark that a page boundary cuts is missed
+//! by itself, and those around it say that nothing is parted there.
+
+use std::{collections::HashMap, fs::File, io::Read, path::Path};
+
+use memchr::memmem::Finder;
+
+use super::{
+    extents::Extent,
+    load::{Load, Version},
+};
+use crate::{Error, Result, synth::mix};
+
+/// Bytes of an object to a mark.
+const PIECE: u64 = 1 << 10;
+/// Bytes of a mark: what it begins with, object, version, number of the piece, sum of these.
+const MARK: usize = 32;
+const MAGIC: [u8; 8] = *b"\xf1lab-age";
+/// So much between two pieces parts them.
+const BLOCK: u64 = 4 << 10;
+/// Bytes that are searched at a time.
+const WINDOW: usize = 4 << 20;
+
+fn check(object: u32, version: u32, piece: u64) -> u64 {
+    mix(mix(u64::from(object) << 32 | u64::from(version)) ^ piece)
+}
+
+/// What lies between marks: bytes that no store can make smaller.
+pub(super) struct Bodies(Vec<u8>);
+
+impl Bodies {
+    pub(super) fn new(longest: u64) -> Self {
+        let words = (0..longest.div_ceil(8)).flat_map(|word| mix(word).to_le_bytes());
+        Self(words.collect())
+    }
+
+    /// Makes the body of this version.
+    pub(super) fn make(&self, of: &Version, into: &mut Vec<u8>) {
+        into.clear();
+        into.extend_from_slice(&self.0[..of.len as usize]);
+        for (number, piece) in (0..).zip(into.chunks_mut(PIECE as usize)) {
+            if let Some(place) = piece.get_mut(..MARK) {
+                place[..8].copy_from_slice(&MAGIC);
+                place[8..12].copy_from_slice(&of.object.to_le_bytes());
+                place[12..16].copy_from_slice(&of.version.to_le_bytes());
+                place[16..24].copy_from_slice(&u64::to_le_bytes(number));
+                place[24..32].copy_from_slice(&check(of.object, of.version, number).to_le_bytes());
+            }
+        }
+    }
+
+    /// Whether these bytes are the body of this version.
+    pub(super) fn is(of: &Version, body: &[u8]) -> bool {
+        body.len() as u64 == of.len
+            && (0..).zip(body.chunks(PIECE as usize)).all(|(number, piece)| {
+                piece.len() < MARK || Mark::read(piece).is_some_and(|mark| mark.is_of(of) && mark.piece == number)
+            })
+    }
+}
+
+struct Mark {
+    object: u32,
+    version: u32,
+    piece: u64,
+}
+
+impl Mark {
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let (who, piece, sum) = (word(8)?, word(16)?, word(24)?);
+        let (object, version) = (who as u32, (who >> 32) as u32);
+        let whole = bytes.starts_with(&MAGIC) && sum == check(object, version, piece);
+        whole.then_some(Self { object, version, piece })
+    }
+
+    fn is_of(&self, of: &Version) -> bool {
+        (self.object, self.version) == (of.object, of.version)
+    }
+}
+
+/// Pieces of one object that lie together.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    first: u64,
+    last: u64,
+    offset: u64,
+    /// Where its last piece is.
+    end: u64,
+}
+
+/// What the marks of a volume say, by object.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) objects: HashMap<u32, Found>,
+}
+
+/// An object on the volume.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Where its parts are, in their order.
+    pub(super) extents: Vec<Extent>,
+    /// Pieces that were not found.
+    pub(super) missing: u64,
+    /// Pieces that it has.
+    pub(super) pieces: u64,
+}
+
+/// Reads a file or device and finds what lives.
+pub(super) fn scan(path: &Path, load: &Load) -> Result<Seen> {
+    let mut file = File::open(path).map_err(Error::file("opening", path))?;
+    let mut search = Search { load, runs: HashMap::new(), now: None };
+    let finder = Finder::new(&MAGIC);
+    let mut window = vec![0; WINDOW + MARK];
+    let (mut kept, mut offset) = (0, 0);
+    loop {
+        let mut filled = kept;
+        while filled < window.len() {
+            match file.read(&mut window[filled..]).map_err(Error::file("reading", path))? {
+                0 => break,
+                more => filled += more,
+            }
+        }
+        let bytes = &window[..filled];
+        finder.find_iter(bytes).for_each(|at| search.at(offset + at as u64, &bytes[at..]));
+        if filled < window.len() {
+            break;
+        }
+        // A mark that the end cuts is seen whole the next time; one that ends with the window was seen.
+        kept = MARK - 1;
+        offset += (filled - kept) as u64;
+        window.copy_within(filled - kept.., 0);
+    }
+    Ok(search.finish())
+}
+
+struct Search<'a> {
+    load: &'a Load,
+    runs: HashMap<u32, Vec<Run>>,
+    /// The object whose run is the last one.
+    now: Option<u32>,
+}
+
+impl Search<'_> {
+    fn at(&mut self, offset: u64, bytes: &[u8]) {
+        let Some(mark) = Mark::read(bytes) else { return };
+        let lives = self.load.version(mark.object).is_some_and(|version| mark.is_of(&version));
+        if !lives {
+            return;
+        }
+        let runs = self.runs.entry(mark.object).or_default();
+        let last = runs.last_mut().filter(|_| self.now == Some(mark.object));
+        let run = Run { first: mark.piece, last: mark.piece, offset, end: offset };
+        match last.filter(|last| follows(last, mark.piece, offset)) {
+            Some(last) => (last.last, last.end) = (mark.piece, offset),
+            None => runs.push(run),
+        }
+        self.now = Some(mark.object);
+    }
+
+    fn finish(mut self) -> Seen {
+        let mut seen = Seen::default();
+        for version in self.load.live() {
+            let runs = self.runs.remove(&version.object).unwrap_or_default();
+            let (extents, missing) = cover(runs, version.len);
+            seen.objects.insert(version.object, Found { extents, missing, pieces: pieces(version.len) });
+        }
+        seen
+    }
+}
+
+/// Whether a piece lies where the run goes on; one piece between them may have been missed.
+fn follows(run: &Run, piece: u64, offset: u64) -> bool {
+    let steps = piece.wrapping_sub(run.last);
+    let gap = (offset - run.end).checked_sub(steps.wrapping_mul(PIECE));
+    (1..=2).contains(&steps) && gap.is_some_and(|gap| gap < BLOCK)
+}
+
+/// Pieces with a mark.
+fn pieces(len: u64) -> u64 {
+    len / PIECE + u64::from(len % PIECE >= MARK as u64)
+}
+
+/// The fewest runs that have all of an object, and how many pieces none has. Where a store has moved an object, its old
+/// place may still have the same bytes: whichever leaves it in fewer parts counts.
+fn cover(mut runs: Vec<Run>, len: u64) -> (Vec<Extent>, u64) {
+    runs.sort_by_key(|run| (run.first, std::cmp::Reverse(run.last)));
+    let (mut extents, mut missing, mut next) = (Vec::new(), 0, 0);
+    let end = pieces(len);
+    while next < end {
+        let here = runs.iter().filter(|run| run.first <= next && run.last >= next).max_by_key(|run| run.last);
+        let Some(run) = here.or_else(|| runs.iter().find(|run| run.first > next)) else {
+            missing += end - next;
+            break;
+        };
+        missing += run.first.saturating_sub(next);
+        let from = run.first.max(next);
+        let offset = run.offset + (from - run.first) * PIECE;
+        // Its last piece may be the object's last one, and short.
+        let tail = (len - run.last * PIECE).min(PIECE);
+        extents.push(Extent { offset, len: (run.end + tail).saturating_sub(offset).max(tail) });
+        next = run.last + 1;
+    }
+    (extents, missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::age::spec::Spec;
+
+    /// A load of eight objects of this length, and their bodies.
+    fn eight(len: u64) -> (Load, Vec<Vec<u8>>) {
+        let text = format!("{len}");
+        let spec = Spec {
+            objects: vec![text.parse().unwrap()],
+            volumes: vec![16 << 20],
+            fills: vec![(len * 8 + 1024) as f64 / f64::from(16 << 20) * 100.0],
+            ..Spec::default()
+        };
+        let mut load = Load::new(&spec.cases().unwrap()[0]);
+        while load.fill().is_some() {}
+        let bodies = Bodies::new(len);
+        let made = load.live().map(|version| {
+            let mut body = Vec::new();
+            bodies.make(&version, &mut body);
+            assert!(Bodies::is(&version, &body));
+            body
+        });
+        let made = made.collect();
+        (load, made)
+    }
+
+    /// Where objects are in a file of these parts, and how many pieces were not found.
+    fn seen(load: &Load, parts: &[&[u8]]) -> (Vec<Vec<Extent>>, u64) {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        parts.iter().for_each(|part| file.write_all(part).unwrap());
+        let mut found = scan(file.path(), load).unwrap().objects;
+        let found: Vec<Found> = (0..8).map(|object| found.remove(&object).unwrap()).collect();
+        let missing = found.iter().map(|one| one.missing).sum();
+        (found.into_iter().map(|one| one.extents).collect(), missing)
+    }
+
+    #[test]
+    fn parts_are_counted_where_they_lie() {
+        let (load, bodies) = eight(256 << 10);
+        let (a, b) = (&bodies[0][..], &bodies[1][..]);
+        let zeros = vec![0; 8 << 10];
+        let (found, missing) = seen(&load, &[&a[..100 << 10], &zeros, &a[100 << 10..], b]);
+        assert_eq!(found[0].len(), 2);
+        assert_eq!(found[0][1], Extent { offset: 108 << 10, len: 156 << 10 });
+        assert_eq!(found[1], [Extent { offset: 264 << 10, len: 256 << 10 }]);
+        assert_eq!(missing, 6 * 256);
+        // In another order, it is parted although nothing lies between.
+        assert_eq!(seen(&load, &[&a[128 << 10..], &a[..128 << 10]]).0[0].len(), 2);
+        // A header of a page does not part it; a block does.
+        let header = [0; 100];
+        assert_eq!(seen(&load, &[&a[..64 << 10], &header, &a[64 << 10..]]).0[0].len(), 1);
+        assert_eq!(seen(&load, &[&a[..64 << 10], &[0; 4096], &a[64 << 10..]]).0[0].len(), 2);
+    }
+
+    #[test]
+    fn a_mark_that_is_cut_parts_nothing_and_an_old_version_is_no_one() {
+        let (mut load, bodies) = eight(256 << 10);
+        let a = &bodies[0][..];
+        let cut = (64 << 10) + 5;
+        let (found, missing) = seen(&load, &[&a[..cut], &[0; 4], &a[cut..]]);
+        assert_eq!((found[0].len(), missing), (1, 7 * 256));
+        // The same object twice, once parted: the whole one counts.
+        let (found, _) = seen(&load, &[&a[..1 << 17], &[0; 8192], &a[1 << 17..], &[0; 8192], a]);
+        assert_eq!(found[0].len(), 1);
+        while load.version(0).is_some_and(|version| version.version == 1) {
+            load.churn();
+        }
+        assert!(seen(&load, &[a]).0[0].is_empty());
+        let now = load.version(0).unwrap();
+        assert!(!Bodies::is(&now, a));
+    }
+
+    #[test]
+    fn marks_across_the_windows_edge_are_seen_once() {
+        let (load, bodies) = eight(256 << 10);
+        for before in [WINDOW - 16, WINDOW - 1, WINDOW, WINDOW + 31] {
+            let (found, _) = seen(&load, &[&vec![0; before], &bodies[0]]);
+            assert_eq!(found[0], [Extent { offset: before as u64, len: 256 << 10 }], "{before}");
+        }
+        let (load, bodies) = eight((100 << 10) + 40);
+        assert_eq!(seen(&load, &[&bodies[0]]).0[0], [Extent { offset: 0, len: (100 << 10) + 40 }]);
+    }
+}

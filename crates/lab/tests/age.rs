@@ -1,0 +1,147 @@
+//! Aging, with real stores on small volumes: what is measured is right, the same each time, and leaves nothing behind.
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+use std::{fs, path::Path};
+
+use picaflor_lab::{
+    age::{self, Aged, Case, Kind, Request, Spec},
+    reproduce::{How, reproduce},
+};
+
+/// Thirty-two objects on a small volume.
+fn small(kind: Kind) -> Spec {
+    Spec {
+        candidates: vec![kind],
+        objects: vec!["256K".parse().unwrap()],
+        volumes: vec![16 << 20],
+        fills: vec![50.0],
+        age: 2.0,
+        every: 1.0,
+        ..Spec::default()
+    }
+}
+
+fn run(case: &Case, folder: &Path) -> Aged {
+    age::run(case, folder, &["barracuda7200_8".to_owned()], &|_| {}).unwrap()
+}
+
+fn means(aged: &Aged) -> Vec<f64> {
+    assert_eq!(aged.ended, None);
+    aged.samples.iter().map(|sample| sample.fragments.as_ref().unwrap().mean).collect()
+}
+
+#[test]
+fn every_store_that_needs_no_root_ages_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let kinds = Kind::ALL.iter().map(|row| row.0).filter(|kind| !kind.needs_root());
+    for kind in kinds {
+        let case = small(kind).cases().unwrap().remove(0);
+        let aged = run(&case, folder.path());
+        assert_eq!((&aged.ended, aged.samples.len()), (&None, 3), "{kind}");
+        for (sample, age) in aged.samples.iter().zip([0.0, 1.0, 2.0]) {
+            assert!((age..age + 0.1).contains(&sample.age), "{kind}: {} at {age}", sample.age);
+            assert_eq!(sample.objects, 32);
+            assert!(sample.unseen < 0.02, "{kind}: {} of the marks were not found", sample.unseen);
+            let parts = sample.fragments.as_ref();
+            // A folder for temporary files may be in memory, and then says nothing.
+            assert!(parts.is_some() || kind == Kind::Folder, "{kind}");
+            assert!(parts.is_none_or(|parts| (1.0..4.0).contains(&parts.mean)), "{kind}: {parts:?}");
+            assert!(sample.map.cells > 0 && sample.write_mb_s > 0.0 && sample.read_mb_s > 0.0);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{kind}");
+    }
+}
+
+#[test]
+fn where_objects_lie_is_a_function_of_the_case() {
+    let folder = tempfile::tempdir().unwrap();
+    for kind in [Kind::Sqlite, Kind::PicaflorStore, Kind::Pmflf] {
+        let case = small(kind).cases().unwrap().remove(0);
+        let (one, two) = (run(&case, folder.path()), run(&case, folder.path()));
+        assert_eq!(means(&one), means(&two));
+        for (one, two) in one.samples.iter().zip(&two.samples) {
+            assert_eq!((&one.map, &one.disks), (&two.map, &two.disks), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn writers_at_one_time_and_a_known_length_are_told_to_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = Spec { writers: 4, announces: vec![false, true], ..small(Kind::PicaflorStore) };
+    let of: Vec<_> = spec.cases().unwrap().iter().map(|case| run(case, folder.path())).collect();
+    assert_eq!(of.len(), 2);
+    // Chunks of four objects come in turn, so no two of one object lie together.
+    let alone = small(Kind::PicaflorStore).cases().unwrap().remove(0);
+    let alone = means(&run(&alone, folder.path()))[0];
+    assert!(of.iter().all(|aged| means(aged)[0] >= alone), "{:?} {alone}", of.iter().map(means).collect::<Vec<_>>());
+}
+
+#[test]
+fn marks_and_the_file_system_s_own_word_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    // Requests of several objects in turn, each forced: ext4 has no chance to lay them together.
+    let spec = Spec {
+        volumes: vec![64 << 20],
+        requests: vec![Request::Bytes(16 << 10)],
+        forces: vec![age::Force::Each],
+        writers: 4,
+        ..small(Kind::Ext4)
+    };
+    let case = spec.cases().unwrap().remove(0);
+    let ran = age::run(&case, folder.path(), &[], &|_| {});
+    if !age::can_mount() {
+        let why = ran.unwrap_err().to_string();
+        assert!(why.contains("root and loop devices"), "{why}");
+    } else {
+        let aged = ran.unwrap();
+        let means = means(&aged);
+        assert!(means.iter().any(|mean| *mean > 1.5), "nothing was parted, so nothing was compared: {means:?}");
+        for (sample, marks) in aged.samples.iter().zip(means) {
+            let told = sample.fiemap.unwrap();
+            assert!((marks / told - 1.0).abs() < 0.01, "{marks} by marks, {told} by FIEMAP");
+            assert_eq!(sample.unseen, 0.0);
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    assert!(!mounts.contains(folder.path().to_str().unwrap()));
+}
+
+#[test]
+fn a_store_without_room_ends_and_says_when() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = Spec { fills: vec![95.0], ..small(Kind::PicaflorStore) };
+    let aged = run(&spec.cases().unwrap().remove(0), folder.path());
+    assert!(aged.ended.as_deref().is_some_and(|why| why.contains("full")), "{:?}", aged.ended);
+    age::write(&[aged], folder.path()).unwrap();
+    assert!(fs::read_to_string(folder.path().join("report.html")).unwrap().contains("full while it was filled"));
+}
+
+#[test]
+fn what_cannot_be_run_is_said_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = Spec { volumes: vec![1 << 50], ..small(Kind::Folder) }.cases().unwrap();
+    let disks = ["nvme".to_owned()];
+    assert!(age::check(&cases, folder.path(), &disks).unwrap_err().to_string().contains("are free"));
+    let cases = small(Kind::Folder).cases().unwrap();
+    let wrong = age::check(&cases, folder.path(), &["no-disk".to_owned()]).unwrap_err().to_string();
+    assert!(wrong.contains("barracuda7200_8"), "{wrong}");
+    assert!(age::check(&cases, Path::new("/no/such/folder"), &disks).is_err());
+}
+
+#[test]
+fn the_paper_runs_quickly_and_every_number_is_there() {
+    let done = reproduce("sears", None, How { quick: true, ..How::default() }, &|_, _, _| {}).unwrap();
+    let of_rows = |id: &str, text: &str| done.all().find(|one| one.id == id && one.what.contains(text)).unwrap().ours;
+    assert!(of_rows("S-6", "rows").unwrap() > 1.0 && of_rows("S-4", "1 MB").unwrap() < 1.0);
+    let files = done.all().find(|one| one.id == "S-6" && one.what.contains("files")).unwrap();
+    match age::can_mount() {
+        true => assert!(files.ours.unwrap() >= 1.0),
+        false => assert!(files.not_carried.unwrap().contains("root")),
+    }
+    let folder = tempfile::tempdir().unwrap();
+    done.write(folder.path()).unwrap();
+    assert!(fs::read_to_string(folder.path().join("report.html")).unwrap().contains("Figure 2"));
+    assert!(fs::read_to_string(folder.path().join("aged.json")).unwrap().contains("files-1M") == age::can_mount());
+}
