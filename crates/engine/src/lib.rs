@@ -170,7 +170,7 @@ pub use base::options::{
 };
 
 pub use base::error::{Error, Miss, Refusal, Result};
-pub use base::group::Priority;
+pub use base::group::{CheckpointInterval, Priority};
 pub use base::policy::{ClusterAge, Mode, PackOrder, Reopening};
 pub use base::receipt::{Dropped, Receipt, VolumeReceipt};
 pub use base::report::CheckReport;

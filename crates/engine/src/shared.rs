@@ -209,4 +209,9 @@ impl Shared {
     pub(crate) fn has_checkpoints(&self) -> bool {
         self.preset.persistence == Persistence::JournalAndCheckpoint
     }
+
+    /// Raises the generation to at least this one.
+    pub(crate) fn see_generation(&self, generation: u64) {
+        self.generation.fetch_max(generation, Relaxed);
+    }
 }

@@ -16,6 +16,7 @@ use picaflor_format::journal::Record;
 use crate::{
     Error, Mode, Object, Options, Priority, Receipt, Result, Stats,
     background::daemons::Threads,
+    base::group::CheckpointInterval,
     base::layout::Layout,
     ops::blocking::BlockingPool,
     ops::get::Query,
@@ -477,8 +478,8 @@ impl Group {
         self.store.shared().groups.priority(self.id)
     }
 
-    /// The group's own interval, as [`Group::set_checkpoint_interval`] was given it; `None` is the store's bound.
-    pub fn checkpoint_interval(&self) -> Option<Option<Duration>> {
+    /// The group's own interval, as [`Group::set_checkpoint_interval`] was given it.
+    pub fn checkpoint_interval(&self) -> CheckpointInterval {
         self.store.shared().groups.interval(self.id)
     }
 
@@ -496,6 +497,18 @@ impl Group {
                 let _ = volume.room.commit_now();
             }
         }
+    }
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Reserved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reserved").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 

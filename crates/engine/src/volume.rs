@@ -15,7 +15,7 @@ use std::{
 use picaflor_format::{cluster::Row, frame::GRAIN, zone::SLOT};
 
 use crate::{
-    Result,
+    Error, Result,
     background::room::Room,
     background::scrub::Scrubber,
     base::frame::Draft,
@@ -25,7 +25,7 @@ use crate::{
     base::stats::VolumeStats,
     cache::catalog::Catalog,
     cache::residents::Residents,
-    in_place::place::Placing,
+    in_place::placing::Placing,
     index::IndexEntry,
     log::checkpoint::Checkpointer,
     log::recorder::Log,
@@ -33,7 +33,8 @@ use crate::{
     read::verify::Frames,
     shared::{Member, Shared},
     space::Space,
-    write::append::{Appender, Blocked, Purpose},
+    write::append::Appender,
+    write::blocked::{Blocked, Purpose},
     write::flush::Committer,
     write::packing::Packer,
     write::placement::Class,
@@ -85,6 +86,37 @@ impl Volume {
             return Ok(self.packer.stage(staging, draft, class, old));
         }
         self.appender.append(draft, class, beside, old, purpose)
+    }
+
+    /// Seals and writes everything, takes a checkpoint, and takes no more puts.
+    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
+        if let Some(failure) = self.log.commits.failure() {
+            return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
+        }
+        if self.catalog.count_staged() > 0 {
+            self.catalog.promise_staged();
+            self.room.wait_commit_in_time(self.log.commits.next())?;
+        }
+        for lane in &self.appender.lanes {
+            lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
+        }
+        // What is under way began earlier and does not cover all there is.
+        if self.checkpointer.is_running() {
+            self.room.checkpoint_now()?;
+        }
+        // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
+        self.committer.wait_commit(self.log.commits.next())?;
+        self.room.checkpoint_now()?;
+        if self.scrubber.known.crashed {
+            self.checkpointer.outlive_doubt()?;
+        }
+        // Nothing is placed between what is made durable last and the end of writing.
+        let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+        if let Some(files) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
+            files.close().map_err(|error| self.medium.io("closing", error))?;
+        }
+        self.log.commits.fail(Error::Closed);
+        Ok(())
     }
 
     pub(crate) fn stats(&self) -> VolumeStats {

@@ -14,7 +14,7 @@ use std::{
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use picaflor::{
-    Daemons, Durability, Expiry, Mode, Options, Priority, PutOptions, Store,
+    CheckpointInterval, Daemons, Durability, Expiry, Mode, Options, Priority, PutOptions, Store,
     device::{AlignedBuf, Clock, Device, MemoryDevice},
 };
 use picaflor_sim::kill;
@@ -123,7 +123,7 @@ fn opens(version: &str, preset: &str) {
     assert_eq!(store.group(3).priority(), Priority::Loved);
     let pages = [3, 4, 5].map(|group| store.group(group).page().unwrap_or(0) >> 10);
     assert_eq!(pages, if preset == "damelo" { [16, 64, 32] } else { [0; 3] });
-    assert_eq!(store.group(4).checkpoint_interval(), Some(Some(Duration::from_secs(9))));
+    assert_eq!(store.group(4).checkpoint_interval(), CheckpointInterval::Every(Duration::from_secs(9)));
     assert!(!store.receipt().volumes[0].created && store.receipt().volumes[0].damage.is_empty());
 }
 

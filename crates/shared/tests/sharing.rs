@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use picaflor::{Expiry, Mode, Options, PutOptions, Store, device::MemoryDevice};
+use picaflor::{CheckpointInterval, Expiry, Mode, Options, PutOptions, Store, device::MemoryDevice};
 use picaflor_shared::{Client, Error, Kind, Limits, Server, serve};
 use picaflor_sim::{Fault, FaultyDevice, Rule};
 
@@ -102,9 +102,9 @@ fn every_verb_does_what_it_does_in_the_process() {
     client.hate(3).unwrap();
     assert_eq!(place.store.group(3).priority(), picaflor::Priority::Hated);
     client.set_checkpoint_interval(3, Some(Duration::from_millis(200))).unwrap();
-    assert_eq!(place.store.group(3).checkpoint_interval(), Some(Some(Duration::from_millis(200))));
+    assert_eq!(place.store.group(3).checkpoint_interval(), CheckpointInterval::Every(Duration::from_millis(200)));
     client.set_checkpoint_interval(3, None).unwrap();
-    assert_eq!(place.store.group(3).checkpoint_interval(), Some(None));
+    assert_eq!(place.store.group(3).checkpoint_interval(), CheckpointInterval::Off);
     let mut keys: Vec<_> =
         client.keys().unwrap().map(|entry| entry.unwrap()).map(|e| (e.key, e.len, e.group)).collect();
     keys.sort();

@@ -115,7 +115,7 @@ mod tests {
         ]);
         assert_eq!(
             places(&publishable(&files)),
-            [("crates/a/Cargo.toml", 12), ("crates/a/Cargo.toml", 13), ("crates/a/Cargo.toml", 14)]
+            [("crates/a/Cargo.toml", 13), ("crates/a/Cargo.toml", 14), ("crates/a/Cargo.toml", 15)]
         );
     }
 }

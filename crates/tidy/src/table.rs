@@ -72,7 +72,7 @@ pub const FLOORS: &[(&str, &[&[&str]])] = &[
             // What every floor may name.
             &["base", "index", "space"],
             // One device, from an object's bytes to the ring: parts that are still methods of one volume.
-            &["api", "background", "cache", "env", "in_place", "log", "read", "recovery", "volume", "write"],
+            &["api", "background", "cache", "env", "in_place", "log", "read", "recovery", "shared", "volume", "write"],
             // The verbs of a store.
             &["ops", "store"],
             // What must hold of all of them under any schedule.
@@ -111,7 +111,7 @@ pub const CIRCLES: &[(&str, &[usize])] = &[
     ("crates/device", &[5, 2]),
     ("crates/common", &[]),
     ("crates/table", &[9, 6, 2]),
-    ("crates/engine", &[43, 2]),
+    ("crates/engine", &[13, 3, 2]),
     ("crates/literature", &[]),
     ("crates/graph", &[8]),
     ("crates/proxy", &[]),

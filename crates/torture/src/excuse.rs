@@ -68,7 +68,7 @@ struct Row {
     /// Most uses per million operations of such runs.
     most: u64,
     /// Uses that a single run may bring, which the bound over many does not count: one device may fail for thousands of
-    /// calls, and one damaged checkpoint may empty a cache that is then asked for everything again and again.
+    /// calls, or lose hundreds of objects at once.
     burst: u64,
     /// What stands behind it.
     why: &'static str,
@@ -112,8 +112,8 @@ const TABLE: [Row; COUNT] = [
     row(Excuse::StaleOfDamage, damaged, (5000, 100), "what is damaged before it was synced looks like a torn write"),
     row(Excuse::LeftBehind, failing, (40, 30), "a device that failed keeps what it had"),
     row(Excuse::MissOfLies, lying, (1000, 30), "what was never written is not there"),
-    row(Excuse::MissOfDamage, damaged, (500_000, 20_000), "what was damaged is dropped"),
-    row(Excuse::MissOfFailure, failing, (90_000, 5000), "what could not be written or read is a miss"),
+    row(Excuse::MissOfDamage, damaged, (20_000, 1000), "what was damaged is dropped"),
+    row(Excuse::MissOfFailure, failing, (5000, 500), "what could not be written or read is a miss"),
     row(Excuse::Twin, honest_cache, (100, 200), "a place in the index holds one of the keys that share it"),
     row(Excuse::Replaced, honest_cache, (900, 30), "of two versions the crash kept neither"),
     row(Excuse::Piece, |_| true, (800, 60), "a piece leaves a cache, or is lost in a crash, without the object's key"),
@@ -130,7 +130,7 @@ const TABLE: [Row; COUNT] = [
     row(Excuse::FailedOpening, failing, (3500, 30), "the device failed while it was opened"),
     row(Excuse::Busy, |_| true, (2500, 100), "puts that do not wait find no buffer"),
     row(Excuse::UnknownBound, |_| true, (14_000, 400), "a crash may have taken what the group was told"),
-    row(Excuse::ColdStart, unsound_cache, (3000, 30), "neither checkpoint, or not all of the log, could be read"),
+    row(Excuse::ColdStart, unsound_cache, (1500, 30), "neither checkpoint, or not all of the log, could be read"),
 ];
 
 /// How often each excuse was needed, and how many operations could have needed it.

@@ -151,12 +151,18 @@ impl Run<'_> {
             (false, true) => Excuse::Piece,
             (false, false) => return Err(self.violation(self.oracle.expected(key), error.to_string())),
         };
+        // One page of an index may be behind the failure of all its keys.
+        if let (Excuse::FailedGet, Error::Damaged { place, .. }) = (excuse, error)
+            && !self.named.insert(place.clone())
+        {
+            return Ok(());
+        }
         self.excuse(key, excuse, &error.to_string());
         Ok(())
     }
 
-    /// Lets an answer pass. What is asked for again, and was not seen or put since, is the same loss. Before it is known
-    /// whether a cache started empty, which explains them all, losses wait.
+    /// Lets an answer pass. What is asked for again, and was not seen or put since, is the same loss. Before it is
+    /// known whether a cache started empty, which explains them all, losses wait.
     fn excuse(&mut self, key: usize, excuse: Excuse, found: &str) {
         let again = excuse.is_of_loss() && self.oracle.is_missed_again(key);
         if tracing() {

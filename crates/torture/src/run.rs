@@ -3,7 +3,7 @@
 //! Everything happens on one thread and on a virtual clock, so a seed gives the same run every time. A *life*
 //! begins with an opening, at which the power may fail again, and ends with a crash, a kill or a close.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use parking_lot::Mutex;
 use picaflor::{Departure, Error, Mode, Store};
@@ -73,6 +73,8 @@ pub(crate) struct Run<'a> {
     pub(crate) receipt_due: bool,
     /// What was missed before that.
     pub(crate) losses: Vec<Excuse>,
+    /// What gets have called damaged since the opening.
+    pub(crate) named: HashSet<String>,
     at: usize,
     op: Option<Op>,
 }
@@ -139,6 +141,7 @@ impl<'a> Run<'a> {
             errors: 0,
             receipt_due: false,
             losses: Vec::new(),
+            named: HashSet::new(),
             at: 0,
             op: None,
         }
@@ -259,6 +262,7 @@ impl<'a> Run<'a> {
         self.errors = 0;
         self.tally.openings += 1;
         self.receipt_due = true;
+        self.named.clear();
         Ok(())
     }
 

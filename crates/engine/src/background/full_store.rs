@@ -5,16 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use picaflor_format::frame::{self, ChunkKey, Header, Kind, Manifest};
-
-use crate::{
-    Result,
-    background::reclaim::Reclaimer,
-    base::{frame::Draft, stats::add},
-    index::IndexEntry,
-    space::Fill,
-    write::append::Blocked,
-};
+use crate::{Result, background::reclaim::Reclaimer, space::Fill};
 
 /// Part by which objects become less before a store that packed tightly below that stops it: more than what is known
 /// of the length of objects that were not weighed.
@@ -92,91 +83,5 @@ impl Reclaimer {
             self.checkpointer.commit_now()?;
         }
         Ok(self.has_room_for_puts())
-    }
-
-    /// Puts a survivor again in pieces that fill their clusters.
-    pub(crate) fn reinsert_cut(
-        &self,
-        (header, frame): (&Header, &[u8]),
-        (hash, entry): (u64, IndexEntry),
-        piece: usize,
-    ) -> Result<bool> {
-        let (start, len) = (header.body_start(), header.body_len as usize);
-        let body = &frame[start..start + len];
-        let parent = self.medium.hasher.key(header.key(frame));
-        let manifest = Manifest { id: self.shared.next_generation(), total: len as u64, chunk: piece as u32 };
-        let class = self.catalog.placer.class(Kind::Chunk, header.group, header.server);
-        let mut outcome = Ok(true);
-        for (number, body) in body.chunks(piece).enumerate() {
-            let key = ChunkKey { parent: parent.0, id: manifest.id, number: number as u32 }.encode();
-            let draft = self.redraft(header, Kind::Chunk, (&key, &[]), body);
-            outcome = self.frame_survivor(&draft, class, None);
-            if !matches!(outcome, Ok(true)) {
-                break;
-            }
-        }
-        if matches!(outcome, Ok(true)) {
-            let encoded = manifest.encode();
-            let class = self.catalog.placer.class(Kind::Manifest, header.group, header.server);
-            let metadata = &frame[header.meta_start()..start];
-            let draft = self.redraft(header, Kind::Manifest, (header.key(frame), metadata), &encoded);
-            debug_assert_eq!(draft.hash, hash);
-            outcome = self.frame_survivor(&draft, class, Some(entry));
-        }
-        if !matches!(outcome, Ok(true)) {
-            self.frames.drop_pieces(parent.0, manifest);
-        }
-        outcome
-    }
-
-    /// The same object in another frame.
-    pub(crate) fn redraft<'a>(
-        &self,
-        header: &Header,
-        kind: Kind,
-        (key, metadata): (&'a [u8], &'a [u8]),
-        body: &'a [u8],
-    ) -> Draft<'a> {
-        let header = Header {
-            kind,
-            body_len: body.len() as u32,
-            meta_len: metadata.len() as u32,
-            key_len: key.len() as u16,
-            payload_crc: frame::payload_crc(key, metadata, body),
-            ..*header
-        };
-        Draft { hash: self.medium.hasher.frame(kind, key).short(), header, key, metadata, body }
-    }
-
-    /// Frames what reclaim moves, in place of `old`. False if that is gone.
-    fn frame_survivor(
-        &self,
-        draft: &Draft<'_>,
-        class: crate::write::placement::Class,
-        old: Option<IndexEntry>,
-    ) -> Result<bool> {
-        loop {
-            let blocked = {
-                let _stripe = self.shared.lock_key(draft.hash);
-                if old.is_some_and(|old| self.catalog.index.find(draft.hash, old.location()).is_none()) {
-                    return Ok(false);
-                }
-                let generation = self.shared.next_generation();
-                let draft = Draft { header: Header { generation, ..draft.header }, ..*draft };
-                match self.append(&draft, class, None, old)? {
-                    Ok(()) => break,
-                    Err(blocked) => blocked,
-                }
-            };
-            match blocked {
-                Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.committer.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.checkpointer.commit_now()?,
-                Blocked::Space => return Err(self.appender.full(draft.header.payload_len() as u64)),
-            }
-        }
-        add(&self.shared.counters.reinserted, 1);
-        add(&self.shared.counters.reinserted_bytes, draft.header.payload_len() as u64);
-        Ok(true)
     }
 }

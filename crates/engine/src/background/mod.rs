@@ -6,3 +6,4 @@ pub(crate) mod full_store;
 pub(crate) mod reclaim;
 pub(crate) mod room;
 pub(crate) mod scrub;
+pub(crate) mod survivors;

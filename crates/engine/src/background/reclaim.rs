@@ -24,6 +24,7 @@ use picaflor_format::{
 use crate::{
     Departure, Error, Mode, Result,
     background::eviction::Occupant,
+    background::survivors::Survivors,
     base::frame::Draft,
     base::medium::Medium,
     base::policy::Eviction,
@@ -39,9 +40,8 @@ use crate::{
     space::Space,
     space::{SPARE, State, Victim},
     write::append::Appender,
-    write::append::{Blocked, PATIENCE, Purpose},
+    write::blocked::{Blocked, PATIENCE},
     write::flush::Committer,
-    write::placement::Class,
 };
 
 /// The reclaimer's bell.
@@ -116,12 +116,14 @@ pub(crate) struct Reclaimer {
     pub(crate) appender: Arc<Appender>,
     pub(crate) committer: Arc<Committer>,
     pub(crate) checkpointer: Arc<Checkpointer>,
+    pub(crate) survivors: Survivors,
     pub(crate) state: ReclaimState,
 }
 
 impl Reclaimer {
     pub(crate) fn new(parts: &Parts, checkpointer: &Arc<Checkpointer>) -> Self {
         let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
+        let survivors = Survivors::new(parts, checkpointer);
         let committer = Arc::clone(&checkpointer.committer);
         let (appender, checkpointer) = (Arc::clone(&checkpointer.appender), Arc::clone(checkpointer));
         Self {
@@ -135,22 +137,9 @@ impl Reclaimer {
             appender,
             committer,
             checkpointer,
+            survivors,
             state: ReclaimState::default(),
         }
-    }
-
-    /// Frames what moves, in place of `old`; the outer result is the device's.
-    pub(crate) fn append(
-        &self,
-        draft: &Draft<'_>,
-        class: Class,
-        beside: Option<u64>,
-        old: Option<IndexEntry>,
-    ) -> Result<Result<(), Blocked>> {
-        if let Some(failure) = self.log.commits.failure() {
-            return Err(failure);
-        }
-        self.appender.append(draft, class, beside, old, Purpose::Survivor)
     }
 
     /// Clean clusters that the reclaimer keeps ahead of puts.
@@ -352,7 +341,7 @@ impl Reclaimer {
         let cut = (header.kind == Kind::Whole)
             .then(|| self.appender.cut_to_pack(header.payload_len(), header.body_len as usize));
         if let Some(piece) = cut.flatten() {
-            return self.reinsert_cut((header, frame), (row.hash, entry), piece);
+            return self.survivors.reinsert_cut((header, frame), (row.hash, entry), piece);
         }
         let class = self.catalog.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
@@ -371,7 +360,7 @@ impl Reclaimer {
                     return Ok(false);
                 }
                 let beside = self.catalog.placer.partners(row.hash).first().copied();
-                match self.append(&draft, class, beside, Some(entry))? {
+                match self.survivors.append(&draft, class, beside, Some(entry))? {
                     Ok(()) => break,
                     Err(blocked) => blocked,
                 }

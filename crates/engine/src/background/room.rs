@@ -17,7 +17,7 @@ use crate::{
     base::policy::Eviction,
     cache::catalog::Catalog,
     cache::residents::Residents,
-    in_place::place::Placing,
+    in_place::placing::Placing,
     log::checkpoint::Checkpointer,
     log::recorder::Log,
     read::parts::Parts,

@@ -82,6 +82,12 @@ impl Scrub {
 }
 
 impl Scrubber {
+    /// Whether an entry may still lead to what left before a crash: until the scrubber has gone over everything, and as
+    /// long as the store is only read.
+    pub(crate) fn may_mislead(&self) -> bool {
+        self.known.crashed && (self.shared.options.read_only || self.is_verifying())
+    }
+
     pub(crate) fn new(parts: &Parts) -> Self {
         let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
         let (known, scrub) = (Known::default(), Scrub::new(Vec::new(), false));
@@ -218,10 +224,10 @@ impl Scrubber {
         let Some(bytes) = self.medium.read_cluster(cluster) else { return };
         add(&self.shared.counters.clusters_scrubbed, 1);
         let Ok(found) = self.medium.last_use(cluster, None, BLOCK) else { return };
-        let untold = self.is_untold(cluster, &found);
+        let untold = self.known.is_untold(&self.space, cluster, &found);
         let rows = self.medium.rows_of(found, &bytes);
         if untold && !self.shared.options.read_only {
-            self.drop_outdated(cluster, &rows);
+            self.known.drop_outdated(&self.catalog, cluster, &rows);
         }
         for row in rows {
             let location = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };

@@ -18,6 +18,18 @@ pub enum Priority {
     Hated,
 }
 
+/// How long a group's puts may stay volatile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CheckpointInterval {
+    /// As long as the store's own bound says.
+    #[default]
+    OfStore,
+    /// For ever: nothing is synced for their sake.
+    Off,
+    /// So long.
+    Every(Duration),
+}
+
 /// The settings of all groups that have any.
 #[derive(Default)]
 pub(crate) struct Groups {
@@ -44,15 +56,15 @@ impl Groups {
         }
     }
 
-    /// How long this group's puts may stay volatile: `None` is the store's own bound, `Some(None)` for ever.
-    pub(crate) fn interval(&self, group: u32) -> Option<Option<Duration>> {
+    /// How long this group's puts may stay volatile.
+    pub(crate) fn interval(&self, group: u32) -> CheckpointInterval {
         if group == 0 {
-            return None;
+            return CheckpointInterval::OfStore;
         }
         match self.settings.read().get(&group).map_or(STORE_BOUND, |set| set.interval) {
-            STORE_BOUND => None,
-            NEVER => Some(None),
-            millis => Some(Some(Duration::from_millis(millis.into()))),
+            STORE_BOUND => CheckpointInterval::OfStore,
+            NEVER => CheckpointInterval::Off,
+            millis => CheckpointInterval::Every(Duration::from_millis(millis.into())),
         }
     }
 

@@ -71,6 +71,16 @@ pub enum Place {
     Folder(Arc<dyn Folder>),
 }
 
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => f.debug_tuple("Path").field(path).finish(),
+            Self::Device(device) => f.debug_tuple("Device").field(&device.backend()).finish(),
+            Self::Folder(folder) => f.debug_tuple("Folder").field(&folder.backend()).finish(),
+        }
+    }
+}
+
 macro_rules! place_from {
     ($($from:ty => $variant:ident),+ $(,)?) => {$(
         impl From<$from> for Place {
@@ -416,7 +426,7 @@ setters! {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
-            .field("places", &self.places.len())
+            .field("places", &self.places)
             .field("capacity", &self.capacity)
             .field("memory", &self.memory)
             .field("mode", &self.mode)

@@ -8,8 +8,8 @@ impl Stats {
     /// Tells the recorder of the crate [`metrics`] all of this: counts as counters with absolute values, by the name
     /// `picaflor_store_NAME_total`; misses and refusals as `picaflor_store_misses_total` and
     /// `picaflor_store_refusals_total`, with a label `reason`; what there is now as gauges `picaflor_store_NAME`, with
-    /// a label `place` where it is of one volume. All have the label `store`, which tells the stores of a program apart.
-    /// To be called as often as they are to be fresh: the store itself calls no recorder.
+    /// a label `place` where it is of one volume. All have the label `store`, which tells the stores of a program
+    /// apart. To be called as often as they are to be fresh: the store itself calls no recorder.
     pub fn record(&self, store: &str) {
         let store = || store.to_owned();
         self.counts.each(|name, count| counter!(name, "store" => store()).absolute(count));

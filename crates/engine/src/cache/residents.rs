@@ -11,8 +11,12 @@ use std::sync::{
 
 use picaflor_format::{cluster::Row, frame::Header};
 
+use bytes::Bytes;
+use picaflor_format::{cluster, frame::GRAIN};
+
 use crate::{
     base::{frame::Frame, group::Priority, medium::Medium, stats::add},
+    cache::pages::PageRead,
     cache::{
         buffers::{Filled, Slot},
         catalog::Catalog,
@@ -245,5 +249,41 @@ impl Residents {
     pub(crate) fn image_bytes(&self) -> u64 {
         let index = || self.catalog.index.image_bytes() + self.pages.image_bytes();
         self.catalog.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
+    }
+
+    /// Makes a page resident that was read for an object with this mark, if nobody did or reclaimed its cluster
+    /// meanwhile. Returns whether it is.
+    pub(crate) fn admit_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
+        let Some((page, len)) = read.page.filter(|_| bytes.len() == read.len) else { return false };
+        if !self.make_room_for_a_resident(bytes.len()) || !self.space.claim_page(cluster, page) {
+            return false;
+        }
+        // There is no table in a page: frames follow each other.
+        let first = if read.offset == 0 { cluster::HEADER } else { 0 };
+        let rows = self.medium.frames_in(bytes, first..len.min(bytes.len()), read.offset, Some(mark));
+        let group = rows.first().and_then(|row| Header::decode(&bytes[row.offset as usize - read.offset..]).ok());
+        let class = self.classes[cluster as usize].load(Relaxed);
+        let filled = Filled::read_in(bytes, rows, (cluster, class), Some((page, read.offset)));
+        let resides = self.reside(filled, group.map_or(0, |header| header.group));
+        if !resides {
+            self.space.release_page(cluster, page);
+        }
+        resides
+    }
+
+    /// What to read for an entry and its neighbours: its page where memory holds clusters, else what is worth it behind
+    /// the object, with which a page of a site begins.
+    pub(crate) fn read_around(&self, cluster: u32, offset: usize, grains: u32) -> PageRead {
+        if self.shared.memory.holds_clusters() {
+            return self.pages.page_around(cluster, offset, grains);
+        }
+        let window = self.reader.window(self.medium.cluster_len());
+        if window == self.medium.cluster_len() {
+            return PageRead { offset: 0, len: window, page: None };
+        }
+        let unit = self.medium.device.read_unit();
+        let start = offset / unit * unit;
+        let end = (offset + grains as usize * GRAIN).max(offset + window).next_multiple_of(unit);
+        PageRead { offset: start, len: end.min(self.medium.cluster_len()) - start, page: None }
     }
 }

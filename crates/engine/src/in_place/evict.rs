@@ -10,7 +10,7 @@ use picaflor_format::frame::Kind;
 use crate::{
     Departure,
     base::stats::add,
-    in_place::place::{InPlace, Placing},
+    in_place::{place::InPlace, placing::Placing},
     space::Place,
 };
 

@@ -20,9 +20,11 @@ use crate::{
     base::frame::Draft,
     base::stats::add,
     cache::buffers::{Open, Slot},
-    in_place::place::{InPlace, Placing},
+    in_place::place::{InPlace, piece},
+    in_place::placing::Placing,
     index::{Entered, IndexEntry, Location},
-    write::append::{Blocked, Lane},
+    write::append::Lane,
+    write::blocked::Blocked,
     write::placement::Class,
 };
 
@@ -40,11 +42,6 @@ pub(crate) fn buffers(options: &Options, in_place: &InPlace) -> u64 {
 /// Slots that an object may need at the worst: each piece alone in a slot, and their head.
 fn needs(frame_len: usize) -> u64 {
     frame_len.div_ceil(piece(1)) as u64 + 2
-}
-
-/// Bytes of body that a piece in so many slots has.
-pub(crate) fn piece(slots: u32) -> usize {
-    slots as usize * SLOT as usize - frame::HEADER - ChunkKey::LEN
 }
 
 impl Placing {

@@ -5,3 +5,4 @@ pub(crate) mod files;
 pub(crate) mod locality;
 pub(crate) mod packet;
 pub(crate) mod place;
+pub(crate) mod placing;

@@ -1,42 +1,26 @@
-//! Putting an object in place: the second half of a put for layouts without clusters. A buffer that seals at once.
+//! Slots of a device, or files, that objects have one by one: what writes them, reads around them, and makes them free.
 //!
-//! Steps: slots are taken → the frame is written there, alone or through the packetizer → table and index say *on
-//! disk* → the journal is told → what it replaced begins to leave → it may stay in memory.
-//!
-//! Invariants: one object is placed at a time; index, journal and what leaves change in this order, under the key's
-//! lock, so that a checkpoint that misses the one finds the other (`docs/FORMAT.md`, "In place").
+//! Invariant: what is written is in the order of the turn, so that cursor, packetizer and device see one stream.
 
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use std::{io, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 use picaflor_device::AlignedBuf;
 use picaflor_format::{
-    frame::{self, GRAIN, Header, Kind},
-    journal::{Placed, Record},
+    frame::{self, ChunkKey, GRAIN, Header},
     zone::SLOT,
 };
 
 use crate::{
     Durability, Error, Mode, Options, Result,
-    base::frame::Draft,
-    base::frame::Frame,
     base::medium::Medium,
     base::stats::add,
-    cache::catalog::Catalog,
     in_place::files::Files,
-    in_place::locality::piece,
     in_place::packet::{Packet, Pending},
-    index::{Entered, IndexEntry, Location},
+    index::{IndexEntry, Location},
     log::recorder::Log,
-    read::parts::Parts,
-    read::verify::Frames,
     shared::Shared,
     space::{Extents, Freed, LayoutKind, Place},
-    write::append::{Appender, Blocked},
-    write::placement::Class,
 };
 
 /// What a volume has whose objects lie in place.
@@ -123,7 +107,7 @@ impl InPlace {
 
     /// A failed write stops the volume. A block that cannot be read, though part of it is to be kept, stops this put
     /// only: its slots stay taken, and nobody tries them again in this run.
-    fn write_frame(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    pub(crate) fn write_frame(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let written = match &self.packet {
             Some(packet) => packet.lock().append(offset, bytes, |offset, parts| self.write_parts(offset, parts)),
             None => {
@@ -224,7 +208,7 @@ impl InPlace {
         self.extents.touch(Self::slot_of(grain));
     }
 
-    fn write_file(&self, files: &Files, place: Place, header: &Header, frame: &[u8]) -> Result<()> {
+    pub(crate) fn write_file(&self, files: &Files, place: Place, header: &Header, frame: &[u8]) -> Result<()> {
         let bytes = &frame[..frame::HEADER + header.payload_len()];
         self.medium.count_write(bytes.len());
         files.write(place.slot, place.hash, header.generation, header.server, bytes).map_err(|error| {
@@ -317,7 +301,7 @@ impl InPlace {
     }
 
     /// Adds a row to the table, which may grow.
-    fn enter_row(&self, place: Place) {
+    pub(crate) fn enter_row(&self, place: Place) {
         match self.extents.growth() {
             0 => self.extents.enter(place),
             more => self.shared.reserve_memory(more, || self.extents.enter(place)),
@@ -326,6 +310,11 @@ impl InPlace {
             self.shared.shrink_memory();
         }
     }
+}
+
+/// Bytes of body that a piece in so many slots has.
+pub(crate) fn piece(slots: u32) -> usize {
+    slots as usize * SLOT as usize - frame::HEADER - ChunkKey::LEN
 }
 
 /// Bytes of key, metadata and body of the longest object that is written as one where objects are written one by one,
@@ -339,88 +328,4 @@ pub(crate) fn payload_max(options: &Options, room: u64) -> usize {
 /// Bytes of the longest frame that any opening of so many bytes of device has put, whatever memory it had.
 pub(crate) fn longest_ever(room: u64) -> u64 {
     PIECE_MAX.min(room / 16) / SLOT * SLOT
-}
-
-/// What places objects, and lets them leave.
-pub(crate) struct Placing {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) frames: Arc<Frames>,
-    pub(crate) in_place: Arc<InPlace>,
-    /// Its lanes have the locality buffers.
-    pub(crate) appender: Arc<Appender>,
-}
-
-impl Placing {
-    pub(crate) fn new(parts: &Parts, appender: &Arc<Appender>) -> Option<Self> {
-        let Parts { medium, shared, log, catalog, frames, .. } = parts.clone();
-        let in_place = catalog.in_place.clone()?;
-        Some(Self { medium, shared, log, catalog, frames, in_place, appender: Arc::clone(appender) })
-    }
-
-    /// Writes an object to a place of its own and enters it in the index, instead of `old`.
-    /// The outer result is the device's; the inner one says whether there was room and `old` was still there.
-    pub(crate) fn place(
-        &self,
-        draft: &Draft<'_>,
-        class: Class,
-        old: Option<IndexEntry>,
-    ) -> Result<Result<(), Blocked>> {
-        // Twice: as it is written, and as it stays in memory.
-        let bytes = 2 * (draft.header.frame_len() as u64).next_multiple_of(SLOT);
-        let buffers = &self.shared.buffer_bytes;
-        let turn = self.in_place.turn.lock();
-        self.shared.reserve_memory(bytes, || buffers.fetch_add(bytes, Relaxed));
-        let placed = self.place_in_turn(draft, old, 0);
-        buffers.fetch_sub(bytes, Relaxed);
-        drop(turn);
-        let (frame, location) = match placed? {
-            Ok((frame, location)) => (Arc::new(frame), location),
-            Err(blocked) => return Ok(Err(blocked)),
-        };
-        if class != Class::Bypass {
-            self.shared.cache_object(&frame, || self.catalog.index.find(draft.hash, location).is_some());
-        }
-        Ok(Ok(()))
-    }
-
-    /// As [`Volume::place`] by who has the turn, and `own` promised slots. Without the key's lock, if `old` is in a
-    /// buffer that the caller has.
-    pub(crate) fn place_in_turn(
-        &self,
-        draft: &Draft<'_>,
-        old: Option<IndexEntry>,
-        own: u64,
-    ) -> Result<Result<(Frame, Location), Blocked>> {
-        // Whoever closes the store has had the turn: what it vouches for is all there is.
-        if let Some(failure) = self.log.commits.failure() {
-            return Err(failure);
-        }
-        let extents = &self.in_place.extents;
-        let slots = draft.header.frame_len().div_ceil(SLOT as usize) as u32;
-        let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
-        let Some((slot, slots)) = extents.take(slots, piece, own) else { return Ok(Err(Blocked::Space)) };
-        let mut frame = vec![0; slots as usize * SLOT as usize];
-        let header = draft.lay(self.medium.hasher.mark(u64::from(slot)), &mut frame);
-        let location = InPlace::location(slot);
-        let hash = self.medium.hasher.frame(header.kind, draft.key).0;
-        match &self.in_place.files {
-            None => self.in_place.write_frame(u64::from(slot) * SLOT, &frame)?,
-            Some(files) => self.in_place.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
-        }
-        // Before the index has it: whoever drops the entry finds the row.
-        self.in_place.enter_row(Place { hash, slot, slots });
-        if self.catalog.index.put(draft.hash, location, slots * GRAINS, old) == Entered::OldGone {
-            extents.release(slot);
-            return Ok(Err(Blocked::Moved));
-        }
-        self.log.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
-        self.catalog.replaced(draft.hash, old);
-        // The end of the last slot is given back; the rest stays where it is.
-        frame.truncate(frame::HEADER + header.payload_len());
-        frame.shrink_to_fit();
-        Ok(Ok((Frame::new(draft.hash, header, frame.into()), location)))
-    }
 }

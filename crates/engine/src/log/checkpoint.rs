@@ -36,7 +36,6 @@ use crate::{
     read::parts::Parts,
     shared::Shared,
     space::{Site, Space, State},
-    volume::Volume,
     write::append::Appender,
     write::flush::Committer,
 };
@@ -207,10 +206,10 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// What a crash left in doubt is in the log of an earlier run's checkpoint. If the newest one rots, that log is read
-    /// again, and what has rotted meanwhile looks torn: so none of the two that a closed store keeps is that old, unless
-    /// there is no room for another.
-    fn outlive_doubt(&self) -> Result<()> {
+    /// What a crash left in doubt is in the log of an earlier run's checkpoint. If the newest one rots, that log is
+    /// read again, and what has rotted meanwhile looks torn: so none of the two that a closed store keeps is that old,
+    /// unless there is no room for another.
+    pub(crate) fn outlive_doubt(&self) -> Result<()> {
         let is_left = self.shared.has_checkpoints() && self.state.lock().inherited > 0;
         match if is_left { self.run() } else { Ok(()) } {
             Err(Error::JournalFull { .. }) => Ok(()),
@@ -503,38 +502,5 @@ impl Checkpointer {
     /// Continues the numbering of hot logs.
     pub(crate) fn set_hot_seq(&self, seq: u64) {
         self.state.lock().hot_seq = seq;
-    }
-}
-
-impl Volume {
-    /// Seals and writes everything, takes a checkpoint, and takes no more puts.
-    pub(crate) fn close(self: &Arc<Self>) -> Result<()> {
-        if let Some(failure) = self.log.commits.failure() {
-            return if matches!(failure, Error::Closed) { Ok(()) } else { Err(failure) };
-        }
-        if self.catalog.count_staged() > 0 {
-            self.catalog.promise_staged();
-            self.room.wait_commit_in_time(self.log.commits.next())?;
-        }
-        for lane in &self.appender.lanes {
-            lane.lock().iter_mut().try_for_each(|open| self.appender.seal(open))?;
-        }
-        // What is under way began earlier and does not cover all there is.
-        if self.checkpointer.is_running() {
-            self.room.checkpoint_now()?;
-        }
-        // The grants of what was just sealed come before the checkpoint: the next opening finds nothing to scan.
-        self.committer.wait_commit(self.log.commits.next())?;
-        self.room.checkpoint_now()?;
-        if self.scrubber.known.crashed {
-            self.checkpointer.outlive_doubt()?;
-        }
-        // Nothing is placed between what is made durable last and the end of writing.
-        let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
-        if let Some(files) = self.catalog.in_place.as_ref().and_then(|in_place| in_place.files.as_ref()) {
-            files.close().map_err(|error| self.medium.io("closing", error))?;
-        }
-        self.log.commits.fail(Error::Closed);
-        Ok(())
     }
 }

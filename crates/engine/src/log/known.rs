@@ -1,4 +1,16 @@
-//! What an opening knew of the log and the checkpoints before it, for as long as that tells what entries lead to.
+//! Entries of a checkpoint that lead to what left before a crash: their clusters were written again, and the crash took
+//! the note of that. Gets find them out one by one; the audit counts them apart, and the scrubber drops them after a
+//! crash, for no get asks for a chunk whose object is gone, and a store does not empty a cluster to which entries lead.
+//!
+//! Invariant: every grant since the older checkpoint that did reach the log was told to [`crate::space::Space`] by the
+//! opening, and every later one since. So a cluster that was not, and whose use is later than that checkpoint, was
+//! granted before the crash: what the checkpoint had there had been seen to.
+
+use std::collections::BTreeSet;
+
+use picaflor_format::cluster::Row;
+
+use crate::{Mode, cache::catalog::Catalog, read::cluster_reader::Use, space::Space};
 
 /// What the opening knew.
 #[derive(Clone, Copy, Default)]
@@ -9,4 +21,26 @@ pub(crate) struct Known {
     pub(crate) page: u64,
     /// A crash came before: entries may lead to what left.
     pub(crate) crashed: bool,
+}
+
+impl Known {
+    /// Whether this is a use of the cluster of which nothing tells, so that entries lead to what was there before it.
+    pub(crate) fn is_untold(&self, space: &Space, cluster: u32, found: &Use) -> bool {
+        found.seq() > self.checkpoint && !space.is_told_since(cluster, self.page)
+    }
+
+    /// Whether a cache may once have begun to write this cluster again, of which neither the log nor its front tells: a
+    /// crash may keep any block of a write, and not the first. What entries lead to there had left.
+    pub(crate) fn may_be_written_over(&self, mode: Mode, space: &Space, cluster: u32) -> bool {
+        mode == Mode::Cache && !space.is_told_since(cluster, self.page)
+    }
+
+    /// Drops the entries that lead into a cluster of which nothing tells, but for those of the frames that are there.
+    pub(crate) fn drop_outdated(&self, catalog: &Catalog, cluster: u32, rows: &[Row]) {
+        let there = catalog.entries_of(cluster, rows.to_vec());
+        let there: BTreeSet<u64> = there.iter().map(|(row, _)| catalog.medium.grain(cluster, row.offset)).collect();
+        // It may have been granted since it was read, and then an entry is of what is there now.
+        let stays = |grain| there.contains(&grain) || catalog.space.is_told_since(cluster, self.page);
+        catalog.drop_leading_to(cluster, stays);
+    }
 }

@@ -1,9 +1,10 @@
 //! The offline audit: is every byte that the index promises there, and does every one verify?
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use picaflor_format::{
     BLOCK,
+    cluster::Row,
     frame::{ChunkKey, GRAIN, Header, Manifest},
 };
 
@@ -238,6 +239,35 @@ impl Audit<'_> {
         }
     }
 
+    /// How many entries lead into one of these intact frames of a cluster's last use and are not its own: the place was
+    /// free when that use began, so what they led to had left, however long ago.
+    fn entries_within(&self, cluster: u32, frames: &[Row]) -> u64 {
+        let catalog = &self.volume.catalog;
+        let own: BTreeSet<u64> = catalog
+            .entries_of(cluster, frames.to_vec())
+            .iter()
+            .map(|(row, _)| catalog.medium.grain(cluster, row.offset))
+            .collect();
+        let within = |grain: u64| {
+            frames.iter().any(|row| {
+                let start = catalog.medium.grain(cluster, row.offset);
+                (start..start + u64::from(row.len) / GRAIN as u64).contains(&grain)
+            })
+        };
+        let mut count = 0;
+        catalog.index.for_each(|entry| {
+            if let Location::OnDisk { grain } = entry.location() {
+                count += u64::from(within(grain) && !own.contains(&grain));
+            }
+        });
+        count
+    }
+
+    fn may_be_written_over(&self, cluster: u32) -> bool {
+        let mode = self.volume.shared.options.mode;
+        self.volume.scrubber.known.may_be_written_over(mode, &self.volume.space, cluster)
+    }
+
     fn check_cluster(&mut self, cluster: u32) {
         if self.promised.of(Part::Cluster(cluster)) == 0 {
             return;
@@ -250,7 +280,8 @@ impl Audit<'_> {
                 Err(error) => return self.report.note(&error),
             };
         // A table that is there names all that was put in this use: what else leads there is of an earlier one.
-        let tells_all = matches!(found, Use::Sealed(..)) || self.volume.scrubber.is_untold(cluster, &found);
+        let tells_all = matches!(found, Use::Sealed(..))
+            || self.volume.scrubber.known.is_untold(&self.volume.space, cluster, &found);
         let frames = self.volume.medium.rows_of(found, &bytes);
         let (bare, seen) = (frames.is_empty(), Seen::begin(self.report));
         let mut live = self.volume.catalog.entries_of(cluster, frames.clone());
@@ -260,7 +291,7 @@ impl Audit<'_> {
             let at = || format!("at {}", self.volume.medium.map.cluster_start(cluster) + u64::from(row.offset));
             self.check_frame(bytes.get(row.offset as usize..).unwrap_or_default(), at);
         }
-        if self.volume.scrubber.may_mislead() && self.volume.scrubber.may_be_written_over(cluster) {
+        if self.volume.scrubber.may_mislead() && self.may_be_written_over(cluster) {
             self.report.unsettled += self.report.damaged.drain(damaged..).count() as u64;
         }
         let lost = self.report.lost;
@@ -268,11 +299,11 @@ impl Audit<'_> {
         let outdated = match self.report.lost - lost {
             0 => 0,
             missing if tells_all => missing,
-            missing => self.volume.catalog.entries_within(cluster, &frames).min(missing),
+            missing => self.entries_within(cluster, &frames).min(missing),
         };
         (self.report.lost, self.report.outdated) = (self.report.lost - outdated, self.report.outdated + outdated);
         let missing = self.report.lost - lost;
-        if missing > 0 && self.volume.scrubber.may_be_written_over(cluster) {
+        if missing > 0 && self.may_be_written_over(cluster) {
             (self.report.lost, self.report.unsettled) = (lost, self.report.unsettled + missing);
         } else if bare && !tells_all {
             let clusters = if whole { &mut self.report.bare_clusters } else { &mut self.report.unreadable_clusters };

@@ -86,6 +86,12 @@ impl Chunks {
     }
 }
 
+impl std::fmt::Debug for Chunks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Chunks").field("range", &self.range).field("total", &self.total).finish_non_exhaustive()
+    }
+}
+
 /// What of a range lies within the first `len` bytes.
 fn cut(range: Range<u64>, len: u64) -> Range<u64> {
     let start = range.start.min(len);

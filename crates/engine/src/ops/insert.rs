@@ -18,7 +18,7 @@ use crate::{
     index::{IndexEntry, Location},
     store::Store,
     volume::Volume,
-    write::append::{Blocked, PATIENCE, Purpose},
+    write::blocked::{Blocked, PATIENCE, Purpose},
 };
 
 /// A frame's fields that a put decides.

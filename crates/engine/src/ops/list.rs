@@ -107,6 +107,12 @@ impl Keys {
     }
 }
 
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("unreadable", &self.unreadable).finish_non_exhaustive()
+    }
+}
+
 impl Iterator for Keys {
     type Item = Entry;
 

@@ -14,6 +14,7 @@ use picaflor_format::frame::{KEY_MAX, Kind, META_MAX, Manifest};
 
 use crate::{
     Durability, Error, Expiry, PutOptions, Refusal, Result,
+    base::group::CheckpointInterval,
     base::options::PLAIN,
     base::stats::add,
     ops::batch::Put,
@@ -274,14 +275,17 @@ impl Store {
                 let number = volume.log.commits.next();
                 return Some((volume, number));
             }
-            (Some(interval), _) => interval,
+            (CheckpointInterval::Off, _) => None,
+            (CheckpointInterval::Every(time), _) => Some(time),
             // What is told to the journal waits in memory.
-            (None, _) if volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) => {
+            (CheckpointInterval::OfStore, _)
+                if volume.catalog.in_place.as_ref().is_some_and(|in_place| in_place.has_much_to_tell()) =>
+            {
                 let number = volume.log.commits.next();
                 return Some((volume, number));
             }
-            (None, Durability::None) => None,
-            (None, Durability::Bounded { time, puts }) => {
+            (CheckpointInterval::OfStore, Durability::None) => None,
+            (CheckpointInterval::OfStore, Durability::Bounded { time, puts }) => {
                 // What would not become durable in time is not acknowledged.
                 let refusing = volume.log.commits.is_refusing();
                 if refusing || volume.log.queue.volatile_puts.fetch_add(1, Relaxed) + 1 >= puts {

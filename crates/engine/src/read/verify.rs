@@ -164,7 +164,7 @@ impl Frames {
     /// Shows the frame that an entry leads to, its header first; `None` if the entry's buffer is gone.
     ///
     /// # Errors
-    /// As [`Volume::read_frame`].
+    /// As [`Frames::read_frame`].
     pub(crate) fn look_at<R>(
         &self,
         hash: u64,
@@ -234,7 +234,7 @@ impl Frames {
     /// Reads and verifies the frame of a row of the table.
     ///
     /// # Errors
-    /// As [`Volume::read_frame`].
+    /// As [`Frames::read_frame`].
     pub(crate) fn read_placed(&self, place: &Place) -> Result<(Header, Vec<u8>)> {
         self.read_frame(InPlace::grain_of(place.slot), place.slots * InPlace::GRAINS)
     }

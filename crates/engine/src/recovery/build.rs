@@ -13,7 +13,10 @@ use picaflor_format::{
     superblock::{Spread as OnDevice, Superblock},
 };
 
-use super::{EPOCH_SHIFT, Found, Identity, validate};
+use super::{
+    found::{EPOCH_SHIFT, Found, Identity},
+    validate,
+};
 use crate::{
     Result,
     background::reclaim::Reclaimer,
@@ -30,7 +33,7 @@ use crate::{
     in_place::files::Files,
     in_place::locality,
     in_place::place::InPlace,
-    in_place::place::Placing,
+    in_place::placing::Placing,
     index::{Index, SLOTS_MAX},
     log::checkpoint::Checkpointer,
     log::recorder::{Log, SuperblockHome},

@@ -17,14 +17,13 @@ use std::{
 
 use parking_lot::{Mutex, RwLock};
 
-use super::{
-    merge::{Entered, Merge},
-    volume::account,
-};
+use super::merge::{Entered, Merge};
 use crate::{
     Result,
     base::receipt::{Receipt, VolumeReceipt},
+    index::Location,
     shared::Shared,
+    space::State,
     volume::Volume,
 };
 
@@ -161,4 +160,24 @@ impl Left {
             Err(why) => receipt.note("", &why.into()),
         }
     }
+}
+
+/// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
+fn account(volume: &Volume) {
+    if volume.catalog.in_place.is_some() {
+        return;
+    }
+    volume.catalog.index.for_each(|entry| {
+        if let Location::OnDisk { grain } = entry.location()
+            && let Some(cluster) = volume.medium.cluster_of(grain)
+        {
+            volume.space.add_live(cluster, entry.grains());
+        }
+    });
+    for id in 0..volume.space.count() {
+        if volume.space.live(id) > 0 {
+            volume.space.shift(id, State::Free, State::Sealed);
+        }
+    }
+    volume.space.fill();
 }

@@ -7,9 +7,9 @@
 mod build;
 mod created_files;
 mod deferred;
+mod found;
 mod image;
 mod merge;
-pub(crate) mod outdated;
 mod parallel_read;
 mod places;
 mod ring;
@@ -25,10 +25,7 @@ pub use superblock::write_superblock;
 
 use std::{
     path::Path,
-    sync::{
-        Arc, OnceLock, Weak,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock, Weak, atomic::AtomicU64},
 };
 
 pub(crate) use created_files::CreatedFiles;
@@ -51,6 +48,8 @@ use crate::{
     base::medium::read_twice,
     cache::memory::Memory,
     in_place::files,
+    recovery::found::{EPOCH_SHIFT, Found, Identity},
+    recovery::validate::CAPACITY_DEFAULT,
     shared::{Member, STRIPES, Shared},
     space::LayoutKind,
     volume::Volume,
@@ -65,20 +64,6 @@ pub(crate) struct Opened {
     pub(crate) hasher: Hasher,
     pub(crate) deferred: Arc<Deferred>,
     pub(crate) created: CreatedFiles,
-}
-
-/// Capacity of a store whose place does not exist yet and whose options do not say.
-const CAPACITY_DEFAULT: u64 = 1 << 30;
-/// A place with its superblock, if it has one.
-struct Found {
-    place: String,
-    device: Arc<dyn Device>,
-    folder: Option<Arc<dyn Folder>>,
-    /// Most bytes that a store made here could have.
-    room: u64,
-    superblock: Option<Superblock>,
-    /// Whether another superblock that is not intact may be newer.
-    doubtful: bool,
 }
 
 pub(crate) fn open(mut options: Options) -> Result<Opened> {
@@ -136,24 +121,6 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     let _ = shared.members.set(members.collect());
     let deferred = Arc::new(Deferred::new(&shared, begun, began));
     Ok(Opened { shared, volumes, layout: None, hasher, deferred, created })
-}
-
-/// What all volumes of a store agree on.
-pub(crate) struct Identity {
-    store: u128,
-    seed: u64,
-    cluster: u32,
-    spread: Spread,
-    /// Whether an epoch that is known may not be the last: then both superblocks are written anew, so that this one is.
-    doubtful: bool,
-    /// Of this opening: above that of any before it.
-    epoch: u64,
-    count: u32,
-    /// Volumes that failed while others went on, a bit each.
-    lost: u64,
-    /// Whether only the opening that made it is known, of several volumes, and may have been cut short: one whose
-    /// superblock a crash takes after another has a later epoch would be missing.
-    may_be_unborn: bool,
 }
 
 /// Whether nothing was ever made durable here: no checkpoint, and no page of the journal.
@@ -368,16 +335,5 @@ fn shared(options: Options, epoch: u64) -> Shared {
         leases: Arc::default(),
         stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
         options,
-    }
-}
-
-/// Generations and sequence numbers carry the opening's number in their high bits, so that they are above
-/// all that a crashed run gave out, written or not. 2^40 of them an opening; 2^24 openings.
-pub(crate) const EPOCH_SHIFT: u32 = 40;
-
-impl Shared {
-    /// Raises the generation to at least this one.
-    fn see_generation(&self, generation: u64) {
-        self.generation.fetch_max(generation, Relaxed);
     }
 }

@@ -22,7 +22,7 @@ use picaflor_format::{
     zone::SLOT,
 };
 
-use super::{EPOCH_SHIFT, merge::Deletes};
+use super::{found::EPOCH_SHIFT, merge::Deletes};
 use crate::{
     Error, Mode, Result,
     base::receipt::VolumeReceipt,

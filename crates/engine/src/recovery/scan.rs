@@ -28,7 +28,7 @@ use picaflor_format::{
 };
 
 use super::{
-    EPOCH_SHIFT,
+    found::EPOCH_SHIFT,
     image::Unfit,
     merge::{Deletes, Merge, Sighting},
     parallel_read,

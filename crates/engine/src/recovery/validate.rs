@@ -12,7 +12,6 @@ use picaflor_format::{
     zone::{CLUSTER_MAX, CLUSTER_MIN, IN_PLACE_MAX, Map},
 };
 
-use super::CAPACITY_DEFAULT;
 use crate::{
     About, Error, Mode, Options, Place, Result,
     base::policy::Eviction,
@@ -22,6 +21,8 @@ use crate::{
     space::{LayoutKind, Space},
 };
 
+/// Capacity of a store whose place does not exist yet and whose options do not say.
+pub(super) const CAPACITY_DEFAULT: u64 = 1 << 30;
 /// Least memory a store can work with, in clusters: open, in flight, and a little to read with.
 const MEMORY_CLUSTERS_MIN: u64 = 16;
 /// The same for each of several places: half of it is for buffers that are open or in flight.

@@ -16,7 +16,7 @@ use picaflor_format::{
 };
 
 use super::{
-    EPOCH_SHIFT, Found, Identity,
+    found::{EPOCH_SHIFT, Found, Identity},
     image::{Unfit, load_directory, load_newest, own_clusters, previous_checkpoint},
     merge::{Deletes, Merge},
     places,
@@ -29,7 +29,7 @@ use crate::{
     base::layout::LayoutPlace,
     base::medium::read_twice,
     base::receipt::VolumeReceipt,
-    index::{IndexEntry, Location},
+    index::IndexEntry,
     log::checkpoint::CheckpointState,
     log::journal::Journal,
     log::known::Known,
@@ -316,24 +316,4 @@ fn read_hot_log(volume: &Volume) -> (u64, Vec<u64>) {
         hot::decode(&buf).ok().filter(|(_, store, _)| *store == volume.medium.store_id)
     };
     (0..2).filter_map(read).max_by_key(|(seq, _, _)| *seq).map_or((0, Vec::new()), |(seq, _, words)| (seq, words))
-}
-
-/// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
-pub(super) fn account(volume: &Volume) {
-    if volume.catalog.in_place.is_some() {
-        return;
-    }
-    volume.catalog.index.for_each(|entry| {
-        if let Location::OnDisk { grain } = entry.location()
-            && let Some(cluster) = volume.medium.cluster_of(grain)
-        {
-            volume.space.add_live(cluster, entry.grains());
-        }
-    });
-    for id in 0..volume.space.count() {
-        if volume.space.live(id) > 0 {
-            volume.space.shift(id, State::Free, State::Sealed);
-        }
-    }
-    volume.space.fill();
 }

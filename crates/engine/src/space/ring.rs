@@ -11,6 +11,7 @@
 //! (`docs/FORMAT.md`, "Reclaim and the scan").
 
 mod fill;
+mod seen;
 
 use std::{
     collections::{BTreeSet, BinaryHeap},
@@ -20,7 +21,7 @@ use std::{
 use parking_lot::Mutex;
 
 pub(crate) use self::fill::Fill;
-use self::fill::Seen;
+use self::seen::Seen;
 use super::region::{Regions, Site};
 
 /// Which free cluster is written next, where objects lie in clusters (Shriver et al. 2001, §3.5).

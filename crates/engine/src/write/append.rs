@@ -3,10 +3,7 @@
 //! Steps: the lane of its class, or of its neighbour → room in the lane's open buffer, else that one is
 //! sealed and a new one opened → frame → the index says *buffered*.
 
-use std::{
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Duration,
-};
+use std::sync::{Arc, atomic::Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use picaflor_format::{
@@ -15,7 +12,7 @@ use picaflor_format::{
 };
 
 use crate::{
-    Options, Refusal, Result,
+    Options, Result,
     base::frame::Draft,
     base::medium::Medium,
     base::policy::Placement,
@@ -28,42 +25,10 @@ use crate::{
     read::parts::Parts,
     shared::Shared,
     space::{SPARE, Space, State},
-    write::full::{SMALL, fills_with_others},
+    write::blocked::{Blocked, Purpose},
+    write::pieces::{SMALL, fills_with_others},
     write::placement::Class,
 };
-
-/// Longest that a put waits for a buffer or for clean space before it gives up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Why an object cannot be framed at this moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blocked {
-    /// All buffers are waiting for the device.
-    Buffers,
-    /// No cluster can be promised.
-    Space,
-    /// The entry to be replaced is not where it was: look again.
-    Moved,
-    /// As many objects wait to be packed as may.
-    Staging,
-}
-
-impl From<Blocked> for Refusal {
-    fn from(blocked: Blocked) -> Self {
-        match blocked {
-            Blocked::Buffers | Blocked::Moved | Blocked::Staging => Self::Busy,
-            Blocked::Space => Self::NoCleanSpace,
-        }
-    }
-}
-
-/// Who asks for room.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    Put,
-    /// Survivors of reclaim may use what is kept back for them.
-    Survivor,
-}
 
 /// A lane's open buffers: the one being filled, and one for what did not fit in it.
 pub(crate) type Lane = [Option<u32>; 2];

@@ -1,9 +1,8 @@
 //! Flush: the only writer of object data.
 //!
-//! Whoever holds the writer's turn takes sealed buffers from the queue and hands them to the device,
-//! [`DEPTH`](crate::log::flush_queue) at a time; a commit also writes what is new in the open buffers and the journal's pages, and
-//! then syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it
-//! go.
+//! Whoever holds the writer's turn takes sealed buffers from the queue and hands them to the device, a few at a time
+//! (`log/flush_queue.rs`); a commit also writes what is new in the open buffers and the journal's pages, and then
+//! syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it go.
 //!
 //! Steps of a commit: gather pieces of open buffers → write them, the journal's pages and what was queued, in no order
 //! → sync → everything appended before the commit began is durable.
@@ -21,7 +20,7 @@ use picaflor_device::{Op, Request};
 
 use crate::{
     Error, Result, base::medium::Medium, base::stats::add, cache::buffers::Slot, cache::catalog::Catalog,
-    cache::memory::Resident, cache::residents::Residents, in_place::place::Placing, log::recorder::Log,
+    cache::memory::Resident, cache::residents::Residents, in_place::placing::Placing, log::recorder::Log,
     read::parts::Parts, shared::Shared, space::Space, space::State, write::append::Appender, write::packing::Packer,
 };
 

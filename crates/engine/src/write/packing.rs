@@ -23,6 +23,7 @@ use crate::{
     Departure, Durability, Mode, Result,
     base::frame::Draft,
     base::frame::Frame,
+    base::group::CheckpointInterval,
     base::medium::Medium,
     base::policy::Placement,
     base::stats::add,
@@ -34,7 +35,8 @@ use crate::{
     read::parts::Parts,
     shared::Shared,
     space::{SPARE, Space},
-    write::append::{Appender, Blocked, Purpose},
+    write::append::Appender,
+    write::blocked::{Blocked, Purpose},
     write::placement::Class,
     write::staging::{StagedObject, Staging},
 };
@@ -137,8 +139,9 @@ impl Packer {
     fn may_stay_volatile(&self, group: u32) -> bool {
         match (self.shared.groups.interval(group), self.shared.options.durability) {
             (_, Durability::EveryPut) => false,
-            (Some(interval), _) => interval.is_none(),
-            (None, asked) => asked == Durability::None,
+            (CheckpointInterval::Off, _) => true,
+            (CheckpointInterval::Every(_), _) => false,
+            (CheckpointInterval::OfStore, asked) => asked == Durability::None,
         }
     }
 

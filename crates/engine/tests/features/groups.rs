@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
-    Durability, Priority, Store,
+    CheckpointInterval, Durability, Priority, Store,
     device::{CountedDevice, MemoryDevice},
 };
 use picaflor_sim::FaultyDevice;
@@ -178,10 +178,13 @@ fn settings_survive_closing_and_crashing() {
         store = reopen(crash, store);
         assert_eq!(store.group(1).priority(), [Priority::Loved, Priority::Neither][round as usize % 2], "{round}");
         assert_eq!(store.group(2).priority(), Priority::Hated);
-        assert_eq!(store.group(3).checkpoint_interval(), Some(None));
-        let fourth = Some(Some(Duration::from_millis(u64::from(round) + 5)));
+        assert_eq!(store.group(3).checkpoint_interval(), CheckpointInterval::Off);
+        let fourth = CheckpointInterval::Every(Duration::from_millis(u64::from(round) + 5));
         assert_eq!(store.group(4).checkpoint_interval(), fourth);
-        assert_eq!((store.group(5).priority(), store.group(5).checkpoint_interval()), (Priority::Neither, None));
+        assert_eq!(
+            (store.group(5).priority(), store.group(5).checkpoint_interval()),
+            (Priority::Neither, CheckpointInterval::OfStore)
+        );
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use picaflor::{
-    Durability, Error, Mode, Options, Place, PutOptions, Store,
+    CheckpointInterval, Durability, Error, Mode, Options, Place, PutOptions, Store,
     device::{Clock, CountedDevice, Device, MemoryDevice},
 };
 use picaflor_sim::{Elevator, FaultyDevice, Profile, SimulatedDisk, SimulatedOptions};
@@ -365,7 +365,7 @@ fn a_group_is_durable_within_its_interval_which_may_change_and_be_turned_off() {
     disk.revive().unwrap();
     let store = Store::open(options).unwrap();
     assert_eq!(read(&store, &key(3, 6)).unwrap(), body(6, 500));
-    assert_eq!(store.group(3).checkpoint_interval(), Some(Some(Duration::from_secs(2))));
+    assert_eq!(store.group(3).checkpoint_interval(), CheckpointInterval::Every(Duration::from_secs(2)));
 }
 
 #[test]

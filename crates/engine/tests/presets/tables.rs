@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use picaflor::{
-    Durability, Error, Expiry, Inspection, Mode, Priority, Store, TryGet,
+    CheckpointInterval, Durability, Error, Expiry, Inspection, Mode, Priority, Store, TryGet,
     device::{AlignedBuf, Clock, CountedDevice, Device, MemoryDevice},
     inspect,
 };
@@ -238,7 +238,7 @@ fn groups_expiry_and_metadata_come_back() {
     kill(store);
     let store = Store::open(options).unwrap();
     assert_eq!(store.group(3).priority(), Priority::Loved);
-    assert_eq!(store.group(4).checkpoint_interval(), Some(Some(Duration::from_secs(9))));
+    assert_eq!(store.group(4).checkpoint_interval(), CheckpointInterval::Every(Duration::from_secs(9)));
     let object = store.get(b"a").unwrap().unwrap();
     assert_eq!((object.metadata(), object.group(), store.group_of(b"a").unwrap()), (&[7; 99][..], 3, Some(3)));
     assert!(read(&store, b"b").is_some());

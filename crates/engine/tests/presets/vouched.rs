@@ -20,7 +20,7 @@ use picaflor_format::{
 };
 use picaflor_sim::kill;
 
-use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, plain, read};
+use crate::common::{IN_PLACE, MIB, body, by_hand, key, memory, read};
 
 /// Rows in place that have a journal.
 fn told() -> impl Iterator<Item = &'static str> {

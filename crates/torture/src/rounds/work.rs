@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use picaflor::{Error, PutOptions};
+use picaflor::{CheckpointInterval, Error, PutOptions};
 
 use super::{
     body,
@@ -200,8 +200,10 @@ impl Worker {
     /// What the group was told last, as a get of its key.
     pub(super) fn get_group(&mut self) -> io::Result<()> {
         let begun = Record::begun(What::Get, GROUP_KEY, 0);
-        let told = self.door.store().group(TOLD_GROUP).checkpoint_interval().flatten();
-        let version = told.map_or(0, |interval| interval.as_millis() as u32);
+        let version = match self.door.store().group(TOLD_GROUP).checkpoint_interval() {
+            CheckpointInterval::Every(time) => time.as_millis() as u32,
+            CheckpointInterval::OfStore | CheckpointInterval::Off => 0,
+        };
         self.log.add(&Record { version, ..begun.ended(How::Done) }).map(drop)
     }
 

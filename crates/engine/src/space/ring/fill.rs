@@ -5,7 +5,7 @@
 //! table. So a cluster is weighed when it leaves memory, and one that an opening found when it is to be emptied: from
 //! then on a grain that an entry speaks of stands for so many bytes.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use picaflor_format::{cluster, frame::GRAIN};
 
@@ -26,24 +26,6 @@ pub(crate) struct Fill {
     pub(crate) old: u64,
     /// The same of one that is no victim before a checkpoint.
     pub(crate) young: u64,
-}
-
-/// What was last seen of it.
-#[derive(Default)]
-pub(super) struct Seen {
-    live: AtomicU64,
-    /// Clusters granted when it was looked at.
-    granted: AtomicU64,
-    is_old: AtomicBool,
-}
-
-impl Seen {
-    /// So many clusters were granted; a look at all is worth it for each 64th of them.
-    pub(super) fn grows_old(&self, granted: u64, count: u32) {
-        if granted.saturating_sub(self.granted.load(Relaxed)) > u64::from(count / 64) {
-            self.is_old.store(true, Relaxed);
-        }
-    }
 }
 
 impl Space {
