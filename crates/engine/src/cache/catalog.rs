@@ -3,12 +3,9 @@
 //! Invariants: an entry and its account change together, the account first where it grows, so that whoever replaces the
 //! entry subtracts what was added; a slot is given back only when no entry names it.
 
-use std::{
-    collections::BTreeSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 use parking_lot::MutexGuard;
@@ -270,12 +267,6 @@ impl Catalog {
         }
     }
 
-    /// Whether an index entry at this grain can belong to this frame.
-    pub(crate) fn is_entry_of(&self, entry: IndexEntry, grain: u64, header: &Header, frame: &[u8]) -> bool {
-        let hash = self.medium.hasher.frame(header.kind, header.key(frame)).short();
-        self.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(entry))
-    }
-
     /// Whether the buffer that an entry names holds this very version.
     pub(crate) fn holds(&self, entry: IndexEntry, frame: &Frame) -> bool {
         let Location::Buffered { slot, offset } = entry.location() else { return false };
@@ -287,29 +278,6 @@ impl Catalog {
     pub(crate) fn note_served(&self, slot: u32) {
         let memory = &self.shared.memory;
         self.buffers.count_served(slot, memory.holds_clusters().then(|| memory.next_number()));
-    }
-
-    /// How many entries lead into one of these intact frames of a cluster's last use and are not its own: the place was
-    /// free when that use began, so what they led to had left, however long ago.
-    pub(crate) fn entries_within(&self, cluster: u32, frames: &[Row]) -> u64 {
-        let own: BTreeSet<u64> = self
-            .entries_of(cluster, frames.to_vec())
-            .iter()
-            .map(|(row, _)| self.medium.grain(cluster, row.offset))
-            .collect();
-        let within = |grain: u64| {
-            frames.iter().any(|row| {
-                let start = self.medium.grain(cluster, row.offset);
-                (start..start + u64::from(row.len) / GRAIN as u64).contains(&grain)
-            })
-        };
-        let mut count = 0;
-        self.index.for_each(|entry| {
-            if let Location::OnDisk { grain } = entry.location() {
-                count += u64::from(within(grain) && !own.contains(&grain));
-            }
-        });
-        count
     }
 
     /// Drops the entries that lead into a cluster, but for those that stay where they are.

@@ -25,6 +25,7 @@ use crate::{
     base::frame::Frame,
     base::layout::Layout,
     base::stats::add,
+    cache::catalog::Catalog,
     index::{IndexEntry, Location},
     read::reading::Outcome,
     store::Store,
@@ -357,7 +358,7 @@ impl Store {
                 return Ok(Some(self.keep(volume, plan.entry, plan.lift(&bytes, at, hash, header, admitted))));
             }
             Ok(header)
-                if !is_asked_for(&header) && volume.catalog.is_entry_of(plan.entry, plan.grain, &header, frame) =>
+                if !is_asked_for(&header) && is_entry_of(&volume.catalog, plan.entry, plan.grain, &header, frame) =>
             {
                 // Two keys share one place in the index: this entry is the other one's.
                 query.passed.push(plan.entry);
@@ -421,4 +422,10 @@ impl Store {
             self.shared().note_departure(&query.key, Departure::Damaged);
         }
     }
+}
+
+/// Whether an index entry at this grain can belong to this frame.
+fn is_entry_of(catalog: &Catalog, entry: IndexEntry, grain: u64, header: &Header, frame: &[u8]) -> bool {
+    let hash = catalog.medium.hasher.frame(header.kind, header.key(frame)).short();
+    catalog.index.find(hash, Location::OnDisk { grain }).is_some_and(|found| found.same(entry))
 }

@@ -37,9 +37,9 @@ fn best(what: &str, cases: &[&Aged], disk: &str) -> Option<String> {
     if first / second < SAME {
         let alike: Vec<_> = rates.iter().take_while(|one| first / one.0 < SAME).map(|one| &*one.1).collect();
         return Some(format!(
-            "{what}: at age {age:.0}, {} read alike from {disk}, at {} MB/s.",
-            alike.join(" and "),
-            short(*first)
+            "{what}: at age {age:.0}, these read alike from {disk}, at {} MB/s: {}.",
+            short(*first),
+            alike.join(", ")
         ));
     }
     let (first, second) = (short(*first), short(*second));
@@ -79,7 +79,9 @@ fn announced(what: &str, cases: &[&Aged]) -> Vec<String> {
             true => {
                 format!("{what}: {name} comes to {without:.2} fragments; told the length beforehand, to {with:.2}.")
             }
-            false => format!("{what}: {name} gains nothing by being told the length: {without:.2} and {with:.2}."),
+            false => format!(
+                "{what}: {name} comes to {without:.2} fragments, and told the length beforehand hardly to others, {with:.2}."
+            ),
         })
     });
     lines.collect()

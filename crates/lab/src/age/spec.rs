@@ -384,8 +384,10 @@ impl Case {
     fn check(&self) -> Result<()> {
         let wrong = |why: String| Err(Error::experiment(self.label(), why));
         let volume = Size(self.volume);
-        if self.volume < 16 << 20 {
-            return wrong(format!("a volume of {volume}: 16 MiB at least"));
+        let least = self.candidate.least_volume();
+        if self.volume < least {
+            let least = Size(least);
+            return wrong(format!("a volume of {volume}: {} has {least} at least", self.candidate));
         }
         if self.objects() < 8 {
             let (fill, objects) = (self.fill, self.objects());
@@ -441,6 +443,9 @@ mod tests {
         assert!(refused(Spec { fills: vec![120.0], ..Spec::default() }).contains("--fill"));
         assert!(refused(Spec { every: 9.0, ..Spec::default() }).contains("--every"));
         assert!(refused(Spec { writers: 0, ..Spec::default() }).contains("--writers"));
+        let tiny = |kind| Spec { candidates: vec![kind], volumes: vec![64 << 20], ..Spec::default() };
+        assert!(refused(tiny(Kind::Xfs)).contains("xfs has 300MiB"));
+        assert!(tiny(Kind::Ext4).cases().is_ok());
         let large = vec!["512M".parse().unwrap()];
         assert!(refused(Spec { objects: large, ..Spec::default() }).contains("at least 8"));
     }

@@ -66,6 +66,16 @@ impl Kind {
         matches!(self, Self::Ext4 | Self::Xfs | Self::Btrfs)
     }
 
+    /// Bytes of the smallest volume that it can be made on, and on which anything is to be seen.
+    #[must_use]
+    pub const fn least_volume(self) -> u64 {
+        match self {
+            Self::Xfs => 300 << 20,
+            Self::Btrfs => 128 << 20,
+            _ => 16 << 20,
+        }
+    }
+
     /// Whether it is given an object request by request. A database takes a value whole.
     #[must_use]
     pub const fn knows_requests(self) -> bool {

@@ -93,8 +93,10 @@ fn command(name: &str, arguments: &[&str]) -> Result<Output> {
     if done.status.success() {
         return Ok(done);
     }
+    // What follows the first line is how the command is used.
     let said = String::from_utf8_lossy(&done.stderr);
-    Err(Error::experiment(name, format!("{}: {}", arguments.join(" "), said.trim())))
+    let why = said.trim().lines().next().unwrap_or("it failed and did not say why");
+    Err(Error::experiment(name, format!("{}: {why}", arguments.join(" "))))
 }
 
 impl Mounted {

@@ -162,7 +162,7 @@ fn volumes(runs: &Runs, can: bool) -> Vec<Verdict> {
         of_files(
             can,
             "S-11",
-            "files of 1 MB, 400 free objects for 100 (predicted)",
+            "files of 1 MB, 200 free objects for 50 (predicted)",
             "about 1",
             around(1.0, 0.25),
             of("files-1M-large", "files-1M"),
@@ -170,7 +170,7 @@ fn volumes(runs: &Runs, can: bool) -> Vec<Verdict> {
         of_files(
             can,
             "S-12",
-            "files of 1 MB, 12 free objects for 400 (predicted)",
+            "files of 1 MB, 6 free objects for 200 (predicted)",
             "more than 1",
             least(1.1),
             of("files-1M-small", "files-1M-large"),
