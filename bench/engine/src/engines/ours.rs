@@ -31,7 +31,8 @@ pub(super) fn open_store(config: &Config) -> Result<Box<dyn Engine>> {
 }
 
 fn open_as(preset: &str, config: &Config, mode: Mode) -> Result<Box<dyn Engine>> {
-    let options = picaflor_literature::preset(preset)?.place(config.folder.join("picaflor.store"))
+    let options = picaflor_literature::preset(preset)?
+        .place(config.folder.join("picaflor.store"))
         .capacity(config.capacity)
         .memory(config.memory)
         .mode(mode)
