@@ -1,8 +1,13 @@
-//! A volume: one device with its index, space, buffers and journal. The verbs are in files of their own.
+//! A volume: one device, and the parts that work on it. Each part owns its state and knows those below it;
+//! `recovery/build.rs` puts them together.
 //!
-//! Lock order, outermost first: key stripe → writer's turn (`write/flush.rs`) → lane → slot →
-//! index segment → space, journals in the order of the volumes. Nobody waits for a device while holding a lane or
-//! anything below.
+//! From the ground up: the medium (bytes of the device), log, space, catalog (which object lies where), residents
+//! (clusters in memory), frames (read and verified) → appender, packer, what places objects one by one → committer →
+//! checkpointer → reclaimer → room, where these two meet; beside them batches of reads and the scrubber.
+//!
+//! Lock order, outermost first: the reclaimer's turn → the checkpointer's state → key stripe → writer's turn → lane →
+//! slot → index segment → space, journals in the order of the volumes. No thread waits for a device while it holds a
+//! lane or anything below.
 
 use std::{
     sync::{

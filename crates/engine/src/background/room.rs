@@ -2,7 +2,7 @@
 //! the journal. Emptying and checkpoints need each other, and meet here: neither calls the other.
 //!
 //! Lock order: the reclaimer's turn → the checkpointer's state → the writer's turn. A checkpoint for which clusters are
-//! to be emptied tries the turn only: whoever has it may be waiting for that checkpoint.
+//! to be emptied only tries the turn: its holder may be waiting for that checkpoint.
 
 use std::{
     future::poll_fn,
