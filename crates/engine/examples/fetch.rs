@@ -59,6 +59,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).unwrap_or_else(|| "cache.store".into());
     let store = Store::open_async(Options::new(path).capacity(64 << 20).memory(16 << 20)).await?;
     for path in ["/news", "/film", "/gone"] {
+        let before = ASKED.load(Relaxed);
         let mut tasks = JoinSet::new();
         for _ in 0..32 {
             let store = store.clone();
@@ -66,7 +67,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 async move { store.get_or_fetch_async(path.as_bytes(), fetch(store.clone(), path.into())).await },
             );
         }
-        let (before, answers) = (ASKED.load(Relaxed), tasks.join_all().await);
+        let answers = tasks.join_all().await;
         let mut bytes = 0;
         let mut failed = None;
         for answer in answers {
