@@ -21,50 +21,52 @@ impl Reclaimer {
     /// at most before one more is free, and none while no more can be gained than when that was in vain.
     pub(crate) fn make_space_in_store(&self) -> Result<bool> {
         let _turn = self.state.turn.lock();
-        self.frames.drop_released();
+        self.parts.frames.drop_released();
         self.drop_residents_if_tight();
         if self.has_room_for_puts() {
             return Ok(true);
         }
         let was_in_vain = self.state.in_vain.load(Relaxed);
-        if self.space.leaving() == 0 && self.space.fill().live.saturating_add(self.space.least_gain()) > was_in_vain {
+        if self.parts.space.leaving() == 0
+            && self.parts.space.fill().live.saturating_add(self.parts.space.least_gain()) > was_in_vain
+        {
             return Ok(false);
         }
         let mut has_room = self.empty_for_puts()?;
-        if !has_room && !self.catalog.packs_tightly() {
+        if !has_room && !self.parts.catalog.packs_tightly() {
             // Objects just longer than half a cluster fill all clusters by half.
-            self.catalog.tight.store(0, Relaxed);
+            self.parts.catalog.tight.store(0, Relaxed);
             self.drop_residents_if_tight();
             has_room = self.empty_for_puts()?;
-            let live = self.space.fill().live;
-            self.catalog.tight.store(live - live / LOOSER, Relaxed);
+            let live = self.parts.space.fill().live;
+            self.parts.catalog.tight.store(live - live / LOOSER, Relaxed);
         }
-        self.state.in_vain.store(if has_room { u64::MAX } else { self.space.fill().live }, Relaxed);
+        self.state.in_vain.store(if has_room { u64::MAX } else { self.parts.space.fill().live }, Relaxed);
         Ok(has_room)
     }
 
     fn drop_residents_if_tight(&self) {
-        if !self.shared.memory.holds_clusters() && self.catalog.packs_tightly() {
-            self.shared.release(self.shared.memory.release_clusters(self.medium.number, 0));
+        if !self.parts.shared.memory.holds_clusters() && self.parts.catalog.packs_tightly() {
+            self.parts.shared.release(self.parts.shared.memory.release_clusters(self.parts.medium.number, 0));
         }
     }
 
     fn has_room_for_puts(&self) -> bool {
-        self.space.available() > self.appender.kept_from_puts()
+        self.parts.space.available() > self.appender.kept_from_puts()
     }
 
     fn empty_for_puts(&self) -> Result<bool> {
         let (mut checkpoints, mut retired, mut moves, mut most) = (0, 0, 0, 0);
         while moves < MOVES && !self.has_room_for_puts() {
-            let leaving = self.space.leaving();
-            if self.space.available() + leaving > most {
-                (most, moves) = (self.space.available() + leaving, 0);
+            let leaving = self.parts.space.leaving();
+            if self.parts.space.available() + leaving > most {
+                (most, moves) = (self.parts.space.available() + leaving, 0);
             }
-            let Fill { old, young, .. } = self.space.fill();
-            let least = self.space.least_gain();
+            let Fill { old, young, .. } = self.parts.space.fill();
+            let least = self.parts.space.least_gain();
             // A checkpoint makes victims of those that were written since the one before the last.
             let ages = young >= least && checkpoints < CHECKPOINTS / 2 && young > 2 * old;
-            let is_enough = leaving > 0 && self.space.available() + leaving > self.appender.kept_from_puts();
+            let is_enough = leaving > 0 && self.parts.space.available() + leaving > self.appender.kept_from_puts();
             if !is_enough && old >= least && !ages && self.reclaim_one_of_store()? {
                 moves += 1;
             } else if leaving > 0 {
@@ -72,14 +74,14 @@ impl Reclaimer {
             } else if young >= least && checkpoints < CHECKPOINTS {
                 checkpoints += 1;
                 self.checkpointer.take()?;
-            } else if retired < self.space.count() {
+            } else if retired < self.parts.space.count() {
                 retired += 4;
-                self.residents.retire_a_resident();
+                self.parts.residents.retire_a_resident();
             } else {
                 break;
             }
         }
-        if self.space.leaving() > 0 {
+        if self.parts.space.leaving() > 0 {
             self.checkpointer.commit_now()?;
         }
         Ok(self.has_room_for_puts())

@@ -26,18 +26,11 @@ use crate::{
     background::eviction::Occupant,
     background::survivors::Survivors,
     base::frame::Draft,
-    base::medium::Medium,
     base::policy::Eviction,
     base::stats::add,
-    cache::catalog::Catalog,
-    cache::residents::Residents,
     index::IndexEntry,
     log::checkpoint::Checkpointer,
-    log::recorder::Log,
     read::parts::Parts,
-    read::verify::Frames,
-    shared::Shared,
-    space::Space,
     space::{SPARE, State, Victim},
     write::append::Appender,
     write::blocked::{Blocked, PATIENCE},
@@ -106,13 +99,7 @@ pub(crate) enum Reclaimed {
 /// Empties clusters. Its verbs are for the holder of [`ReclaimState::turn`]; where the journal lacks room meanwhile, a
 /// checkpoint takes the clusters of the one before the last, for it cannot have others emptied.
 pub(crate) struct Reclaimer {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) space: Arc<Space>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) residents: Arc<Residents>,
-    pub(crate) frames: Arc<Frames>,
+    pub(crate) parts: Parts,
     pub(crate) appender: Arc<Appender>,
     pub(crate) committer: Arc<Committer>,
     pub(crate) checkpointer: Arc<Checkpointer>,
@@ -122,50 +109,36 @@ pub(crate) struct Reclaimer {
 
 impl Reclaimer {
     pub(crate) fn new(parts: &Parts, checkpointer: &Arc<Checkpointer>) -> Self {
-        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
         let survivors = Survivors::new(parts, checkpointer);
         let committer = Arc::clone(&checkpointer.committer);
         let (appender, checkpointer) = (Arc::clone(&checkpointer.appender), Arc::clone(checkpointer));
-        Self {
-            medium,
-            shared,
-            log,
-            space,
-            catalog,
-            residents,
-            frames,
-            appender,
-            committer,
-            checkpointer,
-            survivors,
-            state: ReclaimState::default(),
-        }
+        Self { parts: parts.clone(), appender, committer, checkpointer, survivors, state: ReclaimState::default() }
     }
 
     /// Clean clusters that the reclaimer keeps ahead of puts.
     pub(crate) fn clean_target(&self) -> u32 {
-        SPARE + self.residents.checkpoint_reserve() + self.clean_ahead()
+        SPARE + self.parts.residents.checkpoint_reserve() + self.clean_ahead()
     }
 
     pub(crate) fn clean_ahead(&self) -> u32 {
-        (2 * self.appender.lanes.len() as u32 + 16).min(self.space.count() / 8)
+        (2 * self.appender.lanes.len() as u32 + 16).min(self.parts.space.count() / 8)
     }
 
     /// Empties clusters until it is enough, or there is none.
     pub(crate) fn empty_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
-        for _ in 0..self.space.count() {
+        for _ in 0..self.parts.space.count() {
             if is_enough() {
                 break;
             }
             if self.reclaim_one()? == Reclaimed::Nothing {
-                self.residents.retire_a_resident();
+                self.parts.residents.retire_a_resident();
                 if self.reclaim_one()? == Reclaimed::Nothing {
                     break;
                 }
             }
-            if self.space.leaving() > 0 {
+            if self.parts.space.leaving() > 0 {
                 // Not in time for the journal: that would take the checkpoint for which there is no room yet.
-                self.committer.wait_commit(self.log.commits.next())?;
+                self.committer.wait_commit(self.parts.log.commits.next())?;
             }
         }
         Ok(())
@@ -181,110 +154,115 @@ impl Reclaimer {
     }
 
     pub(crate) fn reclaim_one(&self) -> Result<Reclaimed> {
-        self.reclaim_this(self.shared.eviction().victim())
+        self.reclaim_this(self.parts.shared.eviction().victim())
     }
 
     pub(crate) fn reclaim_this(&self, which: Victim) -> Result<Reclaimed> {
-        let eviction = self.shared.eviction();
-        let began = self.shared.clock.now_nanos();
+        let eviction = self.parts.shared.eviction();
+        let began = self.parts.shared.clock.now_nanos();
         let (victim, survivors) = loop {
             let Some(victim) = self.next_victim(which) else { return Ok(Reclaimed::Nothing) };
             let emptied = self.empty(victim, eviction, matches!(which, Victim::Aged(_))).inspect_err(|_| {
-                self.space.set(victim, State::Sealed);
+                self.parts.space.set(victim, State::Sealed);
             })?;
             let error = match emptied {
-                Emptied::Moved(survivors) if !eviction.keeps_all() || self.space.live(victim) == 0 => {
+                Emptied::Moved(survivors) if !eviction.keeps_all() || self.parts.space.live(victim) == 0 => {
                     break (victim, survivors);
                 }
                 Emptied::Moved(_) => None,
                 Emptied::Unread(error) => Some(error),
                 Emptied::Dense => {
-                    self.space.set(victim, State::Sealed);
+                    self.parts.space.set(victim, State::Sealed);
                     continue;
                 }
             };
-            self.space.set_aside(victim, self.shared.second());
-            let is_late = u128::from(self.shared.clock.now_nanos() - began) > PATIENCE.as_nanos();
+            self.parts.space.set_aside(victim, self.parts.shared.second());
+            let is_late = u128::from(self.parts.shared.clock.now_nanos() - began) > PATIENCE.as_nanos();
             if let Some(error) = error.filter(|_| is_late) {
                 return Err(error);
             }
         };
-        if self.space.live(victim) > 0 {
+        if self.parts.space.live(victim) > 0 {
             // No frame was found for them, and another may come to lie there.
-            self.catalog.drop_leading_to(victim, |_| false);
+            self.parts.catalog.drop_leading_to(victim, |_| false);
         }
-        self.space.clear_live(victim);
-        add(&self.shared.counters.reclaimed_clusters, 1);
-        let wait = survivors > 0 || self.shared.options.mode == Mode::Store;
-        let next = if wait { State::Leaving(self.log.commits.next()) } else { State::Free };
-        self.space.set(victim, next);
-        self.log.queue.wake();
+        self.parts.space.clear_live(victim);
+        add(&self.parts.shared.counters.reclaimed_clusters, 1);
+        let wait = survivors > 0 || self.parts.shared.options.mode == Mode::Store;
+        let next = if wait { State::Leaving(self.parts.log.commits.next()) } else { State::Free };
+        self.parts.space.set(victim, next);
+        self.parts.log.queue.wake();
         Ok(Reclaimed::One)
     }
 
     /// Where no other is left, those that were set aside are tried again after a while.
     fn next_victim(&self, which: Victim) -> Option<u32> {
-        let recalled = || self.space.recall(self.shared.second()).then(|| self.space.victim(which));
-        self.space.victim(which).or_else(|| recalled().flatten())
+        let recalled = || self.parts.space.recall(self.parts.shared.second()).then(|| self.parts.space.victim(which));
+        self.parts.space.victim(which).or_else(|| recalled().flatten())
     }
 
     /// Moves or evicts what is live in the victim, all of it if that is too old.
     fn empty(&self, victim: u32, eviction: Eviction, aged: bool) -> Result<Emptied> {
         let keeps_all = eviction.keeps_all();
         // There every entry is accounted for.
-        if keeps_all && self.space.live(victim) == 0 {
+        if keeps_all && self.parts.space.live(victim) == 0 {
             return Ok(Emptied::Moved(0));
         }
-        if let Some(_no_leases) = self.shared.leases.none()
-            && let Some(listed) = self.residents.listed_in(victim)
+        if let Some(_no_leases) = self.parts.shared.leases.none()
+            && let Some(listed) = self.parts.residents.listed_in(victim)
         {
             let why = if aged { Departure::Expired } else { Departure::Evicted };
             listed.into_iter().for_each(|(hash, entry)| self.evict_unseen(hash, entry, why));
             return Ok(Emptied::Moved(0));
         }
         // Where whole clusters are what is read, one read has both: what is in it, and its bytes.
-        let whole =
-            self.residents.reader.is_by_cluster().then(|| self.medium.contents_and_bytes(victim).ok()).flatten();
+        let whole = self
+            .parts
+            .residents
+            .reader
+            .is_by_cluster()
+            .then(|| self.parts.medium.contents_and_bytes(victim).ok())
+            .flatten();
         let (rows, bytes) = match whole {
             Some((rows, bytes)) => (Ok(rows), Some(bytes)),
-            None => (self.medium.contents(victim), None),
+            None => (self.parts.medium.contents(victim), None),
         };
         let rows = match rows {
             Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
             rows => rows.unwrap_or_default(),
         };
-        let mut live = self.catalog.entries_of(victim, rows);
-        if keeps_all && !self.space.is_weighed(victim) {
+        let mut live = self.parts.catalog.entries_of(victim, rows);
+        if keeps_all && !self.parts.space.is_weighed(victim) {
             let bytes = live.iter().map(|(row, _)| row.taken()).sum();
-            self.space.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
-            if self.space.live_bytes(victim) + self.space.least_gain() > self.space.room() {
+            self.parts.space.weigh(victim, bytes, live.iter().map(|(_, entry)| u64::from(entry.grains())).sum());
+            if self.parts.space.live_bytes(victim) + self.parts.space.least_gain() > self.parts.space.room() {
                 return Ok(Emptied::Dense);
             }
         }
         // Headers matter if anything may stay, or if somebody wants to hear the keys of what goes.
-        let no_leases = self.shared.leases.none();
+        let no_leases = self.parts.shared.leases.none();
         let needed = keeps_all
             || no_leases.is_none()
-            || self.shared.options.eviction_listener.is_some()
+            || self.parts.shared.options.eviction_listener.is_some()
             || eviction.may_reinsert()
-                && (self.shared.groups.any_loved() || live.iter().any(|(row, entry)| self.is_used(row, *entry)));
+                && (self.parts.shared.groups.any_loved() || live.iter().any(|(row, entry)| self.is_used(row, *entry)));
         // Else none comes until all is gone.
         let _no_leases = no_leases.filter(|_| !needed && bytes.is_none());
         let bytes = match bytes {
-            None if needed => match self.medium.read_at(victim, 0, self.medium.cluster_len()) {
+            None if needed => match self.parts.medium.read_at(victim, 0, self.parts.medium.cluster_len()) {
                 Err(error) if keeps_all => return Ok(Emptied::Unread(error)),
                 bytes => bytes.ok(),
             },
             bytes => bytes,
         };
         if let Some(bytes) = bytes.as_ref().filter(|_| keeps_all) {
-            self.catalog.add_unlisted(victim, bytes, &mut live);
+            self.parts.catalog.add_unlisted(victim, bytes, &mut live);
         }
         let mut survivors = 0;
         for (row, entry) in &live {
             let frame = bytes.as_ref().and_then(|bytes| bytes.get(row.offset as usize..)).unwrap_or_default();
             // What cannot be read stays, and the cluster with it.
-            let again = keeps_all.then(|| self.frames.look_again(victim, row, *entry, frame)).transpose();
+            let again = keeps_all.then(|| self.parts.frames.look_again(victim, row, *entry, frame)).transpose();
             let Ok(again) = again else { continue };
             let again = again.flatten();
             let frame = again.as_deref().unwrap_or(frame);
@@ -302,7 +280,7 @@ impl Reclaimer {
     }
 
     fn is_used(&self, row: &Row, entry: IndexEntry) -> bool {
-        entry.uses() > 0 || self.shared.memory.is_hot(row.hash)
+        entry.uses() > 0 || self.parts.shared.memory.is_hot(row.hash)
     }
 
     /// Puts an object of a victim again if it deserves that, or somebody reads it; else it leaves. Returns whether it
@@ -316,18 +294,18 @@ impl Reclaimer {
     ) -> Result<bool> {
         let used = self.is_used(row, entry);
         // What was asked for of late is in memory, though its cluster was not read for it.
-        let aged = aged && !(used && self.shared.options.cluster_age.is_by_use());
-        let expired = aged || header.expires != 0 && header.expires <= self.shared.clock.now_millis();
-        let priority = self.shared.groups.priority(header.group);
+        let aged = aged && !(used && self.parts.shared.options.cluster_age.is_by_use());
+        let expired = aged || header.expires != 0 && header.expires <= self.parts.shared.clock.now_millis();
+        let priority = self.parts.shared.groups.priority(header.group);
         let object = Occupant { len: header.payload_len() as u64, used, priority, expired };
         let chunk = Some(header.key(frame)).filter(|_| header.kind == Kind::Chunk);
-        let is_orphan = chunk.is_some_and(|key| self.frames.is_orphan(key));
-        if !is_orphan && eviction.deserves(&object, &self.shared.budget) {
+        let is_orphan = chunk.is_some_and(|key| self.parts.frames.is_orphan(key));
+        if !is_orphan && eviction.deserves(&object, &self.parts.shared.budget) {
             return self.reinsert(header, frame, row, entry);
         }
         let mut _no_new_leases = None;
         if let Some(key) = chunk {
-            _no_new_leases = self.shared.leases.keep(key, self.frames.lease_max());
+            _no_new_leases = self.parts.shared.leases.keep(key, self.parts.frames.lease_max());
             if _no_new_leases.is_none() {
                 return self.reinsert(header, frame, row, entry);
             }
@@ -343,7 +321,7 @@ impl Reclaimer {
         if let Some(piece) = cut.flatten() {
             return self.survivors.reinsert_cut((header, frame), (row.hash, entry), piece);
         }
-        let class = self.catalog.placer.class(header.kind, header.group, header.server);
+        let class = self.parts.catalog.placer.class(header.kind, header.group, header.server);
         let kind = if header.kind == Kind::Copy { Kind::Whole } else { header.kind };
         let body = header.body_start();
         let draft = Draft {
@@ -355,11 +333,11 @@ impl Reclaimer {
         };
         loop {
             let blocked = {
-                let _stripe = self.shared.lock_key(row.hash);
-                if self.catalog.index.find(row.hash, entry.location()).is_none() {
+                let _stripe = self.parts.shared.lock_key(row.hash);
+                if self.parts.catalog.index.find(row.hash, entry.location()).is_none() {
                     return Ok(false);
                 }
-                let beside = self.catalog.placer.partners(row.hash).first().copied();
+                let beside = self.parts.catalog.placer.partners(row.hash).first().copied();
                 match self.survivors.append(&draft, class, beside, Some(entry))? {
                     Ok(()) => break,
                     Err(blocked) => blocked,
@@ -368,21 +346,21 @@ impl Reclaimer {
             match blocked {
                 Blocked::Moved | Blocked::Staging => {}
                 Blocked::Buffers => self.committer.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.checkpointer.commit_now()?,
+                Blocked::Space if self.parts.space.leaving() > 1 => self.checkpointer.commit_now()?,
                 Blocked::Space => {
                     self.evict_for_want_of_room(row, entry, &draft)?;
                     return Ok(false);
                 }
             }
         }
-        add(&self.shared.counters.reinserted, 1);
-        add(&self.shared.counters.reinserted_bytes, header.payload_len() as u64);
+        add(&self.parts.shared.counters.reinserted, 1);
+        add(&self.parts.shared.counters.reinserted_bytes, header.payload_len() as u64);
         Ok(true)
     }
 
     /// Not even the spare clusters are left for a survivor.
     fn evict_for_want_of_room(&self, row: &Row, entry: IndexEntry, draft: &Draft<'_>) -> Result<()> {
-        if self.shared.options.mode == Mode::Store {
+        if self.parts.shared.options.mode == Mode::Store {
             return Err(self.appender.full(draft.header.payload_len() as u64));
         }
         self.evict(row, entry, Some((draft.key, draft.header.kind)), Departure::Evicted);
@@ -390,32 +368,32 @@ impl Reclaimer {
     }
 
     fn evict(&self, row: &Row, entry: IndexEntry, key: Option<(&[u8], Kind)>, why: Departure) {
-        let _stripe = self.shared.lock_key(row.hash);
-        if !self.catalog.drop_entry(row.hash, entry) {
+        let _stripe = self.parts.shared.lock_key(row.hash);
+        if !self.parts.catalog.drop_entry(row.hash, entry) {
             return;
         }
-        if let Some((key, kind)) = key.filter(|_| self.shared.options.mode == Mode::Store) {
+        if let Some((key, kind)) = key.filter(|_| self.parts.shared.options.mode == Mode::Store) {
             // A crash must not leave a checkpoint's entry that leads nowhere.
-            self.log.forget(self.medium.hasher.frame(kind, key), row.generation);
+            self.parts.log.forget(self.parts.medium.hasher.frame(kind, key), row.generation);
         }
         self.count_departure(why);
         if let Some((key, kind)) = key
             && kind != Kind::Chunk
         {
-            self.shared.note_departure(key, why);
+            self.parts.shared.note_departure(key, why);
         }
     }
 
     /// An object leaves whose key nobody asks for.
     fn evict_unseen(&self, hash: u64, entry: IndexEntry, why: Departure) {
-        let _stripe = self.shared.lock_key(hash);
-        if self.catalog.drop_entry(hash, entry) {
+        let _stripe = self.parts.shared.lock_key(hash);
+        if self.parts.catalog.drop_entry(hash, entry) {
             self.count_departure(why);
         }
     }
 
     fn count_departure(&self, why: Departure) {
-        let counters = &self.shared.counters;
+        let counters = &self.parts.shared.counters;
         let counter = match why {
             Departure::Evicted => &counters.evicted,
             Departure::Expired => &counters.expired,

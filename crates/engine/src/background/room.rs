@@ -13,17 +13,11 @@ use std::{
 use crate::{
     Daemons, Error, Mode, Result,
     background::reclaim::{Reclaimed, Reclaimer},
-    base::medium::Medium,
     base::policy::Eviction,
-    cache::catalog::Catalog,
-    cache::residents::Residents,
     in_place::placing::Placing,
     log::checkpoint::Checkpointer,
-    log::recorder::Log,
     read::parts::Parts,
-    read::verify::Frames,
-    shared::Shared,
-    space::{Space, Victim},
+    space::Victim,
     write::flush::Committer,
 };
 
@@ -31,13 +25,7 @@ use crate::{
 const LEAVING: u32 = 64;
 
 pub(crate) struct Room {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) space: Arc<Space>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) residents: Arc<Residents>,
-    pub(crate) frames: Arc<Frames>,
+    parts: Parts,
     pub(crate) committer: Arc<Committer>,
     pub(crate) checkpointer: Arc<Checkpointer>,
     pub(crate) reclaimer: Reclaimer,
@@ -46,22 +34,9 @@ pub(crate) struct Room {
 
 impl Room {
     pub(crate) fn new(parts: &Parts, reclaimer: Reclaimer, placing: Option<&Arc<Placing>>) -> Self {
-        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
         let checkpointer = Arc::clone(&reclaimer.checkpointer);
         let committer = Arc::clone(&checkpointer.committer);
-        Self {
-            medium,
-            shared,
-            log,
-            space,
-            catalog,
-            residents,
-            frames,
-            committer,
-            checkpointer,
-            reclaimer,
-            placing: placing.cloned(),
-        }
+        Self { parts: parts.clone(), committer, checkpointer, reclaimer, placing: placing.cloned() }
     }
 
     /// One step of the reclaimer: empties a cluster if clean space runs low. Returns whether it did
@@ -70,11 +45,12 @@ impl Room {
         if let Some(placing) = &self.placing {
             return self.step_in_place(placing);
         }
-        let shared = &self.shared;
-        let index_high = shared.index_is_above(7) && self.catalog.is_loaded();
-        let (clean, leaving, target) = (self.space.available(), self.space.leaving(), self.reclaimer.clean_target());
+        let shared = &self.parts.shared;
+        let index_high = shared.index_is_above(7) && self.parts.catalog.is_loaded();
+        let (clean, leaving, target) =
+            (self.parts.space.available(), self.parts.space.leaving(), self.reclaimer.clean_target());
         if shared.options.mode == Mode::Store {
-            let ahead = self.shared.eviction() == Eviction::NeverAhead && clean < target;
+            let ahead = self.parts.shared.eviction() == Eviction::NeverAhead && clean < target;
             return if ahead { self.compact_ahead() } else { Ok(false) };
         }
         if self.empty_aged()? {
@@ -97,8 +73,8 @@ impl Room {
 
     /// Empties a cluster that is too old, if there is one.
     pub(crate) fn empty_aged(&self) -> Result<bool> {
-        let Some(most) = self.shared.options.cluster_age.limit() else { return Ok(false) };
-        let now = self.shared.second();
+        let Some(most) = self.parts.shared.options.cluster_age.limit() else { return Ok(false) };
+        let now = self.parts.shared.second();
         let Some(first) = now.checked_sub(most).filter(|_| self.reclaimer.state.looked.load(Relaxed) != now) else {
             return Ok(false);
         };
@@ -117,7 +93,7 @@ impl Room {
             Ok(Reclaimed::One) => Ok(true),
             // What is to stay finds no room: puts will say so.
             Ok(Reclaimed::Nothing) | Err(Error::Full { .. }) => {
-                let due = self.space.leaving() > 0;
+                let due = self.parts.space.leaving() > 0;
                 if due {
                     self.commit_now()?;
                 }
@@ -129,34 +105,34 @@ impl Room {
 
     /// Makes a cluster free, by whatever it takes. False if nothing would.
     pub(crate) fn make_space(&self) -> Result<bool> {
-        if self.catalog.in_place.is_none() && self.shared.eviction().keeps_all() {
+        if self.parts.catalog.in_place.is_none() && self.parts.shared.eviction().keeps_all() {
             return self.reclaimer.make_space_in_store();
         }
         let _turn = self.reclaimer.state.turn.lock();
-        self.frames.drop_released();
+        self.parts.frames.drop_released();
         if let Some(placing) = &self.placing {
             return self.make_room_in_place(placing);
         }
-        let before = self.space.available();
+        let before = self.parts.space.available();
         // A few checkpoints make young clusters old enough to be victims: one that seals slow buffers, and two
         // until no recovery reads what the journal told of them.
         for _ in 0..5 {
             if self.reclaimer.reclaim_one()? == Reclaimed::One {
-                if self.space.leaving() > 0 && self.space.available() <= before {
+                if self.parts.space.leaving() > 0 && self.parts.space.available() <= before {
                     self.commit_now()?;
                 }
                 return Ok(true);
             }
-            if self.space.leaving() > 0 {
+            if self.parts.space.leaving() > 0 {
                 self.commit_now()?;
-                if self.space.available() > before {
+                if self.parts.space.available() > before {
                     return Ok(true);
                 }
             }
-            self.residents.retire_a_resident();
+            self.parts.residents.retire_a_resident();
             self.checkpoint_now()?;
         }
-        Ok(self.space.available() > before)
+        Ok(self.parts.space.available() > before)
     }
 
     /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably
@@ -179,27 +155,28 @@ impl Room {
 
     /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
     pub(crate) fn is_crowded(&self, eighths: u64) -> bool {
-        let index = self.shared.index_is_above(eighths) && self.catalog.is_loaded();
+        let index = self.parts.shared.index_is_above(eighths) && self.parts.catalog.is_loaded();
         index || self.checkpoints_are_above(eighths)
     }
 
     /// Whether three checkpoints of the table would take more than this part of the clusters kept for them. Where
     /// objects lie in clusters, whether the directory of one, two thirds of it for the parts, would not fit in its own.
     pub(crate) fn checkpoints_are_above(&self, eighths: u64) -> bool {
-        let parts = || u64::from(self.residents.checkpoint_clusters());
-        match self.catalog.in_place {
-            Some(_) => 3 * parts() * 8 > u64::from(self.space.count()) * eighths,
+        let parts = || u64::from(self.parts.residents.checkpoint_clusters());
+        match self.parts.catalog.in_place {
+            Some(_) => 3 * parts() * 8 > u64::from(self.parts.space.count()) * eighths,
             None => {
-                let room = self.medium.cluster_len() as u64;
+                let room = self.parts.medium.cluster_len() as u64;
                 // Far from it nobody has to count.
-                self.shared.index_bytes.load(Relaxed) > room * room / 32 && parts() * 12 * 3 / 2 * 8 > room * eighths
+                self.parts.shared.index_bytes.load(Relaxed) > room * room / 32
+                    && parts() * 12 * 3 / 2 * 8 > room * eighths
             }
         }
     }
 
     /// One step of the reclaimer in place.
     pub(crate) fn step_in_place(&self, placing: &Placing) -> Result<bool> {
-        if self.shared.options.mode == Mode::Store {
+        if self.parts.shared.options.mode == Mode::Store {
             return Ok(false);
         }
         let ahead = placing.slots_ahead();
@@ -220,7 +197,7 @@ impl Room {
     /// Makes slots free, by whatever it takes. False if nothing would.
     pub(crate) fn make_room_in_place(&self, placing: &Placing) -> Result<bool> {
         let (free, leaving, _) = placing.in_place.extents.slots();
-        if leaving == 0 && self.shared.options.mode == Mode::Cache {
+        if leaving == 0 && self.parts.shared.options.mode == Mode::Cache {
             let wanted = u64::from(placing.in_place.extents.wanted());
             placing.evict_lru(wanted.max(placing.slots_ahead() / 2));
         }
@@ -238,7 +215,7 @@ impl Room {
     /// # Errors
     /// As [`Checkpointer::step`].
     pub(crate) fn checkpoint_step(&self) -> Result<bool> {
-        if !self.shared.has_checkpoints() {
+        if !self.parts.shared.has_checkpoints() {
             return Ok(false);
         }
         if self.checkpointer.is_due() {
@@ -252,7 +229,7 @@ impl Room {
     /// # Errors
     /// As [`Checkpointer::step`].
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
-        if !self.shared.has_checkpoints() {
+        if !self.parts.shared.has_checkpoints() {
             return Ok(());
         }
         self.make_room_for_checkpoint()?;
@@ -267,20 +244,20 @@ impl Room {
 
     /// Makes everything durable that was done before this call.
     pub(crate) fn commit_now(&self) -> Result<()> {
-        self.wait_commit_in_time(self.log.commits.next())
+        self.wait_commit_in_time(self.parts.log.commits.next())
     }
 
     /// As [`Room::wait_commit_in_time`] for tasks: the flusher does it. Without one, this thread does.
     pub(crate) async fn commit_async(self: Arc<Self>, number: u64) -> Result<()> {
-        if self.shared.options.daemons == Daemons::Manual {
+        if self.parts.shared.options.daemons == Daemons::Manual {
             return self.wait_commit_in_time(number);
         }
         let mut counted = false;
-        poll_fn(|context| match self.log.commits.poll(number, &mut counted, context.waker()) {
+        poll_fn(|context| match self.parts.log.commits.poll(number, &mut counted, context.waker()) {
             Some(result) => Poll::Ready(result),
             None => {
                 // Each time anew: a commit that began just before this put clears the deadline.
-                self.log.queue.due(0);
+                self.parts.log.queue.due(0);
                 Poll::Pending
             }
         })
@@ -288,7 +265,7 @@ impl Room {
     }
 
     pub(crate) fn commit_if_due(&self) -> Result<bool> {
-        let due = self.log.queue.deadline() <= self.shared.clock.now_nanos();
+        let due = self.parts.log.queue.deadline() <= self.parts.shared.clock.now_nanos();
         if due {
             self.commit_now()?;
         }

@@ -19,30 +19,17 @@ use crate::{
     Departure, Error, Mode,
     base::frame::Frame,
     base::group::Priority,
-    base::medium::Medium,
     base::policy::Reopening,
     base::stats::add,
-    cache::catalog::Catalog,
-    cache::residents::Residents,
     in_place::place::InPlace,
     index::{IndexEntry, Location},
     log::known::Known,
-    log::recorder::Log,
     read::parts::Parts,
-    read::verify::Frames,
-    shared::Shared,
-    space::Space,
     space::State,
 };
 
 pub(crate) struct Scrubber {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) space: Arc<Space>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) residents: Arc<Residents>,
-    pub(crate) frames: Arc<Frames>,
+    parts: Parts,
     /// What the opening knew.
     pub(crate) known: Known,
     pub(crate) scrub: Scrub,
@@ -85,13 +72,12 @@ impl Scrubber {
     /// Whether an entry may still lead to what left before a crash: until the scrubber has gone over everything, and as
     /// long as the store is only read.
     pub(crate) fn may_mislead(&self) -> bool {
-        self.known.crashed && (self.shared.options.read_only || self.is_verifying())
+        self.known.crashed && (self.parts.shared.options.read_only || self.is_verifying())
     }
 
     pub(crate) fn new(parts: &Parts) -> Self {
-        let Parts { medium, shared, log, space, catalog, residents, frames, .. } = parts.clone();
         let (known, scrub) = (Known::default(), Scrub::new(Vec::new(), false));
-        Self { medium, shared, log, space, catalog, residents, frames, known, scrub }
+        Self { parts: parts.clone(), known, scrub }
     }
 
     pub(crate) fn is_verifying(&self) -> bool {
@@ -123,12 +109,12 @@ impl Scrubber {
         }
         let cluster = state.next;
         state.next = cluster.saturating_add(1);
-        state.done = state.next >= self.catalog.parts();
+        state.done = state.next >= self.parts.catalog.parts();
         let more = !state.done;
         drop(state);
-        match &self.catalog.in_place {
+        match &self.parts.catalog.in_place {
             Some(in_place) => self.verify_slice(in_place, cluster),
-            None if cluster < self.space.count() && self.space.state(cluster).is_read() => {
+            None if cluster < self.parts.space.count() && self.parts.space.state(cluster).is_read() => {
                 self.verify_cluster(cluster);
             }
             None => {}
@@ -141,23 +127,23 @@ impl Scrubber {
 
     /// Whether puts wait for what the scrubber still has to look at.
     pub(crate) fn recovers_in_steps(&self) -> bool {
-        let options = &self.shared.options;
+        let options = &self.parts.shared.options;
         options.reopening == Reopening::InSteps && options.mode == Mode::Cache && self.is_verifying()
     }
 
     /// Reads one object into the memory tier, if the index still knows it there and the tier has room.
     fn warm(&self, entry: IndexEntry) {
-        let shared = &self.shared;
+        let shared = &self.parts.shared;
         let Location::OnDisk { grain } = entry.location() else { return };
-        if self.medium.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
+        if self.parts.medium.cluster_of(grain).is_none() || shared.memory.held() > shared.tier_budget() / 4 * 3 {
             return;
         }
-        if self.residents.reader.is_by_cluster() {
+        if self.parts.residents.reader.is_by_cluster() {
             return self.warm_around(grain, entry.grains());
         }
-        let Ok((header, frame)) = self.frames.read_frame(grain, entry.grains()) else { return };
-        let hash = self.medium.hasher.frame(header.kind, header.key(&frame)).short();
-        let current = || self.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
+        let Ok((header, frame)) = self.parts.frames.read_frame(grain, entry.grains()) else { return };
+        let hash = self.parts.medium.hasher.frame(header.kind, header.key(&frame)).short();
+        let current = || self.parts.catalog.index.find(hash, Location::OnDisk { grain }).is_some();
         let len = picaflor_format::frame::HEADER + header.payload_len();
         let frame = Arc::new(Frame::new(hash, header, frame[..len].to_vec().into()));
         frame.set_uses(u8::from(shared.groups.priority(header.group) != Priority::Hated));
@@ -166,37 +152,38 @@ impl Scrubber {
 
     /// Makes the cluster around an object resident, or its page.
     fn warm_around(&self, grain: u64, grains: u32) {
-        let Some(cluster) = self.medium.cluster_of(grain) else { return };
-        let offset = (grain - self.medium.grain(cluster, 0)) as usize * GRAIN;
-        let read = self.residents.pages.page_around(cluster, offset, grains);
+        let Some(cluster) = self.parts.medium.cluster_of(grain) else { return };
+        let offset = (grain - self.parts.medium.grain(cluster, 0)) as usize * GRAIN;
+        let read = self.parts.residents.pages.page_around(cluster, offset, grains);
         let is_away = match read.page {
-            Some((page, _)) => self.space.lacks_page(cluster, page),
-            None => self.space.state(cluster) == State::Sealed,
+            Some((page, _)) => self.parts.space.lacks_page(cluster, page),
+            None => self.parts.space.state(cluster) == State::Sealed,
         };
-        let Some(bytes) = is_away.then(|| self.medium.read_at(cluster, read.offset, read.len).ok()).flatten() else {
+        let Some(bytes) = is_away.then(|| self.parts.medium.read_at(cluster, read.offset, read.len).ok()).flatten()
+        else {
             return;
         };
         let bytes = bytes.into_bytes();
         if read.page.is_none() {
-            self.residents.admit_cluster(grain, &bytes);
+            self.parts.residents.admit_cluster(grain, &bytes);
         } else if let Ok(header) = Header::verify(&bytes[offset - read.offset..]) {
-            self.residents.admit_page(cluster, read, &bytes, header.mark);
+            self.parts.residents.admit_page(cluster, read, &bytes, header.mark);
         }
     }
 
     /// A damaged object's header is intact: what it says is known to be gone.
     fn drop_for_good(&self, header: &Header, frame: &[u8], expected: u64) {
         let key = header.key(frame);
-        let hash = self.medium.hasher.frame(header.kind, key);
+        let hash = self.parts.medium.hasher.frame(header.kind, key);
         // The key itself may be what is damaged.
         if hash.short() != expected {
             return;
         }
-        if !self.shared.options.read_only {
-            self.log.forget(hash, header.generation);
+        if !self.parts.shared.options.read_only {
+            self.parts.log.forget(hash, header.generation);
         }
         if header.kind != Kind::Chunk {
-            self.shared.note_departure(key, Departure::Damaged);
+            self.parts.shared.note_departure(key, Departure::Damaged);
         }
     }
 
@@ -204,46 +191,46 @@ impl Scrubber {
     fn verify_slice(&self, in_place: &InPlace, slice: u32) {
         for place in in_place.extents.slice(slice) {
             let hash = place.hash as u64;
-            let _stripe = self.shared.lock_key(hash);
-            let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else { continue };
-            let gone = match self.frames.read_placed(&place) {
+            let _stripe = self.parts.shared.lock_key(hash);
+            let Some(entry) = self.parts.catalog.index.find(hash, InPlace::location(place.slot)) else { continue };
+            let gone = match self.parts.frames.read_placed(&place) {
                 Ok((header, frame)) => {
-                    let is_own = self.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
-                    !is_own || self.frames.is_left_over(&header, &frame)
+                    let is_own = self.parts.medium.hasher.frame(header.kind, header.key(&frame)).0 == place.hash;
+                    !is_own || self.parts.frames.is_left_over(&header, &frame)
                 }
                 Err(error) => matches!(error, Error::Damaged { .. }),
             };
-            if gone && self.catalog.drop_entry(hash, entry) && !self.shared.options.read_only {
-                self.log.forget(KeyHash(place.hash), self.shared.next_generation());
+            if gone && self.parts.catalog.drop_entry(hash, entry) && !self.parts.shared.options.read_only {
+                self.parts.log.forget(KeyHash(place.hash), self.parts.shared.next_generation());
             }
         }
-        add(&self.shared.counters.clusters_scrubbed, 1);
+        add(&self.parts.shared.counters.clusters_scrubbed, 1);
     }
 
     fn verify_cluster(&self, cluster: u32) {
-        let Some(bytes) = self.medium.read_cluster(cluster) else { return };
-        add(&self.shared.counters.clusters_scrubbed, 1);
-        let Ok(found) = self.medium.last_use(cluster, None, BLOCK) else { return };
-        let untold = self.known.is_untold(&self.space, cluster, &found);
-        let rows = self.medium.rows_of(found, &bytes);
-        if untold && !self.shared.options.read_only {
-            self.known.drop_outdated(&self.catalog, cluster, &rows);
+        let Some(bytes) = self.parts.medium.read_cluster(cluster) else { return };
+        add(&self.parts.shared.counters.clusters_scrubbed, 1);
+        let Ok(found) = self.parts.medium.last_use(cluster, None, BLOCK) else { return };
+        let untold = self.known.is_untold(&self.parts.space, cluster, &found);
+        let rows = self.parts.medium.rows_of(found, &bytes);
+        if untold && !self.parts.shared.options.read_only {
+            self.known.drop_outdated(&self.parts.catalog, cluster, &rows);
         }
         for row in rows {
-            let location = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };
-            let Some(entry) = self.catalog.index.find(row.hash, location) else { continue };
+            let location = Location::OnDisk { grain: self.parts.medium.grain(cluster, row.offset) };
+            let Some(entry) = self.parts.catalog.index.find(row.hash, location) else { continue };
             let frame = bytes.get(row.offset as usize..).unwrap_or_default();
             let why = match Header::verify(frame) {
-                Ok(header) if self.frames.is_left_over(&header, frame) => Departure::Evicted,
+                Ok(header) if self.parts.frames.is_left_over(&header, frame) => Departure::Evicted,
                 Ok(_) => continue,
                 Err(_) => Departure::Damaged,
             };
             // The cluster may have been reclaimed since it was read.
-            if !self.space.state(cluster).is_read() || !self.catalog.drop_entry(row.hash, entry) {
+            if !self.parts.space.state(cluster).is_read() || !self.parts.catalog.drop_entry(row.hash, entry) {
                 continue;
             }
             if why == Departure::Damaged {
-                add(&self.shared.counters.damaged, 1);
+                add(&self.parts.shared.counters.damaged, 1);
                 if let Some(header) = Header::of_damaged(frame) {
                     self.drop_for_good(&header, frame, row.hash);
                 }

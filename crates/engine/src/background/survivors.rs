@@ -8,15 +8,10 @@ use picaflor_format::frame::{self, ChunkKey, Header, Kind, Manifest};
 
 use crate::{
     Result,
-    base::{frame::Draft, medium::Medium, stats::add},
-    cache::catalog::Catalog,
+    base::{frame::Draft, stats::add},
     index::IndexEntry,
     log::checkpoint::Checkpointer,
-    log::recorder::Log,
     read::parts::Parts,
-    read::verify::Frames,
-    shared::Shared,
-    space::Space,
     write::append::Appender,
     write::blocked::{Blocked, Purpose},
     write::flush::Committer,
@@ -24,12 +19,7 @@ use crate::{
 };
 
 pub(crate) struct Survivors {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) space: Arc<Space>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) frames: Arc<Frames>,
+    parts: Parts,
     pub(crate) appender: Arc<Appender>,
     pub(crate) committer: Arc<Committer>,
     pub(crate) checkpointer: Arc<Checkpointer>,
@@ -37,10 +27,9 @@ pub(crate) struct Survivors {
 
 impl Survivors {
     pub(crate) fn new(parts: &Parts, checkpointer: &Arc<Checkpointer>) -> Self {
-        let Parts { medium, shared, log, space, catalog, frames, .. } = parts.clone();
         let committer = Arc::clone(&checkpointer.committer);
         let (appender, checkpointer) = (Arc::clone(&checkpointer.appender), Arc::clone(checkpointer));
-        Self { medium, shared, log, space, catalog, frames, appender, committer, checkpointer }
+        Self { parts: parts.clone(), appender, committer, checkpointer }
     }
 
     /// Frames what moves, in place of `old`; the outer result is the device's.
@@ -51,7 +40,7 @@ impl Survivors {
         beside: Option<u64>,
         old: Option<IndexEntry>,
     ) -> Result<Result<(), Blocked>> {
-        if let Some(failure) = self.log.commits.failure() {
+        if let Some(failure) = self.parts.log.commits.failure() {
             return Err(failure);
         }
         self.appender.append(draft, class, beside, old, Purpose::Survivor)
@@ -66,9 +55,9 @@ impl Survivors {
     ) -> Result<bool> {
         let (start, len) = (header.body_start(), header.body_len as usize);
         let body = &frame[start..start + len];
-        let parent = self.medium.hasher.key(header.key(frame));
-        let manifest = Manifest { id: self.shared.next_generation(), total: len as u64, chunk: piece as u32 };
-        let class = self.catalog.placer.class(Kind::Chunk, header.group, header.server);
+        let parent = self.parts.medium.hasher.key(header.key(frame));
+        let manifest = Manifest { id: self.parts.shared.next_generation(), total: len as u64, chunk: piece as u32 };
+        let class = self.parts.catalog.placer.class(Kind::Chunk, header.group, header.server);
         let mut outcome = Ok(true);
         for (number, body) in body.chunks(piece).enumerate() {
             let key = ChunkKey { parent: parent.0, id: manifest.id, number: number as u32 }.encode();
@@ -80,14 +69,14 @@ impl Survivors {
         }
         if matches!(outcome, Ok(true)) {
             let encoded = manifest.encode();
-            let class = self.catalog.placer.class(Kind::Manifest, header.group, header.server);
+            let class = self.parts.catalog.placer.class(Kind::Manifest, header.group, header.server);
             let metadata = &frame[header.meta_start()..start];
             let draft = self.redraft(header, Kind::Manifest, (header.key(frame), metadata), &encoded);
             debug_assert_eq!(draft.hash, hash);
             outcome = self.frame_survivor(&draft, class, Some(entry));
         }
         if !matches!(outcome, Ok(true)) {
-            self.frames.drop_pieces(parent.0, manifest);
+            self.parts.frames.drop_pieces(parent.0, manifest);
         }
         outcome
     }
@@ -108,7 +97,7 @@ impl Survivors {
             payload_crc: frame::payload_crc(key, metadata, body),
             ..*header
         };
-        Draft { hash: self.medium.hasher.frame(kind, key).short(), header, key, metadata, body }
+        Draft { hash: self.parts.medium.hasher.frame(kind, key).short(), header, key, metadata, body }
     }
 
     /// Frames what reclaim moves, in place of `old`. False if that is gone.
@@ -120,11 +109,11 @@ impl Survivors {
     ) -> Result<bool> {
         loop {
             let blocked = {
-                let _stripe = self.shared.lock_key(draft.hash);
-                if old.is_some_and(|old| self.catalog.index.find(draft.hash, old.location()).is_none()) {
+                let _stripe = self.parts.shared.lock_key(draft.hash);
+                if old.is_some_and(|old| self.parts.catalog.index.find(draft.hash, old.location()).is_none()) {
                     return Ok(false);
                 }
-                let generation = self.shared.next_generation();
+                let generation = self.parts.shared.next_generation();
                 let draft = Draft { header: Header { generation, ..draft.header }, ..*draft };
                 match self.append(&draft, class, None, old)? {
                     Ok(()) => break,
@@ -134,12 +123,12 @@ impl Survivors {
             match blocked {
                 Blocked::Moved | Blocked::Staging => {}
                 Blocked::Buffers => self.committer.write_queued(true),
-                Blocked::Space if self.space.leaving() > 1 => self.checkpointer.commit_now()?,
+                Blocked::Space if self.parts.space.leaving() > 1 => self.checkpointer.commit_now()?,
                 Blocked::Space => return Err(self.appender.full(draft.header.payload_len() as u64)),
             }
         }
-        add(&self.shared.counters.reinserted, 1);
-        add(&self.shared.counters.reinserted_bytes, draft.header.payload_len() as u64);
+        add(&self.parts.shared.counters.reinserted, 1);
+        add(&self.parts.shared.counters.reinserted_bytes, draft.header.payload_len() as u64);
         Ok(true)
     }
 }

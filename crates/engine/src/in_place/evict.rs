@@ -39,52 +39,52 @@ impl Placing {
     pub(crate) fn leave(&self, place: Place) -> u64 {
         let hash = place.hash as u64;
         // Hits in memory do not touch the table: what had some since it was last looked at was used.
-        if let Some(frame) = self.shared.memory.peek(hash)
+        if let Some(frame) = self.parts.shared.memory.peek(hash)
             && frame.uses() > 0
         {
             frame.set_uses(0);
             self.in_place.extents.touch(place.slot);
             return 0;
         }
-        if self.shared.leases.none().is_none()
-            && let Ok((header, frame)) = self.frames.read_placed(&place)
+        if self.parts.shared.leases.none().is_none()
+            && let Ok((header, frame)) = self.parts.frames.read_placed(&place)
             && header.kind == Kind::Chunk
-            && self.shared.leases.keep(header.key(&frame), self.frames.lease_max()).is_none()
+            && self.parts.shared.leases.keep(header.key(&frame), self.parts.frames.lease_max()).is_none()
         {
             self.in_place.extents.touch(place.slot);
             return 0;
         }
-        let told = self.shared.options.eviction_listener.is_some().then(|| self.departing(place)).flatten();
-        let _stripe = self.shared.lock_key(hash);
+        let told = self.parts.shared.options.eviction_listener.is_some().then(|| self.departing(place)).flatten();
+        let _stripe = self.parts.shared.lock_key(hash);
         if self.in_place.extents.oldest() != Some(place) {
             return 0;
         }
-        let Some(entry) = self.catalog.index.find(hash, InPlace::location(place.slot)) else {
+        let Some(entry) = self.parts.catalog.index.find(hash, InPlace::location(place.slot)) else {
             // Not while it is being placed: then the index is about to have it.
             let _turn = self.in_place.turn();
-            if self.catalog.index.find(hash, InPlace::location(place.slot)).is_none() {
+            if self.parts.catalog.index.find(hash, InPlace::location(place.slot)).is_none() {
                 self.in_place.extents.release(place.slot);
             }
             return place.slots.into();
         };
-        if !self.catalog.drop_entry(hash, entry) {
+        if !self.parts.catalog.drop_entry(hash, entry) {
             return 0;
         }
-        let generation = self.shared.next_generation();
-        self.log.forget(KeyHash(place.hash), generation);
+        let generation = self.parts.shared.next_generation();
+        self.parts.log.forget(KeyHash(place.hash), generation);
         let why = told.as_ref().map_or(Departure::Evicted, |(why, _)| *why);
-        let counters = &self.shared.counters;
+        let counters = &self.parts.shared.counters;
         add(if why == Departure::Expired { &counters.expired } else { &counters.evicted }, 1);
         if let Some((why, key)) = told.filter(|(_, key)| !key.is_empty()) {
-            self.shared.note_departure(&key, why);
+            self.parts.shared.note_departure(&key, why);
         }
         place.slots.into()
     }
 
     /// The key of who is to leave, and why; no key for a piece of a large object.
     pub(crate) fn departing(&self, place: Place) -> Option<(Departure, Vec<u8>)> {
-        let (header, frame) = self.frames.read_placed(&place).ok()?;
-        let expired = header.expires != 0 && header.expires <= self.shared.clock.now_millis();
+        let (header, frame) = self.parts.frames.read_placed(&place).ok()?;
+        let expired = header.expires != 0 && header.expires <= self.parts.shared.clock.now_millis();
         let why = if expired { Departure::Expired } else { Departure::Evicted };
         let key = if header.kind == Kind::Chunk { Vec::new() } else { header.key(&frame).to_vec() };
         Some((why, key))

@@ -55,12 +55,12 @@ impl Placing {
         let len = draft.header.frame_len();
         // Its head must find a slot even if all else is in pieces.
         let head = frame::HEADER + draft.key.len() + draft.metadata.len() + Manifest::LEN;
-        let may_fail = self.shared.options.mode == Mode::Store && head > SLOT as usize;
+        let may_fail = self.parts.shared.options.mode == Mode::Store && head > SLOT as usize;
         if draft.header.kind != Kind::Whole || len as u64 > BUFFER / 2 || may_fail {
             return self.place(draft, class, old);
         }
-        let server = self.catalog.placer.class(draft.header.kind, draft.header.group, draft.header.server);
-        let mut lane = self.appender.lanes[self.catalog.placer.lane(server, draft.header.generation)].lock();
+        let server = self.parts.catalog.placer.class(draft.header.kind, draft.header.group, draft.header.server);
+        let mut lane = self.appender.lanes[self.parts.catalog.placer.lane(server, draft.header.generation)].lock();
         let slot = match self.buffer_for(&mut lane, server, len)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
@@ -68,22 +68,24 @@ impl Placing {
         if !self.in_place.extents.promise(needs(len)) {
             return Ok(Err(Blocked::Space));
         }
-        let offset = match &mut *self.catalog.buffers.slot(slot).write() {
+        let offset = match &mut *self.parts.catalog.buffers.slot(slot).write() {
             Slot::Open(open) => open.push(draft),
             _ => return Ok(Err(Blocked::Buffers)),
         };
         let location = Location::Buffered { slot, offset: (offset / GRAIN) as u32 };
-        if self.catalog.index.put(draft.hash, location, (len / GRAIN) as u32, old) == Entered::OldGone {
+        if self.parts.catalog.index.put(draft.hash, location, (len / GRAIN) as u32, old) == Entered::OldGone {
             // Dead where it lies; its promise is taken back when the buffer is emptied.
             return Ok(Err(Blocked::Moved));
         }
-        self.catalog.replaced(draft.hash, old);
+        self.parts.catalog.replaced(draft.hash, old);
         let kept = (class != Class::Bypass)
-            .then(|| self.catalog.buffers.read(slot, offset, draft.hash, |_, _| true))
+            .then(|| self.parts.catalog.buffers.read(slot, offset, draft.hash, |_, _| true))
             .flatten();
         drop(lane);
         if let Some(frame) = kept {
-            self.shared.cache_object(&Arc::new(frame), || self.catalog.index.find(draft.hash, location).is_some());
+            self.parts
+                .shared
+                .cache_object(&Arc::new(frame), || self.parts.catalog.index.find(draft.hash, location).is_some());
         }
         Ok(Ok(()))
     }
@@ -92,23 +94,27 @@ impl Placing {
     pub(crate) fn buffer_for(&self, lane: &mut Lane, server: Class, len: usize) -> Result<Result<u32, Blocked>> {
         if let Some(slot) = lane[0] {
             let fits = |open: &Open| open.class == server && open.fits(len);
-            if matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if fits(open)) {
+            if matches!(&*self.parts.catalog.buffers.slot(slot).read(), Slot::Open(open) if fits(open)) {
                 return Ok(Ok(slot));
             }
             self.empty_lane(lane)?;
         }
-        self.shared.reserve_memory(BUFFER, || self.shared.buffer_bytes.fetch_add(BUFFER, Relaxed));
-        let since = self.log.journal.lock().next_page();
-        let seq = self.log.number_cluster();
-        let open =
-            Open::new(self.shared.pool.take(BUFFER as usize), (seq, self.medium.hasher.mark(seq)), server, since);
-        Ok(match self.catalog.buffers.occupy(Slot::Open(open)) {
+        self.parts.shared.reserve_memory(BUFFER, || self.parts.shared.buffer_bytes.fetch_add(BUFFER, Relaxed));
+        let since = self.parts.log.journal.lock().next_page();
+        let seq = self.parts.log.number_cluster();
+        let open = Open::new(
+            self.parts.shared.pool.take(BUFFER as usize),
+            (seq, self.parts.medium.hasher.mark(seq)),
+            server,
+            since,
+        );
+        Ok(match self.parts.catalog.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
                 lane[0] = Some(slot);
                 Ok(slot)
             }
             None => {
-                self.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
+                self.parts.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
                 Err(Blocked::Buffers)
             }
         })
@@ -122,7 +128,7 @@ impl Placing {
     /// Places what a buffer holds, in the order in which it came, and gives the buffer up.
     pub(crate) fn empty_lane(&self, lane: &mut Lane) -> Result<()> {
         let Some(slot) = lane[0] else { return Ok(()) };
-        let rows = match &*self.catalog.buffers.slot(slot).read() {
+        let rows = match &*self.parts.catalog.buffers.slot(slot).read() {
             Slot::Open(open) => open.rows().to_vec(),
             _ => Vec::new(),
         };
@@ -132,15 +138,15 @@ impl Placing {
             self.in_place.extents.keep_promise(needs(row.len as usize));
         }
         lane[0] = None;
-        self.catalog.buffers.vacate(slot);
-        self.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
+        self.parts.catalog.buffers.vacate(slot);
+        self.parts.shared.buffer_bytes.fetch_sub(BUFFER, Relaxed);
         Ok(())
     }
 
     /// Places one object of a buffer, if it is still its key's.
     pub(crate) fn settle_down(&self, slot: u32, row: &Row) -> Result<()> {
-        let Some(entry) = self.catalog.entry_in_slot(slot, row) else { return Ok(()) };
-        let Some(frame) = self.catalog.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else {
+        let Some(entry) = self.parts.catalog.entry_in_slot(slot, row) else { return Ok(()) };
+        let Some(frame) = self.parts.catalog.buffers.read(slot, row.offset as usize, row.hash, |_, _| true) else {
             return Ok(());
         };
         let body = frame.body();
@@ -158,20 +164,21 @@ impl Placing {
     pub(crate) fn settle_in_pieces(&self, draft: &Draft<'_>, entry: IndexEntry, own: u64) -> Result<bool> {
         let pieces = |slots: u32| draft.header.payload_len().div_ceil(piece(slots)) as u64 + 1;
         let Some(len) = self.in_place.extents.cut_for(pieces).map(piece) else { return Ok(false) };
-        let parent = self.medium.hasher.key(draft.key).0;
+        let parent = self.parts.medium.hasher.key(draft.key).0;
         let manifest =
-            Manifest { id: self.shared.next_generation(), total: draft.body.len() as u64, chunk: len as u32 };
+            Manifest { id: self.parts.shared.next_generation(), total: draft.body.len() as u64, chunk: len as u32 };
         for (number, body) in draft.body.chunks(len).enumerate() {
             let key = ChunkKey { parent, id: manifest.id, number: number as u32 }.encode();
-            let header = header_of(draft, Kind::Chunk, self.shared.next_generation(), &key, &[], body);
-            let chunk = Draft { hash: self.medium.hasher.chunk(&key).short(), header, key: &key, metadata: &[], body };
+            let header = header_of(draft, Kind::Chunk, self.parts.shared.next_generation(), &key, &[], body);
+            let chunk =
+                Draft { hash: self.parts.medium.hasher.chunk(&key).short(), header, key: &key, metadata: &[], body };
             if self.place_in_turn(&chunk, None, own)?.is_err() {
                 return Ok(false);
             }
         }
         let body = manifest.encode();
         let header = header_of(draft, Kind::Manifest, draft.header.generation, draft.key, draft.metadata, &body);
-        self.shared.memory.remove(draft.hash);
+        self.parts.shared.memory.remove(draft.hash);
         // Replaced or deleted meanwhile, its pieces are nobody's: the scrubber, or LRU, takes them.
         let placed = self.place_in_turn(&Draft { header, body: &body, ..*draft }, Some(entry), own)?;
         Ok(!matches!(placed, Err(Blocked::Space)))
@@ -179,19 +186,19 @@ impl Placing {
 
     /// A cache loses what finds no place. In a store nothing is gathered that might not.
     pub(crate) fn give_up(&self, draft: &Draft<'_>, entry: IndexEntry) -> Result<()> {
-        if self.shared.options.mode == Mode::Store {
+        if self.parts.shared.options.mode == Mode::Store {
             return Err(Error::Damaged {
-                place: self.medium.place.clone(),
+                place: self.parts.medium.place.clone(),
                 why: "promised slots are not there".into(),
                 mend: "this is a defect in picaflor: please report it".into(),
             });
         }
-        if self.catalog.drop_entry(draft.hash, entry) {
+        if self.parts.catalog.drop_entry(draft.hash, entry) {
             // Its own generation: what is put from now on has a larger one.
             let generation = draft.header.generation;
-            self.log.forget(self.medium.hasher.key(draft.key), generation);
-            add(&self.shared.counters.evicted, 1);
-            self.shared.note_departure(draft.key, Departure::Evicted);
+            self.parts.log.forget(self.parts.medium.hasher.key(draft.key), generation);
+            add(&self.parts.shared.counters.evicted, 1);
+            self.parts.shared.note_departure(draft.key, Departure::Evicted);
         }
         Ok(())
     }

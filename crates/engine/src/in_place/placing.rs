@@ -18,14 +18,9 @@ use crate::{
     Result,
     base::frame::Draft,
     base::frame::Frame,
-    base::medium::Medium,
-    cache::catalog::Catalog,
     in_place::place::InPlace,
     index::{Entered, IndexEntry, Location},
-    log::recorder::Log,
     read::parts::Parts,
-    read::verify::Frames,
-    shared::Shared,
     space::Place,
     write::append::Appender,
     write::blocked::Blocked,
@@ -34,11 +29,7 @@ use crate::{
 
 /// What places objects, and lets them leave.
 pub(crate) struct Placing {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) frames: Arc<Frames>,
+    pub(crate) parts: Parts,
     pub(crate) in_place: Arc<InPlace>,
     /// Its lanes have the locality buffers.
     pub(crate) appender: Arc<Appender>,
@@ -46,9 +37,8 @@ pub(crate) struct Placing {
 
 impl Placing {
     pub(crate) fn new(parts: &Parts, appender: &Arc<Appender>) -> Option<Self> {
-        let Parts { medium, shared, log, catalog, frames, .. } = parts.clone();
-        let in_place = catalog.in_place.clone()?;
-        Some(Self { medium, shared, log, catalog, frames, in_place, appender: Arc::clone(appender) })
+        let in_place = parts.catalog.in_place.clone()?;
+        Some(Self { parts: parts.clone(), in_place, appender: Arc::clone(appender) })
     }
 
     /// Writes an object to a place of its own and enters it in the index, instead of `old`.
@@ -61,9 +51,9 @@ impl Placing {
     ) -> Result<Result<(), Blocked>> {
         // Twice: as it is written, and as it stays in memory.
         let bytes = 2 * (draft.header.frame_len() as u64).next_multiple_of(SLOT);
-        let buffers = &self.shared.buffer_bytes;
+        let buffers = &self.parts.shared.buffer_bytes;
         let turn = self.in_place.turn();
-        self.shared.reserve_memory(bytes, || buffers.fetch_add(bytes, Relaxed));
+        self.parts.shared.reserve_memory(bytes, || buffers.fetch_add(bytes, Relaxed));
         let placed = self.place_in_turn(draft, old, 0);
         buffers.fetch_sub(bytes, Relaxed);
         drop(turn);
@@ -72,7 +62,7 @@ impl Placing {
             Err(blocked) => return Ok(Err(blocked)),
         };
         if class != Class::Bypass {
-            self.shared.cache_object(&frame, || self.catalog.index.find(draft.hash, location).is_some());
+            self.parts.shared.cache_object(&frame, || self.parts.catalog.index.find(draft.hash, location).is_some());
         }
         Ok(Ok(()))
     }
@@ -86,7 +76,7 @@ impl Placing {
         own: u64,
     ) -> Result<Result<(Frame, Location), Blocked>> {
         // Whoever closes the store has had the turn: what it vouches for is all there is.
-        if let Some(failure) = self.log.commits.failure() {
+        if let Some(failure) = self.parts.log.commits.failure() {
             return Err(failure);
         }
         let extents = &self.in_place.extents;
@@ -94,21 +84,21 @@ impl Placing {
         let piece = matches!(draft.header.kind, Kind::Chunk | Kind::Manifest);
         let Some((slot, slots)) = extents.take(slots, piece, own) else { return Ok(Err(Blocked::Space)) };
         let mut frame = vec![0; slots as usize * SLOT as usize];
-        let header = draft.lay(self.medium.hasher.mark(u64::from(slot)), &mut frame);
+        let header = draft.lay(self.parts.medium.hasher.mark(u64::from(slot)), &mut frame);
         let location = InPlace::location(slot);
-        let hash = self.medium.hasher.frame(header.kind, draft.key).0;
+        let hash = self.parts.medium.hasher.frame(header.kind, draft.key).0;
         match &self.in_place.files {
             None => self.in_place.write_frame(u64::from(slot) * SLOT, &frame)?,
             Some(files) => self.in_place.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
         }
         // Before the index has it: whoever drops the entry finds the row.
         self.in_place.enter_row(Place { hash, slot, slots });
-        if self.catalog.index.put(draft.hash, location, slots * InPlace::GRAINS, old) == Entered::OldGone {
+        if self.parts.catalog.index.put(draft.hash, location, slots * InPlace::GRAINS, old) == Entered::OldGone {
             extents.release(slot);
             return Ok(Err(Blocked::Moved));
         }
-        self.log.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
-        self.catalog.replaced(draft.hash, old);
+        self.parts.log.record(Record::Placed(Placed { hash, generation: header.generation, slot, slots }));
+        self.parts.catalog.replaced(draft.hash, old);
         // The end of the last slot is given back; the rest stays where it is.
         frame.truncate(frame::HEADER + header.payload_len());
         frame.shrink_to_fit();

@@ -26,15 +26,10 @@ use picaflor_format::{
 
 use crate::{
     Error, Result,
-    base::medium::Medium,
     base::stats::add,
     cache::buffers::Slot,
-    cache::catalog::Catalog,
-    cache::residents::Residents,
     index::Location,
-    log::recorder::Log,
     read::parts::Parts,
-    shared::Shared,
     space::{Site, Space, State},
     write::append::Appender,
     write::flush::Committer,
@@ -102,12 +97,7 @@ const SLICE: u32 = 64;
 const PAUSE: Duration = Duration::from_secs(3);
 
 pub(crate) struct Checkpointer {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) space: Arc<Space>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) residents: Arc<Residents>,
+    parts: Parts,
     pub(crate) appender: Arc<Appender>,
     pub(crate) committer: Arc<Committer>,
     pub(crate) state: Mutex<CheckpointState>,
@@ -115,14 +105,13 @@ pub(crate) struct Checkpointer {
 
 impl Checkpointer {
     pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>) -> Self {
-        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
         let (committer, appender) = (Arc::clone(committer), Arc::clone(&committer.appender));
-        Self { medium, shared, log, space, catalog, residents, appender, committer, state: Mutex::default() }
+        Self { parts: parts.clone(), appender, committer, state: Mutex::default() }
     }
 
     /// Whether there are too few clean clusters for one.
     pub(crate) fn lacks_room(&self) -> bool {
-        self.space.available() < self.residents.checkpoint_clusters()
+        self.parts.space.available() < self.parts.residents.checkpoint_clusters()
     }
 
     /// As [`Checkpointer::run`], where there are checkpoints. Where clusters lack, the one before the last gives up its
@@ -131,7 +120,7 @@ impl Checkpointer {
     /// # Errors
     /// As [`Checkpointer::step`].
     pub(crate) fn take(&self) -> Result<()> {
-        if !self.shared.has_checkpoints() {
+        if !self.parts.shared.has_checkpoints() {
             return Ok(());
         }
         if self.lacks_room() {
@@ -147,13 +136,13 @@ impl Checkpointer {
     pub(crate) fn relieve_journal(&self, take: impl Fn() -> Result<()>) -> Result<()> {
         // Each frees the pages before the one that precedes it, but for the story of buffers opened since.
         for _ in 0..3 {
-            if !self.log.journal.lock().is_tight() {
+            if !self.parts.log.journal.lock().is_tight() {
                 return Ok(());
             }
-            take().map_err(|error| if NoCluster::is(&error) { self.log.refused_journal() } else { error })?;
+            take().map_err(|error| if NoCluster::is(&error) { self.parts.log.refused_journal() } else { error })?;
         }
-        let has_room = self.log.journal.lock().has_room_for_puts();
-        if has_room { Ok(()) } else { Err(self.log.refused_journal()) }
+        let has_room = self.parts.log.journal.lock().has_room_for_puts();
+        if has_room { Ok(()) } else { Err(self.parts.log.refused_journal()) }
     }
 
     /// Makes everything durable that was done before this call, without clusters being emptied for it.
@@ -162,7 +151,7 @@ impl Checkpointer {
     /// Those of a commit, and of [`Checkpointer::relieve_journal`].
     pub(crate) fn commit_now(&self) -> Result<()> {
         self.relieve_journal(|| self.take())?;
-        self.committer.wait_commit(self.log.commits.next())
+        self.committer.wait_commit(self.parts.log.commits.next())
     }
 
     /// Whether one should begin.
@@ -210,7 +199,7 @@ impl Checkpointer {
     /// read again, and what has rotted meanwhile looks torn: so none of the two that a closed store keeps is that old,
     /// unless there is no room for another.
     pub(crate) fn outlive_doubt(&self) -> Result<()> {
-        let is_left = self.shared.has_checkpoints() && self.state.lock().inherited > 0;
+        let is_left = self.parts.shared.has_checkpoints() && self.state.lock().inherited > 0;
         match if is_left { self.run() } else { Ok(()) } {
             Err(Error::JournalFull { .. }) => Ok(()),
             Err(error) if NoCluster::is(&error) => Ok(()),
@@ -221,21 +210,21 @@ impl Checkpointer {
     /// A quarter of the journal, an eighth of the device, or 64 times its own size since the last one; where nothing is
     /// being written, a 64th of the device or its own size, so that it never writes more than what it covers.
     fn wants_checkpoint(&self, state: &mut CheckpointState) -> bool {
-        let granted = self.space.granted();
+        let granted = self.parts.space.granted();
         if state.seen.is_none_or(|(seen, _)| seen != granted) {
-            state.seen = Some((granted, self.shared.clock.now_nanos()));
+            state.seen = Some((granted, self.parts.shared.clock.now_nanos()));
         }
         let since = granted - state.granted + state.scanned;
-        let (own, count) = (u64::from(self.residents.checkpoint_clusters()), u64::from(self.space.count()));
+        let (own, count) = (u64::from(self.parts.residents.checkpoint_clusters()), u64::from(self.parts.space.count()));
         let enough = (64 * own).max(64).min((count / 8).max(own + 2));
         since >= enough
             || self.pauses(state) && since >= (own + 2).max(count / 64)
-            || self.log.journal.lock().wants_checkpoint()
+            || self.parts.log.journal.lock().wants_checkpoint()
     }
 
     /// Whether nothing was written for a while.
     fn pauses(&self, state: &CheckpointState) -> bool {
-        let now = self.shared.clock.now_nanos();
+        let now = self.parts.shared.clock.now_nanos();
         state.seen.is_some_and(|(_, when)| now.saturating_sub(when) >= PAUSE.as_nanos() as u64)
     }
 
@@ -245,39 +234,39 @@ impl Checkpointer {
         if state.running.is_some() || state.previous.is_empty() {
             return Ok(());
         }
-        self.log.write_superblock(|block| block.previous = None)?;
+        self.parts.log.write_superblock(|block| block.previous = None)?;
         for cluster in std::mem::take(&mut state.previous) {
-            self.space.set(cluster, State::Free);
+            self.parts.space.set(cluster, State::Free);
         }
-        self.residents.checkpoint_held.store(state.current.len() as u32, Relaxed);
+        self.parts.residents.checkpoint_held.store(state.current.len() as u32, Relaxed);
         Ok(())
     }
 
     fn begin_checkpoint(&self, state: &mut CheckpointState) -> Result<()> {
         // One that cannot come to its end must not begin: it would take pages of the journal for nothing.
-        let own = self.residents.checkpoint_clusters();
-        if self.space.available() < own {
+        let own = self.parts.residents.checkpoint_clusters();
+        if self.parts.space.available() < own {
             return Err(self.no_cluster());
         }
-        if !self.log.journal.lock().has_room(u64::from(own) / RECORDS_MIN as u64 + 1) {
-            return Err(self.log.refused_journal());
+        if !self.parts.log.journal.lock().has_room(u64::from(own) / RECORDS_MIN as u64 + 1) {
+            return Err(self.parts.log.refused_journal());
         }
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
-        self.committer.wait_commit(self.log.commits.next())?;
+        self.committer.wait_commit(self.parts.log.commits.next())?;
         let next_page = {
             // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
-            let _turn = self.catalog.in_place.as_ref().map(|in_place| in_place.turn());
-            self.log.journal.lock().next_page()
+            let _turn = self.parts.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+            self.parts.log.journal.lock().next_page()
         };
-        let next_seq = self.log.next_seq.load(Relaxed);
+        let next_seq = self.parts.log.next_seq.load(Relaxed);
         // Whoever was granted a cluster before that page, or given a lower number, has it noted in its buffer once its
         // lane has been free. Buffers that the checkpoint before found open are sealed, lest the journal grow with
         // their age; in a pause all are, so that none keeps the log of what came after it.
         let pauses = self.pauses(state);
         for lane in &self.appender.lanes {
             for open in lane.lock().iter_mut() {
-                if open.is_some_and(|slot| pauses || self.catalog.buffers.is_older_than(slot, state.begun)) {
+                if open.is_some_and(|slot| pauses || self.parts.catalog.buffers.is_older_than(slot, state.begun)) {
                     self.appender.seal(open)?;
                 }
             }
@@ -285,14 +274,14 @@ impl Checkpointer {
         self.committer.write_queued(true);
         state.begun = next_page;
         // An object in a buffer that a crash may find on the device must not outlive its delete.
-        let journal_start = self.catalog.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
-        let open = self.catalog.buffers.unfinished();
-        open.iter().for_each(|cluster| self.space.told(*cluster, next_page));
+        let journal_start = self.parts.catalog.buffers.oldest_page().map_or(next_page, |page| page.min(next_page));
+        let open = self.parts.catalog.buffers.unfinished();
+        open.iter().for_each(|cluster| self.parts.space.told(*cluster, next_page));
         state.running = Some(Running {
-            granted: self.space.granted(),
+            granted: self.parts.space.granted(),
             journal_start,
             open,
-            sealed_below: self.catalog.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
+            sealed_below: self.parts.catalog.buffers.oldest_seq().map_or(next_seq, |seq| seq.min(next_seq)),
             next_segment: 0,
             payload: Vec::new(),
             parts: Vec::new(),
@@ -314,12 +303,13 @@ impl Checkpointer {
         match written {
             // Whether a superblock that failed names its clusters nobody knows.
             Ok(reference) => {
-                self.commit_checkpoint(state, running, reference).inspect_err(|error| self.log.stop(error.clone()))?;
+                self.commit_checkpoint(state, running, reference)
+                    .inspect_err(|error| self.parts.log.stop(error.clone()))?;
                 self.write_hot_log(state).inspect_err(|error| self.stop_if_broken(error))
             }
             Err(error) => {
                 self.stop_if_broken(&error);
-                running.give_back(&self.space);
+                running.give_back(&self.parts.space);
                 Err(error)
             }
         }
@@ -329,7 +319,7 @@ impl Checkpointer {
     /// another; want of clusters is no failure.
     fn stop_if_broken(&self, error: &Error) {
         if matches!(error, Error::Io { .. }) && !NoCluster::is(error) {
-            self.log.stop(error.clone());
+            self.parts.log.stop(error.clone());
         }
     }
 
@@ -344,7 +334,7 @@ impl Checkpointer {
         if end < segments {
             return Ok(false);
         }
-        self.push_image(running, PAGES, &self.residents.pages.image())?;
+        self.push_image(running, PAGES, &self.parts.residents.pages.image())?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }
@@ -353,7 +343,7 @@ impl Checkpointer {
 
     /// Adds an image, cut where parts end.
     fn push_image(&self, running: &mut Running, segment: u32, words: &[u64]) -> Result<()> {
-        let room = room(self.medium.cluster_len());
+        let room = room(self.parts.medium.cluster_len());
         let mut first = 0;
         while first < words.len() {
             let fit = room.saturating_sub(running.payload.len() + PIECE_HEADER) / 8;
@@ -370,19 +360,20 @@ impl Checkpointer {
 
     /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.
     fn image_count(&self) -> u32 {
-        self.catalog
+        self.parts
+            .catalog
             .in_place
             .as_ref()
-            .map_or_else(|| self.catalog.index.segment_count(), |in_place| in_place.extents.slices())
+            .map_or_else(|| self.parts.catalog.index.segment_count(), |in_place| in_place.extents.slices())
     }
 
     fn image(&self, segment: u32) -> Vec<u64> {
-        if let Some(in_place) = &self.catalog.in_place {
+        if let Some(in_place) = &self.parts.catalog.in_place {
             return in_place.extents.image(segment);
         }
-        self.catalog.index.image(segment, |slot, offset| {
-            let home = self.catalog.buffers.home(slot)?;
-            Some(self.medium.grain(home, offset * picaflor_format::frame::GRAIN as u32))
+        self.parts.catalog.index.image(segment, |slot, offset| {
+            let home = self.parts.catalog.buffers.home(slot)?;
+            Some(self.parts.medium.grain(home, offset * picaflor_format::frame::GRAIN as u32))
         })
     }
 
@@ -395,106 +386,119 @@ impl Checkpointer {
     }
 
     fn write_checkpoint_cluster(&self, content: Content, payload: &[u8]) -> Result<(u32, u64)> {
-        if !self.space.reserve(0) {
+        if !self.parts.space.reserve(0) {
             return Err(self.no_cluster());
         }
-        let seq = self.log.number_cluster();
-        let id = self.log.grant(State::Checkpoint, seq, Site::Rest)?;
-        let mut buf = self.shared.pool.take(self.medium.cluster_len());
-        let header = cluster::Header { seq, store: self.medium.store_id, id, content, class: 0 };
+        let seq = self.parts.log.number_cluster();
+        let id = self.parts.log.grant(State::Checkpoint, seq, Site::Rest)?;
+        let mut buf = self.parts.shared.pool.take(self.parts.medium.cluster_len());
+        let header = cluster::Header { seq, store: self.parts.medium.store_id, id, content, class: 0 };
         encode_cluster(&mut buf, &header, payload);
         // Only the blocks that hold something.
-        let len = (self.medium.cluster_len() - room(self.medium.cluster_len()) + payload.len()).next_multiple_of(BLOCK);
+        let len = (self.parts.medium.cluster_len() - room(self.parts.medium.cluster_len()) + payload.len())
+            .next_multiple_of(BLOCK);
         let bytes = buf.into_bytes().slice(..len);
-        add(&self.shared.counters.checkpoint_bytes, len as u64);
-        self.medium
-            .write_all(vec![(self.medium.map.cluster_start(id), bytes)])
-            .map_err(|error| Error::io(format!("{}: writing a checkpoint", self.medium.place), error))?;
+        add(&self.parts.shared.counters.checkpoint_bytes, len as u64);
+        self.parts
+            .medium
+            .write_all(vec![(self.parts.medium.map.cluster_start(id), bytes)])
+            .map_err(|error| Error::io(format!("{}: writing a checkpoint", self.parts.medium.place), error))?;
         Ok((id, seq))
     }
 
     /// Writes the directory, and makes durable what it and the images name.
     fn write_directory(&self, running: &mut Running) -> Result<CheckpointRef> {
         let directory = Directory {
-            cursor: self.catalog.in_place.as_ref().map_or_else(|| self.space.cursor(), |here| here.extents.cursor()),
+            cursor: self
+                .parts
+                .catalog
+                .in_place
+                .as_ref()
+                .map_or_else(|| self.parts.space.cursor(), |here| here.extents.cursor()),
             open: std::mem::take(&mut running.open),
             parts: std::mem::take(&mut running.parts),
-            groups: self.shared.groups.all(),
+            groups: self.parts.shared.groups.all(),
         };
         let (id, seq) = self.write_checkpoint_cluster(Content::CheckpointDirectory, &directory.encode())?;
         running.clusters.push(id);
-        self.catalog.promise_replacing();
-        self.committer.wait_commit(self.log.commits.next())?;
+        self.parts.catalog.promise_replacing();
+        self.committer.wait_commit(self.parts.log.commits.next())?;
         Ok(CheckpointRef { directory: id, seq, journal_start: running.journal_start })
     }
 
     /// From here on it is the newest checkpoint.
     fn commit_checkpoint(&self, state: &mut CheckpointState, running: Running, reference: CheckpointRef) -> Result<()> {
-        self.log.write_superblock(|block| {
+        self.parts.log.write_superblock(|block| {
             block.previous = block.current;
             block.current = Some(reference);
-            block.durable = self.log.durable_seal.load(Relaxed);
+            block.durable = self.parts.log.durable_seal.load(Relaxed);
             block.sealed_below = running.sealed_below;
         })?;
         for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
-            self.space.set(cluster, State::Free);
+            self.parts.space.set(cluster, State::Free);
         }
-        self.residents.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
+        self.parts.residents.checkpoint_held.store((state.current.len() + state.previous.len()) as u32, Relaxed);
         (state.granted, state.scanned) = (running.granted, 0);
         state.inherited = state.inherited.saturating_sub(1);
         let floor = {
-            let mut journal = self.log.journal.lock();
+            let mut journal = self.parts.log.journal.lock();
             journal.checkpointed(running.journal_start);
             journal.start()
         };
-        self.space.set_floor(floor);
-        add(&self.shared.counters.checkpoints, 1);
+        self.parts.space.set_floor(floor);
+        add(&self.parts.shared.counters.checkpoints, 1);
         Ok(())
     }
 
     fn no_cluster(&self) -> Error {
-        Error::io(self.medium.place.clone(), io::Error::new(io::ErrorKind::StorageFull, NoCluster))
+        Error::io(self.parts.medium.place.clone(), io::Error::new(io::ErrorKind::StorageFull, NoCluster))
     }
 
     /// Notes where the hottest objects lie. Not synced: losing it costs warmth only.
     fn write_hot_log(&self, state: &mut CheckpointState) -> Result<()> {
-        let hottest = self.shared.memory.hottest(picaflor_format::hot::CAPACITY);
+        let hottest = self.parts.shared.memory.hottest(picaflor_format::hot::CAPACITY);
         let clusters = self.hot_clusters(picaflor_format::hot::CAPACITY);
         let words: Vec<u64> = hottest
             .iter()
-            .filter(|frame| self.catalog.is_home_of(frame))
+            .filter(|frame| self.parts.catalog.is_home_of(frame))
             .filter_map(|frame| {
                 let on_disk = |entry: &crate::index::IndexEntry| matches!(entry.location(), Location::OnDisk { .. });
-                self.catalog.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
+                self.parts.catalog.index.candidates(frame.hash).into_iter().find(on_disk).map(|entry| entry.0)
             })
             .chain(clusters)
             .take(picaflor_format::hot::CAPACITY)
             .collect();
         state.hot_seq += 1;
-        let mut buf = self.shared.pool.take(picaflor_format::zone::HOT_SLOT as usize);
-        picaflor_format::hot::encode(&mut buf, state.hot_seq, self.medium.store_id, &words);
-        self.medium
+        let mut buf = self.parts.shared.pool.take(picaflor_format::zone::HOT_SLOT as usize);
+        picaflor_format::hot::encode(&mut buf, state.hot_seq, self.parts.medium.store_id, &words);
+        self.parts
+            .medium
             .write_all(vec![(Map::hot(state.hot_seq), buf.into_bytes())])
-            .map_err(|error| self.medium.io("writing the hot log", error))
+            .map_err(|error| self.parts.medium.io("writing the hot log", error))
     }
 
     /// Of each cluster in memory an entry that leads to where it lies, the one used last first; none where memory holds
     /// objects.
     fn hot_clusters(&self, most: usize) -> Vec<u64> {
-        let own =
-            self.shared.memory.recent_clusters().into_iter().filter(|resident| resident.volume == self.medium.number);
+        let own = self
+            .parts
+            .shared
+            .memory
+            .recent_clusters()
+            .into_iter()
+            .filter(|resident| resident.volume == self.parts.medium.number);
         own.take(most).filter_map(|resident| self.entry_at_home(resident.slot)).collect()
     }
 
     fn entry_at_home(&self, slot: u32) -> Option<u64> {
-        let home = self.catalog.buffers.home(slot)?;
-        let rows = match &*self.catalog.buffers.slot(slot).read() {
+        let home = self.parts.catalog.buffers.home(slot)?;
+        let rows = match &*self.parts.catalog.buffers.slot(slot).read() {
             Slot::Filled(filled) => filled.rows.clone(),
             _ => return None,
         };
         let at_home = |row: &Row| {
-            let entry = self.catalog.entry_in_slot(slot, row)?;
-            Some(entry.at(Location::OnDisk { grain: self.medium.grain(home, row.offset) }).0)
+            let entry = self.parts.catalog.entry_in_slot(slot, row)?;
+            Some(entry.at(Location::OnDisk { grain: self.parts.medium.grain(home, row.offset) }).0)
         };
         rows.iter().find_map(at_home)
     }

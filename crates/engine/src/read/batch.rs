@@ -12,52 +12,44 @@ use picaflor_device::Request;
 
 use crate::{
     Daemons,
-    base::medium::Medium,
-    cache::residents::Residents,
-    log::recorder::Log,
     read::parts::Parts,
     read::reading::{InFlight, Outcome},
-    shared::Shared,
 };
 
 pub(crate) struct ReadBatch {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) residents: Arc<Residents>,
+    parts: Parts,
 }
 
 impl ReadBatch {
     pub(crate) fn new(parts: &Parts) -> Self {
-        let Parts { medium, shared, log, residents, .. } = parts.clone();
-        Self { medium, shared, log, residents }
+        Self { parts: parts.clone() }
     }
 
     /// Adds a read to the batch.
     pub(crate) fn hold_read(&self, request: Request) {
-        let options = &self.shared.options;
+        let options = &self.parts.shared.options;
         let wait = u64::try_from(options.read_batch_time.as_nanos()).unwrap_or(u64::MAX);
-        let held = self.residents.reader.hold(request, self.shared.clock.now_nanos().saturating_add(wait));
+        let held = self.parts.residents.reader.hold(request, self.parts.shared.clock.now_nanos().saturating_add(wait));
         // Once writing has stopped, nobody looks after batches.
-        if held >= options.read_batch || self.log.commits.failure().is_some() {
+        if held >= options.read_batch || self.parts.log.commits.failure().is_some() {
             self.issue_reads();
         } else if held == 1 {
             // The flusher is to know how long it may sleep.
-            self.log.queue.wake_flusher();
+            self.parts.log.queue.wake_flusher();
         }
     }
 
     /// Issues what waits.
     pub(crate) fn issue_reads(&self) {
-        let batch = self.residents.reader.release();
+        let batch = self.parts.residents.reader.release();
         if !batch.is_empty() {
-            self.medium.device.submit(batch);
+            self.parts.medium.device.submit(batch);
         }
     }
 
     /// Issues the batch if it has waited for long enough. Returns whether it had.
     pub(crate) fn issue_due_reads(&self) -> bool {
-        let due = self.residents.reader.due() <= self.shared.clock.now_nanos();
+        let due = self.parts.residents.reader.due() <= self.parts.shared.clock.now_nanos();
         if due {
             self.issue_reads();
         }
@@ -66,14 +58,14 @@ impl ReadBatch {
 
     /// Longest time until the batch is due.
     pub(crate) fn until_reads_are_due(&self) -> Duration {
-        Duration::from_nanos(self.residents.reader.due().saturating_sub(self.shared.clock.now_nanos()))
+        Duration::from_nanos(self.parts.residents.reader.due().saturating_sub(self.parts.shared.clock.now_nanos()))
     }
 
     /// Waits for a read that is in the batch, or was in one.
     pub(crate) fn wait_in_batch(&self, flight: &Arc<InFlight>) -> Outcome {
-        if self.shared.options.daemons == Daemons::Manual {
+        if self.parts.shared.options.daemons == Daemons::Manual {
             self.issue_reads();
-            return flight.wait(self.medium.device.as_ref());
+            return flight.wait(self.parts.medium.device.as_ref());
         }
         loop {
             let time = self.until_reads_are_due().min(Duration::from_millis(100));

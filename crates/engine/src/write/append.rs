@@ -3,7 +3,7 @@
 //! Steps: the lane of its class, or of its neighbour → room in the lane's open buffer, else that one is
 //! sealed and a new one opened → frame → the index says *buffered*.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 use picaflor_format::{
@@ -14,17 +14,12 @@ use picaflor_format::{
 use crate::{
     Options, Result,
     base::frame::Draft,
-    base::medium::Medium,
     base::policy::Placement,
     base::stats::add,
     cache::buffers::{Open, Slot},
-    cache::catalog::Catalog,
-    cache::residents::Residents,
     index::{IndexEntry, Location},
-    log::recorder::Log,
     read::parts::Parts,
-    shared::Shared,
-    space::{SPARE, Space, State},
+    space::{SPARE, State},
     write::blocked::{Blocked, Purpose},
     write::pieces::{SMALL, fills_with_others},
     write::placement::Class,
@@ -40,21 +35,15 @@ const WORTH_FILLING: usize = 64;
 const QUEUE: u64 = 8;
 
 pub(crate) struct Appender {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) space: Arc<Space>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) residents: Arc<Residents>,
+    pub(crate) parts: Parts,
     /// Slots of each lane's open buffers.
     pub(crate) lanes: Box<[Mutex<Lane>]>,
 }
 
 impl Appender {
     pub(crate) fn new(parts: &Parts, lanes: usize) -> Self {
-        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
         let lanes = (0..lanes).map(|_| Mutex::new([None; 2])).collect();
-        Self { medium, shared, log, space, catalog, residents, lanes }
+        Self { parts: parts.clone(), lanes }
     }
 
     /// Frames an object into an open buffer and enters it in the index, in place of `old`.
@@ -67,37 +56,37 @@ impl Appender {
         old: Option<IndexEntry>,
         purpose: Purpose,
     ) -> Result<Result<(), Blocked>> {
-        let beside = beside.filter(|_| !self.catalog.placer.keeps_apart() && !self.catalog.packs_tightly());
+        let beside = beside.filter(|_| !self.parts.catalog.placer.keeps_apart() && !self.parts.catalog.packs_tightly());
         let joined = beside.and_then(|hash| self.lane_of(hash, draft.header.frame_len()));
         if joined.is_some() {
-            add(&self.shared.counters.neighbours_joined, 1);
+            add(&self.parts.shared.counters.neighbours_joined, 1);
         }
-        let lane = joined.or_else(|| self.catalog.placer.lane_of_class(self.residents.class_of(beside?)?));
+        let lane = joined.or_else(|| self.parts.catalog.placer.lane_of_class(self.parts.residents.class_of(beside?)?));
         let snug = || self.snug_lane(draft.header.frame_len());
-        let lane = lane.or_else(snug).unwrap_or_else(|| self.catalog.placer.lane(class, draft.header.generation));
+        let lane = lane.or_else(snug).unwrap_or_else(|| self.parts.catalog.placer.lane(class, draft.header.generation));
         let mut lane = self.lanes[lane].lock();
-        if self.catalog.placer.keeps_apart() && self.affords_apart() {
+        if self.parts.catalog.placer.keeps_apart() && self.affords_apart() {
             self.part_from_others(&mut lane, class)?;
         }
         let slot = match self.lane_with_room(&mut lane, draft.header.frame_len(), class, purpose)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        Ok(self.catalog.enter_in(slot, draft, old))
+        Ok(self.parts.catalog.enter_in(slot, draft, old))
     }
 
     /// Most bytes of buffers that are open or wait for the device.
     pub(crate) fn unwritten_max(&self) -> u64 {
-        unwritten_max(&self.shared.options, self.lanes.len() as u64)
+        unwritten_max(&self.parts.shared.options, self.lanes.len() as u64)
     }
 
     /// The lane whose open buffer holds this object and has room for `len` bytes more.
     pub(crate) fn lane_of(&self, hash: u64, len: usize) -> Option<usize> {
-        let slot = self.catalog.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
-            Location::Buffered { slot, .. } => Some(slot).filter(|slot| *slot < self.catalog.buffers.count()),
+        let slot = self.parts.catalog.index.candidates(hash).into_iter().find_map(|entry| match entry.location() {
+            Location::Buffered { slot, .. } => Some(slot).filter(|slot| *slot < self.parts.catalog.buffers.count()),
             Location::OnDisk { .. } => None,
         })?;
-        let fits = matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+        let fits = matches!(&*self.parts.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
         fits.then(|| self.lanes.iter().position(|lane| lane.try_lock().is_some_and(|lane| lane.contains(&Some(slot)))))?
     }
 
@@ -109,25 +98,26 @@ impl Appender {
         class: Class,
         purpose: Purpose,
     ) -> Result<Result<u32, Blocked>> {
-        let fits = |slot: u32| matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
-        let snug = self.catalog.packs_tightly();
+        let fits =
+            |slot: u32| matches!(&*self.parts.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.fits(len));
+        let snug = self.parts.catalog.packs_tightly();
         let fitting = |lane: &Lane| {
             let mut fitting = lane.iter().flatten().copied().filter(|slot| fits(*slot));
-            if snug { fitting.min_by_key(|slot| self.catalog.room_in(*slot)) } else { fitting.next() }
+            if snug { fitting.min_by_key(|slot| self.parts.catalog.room_in(*slot)) } else { fitting.next() }
         };
         let mut found = fitting(lane);
-        if found.is_none() && self.catalog.placer.keeps_apart() && self.compact(lane) {
+        if found.is_none() && self.parts.catalog.placer.keeps_apart() && self.compact(lane) {
             found = fitting(lane);
         }
         if let Some(slot) = found {
             return Ok(Ok(slot));
         }
-        let rooms = lane.map(|slot| slot.map(|slot| self.catalog.room_in(slot)));
+        let rooms = lane.map(|slot| slot.map(|slot| self.parts.catalog.room_in(slot)));
         // An object that does not fit goes to the lane's second buffer while the first still has room
         // worth filling; the fuller of two that cannot take it is sealed.
         let place = match rooms {
             [None, _] => 0,
-            [Some(first), None] if first >= self.medium.cluster_len() / WORTH_FILLING => 1,
+            [Some(first), None] if first >= self.parts.medium.cluster_len() / WORTH_FILLING => 1,
             [Some(_), None] => 0,
             [Some(first), Some(second)] => usize::from(second < first),
         };
@@ -143,60 +133,61 @@ impl Appender {
     /// Whether there are clusters for classes to lie apart. When hardly any is left, they share what is open: more
     /// groups than lanes would else make a full store of half-empty clusters, and reclaim would gain nothing.
     pub(crate) fn affords_apart(&self) -> bool {
-        self.space.available() > SPARE + self.residents.checkpoint_reserve() + 2
+        self.parts.space.available() > SPARE + self.parts.residents.checkpoint_reserve() + 2
     }
 
     /// A lane that another class had: its buffers are sealed as they are.
     pub(crate) fn part_from_others(&self, lane: &mut Lane, class: Class) -> Result<()> {
         for open in lane {
-            let is_others =
-                |slot: u32| matches!(&*self.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
+            let is_others = |slot: u32| matches!(&*self.parts.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
             if open.is_some_and(is_others) {
                 self.seal(open)?;
             }
             // One with nothing in it is not sealed.
             if let Some(slot) = *open
-                && let Slot::Open(open) = &mut *self.catalog.buffers.slot(slot).write()
+                && let Slot::Open(open) = &mut *self.parts.catalog.buffers.slot(slot).write()
             {
                 open.class = class;
-                open.divide(self.residents.pages.page_of(class));
+                open.divide(self.parts.residents.pages.page_of(class));
             }
         }
         Ok(())
     }
 
     pub(crate) fn open_buffer(&self, class: Class, purpose: Purpose) -> Result<Result<u32, Blocked>> {
-        let cluster_bytes = self.medium.cluster_len() as u64;
-        if !self.log.queue.has_room(self.unwritten_max()) {
+        let cluster_bytes = self.parts.medium.cluster_len() as u64;
+        if !self.parts.log.queue.has_room(self.unwritten_max()) {
             return Ok(Err(Blocked::Buffers));
         }
         let keep = match purpose {
-            Purpose::Put => SPARE + self.residents.checkpoint_reserve(),
+            Purpose::Put => SPARE + self.parts.residents.checkpoint_reserve(),
             // Where nobody leaves, survivors are who makes room: one checkpoint is what has to be left.
-            Purpose::Survivor if self.shared.eviction().keeps_all() => self.residents.checkpoint_clusters(),
-            Purpose::Survivor => self.residents.checkpoint_reserve(),
+            Purpose::Survivor if self.parts.shared.eviction().keeps_all() => self.parts.residents.checkpoint_clusters(),
+            Purpose::Survivor => self.parts.residents.checkpoint_reserve(),
         };
-        if !self.space.reserve(keep) {
+        if !self.parts.space.reserve(keep) {
             return Ok(Err(Blocked::Space));
         }
-        self.shared.reserve_memory(cluster_bytes, || self.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
-        let seq = self.log.number_cluster();
-        let since = self.log.journal.lock().next_page();
+        self.parts
+            .shared
+            .reserve_memory(cluster_bytes, || self.parts.shared.buffer_bytes.fetch_add(cluster_bytes, Relaxed));
+        let seq = self.parts.log.number_cluster();
+        let since = self.parts.log.journal.lock().next_page();
         let mut open = Open::new(
-            self.shared.pool.take(self.medium.cluster_len()),
-            (seq, self.medium.hasher.mark(seq)),
+            self.parts.shared.pool.take(self.parts.medium.cluster_len()),
+            (seq, self.parts.medium.hasher.mark(seq)),
             class,
             since,
         );
-        open.divide(self.residents.pages.page_of(class));
-        match self.catalog.buffers.occupy(Slot::Open(open)) {
+        open.divide(self.parts.residents.pages.page_of(class));
+        match self.parts.catalog.buffers.occupy(Slot::Open(open)) {
             Some(slot) => {
-                self.log.queue.add_unwritten(cluster_bytes);
+                self.parts.log.queue.add_unwritten(cluster_bytes);
                 Ok(Ok(slot))
             }
             None => {
-                self.shared.buffer_bytes.fetch_sub(cluster_bytes, Relaxed);
-                self.space.unreserve();
+                self.parts.shared.buffer_bytes.fetch_sub(cluster_bytes, Relaxed);
+                self.parts.space.unreserve();
                 Ok(Err(Blocked::Buffers))
             }
         }
@@ -205,61 +196,61 @@ impl Appender {
     /// Closes an open buffer and queues it for the device. A buffer with nothing in it stays.
     pub(crate) fn seal(&self, lane: &mut Option<u32>) -> Result<()> {
         let Some(slot) = *lane else { return Ok(()) };
-        if self.catalog.in_place.is_some() {
+        if self.parts.catalog.in_place.is_some() {
             // What is gathered there is placed by a commit, object by object.
             return Ok(());
         }
-        let (granted, seq, site) = match &*self.catalog.buffers.slot(slot).read() {
+        let (granted, seq, site) = match &*self.parts.catalog.buffers.slot(slot).read() {
             Slot::Open(open) if !open.is_empty() => (open.cluster, open.seq, open.class.site()),
             _ => return Ok(()),
         };
         let cluster = match granted {
             Some(cluster) => cluster,
-            None => self.log.grant(State::Busy, seq, site)?,
+            None => self.parts.log.grant(State::Busy, seq, site)?,
         };
         self.lay_copies(slot, cluster);
         self.forget_hints(slot);
-        let mut guard = self.catalog.buffers.slot(slot).write();
+        let mut guard = self.parts.catalog.buffers.slot(slot).write();
         if let Slot::Open(open) = std::mem::replace(&mut *guard, Slot::Free) {
             let last = Trailer {
                 seq: open.seq,
-                seal: self.log.next_seal.fetch_add(1, Relaxed),
-                durable: self.log.durable_seal.load(Relaxed),
-                store: self.medium.store_id,
+                seal: self.parts.log.next_seal.fetch_add(1, Relaxed),
+                durable: self.parts.log.durable_seal.load(Relaxed),
+                store: self.parts.medium.store_id,
                 id: cluster,
-                page: if open.page() < self.medium.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
+                page: if open.page() < self.parts.medium.map.cluster { open.page().trailing_zeros() as u8 } else { 0 },
             };
-            self.residents.classes[cluster as usize].store(open.class.short(), Relaxed);
-            self.residents.pages.note(cluster, open.page());
-            if self.shared.options.cluster_age.limit().is_some() {
-                self.space.note_second(cluster, self.shared.second());
+            self.parts.residents.classes[cluster as usize].store(open.class.short(), Relaxed);
+            self.parts.residents.pages.note(cluster, open.page());
+            if self.parts.shared.options.cluster_age.limit().is_some() {
+                self.parts.space.note_second(cluster, self.parts.shared.second());
             }
-            *guard = Slot::Filled(open.seal(self.medium.store_id, cluster, last));
+            *guard = Slot::Filled(open.seal(self.parts.medium.store_id, cluster, last));
         }
         drop(guard);
         *lane = None;
-        add(&self.shared.counters.clusters_sealed, 1);
-        self.log.queue.enqueue(slot);
+        add(&self.parts.shared.counters.clusters_sealed, 1);
+        self.parts.log.queue.enqueue(slot);
         Ok(())
     }
 
     /// Where hints are kept until their object is packed, it is.
     pub(crate) fn forget_hints(&self, slot: u32) {
-        if self.catalog.placer.packs()
-            && let Slot::Open(open) = &*self.catalog.buffers.slot(slot).read()
+        if self.parts.catalog.placer.packs()
+            && let Slot::Open(open) = &*self.parts.catalog.buffers.slot(slot).read()
         {
-            open.rows().iter().for_each(|row| self.catalog.placer.drop_hints(row.hash));
+            open.rows().iter().for_each(|row| self.parts.catalog.placer.drop_hints(row.hash));
         }
     }
 
     /// Fills what room is left in a buffer with copies of objects that are wanted beside those in it. A copy has the
     /// server of whom it lies beside: who reads that one wants it too.
     pub(crate) fn lay_copies(&self, slot: u32, cluster: u32) {
-        let wanted: Vec<(u64, u32)> = match &*self.catalog.buffers.slot(slot).read() {
+        let wanted: Vec<(u64, u32)> = match &*self.parts.catalog.buffers.slot(slot).read() {
             Slot::Open(open) => {
                 let here = |hash: u64| open.rows().iter().any(|row| row.hash == hash);
                 let beside = |row: &Row| {
-                    let partners = self.catalog.placer.partners(row.hash);
+                    let partners = self.parts.catalog.placer.partners(row.hash);
                     // Mostly nobody is wanted there.
                     let header = if partners.is_empty() { None } else { open.header(row) };
                     partners.into_iter().filter_map(move |hash| Some((hash, header?.server)))
@@ -272,15 +263,15 @@ impl Appender {
             _ => return,
         };
         for (hash, server) in wanted {
-            let in_memory = || match self.shared.preset.placement {
-                Placement::Packing => self.catalog.resident(hash),
-                _ => self.shared.memory.peek(hash).filter(|frame| self.catalog.is_home_of(frame)),
+            let in_memory = || match self.parts.shared.preset.placement {
+                Placement::Packing => self.parts.catalog.resident(hash),
+                _ => self.parts.shared.memory.peek(hash).filter(|frame| self.parts.catalog.is_home_of(frame)),
             };
             let Some(frame) = in_memory() else { continue };
             if frame.header.kind != Kind::Whole {
                 continue;
             }
-            let mut guard = self.catalog.buffers.slot(slot).write();
+            let mut guard = self.parts.catalog.buffers.slot(slot).write();
             let Slot::Open(open) = &mut *guard else { return };
             if !open.fits(frame.header.frame_len()) {
                 continue;
@@ -290,28 +281,29 @@ impl Appender {
             let draft = Draft { hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
             let offset = open.push(&draft) as u32;
             drop(guard);
-            self.catalog.placer.add_copy(hash, self.medium.grain(cluster, offset));
+            self.parts.catalog.placer.add_copy(hash, self.parts.medium.grain(cluster, offset));
             // Replaced in between? Then whoever did it may have looked before the copy was noted.
             if in_memory().is_none_or(|now| now.header.generation != frame.header.generation) {
-                self.catalog.placer.drop_copies(hash);
+                self.parts.catalog.placer.drop_copies(hash);
             }
-            add(&self.shared.counters.copies_placed, 1);
+            add(&self.parts.shared.counters.copies_placed, 1);
         }
     }
 
     /// Where a store packs tightly, the lane with the open buffer that a frame of so many bytes fills best, or else the
     /// one in which a buffer is opened for it. Pieces that fill clusters together have buffers of their own.
     pub(crate) fn snug_lane(&self, len: usize) -> Option<usize> {
-        if !self.catalog.packs_tightly() || self.catalog.placer.keeps_apart() && self.affords_apart() {
+        if !self.parts.catalog.packs_tightly() || self.parts.catalog.placer.keeps_apart() && self.affords_apart() {
             return None;
         }
         let lanes = self.lanes.len();
         // Four buffers are a part of a small store that would be missed.
-        let own =
-            usize::from(lanes > 1 && self.space.count() >= SMALL && fills_with_others(self.medium.cluster_len(), len));
+        let own = usize::from(
+            lanes > 1 && self.parts.space.count() >= SMALL && fills_with_others(self.parts.medium.cluster_len(), len),
+        );
         let fitting = |lane: usize| {
             let slots = self.lanes[lane].try_lock().map_or([None; 2], |lane| *lane);
-            let rooms = slots.into_iter().flatten().map(|slot| self.catalog.room_in(slot));
+            let rooms = slots.into_iter().flatten().map(|slot| self.parts.catalog.room_in(slot));
             rooms.filter(|room| *room >= len).min()
         };
         let snuggest = |is_good: &dyn Fn(usize) -> bool| {
@@ -320,14 +312,14 @@ impl Appender {
         };
         // What other lanes have open is filled with what would else be in the way of those pieces; and so is any buffer
         // while there are hardly clusters for reclaim.
-        let of_kind = snuggest(&|lane| lane == own || own == 0 && (lane != 1 || self.space.count() < SMALL));
-        let any = || snuggest(&|_| self.space.available() <= self.kept_from_puts());
+        let of_kind = snuggest(&|lane| lane == own || own == 0 && (lane != 1 || self.parts.space.count() < SMALL));
+        let any = || snuggest(&|_| self.parts.space.available() <= self.kept_from_puts());
         of_kind.or_else(any).or(Some(own))
     }
 
     /// Clusters that puts leave to reclaim and to checkpoints.
     pub(crate) fn kept_from_puts(&self) -> u32 {
-        SPARE + self.residents.checkpoint_reserve()
+        SPARE + self.parts.residents.checkpoint_reserve()
     }
 }
 

@@ -19,26 +19,27 @@ use crate::{
 impl Appender {
     /// Makes room in the open buffers of a lane. Returns whether there is more than there was.
     pub(crate) fn compact(&self, lane: &Lane) -> bool {
-        let Some(_turn) = self.log.queue.try_turn() else { return false };
+        let Some(_turn) = self.parts.log.queue.try_turn() else { return false };
         let freed: usize = lane.iter().flatten().map(|slot| self.compact_open(*slot)).sum();
-        add(&self.shared.counters.compacted_bytes, freed as u64);
+        add(&self.parts.shared.counters.compacted_bytes, freed as u64);
         freed > 0
     }
 
     fn compact_open(&self, slot: u32) -> usize {
-        let Slot::Open(open) = &mut *self.catalog.buffers.slot(slot).write() else { return 0 };
+        let Slot::Open(open) = &mut *self.parts.catalog.buffers.slot(slot).write() else { return 0 };
         let mut moved = 0;
-        let is_dead =
-            |row: &Row| self.catalog.entry_in_slot(slot, row).is_none() && self.shared.try_lock_key(row.hash).is_some();
+        let is_dead = |row: &Row| {
+            self.parts.catalog.entry_in_slot(slot, row).is_none() && self.parts.shared.try_lock_key(row.hash).is_some()
+        };
         let freed = open.compact(is_dead, |row, to| {
             // Whoever looks at the old place meanwhile waits for the buffer, and then looks for the entry again.
-            if let Some(entry) = self.catalog.entry_in_slot(slot, row) {
+            if let Some(entry) = self.parts.catalog.entry_in_slot(slot, row) {
                 let place = Location::Buffered { slot, offset: to / GRAIN as u32 };
-                self.catalog.index.change(row.hash, entry, |entry| entry.at(place));
+                self.parts.catalog.index.change(row.hash, entry, |entry| entry.at(place));
             }
             moved += u64::from(row.len);
         });
-        add(&self.shared.counters.moved_bytes, moved);
+        add(&self.parts.shared.counters.moved_bytes, moved);
         freed
     }
 }

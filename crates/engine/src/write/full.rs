@@ -28,9 +28,9 @@ const OPEN: u64 = 4;
 impl Appender {
     /// Bytes of body of the pieces that an object is to be cut into, if it is.
     pub(crate) fn cut_to_pack(&self, payload: usize, body: usize) -> Option<usize> {
-        let cluster = self.medium.cluster_len();
+        let cluster = self.parts.medium.cluster_len();
         let (whole, waste) = (taken(payload), wasted(cluster, payload));
-        if waste * WASTE <= whole || body * 2 < payload || !self.catalog.packs_tightly() {
+        if waste * WASTE <= whole || body * 2 < payload || !self.parts.catalog.packs_tightly() {
             return None;
         }
         let piece = best_piece(cluster, body);
@@ -41,29 +41,29 @@ impl Appender {
 
     /// The same of an object larger than a cluster, which is cut anyway.
     pub(crate) fn cut_of_long(&self, body: Option<u64>) -> Option<usize> {
-        let cluster = self.medium.cluster_len();
+        let cluster = self.parts.medium.cluster_len();
         match body {
-            _ if !self.catalog.keeps_all_in_clusters() => None,
+            _ if !self.parts.catalog.keeps_all_in_clusters() => None,
             Some(body) => Some(best_piece(cluster, usize::try_from(body).ok()?)),
             // Whatever is left over at its end is short.
-            None => self.catalog.packs_tightly().then(|| piece_of(cluster, 4)),
+            None => self.parts.catalog.packs_tightly().then(|| piece_of(cluster, 4)),
         }
     }
 
     /// Bytes that objects can take besides what is kept back.
     pub(crate) fn room_for_all(&self) -> u64 {
-        let kept = self.kept_from_puts() + self.residents.checkpoint_held.load(Relaxed);
-        u64::from(self.space.count().saturating_sub(kept)) * self.space.room()
+        let kept = self.kept_from_puts() + self.parts.residents.checkpoint_held.load(Relaxed);
+        u64::from(self.parts.space.count().saturating_sub(kept)) * self.parts.space.room()
     }
 
     /// The error of an object that needs so many bytes, with what would help.
     pub(crate) fn full(&self, needed: u64) -> Error {
-        if !self.catalog.keeps_all_in_clusters() {
+        if !self.parts.catalog.keeps_all_in_clusters() {
             return Error::full(needed, self.free_bytes());
         }
-        let (live, all) = (self.space.fill().live, self.room_for_all());
-        let capacity = self.medium.map.clusters.len;
-        let surely = (all - (all / WASTE as u64).min(all)).saturating_sub(OPEN * self.space.room());
+        let (live, all) = (self.parts.space.fill().live, self.room_for_all());
+        let capacity = self.parts.medium.map.clusters.len;
+        let surely = (all - (all / WASTE as u64).min(all)).saturating_sub(OPEN * self.parts.space.room());
         let surely = surely.min(capacity / 10 * 9);
         let delete = (live + needed).saturating_sub(surely).max(needed);
         let help = format!(
@@ -76,14 +76,15 @@ impl Appender {
 
     /// Refuses at once what is longer than all that could be made room for.
     pub(crate) fn could_take(&self, needed: u64) -> Result<()> {
-        let fits = |live: u64| live + needed <= self.medium.map.clusters.len;
-        let may =
-            !self.catalog.keeps_all_in_clusters() || fits(self.space.live_about()) || fits(self.space.fill().live);
+        let fits = |live: u64| live + needed <= self.parts.medium.map.clusters.len;
+        let may = !self.parts.catalog.keeps_all_in_clusters()
+            || fits(self.parts.space.live_about())
+            || fits(self.parts.space.fill().live);
         if may { Ok(()) } else { Err(self.full(needed)) }
     }
 
     /// Bytes that a store in place could still take, compaction included.
     pub(crate) fn free_bytes(&self) -> u64 {
-        self.catalog.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
+        self.parts.catalog.in_place.as_ref().map_or(0, |in_place| in_place.extents.slots().0 * SLOT)
     }
 }

@@ -24,17 +24,13 @@ use crate::{
     base::frame::Draft,
     base::frame::Frame,
     base::group::CheckpointInterval,
-    base::medium::Medium,
     base::policy::Placement,
     base::stats::add,
     cache::buffers::Slot,
-    cache::catalog::Catalog,
-    cache::residents::{FEWEST, Residents},
+    cache::residents::FEWEST,
     index::{Entered, IndexEntry, Location},
-    log::recorder::Log,
     read::parts::Parts,
-    shared::Shared,
-    space::{SPARE, Space},
+    space::SPARE,
     write::append::Appender,
     write::blocked::{Blocked, Purpose},
     write::placement::Class,
@@ -69,19 +65,13 @@ impl Set {
 }
 
 pub(crate) struct Packer {
-    pub(crate) medium: Arc<Medium>,
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) log: Arc<Log>,
-    pub(crate) space: Arc<Space>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) residents: Arc<Residents>,
+    parts: Parts,
     pub(crate) appender: Arc<Appender>,
 }
 
 impl Packer {
     pub(crate) fn new(parts: &Parts, appender: &Arc<Appender>) -> Self {
-        let Parts { medium, shared, log, space, catalog, residents, .. } = parts.clone();
-        Self { medium, shared, log, space, catalog, residents, appender: Arc::clone(appender) }
+        Self { parts: parts.clone(), appender: Arc::clone(appender) }
     }
 
     /// Bytes of a cluster that a frame takes, its row included.
@@ -97,26 +87,26 @@ impl Packer {
 
     /// Where objects wait, as long as that may pay. What is durable when its put returns has nobody to wait for.
     pub(crate) fn gathers(&self) -> Option<&Staging> {
-        let may = self.catalog.placer.packs() || self.shared.options.durability != Durability::EveryPut;
-        self.catalog.buffers.staging().filter(|_| may && self.catalog.placer.gathers())
+        let may = self.parts.catalog.placer.packs() || self.parts.shared.options.durability != Durability::EveryPut;
+        self.parts.catalog.buffers.staging().filter(|_| may && self.parts.catalog.placer.gathers())
     }
 
     /// Memory for what waits and for clusters, of this volume.
     fn own_tier(&self, staging: &Staging) -> u64 {
-        (self.shared.tier_budget() + staging.bytes()) / self.shared.options.places.len() as u64
+        (self.parts.shared.tier_budget() + staging.bytes()) / self.parts.shared.options.places.len() as u64
     }
 
     /// Most bytes of objects that wait, whoever's turn it is: what was asked for, but no more than half of what index
     /// and buffers leave; else a share of that, or all but what reads of clusters need; and an eighth of the device.
     fn staging_max(&self, staging: &Staging) -> u64 {
-        let options = &self.shared.options;
+        let options = &self.parts.shared.options;
         let tier = self.own_tier(staging);
         let asked = match options.unpacked / options.places.len() as u64 {
-            0 if !self.catalog.placer.packs() => tier / GATHERED,
-            0 => tier.saturating_sub((FEWEST * self.medium.cluster_len() as u64).max(tier / 8)).max(tier / 2),
+            0 if !self.parts.catalog.placer.packs() => tier / GATHERED,
+            0 => tier.saturating_sub((FEWEST * self.parts.medium.cluster_len() as u64).max(tier / 8)).max(tier / 2),
             asked => asked.min(tier / 2),
         };
-        asked.min(self.medium.map.clusters.len / 8)
+        asked.min(self.parts.medium.map.clusters.len / 8)
     }
 
     /// Whether it is the turn of what waits to make room for so many bytes: memory is full, and nothing else is in it
@@ -124,20 +114,20 @@ impl Packer {
     /// needed; §3.5: memory is given up by the LRU lists of files and of clusters). Not where what waits has memory of
     /// its own.
     fn is_turn_of_staging(&self, staging: &Staging, bytes: u64) -> bool {
-        let shared = &self.shared;
-        if shared.options.unpacked != 0 || !self.catalog.placer.packs() {
+        let shared = &self.parts.shared;
+        if shared.options.unpacked != 0 || !self.parts.catalog.placer.packs() {
             return false;
         }
         let Some(oldest) = staging.oldest() else { return false };
         // Clusters on their way to the device can leave when they are there.
-        let coming = (self.log.queue.unlanded() * self.medium.cluster_len()) as u64;
+        let coming = (self.parts.log.queue.unlanded() * self.parts.medium.cluster_len()) as u64;
         let free = shared.tier_budget().saturating_sub(shared.memory.held()) + coming;
         free < bytes && free + shared.memory.older_than(oldest, bytes - free) < bytes
     }
 
     /// Whether a crash may cost an object of this group for as long as nobody says otherwise.
     fn may_stay_volatile(&self, group: u32) -> bool {
-        match (self.shared.groups.interval(group), self.shared.options.durability) {
+        match (self.parts.shared.groups.interval(group), self.parts.shared.options.durability) {
             (_, Durability::EveryPut) => false,
             (CheckpointInterval::Off, _) => true,
             (CheckpointInterval::Every(_), _) => false,
@@ -159,34 +149,35 @@ impl Packer {
         let frame = Arc::new(Frame::new(draft.hash, header, bytes.into()));
         let (charge, held) = (Staging::charge(&frame), staging.bytes());
         // Nor may it who takes the place of one that may not: a commit would find neither.
-        let promised = !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.catalog.is_promised(old));
+        let promised =
+            !self.may_stay_volatile(header.group) || old.is_some_and(|old| self.parts.catalog.is_promised(old));
         if held > 0 && (held + charge > self.staging_max(staging) || self.is_turn_of_staging(staging, charge)) {
             return Err(Blocked::Staging);
         }
         // What a commit has to pack must find clusters then, half full at the worst, beside what is kept back.
         let most = || {
-            let clean = self.space.available().saturating_sub(SPARE + self.residents.checkpoint_reserve());
-            u64::from(clean) * u64::from(self.medium.map.cluster) / 2
+            let clean = self.parts.space.available().saturating_sub(SPARE + self.parts.residents.checkpoint_reserve());
+            u64::from(clean) * u64::from(self.parts.medium.map.cluster) / 2
         };
         if promised && staging.promised() + charge > most() {
             return Err(if held > 0 { Blocked::Staging } else { Blocked::Space });
         }
-        self.shared.reserve_memory(charge, || self.shared.buffer_bytes.fetch_add(charge, Relaxed));
-        let before = self.shared.index_bytes.load(Relaxed);
-        let slot = staging.add(&frame, (class, self.shared.memory.next_number()), (promised, old.is_some()));
+        self.parts.shared.reserve_memory(charge, || self.parts.shared.buffer_bytes.fetch_add(charge, Relaxed));
+        let before = self.parts.shared.index_bytes.load(Relaxed);
+        let slot = staging.add(&frame, (class, self.parts.shared.memory.next_number()), (promised, old.is_some()));
         let Some(slot) = slot else {
-            self.shared.buffer_bytes.fetch_sub(charge, Relaxed);
+            self.parts.shared.buffer_bytes.fetch_sub(charge, Relaxed);
             return Err(Blocked::Staging);
         };
         let location = Location::Buffered { slot, offset: 0 };
         let grains = (header.frame_len() / frame::GRAIN) as u32;
-        if self.catalog.index.put(draft.hash, location, grains, old) == Entered::OldGone {
-            self.catalog.unstage(slot);
+        if self.parts.catalog.index.put(draft.hash, location, grains, old) == Entered::OldGone {
+            self.parts.catalog.unstage(slot);
             return Err(Blocked::Moved);
         }
-        self.catalog.replaced(draft.hash, old);
-        if self.shared.index_bytes.load(Relaxed) != before {
-            self.shared.shrink_memory();
+        self.parts.catalog.replaced(draft.hash, old);
+        if self.parts.shared.index_bytes.load(Relaxed) != before {
+            self.parts.shared.shrink_memory();
         }
         Ok(())
     }
@@ -194,7 +185,7 @@ impl Packer {
     /// One step of the packing daemon. Ahead of need while nobody reads, else when it is needed. Returns whether it
     /// packed anything.
     pub(crate) fn pack_step(&self, idle: bool) -> Result<bool> {
-        let Some(staging) = self.catalog.buffers.staging() else { return Ok(false) };
+        let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(false) };
         let most = self.staging_max(staging);
         let ahead = (most / 4).min(self.own_tier(staging) / 8) / if idle { 1 } else { 2 };
         let mut packed = false;
@@ -208,8 +199,8 @@ impl Packer {
 
     /// Packs a cluster with those whose turn it is. The inner result says what was in the way.
     pub(crate) fn pack_cluster(&self) -> Result<Result<(), Blocked>> {
-        let Some(staging) = self.catalog.buffers.staging() else { return Ok(Ok(())) };
-        if let Some(failure) = self.log.commits.failure() {
+        let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(Ok(())) };
+        if let Some(failure) = self.parts.log.commits.failure() {
             return Err(failure);
         }
         let turn = staging.turn();
@@ -219,9 +210,9 @@ impl Packer {
     /// Packs all that a commit has to make durable, by who has the writer's turn and can make buffers free by writing
     /// them, which is what `write` does. What finds no cluster is given up.
     pub(crate) fn pack_promised(&self, write: impl Fn()) -> Result<()> {
-        let Some(staging) = self.catalog.buffers.staging() else { return Ok(()) };
+        let Some(staging) = self.parts.catalog.buffers.staging() else { return Ok(()) };
         // Not what comes meanwhile: it has a commit of its own.
-        let last = self.shared.generation.load(Relaxed);
+        let last = self.parts.shared.generation.load(Relaxed);
         let is_due = |staged: &StagedObject| staged.frame.header.generation <= last;
         while staging.promised() > 0 {
             let turn = staging.turn();
@@ -236,7 +227,7 @@ impl Packer {
                 Some(Blocked::Buffers) => write(),
                 Some(_) => staging.next(usize::MAX, true).iter().for_each(|staged| self.give_up_staged(staged)),
             }
-            if self.log.commits.failure().is_some() {
+            if self.parts.log.commits.failure().is_some() {
                 return Ok(());
             }
         }
@@ -246,14 +237,15 @@ impl Packer {
     /// Its promise cannot be kept: it leaves by name, and no older version of it comes back.
     fn give_up_staged(&self, staged: &StagedObject) {
         let frame = &staged.frame;
-        let Some(entry) = self.catalog.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 })
+        let Some(entry) =
+            self.parts.catalog.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 })
         else {
             return;
         };
-        if self.catalog.drop_entry(frame.hash, entry) {
-            self.log.forget(self.medium.hasher.key(frame.key()), frame.header.generation);
-            add(&self.shared.counters.evicted, 1);
-            self.shared.note_departure(frame.key(), Departure::Evicted);
+        if self.parts.catalog.drop_entry(frame.hash, entry) {
+            self.parts.log.forget(self.parts.medium.hasher.key(frame.key()), frame.header.generation);
+            add(&self.parts.shared.counters.evicted, 1);
+            self.parts.shared.note_departure(frame.key(), Departure::Evicted);
         }
     }
 
@@ -269,13 +261,13 @@ impl Packer {
         let Some((class, len)) = turns.peek().map(|first| (first.class, first.frame.header.frame_len())) else {
             return Ok(Ok(()));
         };
-        let number = self.catalog.placer.lane(class, self.shared.generation.load(Relaxed));
+        let number = self.parts.catalog.placer.lane(class, self.parts.shared.generation.load(Relaxed));
         let mut lane = self.appender.lanes[number].lock();
         let slot = match self.appender.lane_with_room(&mut lane, len, class, purpose)? {
             Ok(slot) => slot,
             Err(blocked) => return Ok(Err(blocked)),
         };
-        let cuts = !self.catalog.placer.packs();
+        let cuts = !self.parts.catalog.placer.packs();
         let (mut copies, mut passed_over) = (0, Vec::new());
         for staged in turns.filter(|staged| staged.class == class) {
             // It may have gone along with another.
@@ -287,7 +279,7 @@ impl Packer {
             }
             let turn = staged.slot;
             let set = self.set_of(staging, staged);
-            let (room, fresh) = match &*self.catalog.buffers.slot(slot).read() {
+            let (room, fresh) = match &*self.parts.catalog.buffers.slot(slot).read() {
                 Slot::Open(open) => (open.room().saturating_sub(copies), open.is_empty()),
                 _ => break,
             };
@@ -304,7 +296,9 @@ impl Packer {
         }
         if let Some(set) = passed_over.first() {
             // Its end, so that most of it stays with the page.
-            if cuts && (class != Class::Rest || self.catalog.room_in(slot) >= self.medium.cluster_len() / WORTH_CUTTING)
+            if cuts
+                && (class != Class::Rest
+                    || self.parts.catalog.room_in(slot) >= self.parts.medium.cluster_len() / WORTH_CUTTING)
             {
                 set.objects.iter().rev().for_each(|staged| self.pack_one(slot, staged, set.affinity));
             }
@@ -322,16 +316,16 @@ impl Packer {
     fn set_of(&self, staging: &Staging, first: StagedObject) -> Set {
         let head = first.head();
         let leads = head == first.frame.hash;
-        let leader = if leads { None } else { self.catalog.staged(head) };
+        let leader = if leads { None } else { self.parts.catalog.staged(head) };
         let is_here = leads || leader.is_some();
         let objects = std::iter::once(first).chain(leader).collect();
-        let mut set = Set { head, objects, copies: 0, affinity: self.catalog.placer.affinity_of(head, None) };
-        for hash in self.catalog.placer.partners(head) {
-            match self.catalog.staged(hash) {
+        let mut set = Set { head, objects, copies: 0, affinity: self.parts.catalog.placer.affinity_of(head, None) };
+        for hash in self.parts.catalog.placer.partners(head) {
+            match self.parts.catalog.staged(hash) {
                 Some(staged) => set.objects.push(staged),
                 // Copies are laid beside the one that was to take them along.
                 None if is_here => {
-                    set.copies += self.catalog.resident(hash).map_or(0, |frame| Self::packed_len(&frame))
+                    set.copies += self.parts.catalog.resident(hash).map_or(0, |frame| Self::packed_len(&frame))
                 }
                 None => {}
             }
@@ -339,7 +333,7 @@ impl Packer {
         set.objects.extend(staging.led_by(head));
         let mut seen = HashSet::new();
         set.objects.retain(|staged| seen.insert(staged.slot));
-        if !self.catalog.placer.packs() {
+        if !self.parts.catalog.placer.packs() {
             set.objects.sort_by_key(|staged| (staged.frame.hash != head, staged.number));
         }
         set
@@ -348,19 +342,20 @@ impl Packer {
     /// Moves an object from where it waits into the open buffer, if it is current and fits.
     fn pack_one(&self, slot: u32, staged: &StagedObject, affinity: u32) {
         let frame = &staged.frame;
-        let Some(old) = self.catalog.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 }) else {
+        let Some(old) = self.parts.catalog.index.find(frame.hash, Location::Buffered { slot: staged.slot, offset: 0 })
+        else {
             return;
         };
         let body = frame.body();
         let server = if staged.class == Class::Rest && affinity != 0 { affinity } else { frame.header.server };
         let header = frame::Header { server, ..frame.header };
         let draft = Draft { hash: frame.hash, header, key: frame.key(), metadata: frame.metadata(), body: &body };
-        match &mut *self.catalog.buffers.slot(slot).write() {
+        match &mut *self.parts.catalog.buffers.slot(slot).write() {
             Slot::Open(open) if open.fits(frame.header.frame_len()) => open.number = open.number.max(staged.number),
             _ => return,
         }
-        if self.catalog.enter_in(slot, &draft, Some(old)).is_ok() {
-            add(&self.shared.counters.packed, 1);
+        if self.parts.catalog.enter_in(slot, &draft, Some(old)).is_ok() {
+            add(&self.parts.shared.counters.packed, 1);
         }
     }
 }
