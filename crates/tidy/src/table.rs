@@ -111,7 +111,7 @@ pub const CIRCLES: &[(&str, &[usize])] = &[
     ("crates/device", &[5, 2]),
     ("crates/common", &[]),
     ("crates/table", &[9, 6, 2]),
-    ("crates/engine", &[13, 3, 2]),
+    ("crates/engine", &[13, 2]),
     ("crates/literature", &[]),
     ("crates/graph", &[8]),
     ("crates/proxy", &[]),

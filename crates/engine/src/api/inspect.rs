@@ -15,7 +15,9 @@ use picaflor_format::{
     zone::{BEGINNING, Map, SUPERBLOCKS},
 };
 
-use crate::{Error, Mode, Result, in_place::files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES, recovery::lost_superblocks};
+use crate::{
+    Error, Mode, Result, in_place::files::SUPERBLOCKS as SUPERBLOCKS_OF_FILES, recovery::superblock::lost_superblocks,
+};
 
 /// What [`inspect`] found.
 #[derive(Debug, Clone)]

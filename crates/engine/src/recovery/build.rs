@@ -149,7 +149,7 @@ pub(super) fn build(
         catalog: Arc::clone(&catalog),
         space: Arc::clone(&space),
         reader: Reader::new(shared.preset.reading),
-        // Elsewhere the keys of who leaves are wanted, which are in the cluster only.
+        // Elsewhere the keys of what leaves are wanted, which are in the cluster only.
         listed: (notes_use && options.eviction_listener.is_none())
             .then(|| ClusterContents::new(Arc::clone(&shared.index_bytes))),
         classes: (0..count).map(|_| AtomicU16::new(0)).collect(),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use picaflor_device::{Device, Folder};
-use picaflor_format::superblock::Superblock;
+use picaflor_format::{superblock::Superblock, zone::Map};
 
-use crate::base::spread::Spread;
+use crate::{Error, Result, base::spread::Spread};
 
 /// A place with its superblock, if it has one.
 pub(super) struct Found {
@@ -40,3 +40,9 @@ pub(super) struct Identity {
 /// Generations and sequence numbers carry the opening's number in their high bits, so that they are above
 /// all that a crashed run gave out, written or not. 2^40 of them an opening; 2^24 openings.
 pub(crate) const EPOCH_SHIFT: u32 = 40;
+
+/// What has so few bytes is too small for these clusters.
+pub(super) fn too_small<T>(what: &str, cluster: u32) -> Result<T> {
+    let why = format!("{what}; {} are the least for clusters of {cluster}", Map::least_capacity(cluster));
+    Err(Error::Option { name: "capacity", why })
+}

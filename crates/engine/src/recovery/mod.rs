@@ -15,12 +15,11 @@ mod places;
 mod ring;
 mod scan;
 mod since;
-mod superblock;
+pub(crate) mod superblock;
 mod validate;
 mod volume;
 
 pub(crate) use deferred::Deferred;
-pub(crate) use superblock::lost_superblocks;
 pub use superblock::write_superblock;
 
 use std::{
@@ -37,7 +36,7 @@ use picaflor_format::{
     zone::Map,
 };
 use rand::Rng;
-use validate::{Made, as_it_was_made, check, check_memory, too_small};
+use validate::{Made, as_it_was_made, check, check_memory};
 
 use crate::{
     Error, Inspection, Options, Place, Result, Spread,
@@ -48,7 +47,7 @@ use crate::{
     base::medium::read_twice,
     cache::memory::Memory,
     in_place::files,
-    recovery::found::{EPOCH_SHIFT, Found, Identity},
+    recovery::found::{EPOCH_SHIFT, Found, Identity, too_small},
     recovery::validate::CAPACITY_DEFAULT,
     shared::{Member, STRIPES, Shared},
     space::LayoutKind,

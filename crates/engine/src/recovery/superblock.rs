@@ -11,7 +11,7 @@ use picaflor_format::{
     zone::{BEGINNING, CLUSTER_MIN, Map},
 };
 
-use super::validate::too_small;
+use super::found::too_small;
 use crate::{Error, Options, Result, base::medium::read_twice};
 
 /// Reads the newer intact superblock, and whether the other one is intact too; `None` if the place is blank and was no

@@ -12,6 +12,7 @@ use picaflor_format::{
     zone::{CLUSTER_MAX, CLUSTER_MIN, IN_PLACE_MAX, Map},
 };
 
+use super::found::too_small;
 use crate::{
     About, Error, Mode, Options, Place, Result,
     base::policy::Eviction,
@@ -244,12 +245,6 @@ pub(super) fn check(options: &Options) -> Result<()> {
         return too_small(&format!("{each} bytes a place are given"), CLUSTER_MIN);
     }
     Ok(())
-}
-
-/// What has so few bytes is too small for these clusters.
-pub(super) fn too_small<T>(what: &str, cluster: u32) -> Result<T> {
-    let why = format!("{what}; {} are the least for clusters of {cluster}", Map::least_capacity(cluster));
-    Err(Error::Option { name: "capacity", why })
 }
 
 pub(super) fn check_memory(options: &Options) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What a user should choose for objects of a size, and when copying them anew pays.
 
 use super::{
-    candidates::Kind,
+    kind::Kind,
     report::{disks, groups, mean_of, on_disk},
     run::{Aged, Sample},
 };

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use super::{candidates::Kind, run::Aged, run::Sample};
+use super::{kind::Kind, run::Aged, run::Sample};
 
 /// What may not be passed, and when.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use picaflor_proxy::config::Size;
 use serde::{Deserialize, Serialize};
 
-use super::candidates::Kind;
+use super::kind::Kind;
 use crate::{Error, Result};
 
 /// How long objects are.

@@ -5,99 +5,18 @@ mod mounted;
 mod picaflor;
 mod sqlite;
 
-use std::{fmt, path::Path, str::FromStr};
+use std::path::Path;
 
 pub use mounted::{can_mount, unmount_all};
-use serde::{Deserialize, Serialize};
 
 use super::{
     extents::Extent,
+    kind::Kind,
     load::{Load, Version},
     marks::Seen,
     spec::{Case, Force, Request},
 };
 use crate::Result;
-
-macro_rules! kinds {
-    ($($variant:ident = $name:literal, $what:literal);+ $(;)?) => {
-        /// A store that can be aged.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        pub enum Kind {
-            $(#[doc = $what] #[serde(rename = $name)] $variant),+
-        }
-
-        impl Kind {
-            /// All, with what each is.
-            pub const ALL: &[(Self, &'static str, &'static str)] = &[$((Self::$variant, $name, $what)),+];
-        }
-    };
-}
-
-kinds! {
-    Folder = "folder", "a file for each object, in a folder of this machine's file system";
-    Ext4 = "ext4", "the same on a new ext4, on a loop device; needs root";
-    Xfs = "xfs", "the same on a new XFS; needs root and xfsprogs";
-    Btrfs = "btrfs", "the same on a new Btrfs; needs root and btrfs-progs";
-    Sqlite = "sqlite", "a row for each object in a SQLite database, replaced by a transaction";
-    PicaflorCache = "picaflor-cache", "this engine as a cache: the oldest goes when there is no room";
-    PicaflorStore = "picaflor-store", "this engine as a store: nothing is evicted, clusters are compacted";
-    Pmflf = "pmflf-pfl", "hash table on blocks from free lists (Iyengar, Jin & Challenger 2003)";
-    Oba = "oba", "the same, where a batch is placed together";
-    Stream = "stream", "next fit on slots (Markatos et al. 1999)";
-    Buddy = "buddy", "slots of powers of two (Markatos et al. 1999)";
-}
-
-impl Kind {
-    /// Those that anybody can run.
-    #[must_use]
-    pub const fn without_root() -> &'static [Self] {
-        &[Self::Folder, Self::Sqlite, Self::PicaflorCache, Self::PicaflorStore, Self::Pmflf]
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|row| row.0 == self).map_or("", |row| row.1)
-    }
-
-    /// Whether it is a file system that is made for the run.
-    #[must_use]
-    pub const fn needs_root(self) -> bool {
-        matches!(self, Self::Ext4 | Self::Xfs | Self::Btrfs)
-    }
-
-    /// Bytes of the smallest volume that it can be made on, and on which anything is to be seen.
-    #[must_use]
-    pub const fn least_volume(self) -> u64 {
-        match self {
-            Self::Xfs => 300 << 20,
-            Self::Btrfs => 128 << 20,
-            _ => 16 << 20,
-        }
-    }
-
-    /// Whether it is given an object request by request. A database takes a value whole.
-    #[must_use]
-    pub const fn knows_requests(self) -> bool {
-        !matches!(self, Self::Sqlite)
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let names: Vec<_> = Self::ALL.iter().map(|row| row.1).collect();
-        let found = Self::ALL.iter().find(|row| row.1 == text);
-        found.map(|row| row.0).ok_or_else(|| format!("`{text}` is none of {}", names.join(", ")))
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// An object that is to be written, whole.
 pub(super) struct Write<'a> {
