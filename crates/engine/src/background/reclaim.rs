@@ -33,7 +33,7 @@ use crate::{
     read::parts::Parts,
     space::{SPARE, State, Victim},
     write::append::Appender,
-    write::blocked::{Blocked, PATIENCE},
+    write::blocked::PATIENCE,
     write::flush::Committer,
 };
 
@@ -343,18 +343,12 @@ impl Reclaimer {
                     Err(blocked) => blocked,
                 }
             };
-            match blocked {
-                Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.committer.write_queued(true),
-                Blocked::Space if self.parts.space.leaving() > 1 => self.checkpointer.commit_now()?,
-                Blocked::Space => {
-                    self.evict_for_want_of_room(row, entry, &draft)?;
-                    return Ok(false);
-                }
+            if !self.survivors.outwait(blocked)? {
+                self.evict_for_want_of_room(row, entry, &draft)?;
+                return Ok(false);
             }
         }
-        add(&self.parts.shared.counters.reinserted, 1);
-        add(&self.parts.shared.counters.reinserted_bytes, header.payload_len() as u64);
+        self.survivors.count(header.payload_len());
         Ok(true)
     }
 

@@ -86,7 +86,7 @@ impl Room {
         Ok(emptied)
     }
 
-    /// Compacts a cluster that is half empty, if there is one, and commits for it. Who waits for room does more.
+    /// Compacts a cluster that is half empty, if there is one, and commits for it. A put that waits for room does more.
     pub(crate) fn compact_ahead(&self) -> Result<bool> {
         let Some(_turn) = self.reclaimer.state.turn.try_lock() else { return Ok(false) };
         match self.reclaimer.reclaim_this(Victim::HalfEmpty) {
@@ -136,9 +136,9 @@ impl Room {
     }
 
     /// Sees to it that a checkpoint finds clusters. A crash brings back what was evicted, or deleted and not durably
-    /// so, and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; who makes
-    /// room already is left to it. Where nothing can be emptied, for recovery would scan it, the checkpoint before the
-    /// current one is given up.
+    /// so, and takes clusters that were clean, the reserve included. Called without the checkpointer's lock; where room
+    /// is being made already, that is left to go on. Where nothing can be emptied, for recovery would scan it, the
+    /// checkpoint before the current one is given up.
     pub(crate) fn make_room_for_checkpoint(&self) -> Result<()> {
         let is_enough = || !self.checkpointer.lacks_room();
         if !is_enough()
@@ -150,7 +150,7 @@ impl Room {
                 Err(error) => return Err(error),
             }
         }
-        if is_enough() { Ok(()) } else { self.checkpointer.give_up_previous_checkpoint() }
+        self.checkpointer.give_up_for_room()
     }
 
     /// Whether the index, or what checkpoints of the table need, has come near to what it may take.
@@ -167,7 +167,7 @@ impl Room {
             Some(_) => 3 * parts() * 8 > u64::from(self.parts.space.count()) * eighths,
             None => {
                 let room = self.parts.medium.cluster_len() as u64;
-                // Far from it nobody has to count.
+                // Far from it there is no need to count.
                 self.parts.shared.index_bytes.load(Relaxed) > room * room / 32
                     && parts() * 12 * 3 / 2 * 8 > room * eighths
             }
@@ -203,7 +203,7 @@ impl Room {
         }
         let (free_now, leaving, _) = placing.in_place.extents.slots();
         if leaving == 0 && !placing.in_place.extents.has_promised() {
-            // Files that nobody asks to be durable are gone at once.
+            // Files of which no durability is asked are gone at once.
             return Ok(free_now > free);
         }
         self.commit_now()?;

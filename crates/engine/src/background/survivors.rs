@@ -20,9 +20,9 @@ use crate::{
 
 pub(crate) struct Survivors {
     parts: Parts,
-    pub(crate) appender: Arc<Appender>,
-    pub(crate) committer: Arc<Committer>,
-    pub(crate) checkpointer: Arc<Checkpointer>,
+    appender: Arc<Appender>,
+    committer: Arc<Committer>,
+    checkpointer: Arc<Checkpointer>,
 }
 
 impl Survivors {
@@ -82,7 +82,7 @@ impl Survivors {
     }
 
     /// The same object in another frame.
-    pub(crate) fn redraft<'a>(
+    fn redraft<'a>(
         &self,
         header: &Header,
         kind: Kind,
@@ -101,12 +101,7 @@ impl Survivors {
     }
 
     /// Frames what reclaim moves, in place of `old`. False if that is gone.
-    pub(crate) fn frame_survivor(
-        &self,
-        draft: &Draft<'_>,
-        class: crate::write::placement::Class,
-        old: Option<IndexEntry>,
-    ) -> Result<bool> {
+    fn frame_survivor(&self, draft: &Draft<'_>, class: Class, old: Option<IndexEntry>) -> Result<bool> {
         loop {
             let blocked = {
                 let _stripe = self.parts.shared.lock_key(draft.hash);
@@ -120,15 +115,28 @@ impl Survivors {
                     Err(blocked) => blocked,
                 }
             };
-            match blocked {
-                Blocked::Moved | Blocked::Staging => {}
-                Blocked::Buffers => self.committer.write_queued(true),
-                Blocked::Space if self.parts.space.leaving() > 1 => self.checkpointer.commit_now()?,
-                Blocked::Space => return Err(self.appender.full(draft.header.payload_len() as u64)),
+            if !self.outwait(blocked)? {
+                return Err(self.appender.full(draft.header.payload_len() as u64));
             }
         }
-        add(&self.parts.shared.counters.reinserted, 1);
-        add(&self.parts.shared.counters.reinserted_bytes, draft.header.payload_len() as u64);
+        self.count(draft.header.payload_len());
         Ok(true)
+    }
+
+    /// Has what is in the way of a survivor out of it. False if there is no room.
+    pub(crate) fn outwait(&self, blocked: Blocked) -> Result<bool> {
+        match blocked {
+            Blocked::Moved | Blocked::Staging => {}
+            Blocked::Buffers => self.committer.write_queued(true),
+            Blocked::Space if self.parts.space.leaving() > 1 => self.checkpointer.commit_now()?,
+            Blocked::Space => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// A survivor of so many bytes was framed.
+    pub(crate) fn count(&self, bytes: usize) {
+        add(&self.parts.shared.counters.reinserted, 1);
+        add(&self.parts.shared.counters.reinserted_bytes, bytes as u64);
     }
 }

@@ -114,8 +114,15 @@ impl Checkpointer {
         self.parts.space.available() < self.parts.residents.checkpoint_clusters()
     }
 
-    /// As [`Checkpointer::run`], where there are checkpoints. Where clusters lack, the one before the last gives up its
-    /// own.
+    /// Where clusters lack, the checkpoint before the last gives up its own.
+    ///
+    /// # Errors
+    /// [`Error::Io`] with the place.
+    pub(crate) fn give_up_for_room(&self) -> Result<()> {
+        if self.lacks_room() { self.give_up_previous_checkpoint() } else { Ok(()) }
+    }
+
+    /// As [`Checkpointer::run`], where there are checkpoints, without clusters being emptied for it.
     ///
     /// # Errors
     /// As [`Checkpointer::step`].
@@ -123,9 +130,7 @@ impl Checkpointer {
         if !self.parts.shared.has_checkpoints() {
             return Ok(());
         }
-        if self.lacks_room() {
-            self.give_up_previous_checkpoint()?;
-        }
+        self.give_up_for_room()?;
         self.run()
     }
 
@@ -229,7 +234,7 @@ impl Checkpointer {
     }
 
     /// The current checkpoint stays, alone until the next one: its clusters and its log are whole.
-    pub(crate) fn give_up_previous_checkpoint(&self) -> Result<()> {
+    fn give_up_previous_checkpoint(&self) -> Result<()> {
         let mut state = self.state.lock();
         if state.running.is_some() || state.previous.is_empty() {
             return Ok(());

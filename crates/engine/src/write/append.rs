@@ -139,7 +139,8 @@ impl Appender {
     /// A lane that another class had: its buffers are sealed as they are.
     pub(crate) fn part_from_others(&self, lane: &mut Lane, class: Class) -> Result<()> {
         for open in lane {
-            let is_others = |slot: u32| matches!(&*self.parts.catalog.buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
+            let buffers = &self.parts.catalog.buffers;
+            let is_others = |slot: u32| matches!(&*buffers.slot(slot).read(), Slot::Open(open) if open.class != class);
             if open.is_some_and(is_others) {
                 self.seal(open)?;
             }
