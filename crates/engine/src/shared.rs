@@ -118,7 +118,7 @@ impl Shared {
     pub(crate) fn cache_object(&self, frame: &Arc<Frame>, current: impl FnOnce() -> bool) {
         let charge = frame.charge();
         let priority = self.groups.priority(frame.header.group);
-        // Where memory holds clusters, only who is loved outlives its own.
+        // Where memory holds clusters, only a loved object outlives its own.
         let alone = !self.memory.holds_clusters() || priority == Priority::Loved && self.memory.holds_loved();
         // What is larger than a tenth of the tier would push out more than it is worth.
         if alone && charge <= self.tier_budget() / 10 {
@@ -167,7 +167,7 @@ impl Shared {
         self.stripes[hash as usize % STRIPES].lock()
     }
 
-    /// Locks all of these keys. Nobody who does so holds another already, so nobody waits for ever.
+    /// Locks all of these keys. Callers hold none already, so no two wait for each other.
     pub(crate) fn lock_keys(&self, hashes: impl Iterator<Item = u64>) -> Vec<MutexGuard<'_, ()>> {
         let stripes: BTreeSet<usize> = hashes.map(|hash| hash as usize % STRIPES).collect();
         stripes.into_iter().map(|stripe| self.stripes[stripe].lock()).collect()

@@ -192,7 +192,7 @@ reasons! {
         Busy => "origin-busy",
         /// Its body came slower than `limits.origin_rate`.
         BodySlow => "body-slow",
-        /// Its certificate is of nobody that is trusted.
+        /// Its certificate is of no authority that is trusted.
         TlsUntrusted => "tls-untrusted",
         /// Its certificate has expired, or does not count yet.
         TlsExpired => "tls-expired",

@@ -78,7 +78,7 @@ impl Tls {
         if first[0] != HANDSHAKE {
             let is_http = first[0].is_ascii_alphabetic() && tcp.try_write(NOT_TLS).is_ok();
             if is_http {
-                // Bytes that nobody reads would take the answer from the client.
+                // Bytes that are not read would take the answer from the client.
                 let _ = tcp.try_read(&mut [0; 4096]);
             }
             return Err(TlsFailure::NotTls);

@@ -91,7 +91,7 @@ impl Run<'_> {
                 trace(|| format!("{number}: put {} of key {key}, {} bytes", draft.id, draft.len));
                 self.put(draft)?;
             }
-            // Of what failed with the power nobody saw the end: what memory still says decides nothing.
+            // Of what failed with the power the end was not seen: what memory still says decides nothing.
             if self.has_crashed() {
                 break;
             }

@@ -1,6 +1,6 @@
 //! Which object lies where: the index, what of each cluster is live, and the buffers and copies that entries lead to.
 //!
-//! Invariants: an entry and its account change together, the account first where it grows, so that whoever replaces the
+//! Invariants: an entry and its account change together, the account first where it grows, so that what replaces the
 //! entry subtracts what was added; a slot is given back only when no entry names it.
 
 use std::sync::{
@@ -140,7 +140,7 @@ impl Catalog {
         self.buffers.staging().map_or(0, Staging::count)
     }
 
-    /// What waits, for who lists all.
+    /// What waits, for a listing of all.
     pub(crate) fn all_staged(&self) -> Vec<StagedObject> {
         self.buffers.staging().map(|staging| staging.next(usize::MAX, false)).unwrap_or_default()
     }
@@ -291,7 +291,7 @@ impl Catalog {
         });
     }
 
-    /// Whether objects lie in clusters that nobody leaves.
+    /// Whether objects lie in clusters and none is evicted.
     pub(crate) fn keeps_all_in_clusters(&self) -> bool {
         self.shared.options.mode == Mode::Store && self.in_place.is_none()
     }

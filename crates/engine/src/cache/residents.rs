@@ -90,7 +90,7 @@ impl Residents {
             grains += u64::from(entry.grains());
             list.extend(lists.map(|_| Content { hash: row.hash, offset: row.offset }));
             let home = Location::OnDisk { grain: self.medium.grain(cluster, row.offset) };
-            // Accounted before it can be seen: whoever replaces it subtracts.
+            // Accounted before it can be seen: what replaces it subtracts.
             self.space.add_live(cluster, entry.grains());
             if self.catalog.index.change(row.hash, entry, |entry| entry.at(home)).is_none() {
                 self.space.sub_live(cluster, entry.grains());
@@ -251,8 +251,8 @@ impl Residents {
         self.catalog.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
     }
 
-    /// Makes a page resident that was read for an object with this mark, if nobody did or reclaimed its cluster
-    /// meanwhile. Returns whether it is.
+    /// Makes a page resident that was read for an object with this mark, if that was not done, nor its cluster
+    /// reclaimed, meanwhile. Returns whether it is.
     pub(crate) fn admit_page(self: &Arc<Self>, cluster: u32, read: PageRead, bytes: &Bytes, mark: u64) -> bool {
         let Some((page, len)) = read.page.filter(|_| bytes.len() == read.len) else { return false };
         if !self.make_room_for_a_resident(bytes.len()) || !self.space.claim_page(cluster, page) {

@@ -289,7 +289,7 @@ impl InPlace {
         self.account();
     }
 
-    /// Whether the journal should be written though nobody asks for durability.
+    /// Whether the journal should be written though no durability is asked.
     pub(crate) fn has_much_to_tell(&self) -> bool {
         let mut journal = self.log.journal.lock();
         let is_long = journal.pending() >= RECORDS_MAX || journal.is_long();

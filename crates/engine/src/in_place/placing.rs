@@ -67,15 +67,15 @@ impl Placing {
         Ok(Ok(()))
     }
 
-    /// As [`Placing::place`] by who has the turn, and `own` promised slots. Without the key's lock, if `old` is in a
-    /// buffer that the caller has.
+    /// As [`Placing::place`] by the holder of the turn, with `own` promised slots. Without the key's lock, if `old` is
+    /// in a buffer that the caller has.
     pub(crate) fn place_in_turn(
         &self,
         draft: &Draft<'_>,
         old: Option<IndexEntry>,
         own: u64,
     ) -> Result<Result<(Frame, Location), Blocked>> {
-        // Whoever closes the store has had the turn: what it vouches for is all there is.
+        // A close has had the turn: what it vouches for is all there is.
         if let Some(failure) = self.parts.log.commits.failure() {
             return Err(failure);
         }
@@ -91,7 +91,7 @@ impl Placing {
             None => self.in_place.write_frame(u64::from(slot) * SLOT, &frame)?,
             Some(files) => self.in_place.write_file(files, Place { hash, slot, slots }, &header, &frame)?,
         }
-        // Before the index has it: whoever drops the entry finds the row.
+        // Before the index has it: what drops the entry finds the row.
         self.in_place.enter_row(Place { hash, slot, slots });
         if self.parts.catalog.index.put(draft.hash, location, slots * InPlace::GRAINS, old) == Entered::OldGone {
             extents.release(slot);

@@ -1,4 +1,4 @@
-//! What there is to write: buffers that were sealed, the time of the next commit, and who waits for either.
+//! What there is to write: buffers that were sealed, the time of the next commit, and the waiters for either.
 //!
 //! Waking a thread costs as much as writing 32 KiB, so the flusher is woken for [`BATCH`] buffers at once as long
 //! as the device has something to do meanwhile, and at once when it has not ([`State::is_worth_waking`]).
@@ -22,12 +22,12 @@ const DEPTH: usize = 8;
 const BATCH: usize = 4;
 
 pub(crate) struct FlushQueue {
-    /// Held by whoever writes object data.
+    /// Held by the writer of object data.
     pub(crate) turn: Mutex<()>,
     pub(crate) state: Mutex<State>,
     /// There is something to write, or to look at the time for: the flusher rests here.
     work: Condvar,
-    /// A write was done, a buffer or clean space came free, or something was enqueued while somebody waits for it.
+    /// A write was done, a buffer or clean space came free, or something was enqueued that is waited for.
     pub(crate) changed: Condvar,
     /// Bytes of buffers that are open, queued or in flight.
     pub(crate) unwritten: AtomicU64,
@@ -61,7 +61,7 @@ impl State {
         start
     }
 
-    /// Whether whoever writes should look now. Whatever is left for later is seen when the device runs dry: the
+    /// Whether the writer should look now. What is left for later is seen when the device runs dry: the
     /// last write but one to land always says yes.
     pub(crate) fn is_worth_waking(&self) -> bool {
         let waiting = self.queue.len().max(self.landed.len());
@@ -93,7 +93,7 @@ impl FlushQueue {
         }
     }
 
-    /// The writer's turn, if nobody has it: no commit is under way as long as it is held.
+    /// The writer's turn, if it is free: no commit is under way as long as it is held.
     pub(crate) fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
         self.turn.try_lock()
     }
@@ -108,7 +108,7 @@ impl FlushQueue {
         }
     }
 
-    /// Wakes whoever writes.
+    /// Wakes the writers.
     pub(crate) fn wake_writers(&self) {
         self.work.notify_all();
         self.changed.notify_all();
@@ -210,7 +210,7 @@ impl FlushQueue {
         self.state.lock().stop
     }
 
-    /// Wakes who waits for a buffer or clean space.
+    /// Wakes the waiters for a buffer or clean space.
     pub(crate) fn wake(&self) {
         self.changed.notify_all();
         self.wake_tasks();

@@ -65,7 +65,7 @@ impl Log {
             superblock: Mutex::new(superblock),
             commits: Commits::default(),
             next_seq: AtomicU64::new(first),
-            // The epoch's first number is nobody's seal: it vouches for none.
+            // The epoch's first number is no seal's: it vouches for none.
             next_seal: AtomicU64::new(first + 1),
             durable_seal: AtomicU64::new(first),
         }

@@ -45,7 +45,7 @@ impl Store {
     }
 
     /// Begins to delete an object, by this call; the future that it returns borrows nothing and waits for the rest.
-    /// Where nobody holds the key's lock, and no entry leads to the device, which would have to be read to tell the key
+    /// Where the key's lock is free, and no entry leads to the device, which would have to be read to tell the key
     /// from others, the object is gone when this returns; else that runs in the blocking pool, whatever becomes of the
     /// future. What is left to it is to wait until the deletes before are durable, where
     /// [`Options::delete_count`](crate::Options::delete_count) asks for that.

@@ -218,7 +218,7 @@ impl Store {
     ///
     /// # Errors
     /// [`FetchError::Store`] with those of [`Store::get`], and, where a stream was fetched, of its end;
-    /// [`FetchError::Fetch`] with that of the fetch, for all who waited; [`FetchError::Abandoned`] and
+    /// [`FetchError::Fetch`] with that of the fetch, for all that waited; [`FetchError::Abandoned`] and
     /// [`FetchError::Gone`].
     pub fn get_or_fetch<E: Send + Sync + 'static>(
         &self,

@@ -126,7 +126,7 @@ impl Frames {
         Ok(unread.pop().map(|entry| CurrentEntry { unread, ..CurrentEntry::unread(entry) }))
     }
 
-    /// Drops the chunks of a large object that is gone, or leaves them to who still reads it.
+    /// Drops the chunks of a large object that is gone, or leaves them to its handles.
     pub(crate) fn drop_chunks(&self, parent: KeyHash, manifest: Manifest) {
         let left = Left { parent, manifest, home: self.medium.number };
         let leases = &self.shared.leases;

@@ -1,4 +1,4 @@
-//! Why an object cannot be framed at this moment, and for whom that counts.
+//! Why an object cannot be framed at this moment, and for which purpose.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl From<Blocked> for Refusal {
     }
 }
 
-/// Who asks for room.
+/// What room is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Put,

@@ -1,6 +1,6 @@
 //! Flush: the only writer of object data.
 //!
-//! Whoever holds the writer's turn takes sealed buffers from the queue and hands them to the device, a few at a time
+//! The holder of the writer's turn takes sealed buffers from the queue and hands them to the device, a few at a time
 //! (`log/flush_queue.rs`); a commit also writes what is new in the open buffers and the journal's pages, and then
 //! syncs. A buffer whose write is done stays in memory as a resident cluster until S3-FIFO lets it go.
 //!

@@ -1,5 +1,5 @@
 //! In place: what a sync vouched for is damage when it rots, and gives way to no older version; what lies at a place
-//! and was written for another is nobody's; and what a delete lets others have is told by the commit that gives it.
+//! and was written for another is no object's; and what a delete lets others have is told by the commit that gives it.
 
 use std::{
     io,

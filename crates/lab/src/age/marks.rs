@@ -71,8 +71,8 @@ struct Mark {
 impl Mark {
     fn read(bytes: &[u8]) -> Option<Self> {
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let (who, piece, sum) = (word(8)?, word(16)?, word(24)?);
-        let (object, version) = (who as u32, (who >> 32) as u32);
+        let (marked, piece, sum) = (word(8)?, word(16)?, word(24)?);
+        let (object, version) = (marked as u32, (marked >> 32) as u32);
         let whole = bytes.starts_with(&MAGIC) && sum == check(object, version, piece);
         whole.then_some(Self { object, version, piece })
     }

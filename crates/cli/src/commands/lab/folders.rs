@@ -11,7 +11,7 @@ pub(super) fn make_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path).map_err(|e| Failure::Failed(format!("making {}: {e}", path.display())))
 }
 
-/// Runs in folders of this machine lay stores there, which go when they end; so does who interrupts them. Removes them
+/// Runs in folders of this machine lay stores there, which go when they end, also by interruption: removes them
 /// and ends the process when it is asked to.
 pub(super) fn leave_no_folder() -> Result<(), Failure> {
     let cannot = |e: std::io::Error| Failure::Failed(format!("waiting for signals: {e}"));
