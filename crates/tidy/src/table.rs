@@ -110,7 +110,7 @@ pub const CIRCLES: &[(&str, &[usize])] = &[
     ("crates/format", &[]),
     ("crates/device", &[]),
     ("crates/common", &[]),
-    ("crates/table", &[9, 6, 2]),
+    ("crates/table", &[]),
     ("crates/engine", &[13, 2]),
     ("crates/literature", &[]),
     ("crates/graph", &[]),
