@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod clock;
 mod condvar;
 #[allow(unsafe_code)]
 mod raw;
