@@ -34,6 +34,7 @@ use crate::{
 
 /// Fewest index pages in memory.
 const LEAST_PAGES: usize = 16;
+
 /// What [`HashTables::stats`] says.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HtodStats {
