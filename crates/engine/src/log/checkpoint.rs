@@ -261,7 +261,7 @@ impl Checkpointer {
         let next_page = {
             // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
-            let _turn = self.parts.catalog.in_place.as_ref().map(|in_place| in_place.turn());
+            let _turn = self.parts.catalog.places.as_ref().map(|places| places.turn());
             self.parts.log.journal.lock().next_page()
         };
         let next_seq = self.parts.log.next_seq.load(Relaxed);
@@ -330,10 +330,10 @@ impl Checkpointer {
 
     /// Copies a slice of segments. True when all are copied.
     fn advance(&self, running: &mut Running) -> Result<bool> {
-        let segments = self.image_count();
+        let segments = self.parts.catalog.image_count();
         let end = (running.next_segment + SLICE).min(segments);
         for segment in running.next_segment..end {
-            self.push_image(running, segment, &self.image(segment))?;
+            self.push_image(running, segment, &self.parts.catalog.image(segment))?;
         }
         running.next_segment = end;
         if end < segments {
@@ -361,25 +361,6 @@ impl Checkpointer {
             first += piece.len();
         }
         Ok(())
-    }
-
-    /// Images that make a checkpoint: of the index's segments, or, in place, of slices of the table.
-    fn image_count(&self) -> u32 {
-        self.parts
-            .catalog
-            .in_place
-            .as_ref()
-            .map_or_else(|| self.parts.catalog.index.segment_count(), |in_place| in_place.extents.slices())
-    }
-
-    fn image(&self, segment: u32) -> Vec<u64> {
-        if let Some(in_place) = &self.parts.catalog.in_place {
-            return in_place.extents.image(segment);
-        }
-        self.parts.catalog.index.image(segment, |slot, offset| {
-            let home = self.parts.catalog.buffers.home(slot)?;
-            Some(self.parts.medium.grain(home, offset * picaflor_format::frame::GRAIN as u32))
-        })
     }
 
     fn write_part(&self, running: &mut Running) -> Result<()> {
@@ -414,12 +395,7 @@ impl Checkpointer {
     /// Writes the directory, and makes durable what it and the images name.
     fn write_directory(&self, running: &mut Running) -> Result<CheckpointRef> {
         let directory = Directory {
-            cursor: self
-                .parts
-                .catalog
-                .in_place
-                .as_ref()
-                .map_or_else(|| self.parts.space.cursor(), |here| here.extents.cursor()),
+            cursor: self.parts.catalog.cursor(),
             open: std::mem::take(&mut running.open),
             parts: std::mem::take(&mut running.parts),
             groups: self.parts.shared.groups.all(),

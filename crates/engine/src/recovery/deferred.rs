@@ -164,7 +164,7 @@ impl Left {
 
 /// Rebuilds from the index what is derived from it: live bytes, and which clusters are taken.
 fn account(volume: &Volume) {
-    if volume.catalog.in_place.is_some() {
+    if volume.catalog.places.is_some() {
         return;
     }
     volume.catalog.index.for_each(|entry| {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use picaflor_format::{
-    checkpoint::{Directory, PAGES, PlaceRow, decode_cluster, next_piece},
+    checkpoint::{Directory, PAGES, decode_cluster, next_piece},
     cluster::Content,
     journal::{Page, Record},
     superblock::{CheckpointRef, Superblock},
@@ -95,8 +95,8 @@ pub(super) fn previous_checkpoint(
     (!granted_again).then(|| (directory.open, own.into_keys().collect()))
 }
 
-/// A checkpoint, and in place the rows of its table.
-type Loaded = ((CheckpointRef, Directory), Vec<PlaceRow>);
+/// A checkpoint, and its images of places where objects have them.
+type Loaded = ((CheckpointRef, Directory), Vec<u64>);
 
 /// Fills the index from the newest checkpoint that is whole, if there ever was one.
 pub(super) fn load_newest(
@@ -108,9 +108,9 @@ pub(super) fn load_newest(
     for (name, reference) in [("current", block.current), ("previous", block.previous)] {
         let Some(reference) = reference else { continue };
         match load_checkpoint(volume, reference) {
-            Ok((directory, rows)) => {
+            Ok((directory, of_places)) => {
                 receipt.checkpoint = name;
-                return Ok(Some(((reference, directory), rows)));
+                return Ok(Some(((reference, directory), of_places)));
             }
             Err(why) => {
                 volume.catalog.index.update_all(|_| IndexEntry::EMPTY);
@@ -124,10 +124,10 @@ pub(super) fn load_newest(
     if block.current.is_some() { Err(why()) } else { Ok(None) }
 }
 
-/// Fills the index from a checkpoint; in place, the rows of the table are returned instead.
-fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<PlaceRow>), Unfit> {
+/// Fills the index from a checkpoint; where objects have places, the images of these are returned instead.
+fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<u64>), Unfit> {
     let directory = load_directory(volume, reference)?;
-    let mut rows = Vec::new();
+    let mut of_places = Vec::new();
     let mut image: Vec<u64> = Vec::new();
     let pieces = |&(id, seq): &(u32, u64)| -> Result<Vec<_>, Unfit> {
         let payload = load_cluster(volume, id, seq, Content::CheckpointPart)?;
@@ -153,9 +153,8 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
                 if image.len() != piece.total as usize {
                     continue;
                 }
-                if volume.catalog.in_place.is_some() {
-                    let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
-                    rows.extend(image.as_chunks().0.iter().map(row));
+                if volume.catalog.places.is_some() {
+                    of_places.extend_from_slice(&image);
                 } else if piece.segment == PAGES {
                     volume.residents.pages.restore(&image);
                 } else {
@@ -170,5 +169,5 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
             Ok(())
         },
     )?;
-    Ok((directory, rows))
+    Ok((directory, of_places))
 }

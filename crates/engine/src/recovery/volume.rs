@@ -19,7 +19,6 @@ use super::{
     found::{EPOCH_SHIFT, Found, Identity},
     image::{Unfit, load_directory, load_newest, own_clusters, previous_checkpoint},
     merge::{Deletes, Merge},
-    places,
     ring::Ring,
     scan,
 };
@@ -154,7 +153,7 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
         let why = why_lost(volume.medium.number, &block).to_owned();
         return cold_start(volume, why.into(), ring, receipt);
     }
-    let (loaded, rows) = match load_newest(volume, &block, receipt) {
+    let (loaded, images) = match load_newest(volume, &block, receipt) {
         Ok(loaded) => loaded.unzip(),
         Err(why) => return cold_start(volume, why, ring, receipt),
     };
@@ -184,10 +183,10 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     }
     volume.residents.checkpoint_held.store((parts.len() + previous.len()) as u32, Relaxed);
     let journal = Journal::new(volume.medium.map, block.store as u64, next_page, start, older);
-    if let Some(in_place) = &volume.catalog.in_place {
+    if let Some(places) = &volume.catalog.places {
         let since = pages.iter().position(|page| page.seq >= start).unwrap_or(pages.len());
-        let rows = rows.unwrap_or_default();
-        let told = places::restore(volume, in_place, (rows, directory.cursor), &pages[since..], receipt)?;
+        let image = (images.unwrap_or_default(), directory.cursor);
+        let told = places.restore(&volume.appender.parts, image, &pages[since..], receipt)?;
         let checkpointer = CheckpointState::restored(parts, previous, 0);
         let known = Known { crashed: told, ..Known::default() };
         return Ok(Recovered { journal, ring, checkpointer, merge: None, known, clean: !told, cold: false });
