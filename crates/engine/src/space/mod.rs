@@ -1,7 +1,7 @@
 //! Question 2, space: which bytes of the device an object gets, and who gives bytes back.
 //!
-//! [`LayoutKind::Ring`] gives out whole clusters (`ring.rs`). A volume whose objects have places of their own keeps a few
-//! of them for its checkpoints.
+//! [`LayoutKind::Ring`] gives out whole clusters (`ring.rs`). A volume whose objects have places of their own keeps a
+//! few of them for its checkpoints.
 
 mod region;
 mod ring;

@@ -9,7 +9,7 @@
 
 use picaflor::{
     Departure, Error, Mode, Result,
-    layout::{Blocked, Draft, Env, IndexEntry, VolumeEnv},
+    layout::{Blocked, Draft, IndexEntry, VolumeEnv},
 };
 use picaflor_format::{
     cluster::Row,
@@ -20,25 +20,8 @@ use picaflor_format::{
 
 use super::{
     place::{InPlace, piece},
-    space::Extents,
+    waiting::{BUFFER, Waiting},
 };
-
-/// Bytes of a locality buffer: a dozen objects of mean size, and far more than a disk's track is read in one go.
-const BUFFER: u64 = 64 << 10;
-
-/// A buffer in which objects wait: its number, and of which server they are.
-pub(super) struct Waiting {
-    slot: u32,
-    server: u32,
-}
-
-/// Locality buffers of a volume: as many as were asked for, in at most a quarter of its memory and an eighth of its
-/// slots.
-pub(super) fn buffers(env: &dyn Env, extents: &Extents) -> u64 {
-    let memory = env.memory() / env.places() as u64 / 4;
-    let slots = u64::from(extents.count()) * SLOT / 8;
-    (env.open_buffers() as u64).min(memory / BUFFER).min(slots / BUFFER).max(1)
-}
 
 /// Slots that an object may need at the worst: each piece alone in a slot, and their head.
 fn needs(frame_len: usize) -> u64 {

@@ -1,5 +1,5 @@
-//! A place for each object: slots of a device, the next free run of them, a page that is filled, a file for each. BUDDY,
-//! STREAM, LAZY-READS, SIMPLE, SQUID and MULTIPLE-DIRS of Markatos et al. 1999 as rows of the table of presets.
+//! A place for each object: slots of a device, the next free run of them, a page that is filled, a file for each.
+//! BUDDY, STREAM, LAZY-READS, SIMPLE, SQUID and MULTIPLE-DIRS of Markatos et al. 1999 as rows of the table of presets.
 //!
 //! Index, log and checkpoints are the volume's, and so is memory; `seam.rs` is what the volume asks. `put.rs` places an
 //! object, `locality.rs` lets those of a server wait for each other first; `evict.rs` makes room; `restore.rs` is the
@@ -20,6 +20,7 @@ mod put;
 mod restore;
 mod seam;
 mod space;
+mod waiting;
 
 use std::sync::Arc;
 

@@ -17,9 +17,9 @@ use picaflor_format::{
 
 use super::{
     files::Files,
-    locality::{self, Waiting},
     packet::Packet,
     space::{Extents, Layout, Place},
+    waiting::{self, Waiting},
 };
 use crate::piece::payload_max;
 
@@ -80,7 +80,7 @@ impl InPlace {
             files,
             packet: (layout == Layout::Packets).then(|| Mutex::new(Packet::new())),
             turn: Mutex::new(()),
-            lanes: (0..locality::buffers(&*env, &extents)).map(|_| Mutex::new(None)).collect(),
+            lanes: (0..waiting::buffers(&*env, &extents)).map(|_| Mutex::new(None)).collect(),
             payload_max: payload_max(&*env, zone.len),
             end: zone.end(),
             extents,

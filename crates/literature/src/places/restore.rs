@@ -79,7 +79,8 @@ impl InPlace {
         }
     }
 
-    /// Fills table and index. `rows` are the checkpoint's, `cursor` where it stood. Returns whether the log told anything.
+    /// Fills table and index. `rows` are the checkpoint's, `cursor` where it stood. Returns whether the log told
+    /// anything.
     fn replay(
         &self,
         volume: &dyn VolumeEnv,
@@ -129,8 +130,9 @@ impl InPlace {
         Ok(told)
     }
 
-    /// Where objects have files the folder is the table. What the last run wrote is read unless it closed the store, and
-    /// so is everything of which there are two versions; who gives way is removed. Returns whether it was not closed.
+    /// Where objects have files the folder is the table. What the last run wrote is read unless it closed the store,
+    /// and so is everything of which there are two versions; who gives way is removed. Returns whether it was not
+    /// closed.
     fn list_files(&self, volume: &dyn VolumeEnv, files: &Files, receipt: &mut VolumeReceipt) -> Result<bool> {
         let listed = |error| Error::io(format!("{}: listing", self.medium.place), error);
         let (all, clean) = files.list().map_err(listed)?;
@@ -154,8 +156,8 @@ impl InPlace {
         Ok(!clean)
     }
 
-    /// Where slots say by themselves whose they are, all of them are read, and the newest of each key stands. Who gives way
-    /// is wiped, or it would come back when the newer one is deleted. Nothing is left untold.
+    /// Where slots say by themselves whose they are, all of them are read, and the newest of each key stands. Who gives
+    /// way is wiped, or it would come back when the newer one is deleted. Nothing is left untold.
     fn scan(&self, volume: &dyn VolumeEnv, receipt: &mut VolumeReceipt) -> Result<bool> {
         const STEP: usize = 256 << 10;
         let zone = self.medium.map.in_place().1;
@@ -207,7 +209,8 @@ impl InPlace {
         Ok(false)
     }
 
-    /// Removes who does not stand, once those who do are durable: they may be what the last run wrote and no sync covered.
+    /// Removes who does not stand, once those who do are durable: they may be what the last run wrote and no sync
+    /// covered.
     fn remove_others(
         &self,
         mut all: BTreeSet<u32>,
@@ -258,8 +261,8 @@ impl InPlace {
                 heads.push((hash, head, rivals));
             }
         }
-        // A store must not give up the version before for one that the crash left incomplete; in a cache pieces may have
-        // left, and then no older version may show.
+        // A store must not give up the version before for one that the crash left incomplete; in a cache pieces may
+        // have left, and then no older version may show.
         for (hash, (parent, manifest), mut rivals) in heads {
             let mut head = Some((parent, manifest));
             while let Some((parent, manifest)) = head.take() {
@@ -314,8 +317,8 @@ impl InPlace {
             Err(_) if self.env.mode() == Mode::Cache && self.env.has_checkpoints() => {
                 return Ok(Found::Unread);
             }
-            // It may be whole, and then no older version may show: whoever asks for it verifies it. Who gives way here is
-            // removed, and a crash could take the newer one first.
+            // It may be whole, and then no older version may show: whoever asks for it verifies it. Who gives way here
+            // is removed, and a crash could take the newer one first.
             Err(_) if self.env.mode() == Mode::Cache => return Ok(Found::Whole(None)),
             Err(error) => return Err(error),
         };
