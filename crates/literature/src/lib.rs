@@ -19,6 +19,8 @@
 #[cfg(shuttle)]
 extern crate picaflor_locks as parking_lot;
 
+#[cfg(all(test, shuttle))]
+mod models;
 mod piece;
 mod places;
 mod tables;

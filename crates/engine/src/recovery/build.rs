@@ -74,7 +74,7 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
         sealed_below: 0,
         layout,
         preset: shared.preset.number(),
-        threshold: if layout == Layout::Slots { shared.options.threshold } else { 0 },
+        threshold: if matches!(layout, Layout::Slots | Layout::SlotsScanned) { shared.options.threshold } else { 0 },
     }
 }
 

@@ -1,5 +1,5 @@
-//! A place that is a folder: the superblocks are files in it, and so is the word that the last run closed the store. What
-//! the other files are the layout knows that lies there.
+//! A place that is a folder: the superblocks are files in it, and so is the word that the last run closed the store.
+//! What the other files are the layout knows that lies there.
 
 use std::{io, path::Path};
 
