@@ -9,6 +9,7 @@ use picaflor_common::Hasher;
 use picaflor_device::{Device, Folder};
 use picaflor_format::{
     BLOCK,
+    doubt::Doubt,
     frame::GRAIN,
     superblock::{Layout, Spread as OnDevice, Superblock},
 };
@@ -72,6 +73,7 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
         lost: 0,
         durable: 0,
         sealed_below: 0,
+        doubt: Doubt::default(),
         layout,
         preset: shared.preset.number(),
         threshold: if matches!(layout, Layout::Slots | Layout::SlotsScanned) { shared.options.threshold } else { 0 },
