@@ -35,6 +35,7 @@ use crate::{
     log::checkpoint::Checkpointer,
     log::recorder::Log,
     read::batch::ReadBatch,
+    read::parts::Parts,
     read::verify::Frames,
     shared::{Member, Shared},
     space::Space,
@@ -64,6 +65,11 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
+    /// The parts that all others stand on.
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.appender.parts
+    }
+
     /// Frames an object into an open buffer and enters it in the index, in place of `old`; or lets it wait, or places
     /// it, where that is how its layout has it. The outer result is the device's; the inner one says whether there was
     /// room and `old` was still there.
@@ -79,7 +85,7 @@ impl Volume {
             return Err(failure);
         }
         if let Some(places) = &self.catalog.places {
-            return places.put(&self.appender.parts, draft, class != Class::Bypass, old);
+            return places.put(self.parts(), draft, class != Class::Bypass, old);
         }
         if let Some(staging) = self.packer.waits(draft, class, purpose) {
             return Ok(self.packer.stage(staging, draft, class, old));

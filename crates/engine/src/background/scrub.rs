@@ -30,7 +30,7 @@ pub(crate) struct Scrubber {
     parts: Parts,
     /// What the opening knew.
     pub(crate) known: Known,
-    pub(crate) scrub: Scrub,
+    scrub: Scrub,
 }
 
 /// How far the scrubber has come.
@@ -73,8 +73,7 @@ impl Scrubber {
         self.known.may_mislead() && (self.parts.shared.options.read_only || self.is_verifying())
     }
 
-    pub(crate) fn new(parts: &Parts) -> Self {
-        let (known, scrub) = (Known::default(), Scrub::new(Vec::new(), false));
+    pub(crate) fn new(parts: &Parts, known: Known, scrub: Scrub) -> Self {
         Self { parts: parts.clone(), known, scrub }
     }
 

@@ -62,6 +62,11 @@ impl CheckpointState {
     pub(crate) fn restored(current: Vec<u32>, previous: Vec<u32>, scanned: u64) -> Self {
         Self { current, previous, scanned, inherited: 2, ..Self::default() }
     }
+
+    /// Continues the numbering of hot logs.
+    pub(crate) fn after_hot_log(self, hot_seq: u64) -> Self {
+        Self { hot_seq, ..self }
+    }
 }
 
 struct Running {
@@ -104,13 +109,13 @@ pub(crate) struct Checkpointer {
     parts: Parts,
     pub(crate) appender: Arc<Appender>,
     pub(crate) committer: Arc<Committer>,
-    pub(crate) state: Mutex<CheckpointState>,
+    state: Mutex<CheckpointState>,
 }
 
 impl Checkpointer {
-    pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>) -> Self {
+    pub(crate) fn new(parts: &Parts, committer: &Arc<Committer>, state: CheckpointState) -> Self {
         let (committer, appender) = (Arc::clone(committer), Arc::clone(&committer.appender));
-        Self { parts: parts.clone(), appender, committer, state: Mutex::default() }
+        Self { parts: parts.clone(), appender, committer, state: Mutex::new(state) }
     }
 
     /// Whether there are too few clean clusters for one.
@@ -491,10 +496,5 @@ impl Checkpointer {
             Some(entry.at(Location::OnDisk { grain: self.parts.medium.grain(home, row.offset) }).0)
         };
         rows.iter().find_map(at_home)
-    }
-
-    /// Continues the numbering of hot logs.
-    pub(crate) fn set_hot_seq(&self, seq: u64) {
-        self.state.lock().hot_seq = seq;
     }
 }

@@ -78,6 +78,11 @@ impl Log {
         }
     }
 
+    /// Goes on where recovery found that the journal ends; before anything is recorded.
+    pub(crate) fn go_on_with(&self, journal: Journal) {
+        *self.journal.lock() = journal;
+    }
+
     /// The superblock as it was written last.
     pub(crate) fn superblock(&self) -> Superblock {
         *self.superblock.lock()

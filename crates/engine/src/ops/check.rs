@@ -103,7 +103,7 @@ impl Store {
             };
             match &volume.catalog.places {
                 Some(places) => {
-                    places.check(&volume.appender.parts, audit.report, &mut part_done);
+                    places.check(volume.parts(), audit.report, &mut part_done);
                     placed.end(&mut audit, Part::Placed);
                 }
                 None => {

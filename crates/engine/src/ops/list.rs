@@ -164,7 +164,7 @@ fn entry(header: &Header, frame: &[u8]) -> Option<Entry> {
 fn entries_on_device(volume: &Volume, cluster: u32, unreadable: &mut u64) -> Vec<Entry> {
     if let Some(places) = &volume.catalog.places {
         let mut found = Vec::new();
-        places.list(&volume.appender.parts, cluster, &mut |read| {
+        places.list(volume.parts(), cluster, &mut |read| {
             *unreadable += u64::from(read.is_err());
             found.extend(read.ok().and_then(|(header, frame)| entry(&header, &frame)));
         });

@@ -23,7 +23,7 @@ use crate::{
     Result,
     background::reclaim::Reclaimer,
     background::room::Room,
-    background::scrub::Scrubber,
+    background::scrub::{Scrub, Scrubber},
     base::medium::Medium,
     base::options::THRESHOLD,
     base::places::PlacesGround,
@@ -34,7 +34,8 @@ use crate::{
     cache::pages::{PAGE_MIN, Pages},
     cache::residents::Residents,
     index::{Index, SLOTS_MAX},
-    log::checkpoint::Checkpointer,
+    log::checkpoint::{CheckpointState, Checkpointer},
+    log::known::Known,
     log::recorder::{Log, SuperblockHome},
     read::batch::ReadBatch,
     read::parts::Parts,
@@ -80,13 +81,14 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
     }
 }
 
+/// The parts that all others stand on, and how many lanes there are.
 pub(super) fn build(
     number: usize,
     found: Found,
     shared: &Arc<Shared>,
     identity: &Identity,
     superblock: Superblock,
-) -> Result<Volume> {
+) -> Result<(Parts, usize)> {
     let map = validate::map(superblock.capacity, superblock.cluster)?;
     let options = &shared.options;
     let cluster = u64::from(map.cluster);
@@ -168,18 +170,28 @@ pub(super) fn build(
         streams_open: AtomicU32::new(0),
     });
     let shared = Arc::clone(shared);
-    Ok(assemble(Parts { medium, shared, log, space, catalog, residents, frames }, lanes))
+    Ok((Parts { medium, shared, log, space, catalog, residents, frames }, lanes))
+}
+
+/// Where the parts that work beside the verbs begin.
+#[derive(Default)]
+pub(super) struct Begin {
+    pub(super) checkpointer: CheckpointState,
+    pub(super) known: Known,
+    /// Places to warm, and whether everything is then verified.
+    pub(super) scrub: (Vec<u64>, bool),
 }
 
 /// The parts that write, and what works beside the verbs, on those that are there.
-fn assemble(parts: Parts, lanes: usize) -> Volume {
+pub(super) fn assemble(parts: Parts, lanes: usize, begin: Begin) -> Volume {
+    let Begin { checkpointer, known, scrub: (hot, verify) } = begin;
     let appender = Arc::new(Appender::new(&parts, lanes));
     let packer = Arc::new(Packer::new(&parts, &appender));
     let committer = Arc::new(Committer::new(&parts, &packer));
-    let checkpointer = Arc::new(Checkpointer::new(&parts, &committer));
+    let checkpointer = Arc::new(Checkpointer::new(&parts, &committer, checkpointer));
     let reclaimer = Reclaimer::new(&parts, &checkpointer);
     let room = Arc::new(Room::new(&parts, reclaimer));
-    let (batch, scrubber) = (ReadBatch::new(&parts), Scrubber::new(&parts));
+    let (batch, scrubber) = (ReadBatch::new(&parts), Scrubber::new(&parts, known, Scrub::new(hot, verify)));
     let Parts { medium, shared, log, space, catalog, residents, frames } = parts;
     Volume {
         medium,

@@ -10,7 +10,7 @@ use picaflor_format::{
 };
 
 use super::parallel_read;
-use crate::{Error, VolumeReceipt, index::IndexEntry, volume::Volume};
+use crate::{Error, VolumeReceipt, index::IndexEntry, read::parts::Parts};
 
 /// Why what an opening needs is of no use.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl VolumeReceipt {
     }
 }
 
-fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, Unfit> {
+fn load_cluster(volume: &Parts, id: u32, seq: u64, content: Content) -> Result<Vec<u8>, Unfit> {
     if id >= volume.space.count() {
         return Err(format!("cluster {id} does not exist").into());
     }
@@ -68,7 +68,7 @@ fn load_cluster(volume: &Volume, id: u32, seq: u64, content: Content) -> Result<
     Ok(payload.to_vec())
 }
 
-pub(super) fn load_directory(volume: &Volume, reference: CheckpointRef) -> Result<Directory, Unfit> {
+pub(super) fn load_directory(volume: &Parts, reference: CheckpointRef) -> Result<Directory, Unfit> {
     let payload = load_cluster(volume, reference.directory, reference.seq, Content::CheckpointDirectory)?;
     Ok(Directory::decode(&payload).map_err(|why| format!("directory: {why}"))?)
 }
@@ -82,7 +82,7 @@ pub(super) fn own_clusters(reference: CheckpointRef, directory: Option<&Director
 /// The clusters that the previous checkpoint calls open, and its own; `None` if it is not whole. Behind a superblock
 /// that is not the newest it may have been given up since, and its clusters hold objects.
 pub(super) fn previous_checkpoint(
-    volume: &Volume,
+    volume: &Parts,
     reference: CheckpointRef,
     pages: &[Page],
 ) -> Option<(Vec<u32>, Vec<u32>)> {
@@ -100,7 +100,7 @@ type Loaded = ((CheckpointRef, Directory), Vec<u64>);
 
 /// Fills the index from the newest checkpoint that is whole, if there ever was one.
 pub(super) fn load_newest(
-    volume: &Volume,
+    volume: &Parts,
     block: &Superblock,
     receipt: &mut VolumeReceipt,
 ) -> Result<Option<Loaded>, Unfit> {
@@ -125,7 +125,7 @@ pub(super) fn load_newest(
 }
 
 /// Fills the index from a checkpoint; where objects have places, the images of these are returned instead.
-fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directory, Vec<u64>), Unfit> {
+fn load_checkpoint(volume: &Parts, reference: CheckpointRef) -> Result<(Directory, Vec<u64>), Unfit> {
     let directory = load_directory(volume, reference)?;
     let mut of_places = Vec::new();
     let mut image: Vec<u64> = Vec::new();

@@ -107,9 +107,13 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
     if identity.may_be_unborn && !shared.options.read_only {
         unopened.iter().try_for_each(volume::rewrite)?;
     }
-    let begun = unopened.into_iter().map(|unopened| volume::begin(unopened, &identity));
-    let begun = begun.collect::<Result<Vec<_>>>()?;
-    let volumes: Vec<Arc<Volume>> = begun.iter().map(|(volume, ..)| Arc::clone(volume)).collect();
+    let mut volumes = Vec::with_capacity(unopened.len());
+    let mut left = Vec::with_capacity(unopened.len());
+    for unopened in unopened {
+        let (volume, receipt, merge) = volume::begin(unopened, &identity)?;
+        left.push((volume.parts().clone(), receipt, merge));
+        volumes.push(volume);
+    }
     if identity.lost != 0 && !shared.options.read_only {
         // They are empty now, durably.
         volumes.iter().try_for_each(|volume| volume.log.write_superblock(|block| block.lost = 0))?;
@@ -119,7 +123,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         member
     });
     let _ = shared.members.set(members.collect());
-    let deferred = Arc::new(Deferred::new(&shared, begun, began));
+    let deferred = Arc::new(Deferred::new(&shared, left, began));
     Ok(Opened { shared, volumes, layout: None, hasher, deferred, created })
 }
 
