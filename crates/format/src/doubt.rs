@@ -1,8 +1,8 @@
-//! Numbers of clusters' uses in doubt: a crash may have kept such a use and taken the note of its grant, so that entries
-//! of a checkpoint lead to what was there before it. Layout: `docs/FORMAT.md`, "Superblock".
+//! Numbers of clusters' uses in doubt: a crash may have kept such a use and taken the note of its grant, so that
+//! entries of a checkpoint lead to what was there before it. Layout: `docs/FORMAT.md`, "Superblock".
 //!
-//! Invariant: at most [`RANGES`] ranges, ascending, apart from each other. Where there would be more, neighbours with the
-//! least between them are joined: a use that is in doubt for nothing costs certainty of an audit, never an object.
+//! Invariant: at most [`RANGES`] ranges, ascending, apart from each other. Where there would be more, neighbours with
+//! the least between them are joined: a use in doubt for nothing costs certainty of an audit, never an object.
 
 use std::ops::Range;
 
