@@ -37,7 +37,7 @@ pub(crate) struct Catalog {
     pub(crate) medium: Arc<Medium>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: Index,
-    /// The clusters: of objects, or, where these lie in place, of checkpoints only.
+    /// The clusters: of objects, or, where these have places, of checkpoints only.
     pub(crate) space: Arc<Space>,
     pub(crate) buffers: Buffers,
     pub(crate) placer: Placer,

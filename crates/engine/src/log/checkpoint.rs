@@ -268,7 +268,7 @@ impl Checkpointer {
         // What is pending would be told on a page of this checkpoint's, and keep old clusters young.
         self.committer.wait_commit(self.parts.log.commits.next())?;
         let next_page = {
-            // Not between the record of an object in place and the end of the row that it replaced: of two rows of one
+            // Not between the record of a place and the end of the row that it replaced: of two rows of one
             // key nothing but the record says which is newer.
             let _turn = self.parts.catalog.places.as_ref().map(|places| places.turn());
             self.parts.log.journal.lock().next_page()
