@@ -88,6 +88,11 @@ low! {
         /// Connections from these begin with a header of the PROXY protocol, version 1 or 2; default false.
         proxy_protocol: bool,
     }
+    /// `[purge]`.
+    LowPurge {
+        /// Networks whose clients may purge, by `PURGE` of the URL to the proxy itself; default none.
+        clients: Vec<IpNet>,
+    }
     /// `[tls]`.
     LowTls {
         /// Addresses for clients that come by TLS; default none.
@@ -208,6 +213,8 @@ pub struct Low {
     pub forward: LowForward,
     /// `[front]`.
     pub front: LowFront,
+    /// `[purge]`.
+    pub purge: LowPurge,
     /// `[tls]`.
     pub tls: LowTls,
     /// `[[origin]]`, any number.
@@ -301,6 +308,8 @@ pub struct Config {
     pub forward: ForwardConfig,
     /// What stands in front.
     pub front: FrontConfig,
+    /// Purges by clients.
+    pub purge: PurgeConfig,
     /// TLS to clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsConfig>,
@@ -385,6 +394,13 @@ pub struct FrontConfig {
     pub trusted: Vec<IpNet>,
     /// Whether connections from these begin with a PROXY header.
     pub proxy_protocol: bool,
+}
+
+/// See [`LowPurge`].
+#[derive(Debug, Clone, Serialize)]
+pub struct PurgeConfig {
+    /// Who may.
+    pub clients: Vec<IpNet>,
 }
 
 /// See [`LowTls`].
@@ -485,6 +501,7 @@ impl Low {
             admin: self.admin.under(over.admin),
             forward: self.forward.under(over.forward),
             front: self.front.under(over.front),
+            purge: self.purge.under(over.purge),
             tls: self.tls.under(over.tls),
             origin: if over.origin.is_empty() { self.origin } else { over.origin },
             cache: self.cache.under(over.cache),
@@ -503,6 +520,7 @@ impl Low {
         keys.extend(self.admin.differing(&new.admin, "admin"));
         keys.extend(self.forward.differing(&new.forward, "forward"));
         keys.extend(self.front.differing(&new.front, "front"));
+        keys.extend(self.purge.differing(&new.purge, "purge"));
         keys.extend(self.tls.differing(&new.tls, "tls"));
         keys.extend(self.cache.differing(&new.cache, "cache"));
         keys.extend(self.limits.differing(&new.limits, "limits"));

@@ -11,6 +11,7 @@ mod ask;
 mod collapse;
 mod connect;
 mod pass;
+mod purge;
 
 use std::{sync::Arc, time::Instant};
 
@@ -106,6 +107,12 @@ async fn answer(
 ) -> Answer {
     if request.method() == Method::OPTIONS && request.uri() == "*" && refused.is_none() {
         return options();
+    }
+    if refused.is_none() && purge::is_one(worker, conn, &request) {
+        return purge::purge(worker, conn, &request).await.unwrap_or_else(|why| {
+            worker.counters.denials.one(why);
+            denied(why)
+        });
     }
     match refused.map_or_else(|| check(worker, conn, &request), Err) {
         Err(why) => {

@@ -78,6 +78,8 @@ reasons! {
         TooLarge => "too-large",
         /// Head fields longer than the store's metadata.
         HeadTooLarge => "head-too-large",
+        /// More than 1,024 tags and groups.
+        TooManyTags => "too-many-tags",
         /// The body ended before its length.
         Truncated => "truncated",
         /// An error without a lifetime, and the URL has a fresh 200.

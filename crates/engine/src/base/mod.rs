@@ -7,6 +7,7 @@ pub(crate) mod group;
 pub(crate) mod layout;
 pub(crate) mod medium;
 pub(crate) mod options;
+pub(crate) mod pinned;
 pub(crate) mod policy;
 pub(crate) mod preset;
 pub(crate) mod receipt;

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use picaflor_format::{
-    checkpoint::{Directory, PAGES, PlaceRow, decode_cluster, next_piece},
+    checkpoint::{Directory, PAGES, PINNED, PlaceRow, decode_cluster, next_piece},
     cluster::Content,
     journal::{Page, Record},
     superblock::{CheckpointRef, Superblock},
@@ -153,7 +153,10 @@ fn load_checkpoint(volume: &Volume, reference: CheckpointRef) -> Result<(Directo
                 if image.len() != piece.total as usize {
                     continue;
                 }
-                if volume.catalog.in_place.is_some() {
+                if piece.segment == PINNED {
+                    let pinned = volume.shared.pins.restore_image(&image);
+                    pinned.map_err(|why| format!("cluster {id}: pinned records: {why}"))?;
+                } else if volume.catalog.in_place.is_some() {
                     let row = |words: &[u64; PlaceRow::WORDS]| PlaceRow::from_words(*words);
                     rows.extend(image.as_chunks().0.iter().map(row));
                 } else if piece.segment == PAGES {

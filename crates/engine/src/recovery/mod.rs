@@ -20,6 +20,7 @@ mod validate;
 mod volume;
 
 pub(crate) use deferred::Deferred;
+pub(crate) use found::EPOCH_SHIFT;
 pub use superblock::write_superblock;
 
 use std::{
@@ -45,9 +46,10 @@ use crate::{
     base::group::Groups,
     base::layout::{Env, Layout},
     base::medium::read_twice,
+    base::pinned::Pins,
     cache::memory::Memory,
     in_place::files,
-    recovery::found::{EPOCH_SHIFT, Found, Identity, too_small},
+    recovery::found::{Found, Identity, too_small},
     recovery::validate::CAPACITY_DEFAULT,
     shared::{Member, STRIPES, Shared},
     space::LayoutKind,
@@ -113,6 +115,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         // They are empty now, durably.
         volumes.iter().try_for_each(|volume| volume.log.write_superblock(|block| block.lost = 0))?;
     }
+    shared.see_generation(shared.pins.opened());
     let members = volumes.iter().map(|volume| {
         let member: Weak<dyn Member> = Arc::<Volume>::downgrade(volume);
         member
@@ -323,6 +326,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         counters: Arc::default(),
         memory: Memory::new(options.preset.retention, room),
         groups: Groups::default(),
+        pins: Pins::default(),
         pool: BufPool::new(idle as usize),
         budget: Budget::default(),
         index_bytes: Arc::default(),

@@ -115,7 +115,8 @@ fn replay(
                 deletes.note(hash, generation);
             }
             Record::Group(group) => volume.shared.groups.restore(group),
-            Record::Reserve { .. } => {}
+            // Nothing is pinned in place.
+            Record::Reserve { .. } | Record::Pinned(_) | Record::PinnedBytes(_) => {}
         }
     }
     receipt.deletes = deletes.len() as u64;
@@ -247,7 +248,7 @@ fn last_batches(pages: &[Page]) -> BTreeSet<u64> {
             let number = match record {
                 Record::Placed(placed) => placed.generation,
                 Record::Reserve { seq, .. } => *seq,
-                Record::Delete { .. } | Record::Group(_) => continue,
+                _ => continue,
             };
             last.insert(number >> EPOCH_SHIFT, page.seq - u64::from(page.batch));
         }

@@ -4,8 +4,8 @@ use std::{collections::HashSet, net::SocketAddr, path::PathBuf};
 
 use super::{
     AdminConfig, CacheConfig, CertificateConfig, Config, Deletes, ForwardConfig, FrontConfig, LimitsConfig, LogConfig,
-    Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowStore, LowTls, Size, Span, StoreConfig,
-    TlsConfig, durability, file::ConfigError, machine, units,
+    Low, LowCache, LowCertificate, LowFront, LowLimits, LowOrigin, LowStore, LowTls, PurgeConfig, Size, Span,
+    StoreConfig, TlsConfig, durability, file::ConfigError, machine, units,
 };
 use crate::{
     certs::{self, Pair, Part},
@@ -54,11 +54,12 @@ impl Low {
             connect_ports: self.forward.connect_ports.unwrap_or_else(|| vec![443]),
         };
         let front = front(self.front)?;
+        let purge = PurgeConfig { clients: self.purge.clients.unwrap_or_default() };
         let cache = cache(self.cache, store.capacity)?;
         let log =
             LogConfig { format: self.log.format.unwrap_or_default(), to: self.log.to.unwrap_or_else(|| "off".into()) };
         let limits = limits(self.limits)?;
-        Ok(Config { listen, workers, store, admin, forward, front, tls, cache, limits, log, origin })
+        Ok(Config { listen, workers, store, admin, forward, front, purge, tls, cache, limits, log, origin })
     }
 }
 

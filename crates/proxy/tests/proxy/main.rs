@@ -15,6 +15,7 @@ mod kit;
 mod limits;
 mod nginx;
 mod origin_tls;
+mod purge;
 mod ranges;
 mod reload;
 mod scrape;
