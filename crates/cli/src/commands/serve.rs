@@ -47,6 +47,8 @@ Examples:
       curl -H \"Authorization: Bearer $(cat picaflor.store.token)\" http://127.0.0.1:3129/stats
       curl -H \"Authorization: Bearer $(cat picaflor.store.token)\" -X POST \\
            'http://127.0.0.1:3129/purge?url=http://example.com/'
+  or prefix=, pattern=, host=, tag=, group=…&host=, all=1, each with soft=1& before it: stale, not gone.
+  Clients of the networks in purge.clients of the configuration: curl -X PURGE http://example.com/
 
 Crashes:
   --durability says what a crash may cost of what was stored: none (no bound), every-put (nothing),
