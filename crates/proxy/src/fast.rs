@@ -133,6 +133,9 @@ impl FastIo {
         if self.worker.proxy.is_stopping() || self.make_key(target, host, fields).is_none() {
             return Found::Nothing;
         }
+        if !self.worker.proxy.rules.leaves_alone(&self.key) {
+            return Found::Nothing;
+        }
         let (store, now) = (&self.worker.proxy.store, self.worker.clock.millis());
         let object = match store.try_get(&self.key) {
             TryGet::Hit(object) => object,

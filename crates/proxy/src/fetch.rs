@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use crate::{
     clock::date,
     clock::unix_millis,
+    config::Size,
     fill::{Fill, FillHead, Verdict},
     head::Index,
     keep::{self, Fresh, Hints, Keeper},
@@ -103,7 +104,10 @@ async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
         result = worker.pools.get(&job.target, &Method::GET, &job.request, job.interim.as_ref()).await;
     }
     let response = match result {
-        Ok(response) => response,
+        Ok(mut response) => {
+            job.target.action.on_response(response.headers_mut());
+            response
+        }
         Err(why) => {
             worker.counters.no_answer(why);
             return job.fill.decide(Verdict::Failed(why));
@@ -166,6 +170,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, seq: u64, s
     let mut fields = stale.fields();
     let mut new = not_modified.clone();
     origin::strip_hop_by_hop(&mut new);
+    job.target.action.on_response(&mut new);
     validate::freshen(&mut fields, &new);
     fields.entry(header::DATE).or_insert_with(|| date(received));
     let exchange = Exchange {
@@ -178,6 +183,7 @@ async fn confirmed(job: &Job, stale: &Hit, not_modified: &HeaderMap, seq: u64, s
         for_origin: job.target.side.is_for_origin(),
     };
     let admitted = admit::admit(&exchange, &proxy.config.cache);
+    let admitted = job.target.action.on_policy(admitted, exchange.status, received);
     let mut written = None;
     let policy = match admitted {
         Ok(policy) => {
@@ -220,7 +226,8 @@ async fn prepare(job: &Job, response: &Response<Arriving>, seq: u64, sent: u64) 
         received,
         for_origin: job.target.side.is_for_origin(),
     };
-    let (policy, not_stored) = match admit::admit(&exchange, &proxy.config.cache) {
+    let admitted = admit::admit(&exchange, &proxy.config.cache);
+    let (policy, not_stored) = match job.target.action.on_policy(admitted, exchange.status, received) {
         Ok(policy) => (policy, None),
         Err(NotStored::NoFreshness) if is_for_all_who_wait(&job.client, response) => {
             let policy = Policy {
@@ -235,8 +242,9 @@ async fn prepare(job: &Job, response: &Response<Arriving>, seq: u64, sent: u64) 
         }
         Err(why) => return Err(why),
     };
-    let largest = if job.for_range { proxy.config.cache.range_whole_max } else { proxy.config.cache.max_object };
-    if len.is_some_and(|len| len > largest.0.min(proxy.config.cache.max_object.0)) {
+    let largest = if job.for_range { proxy.config.cache.range_whole_max } else { Size(u64::MAX) };
+    let longest = job.target.action.max_object.unwrap_or(proxy.config.cache.max_object.0);
+    if len.is_some_and(|len| len > largest.0.min(longest)) {
         return Err(NotStored::TooLarge);
     }
     let tags = tags::of(&fields, &job.target.key)?;
@@ -263,6 +271,7 @@ async fn prepare(job: &Job, response: &Response<Arriving>, seq: u64, sent: u64) 
     let head = FillHead { status: response.status(), fields, policy, received, len, key, names, values, is_error };
     let mut keeper =
         Keeper::new(job.worker.clone(), job.target.key.clone(), Arc::new(head), (seq, tags), variant, &job.hints);
+    keeper.longest = longest;
     if let Some(why) = not_stored {
         keeper.off(&job.fill, why);
     }

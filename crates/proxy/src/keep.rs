@@ -70,6 +70,8 @@ pub(crate) struct Keeper {
     head: Arc<FillHead>,
     seq: u64,
     tags: Vec<u64>,
+    /// Most bytes of body.
+    pub(crate) longest: u64,
     /// Of the variant, when the response has `Vary`: the index it belongs to and its hash.
     variant: Option<(Index, u128)>,
     options: PutOptions,
@@ -97,7 +99,8 @@ impl Keeper {
         };
         let expiry = expiry(&head.fields, &head.policy, &worker.proxy.config.cache);
         let options = hints.options(metadata, expiry);
-        Self { worker, url_key, head, seq, tags, variant, options, len: 0, way }
+        let longest = worker.proxy.config.cache.max_object.0;
+        Self { worker, url_key, head, seq, tags, longest, variant, options, len: 0, way }
     }
 
     /// The head, for the readers.
@@ -108,7 +111,7 @@ impl Keeper {
     /// Takes the next piece, before it is pushed into the fill.
     pub(crate) async fn add(&mut self, fill: &Fill, bytes: &Bytes) {
         self.len += bytes.len() as u64;
-        if self.len > self.worker.proxy.config.cache.max_object.0 {
+        if self.len > self.longest {
             self.off(fill, NotStored::TooLarge);
         }
         if matches!(self.way, Way::Gathering) && self.len > SMALL {
@@ -153,7 +156,7 @@ impl Keeper {
 
     /// The body is complete.
     pub(crate) async fn finish(self, fill: &Fill) -> Result<(), NotStored> {
-        let Self { worker, url_key, head, seq, tags, variant, options, len, way } = self;
+        let Self { worker, url_key, head, seq, tags, variant, options, len, way, .. } = self;
         let proxy = worker.proxy.clone();
         let indexes = proxy.purges.index_of(&url_key).lock().await;
         let old = lookup::index(&proxy.store, &url_key).await;

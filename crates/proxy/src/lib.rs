@@ -61,6 +61,7 @@ mod reload;
 mod respond;
 mod rest;
 mod rules;
+mod ruleset;
 mod serve;
 mod server;
 mod silent;
@@ -70,6 +71,7 @@ mod tls;
 mod tunnel;
 mod turns;
 mod unshared;
+mod wild;
 
 pub use config::{Config, ConfigError, Low};
 pub use lifecycle::StartError;

@@ -148,7 +148,8 @@ fn check(worker: &Worker, conn: &Conn, request: &Request<Incoming>) -> Result<Op
     if request.method() == Method::CONNECT {
         return target::bodiless(request.headers()).map(|()| None);
     }
-    Target::of(request, &proxy.config, &proxy.origins, conn).map(Some)
+    let target = Target::of(request, &proxy.config, &proxy.origins, conn)?;
+    target.ruled(&proxy.rules).map(Some)
 }
 
 /// Whether our pseudonym stands in `Via`.
@@ -168,6 +169,9 @@ fn bypass(request: &Parts, target: &Target, body: &Incoming) -> Option<Bypass> {
     }
     if target.is_disputed {
         return Some(Bypass::Disputed);
+    }
+    if target.action.bypass {
+        return Some(Bypass::Rule);
     }
     let has = |name| request.headers.contains_key(name);
     if !target.side.is_for_origin() && validate::has_precondition(&request.headers) {

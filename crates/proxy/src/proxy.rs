@@ -23,6 +23,7 @@ use crate::{
     origin_tls::OriginTls,
     purge::sequence::Purges,
     reload::{Reload, ReloadError},
+    ruleset::Rules,
     silent::Silent,
     target::Origins,
     tls::Tls,
@@ -56,6 +57,7 @@ pub(crate) struct Proxy {
     pub(crate) tls: Option<Tls>,
     pub(crate) origin_tls: Arc<OriginTls>,
     pub(crate) reload: Reload,
+    pub(crate) rules: Rules,
     /// A stop has begun.
     pub(crate) stopping: AtomicBool,
 }
@@ -68,7 +70,7 @@ impl Proxy {
 
     /// Takes what is new in the configuration, or nothing of it.
     pub(crate) fn reload(&self) -> Result<String, ReloadError> {
-        self.reload.take(&self.config, self.tls.as_ref(), &self.origin_tls)
+        self.reload.take(&self.config, self.tls.as_ref(), &self.origin_tls, &self.rules)
     }
 
     /// Whether a connection is to end with the next answer.

@@ -102,6 +102,8 @@ reasons! {
         RequestBody => "request-body",
         /// Not GET or HEAD.
         Method => "method",
+        /// A rule says so.
+        Rule => "rule",
         /// A range of an object too large to fetch whole.
         RangeTooLarge => "range-too-large",
         /// A recent response of this URL was for one client, so no request waits for one.

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use crate::{
     admin,
-    config::{Config, ConfigError, Low},
+    config::{self, Config, ConfigError, Low},
     connections::Connections,
     fills::Fills,
     lifecycle::{LAST_REQUESTS, StartError, Stop},
@@ -33,6 +33,7 @@ use crate::{
     purge::sequence::Purges,
     reload::{Reload, ReloadError},
     rules::validate,
+    ruleset::Rules,
     silent::Silent,
     target::Origins,
     tls::Tls,
@@ -63,6 +64,7 @@ impl Server {
         let tls = config.tls.as_ref().map(Tls::new).transpose().map_err(|bad| StartError::Setting(bad.why))?;
         let origin_tls = OriginTls::new(&config.origin).map_err(|(_, why)| StartError::Setting(why))?;
         let (token, token_file) = admin::token(&config.admin)?;
+        let rules = config::rules(&config.rule).map_err(|bad| StartError::Setting(bad.to_string()))?;
         let store = open_store(&config)?;
         let admin = admin_socket.address()?;
         let mut listen = sockets[0].iter().map(Bound::address).collect::<Result<Vec<_>, _>>()?;
@@ -90,6 +92,7 @@ impl Server {
             tls,
             origin_tls: Arc::new(origin_tls),
             reload: Reload::default(),
+            rules: Rules::new(rules),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             pseudonym,

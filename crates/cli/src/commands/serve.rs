@@ -60,7 +60,7 @@ Signals:
   TERM, INT  stop: no new connections, requests in progress finish (limits.drain), the store writes
              its checkpoint; a second one exits at once, which costs what a crash costs
   USR1       open the access log anew, after rotation
-  HUP        read certificates and keys anew; connections go on. Other changes of the configuration
+  HUP        read certificates, keys and rules anew; connections go on. Other changes of the configuration
              are refused by name: a restart takes them, and is warm at once";
 
 /// Runs the caching proxy: reverse for the origins given, or forward for this machine

@@ -127,6 +127,7 @@ impl Ask {
         }
         let mut new = new.clone();
         origin::strip_hop_by_hop(&mut new);
+        self.target.action.on_response(&mut new);
         validate::freshen(&mut fields, &new);
         let received = unix_millis();
         fields.entry(header::DATE).or_insert_with(|| crate::clock::date(received));
@@ -140,7 +141,8 @@ impl Ask {
             received,
             for_origin: self.target.side.is_for_origin(),
         };
-        match admit::admit(&exchange, &proxy.config.cache) {
+        let admitted = admit::admit(&exchange, &proxy.config.cache);
+        match self.target.action.on_policy(admitted, exchange.status, received) {
             Ok(policy) => {
                 let new = keep::Fresh { fields: &fields, policy, received };
                 let written = keep::freshen(proxy, &self.target.key, begun.seq, hit, &new, &self.hints());

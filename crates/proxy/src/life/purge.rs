@@ -28,7 +28,7 @@ pub(super) fn is_one<B>(worker: &Worker, conn: &Conn, request: &Request<B>) -> b
 /// Purges what a client asks for.
 pub(super) async fn purge<B>(worker: &Arc<Worker>, conn: &Conn, request: &Request<B>) -> Result<Answer, Denied> {
     let proxy = &worker.proxy;
-    let target = Target::of(request, &proxy.config, &proxy.origins, conn)?;
+    let target = Target::of(request, &proxy.config, &proxy.origins, conn)?.ruled(&proxy.rules)?;
     let url = format!("http://{}{}", String::from_utf8_lossy(target.host()), target.path);
     let told = match Asked::client(&url, request.headers()) {
         Err(why) => (StatusCode::BAD_REQUEST, why.to_string()),

@@ -42,7 +42,11 @@ pub(crate) async fn invalidate(proxy: &Arc<Proxy>, url_keys: Vec<Vec<u8>>) -> Re
 
 /// Does what is asked, durably when this returns, whatever the configuration says: whoever is told that something was
 /// purged does not ask again. Says how many responses were there, if it is a URL's that are gone.
-pub(crate) async fn purge(proxy: &Arc<Proxy>, asked: Asked) -> Result<Option<usize>, NotPurged> {
+pub(crate) async fn purge(proxy: &Arc<Proxy>, mut asked: Asked) -> Result<Option<usize>, NotPurged> {
+    // Rules may store it under another query.
+    if let Some(url) = asked.url_keys.as_ref().and_then(|keys| proxy.rules.stored_as(&keys[0])) {
+        asked = Asked::url(&url, asked.soft).unwrap_or(asked);
+    }
     let taking = proxy.clone();
     let purged = to_its_end(proxy, async move {
         let Asked { mut selectors, url_keys, soft } = asked;

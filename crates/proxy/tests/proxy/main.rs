@@ -18,6 +18,7 @@ mod origin_tls;
 mod purge;
 mod ranges;
 mod reload;
+mod rules;
 mod scrape;
 mod tls;
 mod trust;
