@@ -10,6 +10,7 @@ use picaflor_format::{
     BLOCK, blocks,
     checkpoint::{self, Directory, PinnedRow, PlaceRow},
     cluster::{self, Content, Row, Table, Trailer},
+    doubt::Doubt,
     frame::{self, ChunkKey, Kind, Manifest},
     graph, hot, htod,
     journal::{self, Group, Pinned, PinnedBytes, Placed, Record},
@@ -57,6 +58,7 @@ fn superblock_of_three() -> Superblock {
         lost: 0b101,
         durable: 0,
         sealed_below: 0,
+        doubt: Doubt::default(),
         preset: 0,
         layout: superblock::Layout::Ring,
         threshold: 0,
@@ -84,6 +86,8 @@ fn superblock_that_vouches() {
 
 #[test]
 fn superblock_that_tells_what_was_sealed() {
+    let doubt = Doubt::not_told(9 << 40..10 << 40, [9 << 40, (9 << 40) + 2]);
+    check_superblock("superblock-doubt", Superblock { doubt, ..superblock_of_three() });
     check_superblock("superblock-sealed", Superblock { sealed_below: 9 << 40 | 3, ..superblock_of_three() });
 }
 
@@ -224,6 +228,7 @@ fn superblock_in_place() {
         lost: 0,
         durable: 0,
         sealed_below: 0,
+        doubt: Doubt::default(),
         layout: superblock::Layout::NextFit,
         threshold: 0,
         preset: 0,

@@ -72,7 +72,7 @@ impl Scrubber {
     /// Whether an entry may still lead to what left before a crash: until the scrubber has gone over everything, and as
     /// long as the store is only read.
     pub(crate) fn may_mislead(&self) -> bool {
-        self.known.crashed && (self.parts.shared.options.read_only || self.is_verifying())
+        self.known.may_mislead() && (self.parts.shared.options.read_only || self.is_verifying())
     }
 
     pub(crate) fn new(parts: &Parts) -> Self {
@@ -121,6 +121,7 @@ impl Scrubber {
         }
         if !more {
             self.scrub.verifying.store(false, Relaxed);
+            self.parts.log.is_settled.store(true, Relaxed);
         }
         more
     }

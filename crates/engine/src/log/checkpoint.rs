@@ -19,6 +19,7 @@ use picaflor_format::{
     BLOCK,
     checkpoint::{Directory, PAGES, PIECE_HEADER, PINNED, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
+    doubt::Doubt,
     journal::RECORDS_MIN,
     superblock::CheckpointRef,
     zone::Map,
@@ -51,6 +52,8 @@ pub(crate) struct CheckpointState {
     begun: u64,
     /// How many of the two that are kept an earlier run may have taken.
     inherited: u32,
+    /// Whether the newest one began when the scrubber had ended.
+    settled: bool,
     hot_seq: u64,
 }
 
@@ -62,6 +65,7 @@ impl CheckpointState {
 }
 
 struct Running {
+    settled: bool,
     granted: u64,
     journal_start: u64,
     open: Vec<u32>,
@@ -283,6 +287,7 @@ impl Checkpointer {
         let open = self.parts.catalog.buffers.unfinished();
         open.iter().for_each(|cluster| self.parts.space.told(*cluster, next_page));
         state.running = Some(Running {
+            settled: self.parts.log.is_settled.load(Relaxed),
             granted: self.parts.space.granted(),
             journal_start,
             open,
@@ -439,7 +444,11 @@ impl Checkpointer {
             block.current = Some(reference);
             block.durable = self.parts.log.durable_seal.load(Relaxed);
             block.sealed_below = running.sealed_below;
+            if running.settled && state.settled {
+                block.doubt = Doubt::default();
+            }
         })?;
+        state.settled = running.settled;
         for cluster in std::mem::replace(&mut state.previous, std::mem::replace(&mut state.current, running.clusters)) {
             self.parts.space.set(cluster, State::Free);
         }

@@ -7,7 +7,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
 };
@@ -45,6 +45,8 @@ pub(crate) struct Log {
     pub(crate) next_seal: AtomicU64,
     /// Every seal up to this one is durable.
     pub(crate) durable_seal: AtomicU64,
+    /// The scrubber has gone over everything: checkpoints that begin now lead to nothing that had left before a crash.
+    pub(crate) is_settled: AtomicBool,
 }
 
 impl Log {
@@ -68,6 +70,7 @@ impl Log {
             // The epoch's first number is no seal's: it vouches for none.
             next_seal: AtomicU64::new(first + 1),
             durable_seal: AtomicU64::new(first),
+            is_settled: AtomicBool::new(false),
         }
     }
 

@@ -9,6 +9,7 @@ use picaflor_common::Hasher;
 use picaflor_device::Device;
 use picaflor_format::{
     BLOCK,
+    doubt::Doubt,
     frame::GRAIN,
     superblock::{Spread as OnDevice, Superblock},
 };
@@ -74,6 +75,7 @@ pub(super) fn fresh(found: &Found, shared: &Shared, identity: &Identity, number:
         lost: 0,
         durable: 0,
         sealed_below: 0,
+        doubt: Doubt::default(),
         layout,
         preset: shared.preset.number(),
         threshold: if shared.preset.layout == LayoutKind::Slots { shared.options.threshold } else { 0 },

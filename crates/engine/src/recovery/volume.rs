@@ -9,7 +9,9 @@ use std::{
 };
 
 use picaflor_format::{
-    BLOCK, hot,
+    BLOCK,
+    doubt::Doubt,
+    hot,
     journal::{Page, Record},
     superblock::Superblock,
     zone::{HOT_SLOT, Map},
@@ -71,7 +73,8 @@ pub(super) fn read(number: usize, found: Found, shared: &Arc<Shared>, identity: 
     receipt.clean = recovered.clean;
     let mut volume = Arc::into_inner(volume).ok_or(Error::Closed)?;
     // Who may not write is told of damage by those who find it, and drops nothing beforehand.
-    volume.scrubber.scrub = Scrub::new(hot, !recovered.clean && !shared.options.read_only);
+    let verify = !recovered.clean || recovered.known.may_mislead();
+    volume.scrubber.scrub = Scrub::new(hot, verify && !shared.options.read_only);
     volume.scrubber.known = recovered.known;
     *volume.log.journal.lock() = recovered.journal;
     *volume.checkpointer.state.lock() = recovered.checkpointer;
@@ -92,7 +95,11 @@ pub(super) fn begin(unopened: Unopened, identity: &Identity) -> Result<(Arc<Volu
         return Ok((volume, receipt, merge));
     }
     let preset = volume.shared.preset.number();
-    volume.log.write_superblock(|block| (block.epoch, block.preset) = (identity.epoch, preset))?;
+    // A cache finds such entries one by one, as it has room.
+    let doubt = if volume.shared.options.mode == Mode::Store { volume.scrubber.known.doubt } else { Doubt::default() };
+    volume.log.write_superblock(|block| {
+        (block.epoch, block.preset, block.doubt) = (identity.epoch, preset, doubt);
+    })?;
     if identity.doubtful {
         volume.log.write_superblock(|_| ())?;
     }
@@ -217,9 +224,19 @@ fn recover(volume: &Arc<Volume>, ring: Ring, lost: bool, receipt: &mut VolumeRec
     let closed = block.current.is_none_or(|current| current.seq >> EPOCH_SHIFT == block.epoch);
     let clean = closed && clusters.is_empty() && !deleted;
     let checkpointer = CheckpointState::restored(parts, previous, clusters.len() as u64);
-    let first = block.previous.map_or(checkpoint, |previous| previous.seq.min(checkpoint));
-    let known = Known { checkpoint: first, page: next_page, crashed: !clean };
+    let first = block.previous.filter(|_| !all_young).map_or(checkpoint, |older| older.seq.min(checkpoint));
+    let known = Known { doubt: doubt(&block, &pages, first, clean), page: next_page, crashed: !clean };
     Ok(Recovered { journal, ring, checkpointer, merge, known, clean, cold: false })
+}
+
+/// The uses of clusters of which crashes may have taken the note, by the log since the checkpoint numbered `first`.
+fn doubt(block: &Superblock, pages: &[Page], first: u64, clean: bool) -> Doubt {
+    if clean {
+        return block.doubt;
+    }
+    let seq = |record: &Record| if let Record::Reserve { seq, .. } = record { Some(*seq) } else { None };
+    let told: BTreeSet<u64> = pages.iter().flat_map(|page| page.records.iter().filter_map(seq)).collect();
+    block.doubt.and(&Doubt::not_told(first + 1..(block.epoch + 1) << EPOCH_SHIFT, told))
 }
 
 /// What is in these clusters, to be merged by a cache when it is open. A store merges it here: until then it may be
