@@ -69,7 +69,11 @@ impl Reload {
         let mut taken = certificates(tls, resolved.as_ref().unwrap_or(&config.tls).as_ref())?;
         origins.replace(trusted);
         if let Some(ruled) = ruled {
-            let _ = write!(taken, "; {} rule{}", ruled.len(), if ruled.len() == 1 { "" } else { "s" });
+            let _ = match ruled.len() {
+                0 => Ok(()),
+                1 => write!(taken, "; 1 rule read"),
+                n => write!(taken, "; {n} rules read"),
+            };
             rules.replace(ruled);
         }
         if let (Some((running, _)), Some(new)) = (&mut *of_file, new) {
