@@ -48,8 +48,9 @@ pub enum Record {
     PinnedBytes(PinnedBytes),
 }
 
-/// What a page says of a record that the application pinned. Its bytes are in the [`PinnedBytes`] that follow it without
-/// another record between; if not all of them are there, a crash cut the commit short, and it counts for nothing.
+/// What a page says of a record that the application pinned. Its bytes are in the [`PinnedBytes`] that follow it
+/// without another record between; if not all of them are there, a crash cut the commit short, and it counts for
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pinned {
     /// Its name.

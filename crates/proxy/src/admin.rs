@@ -7,7 +7,7 @@
 //! | `GET /stats` | JSON |
 //! | `POST /purge?url=http://…` | takes the URL and all its variants out of the store, durably |
 //! | `PURGE http://…` | the same, or what has the tags that `Surrogate-Key` and `Cache-Tag` of the request name |
-//! | `POST /purge?prefix=`, `pattern=`, `host=`, `tag=`, `group=…&host=`, `all=1` | the same of more; see `purge::asked` |
+//! | `POST /purge?prefix=`, `pattern=`, `host=`, `tag=`, `group=…&host=`, `all=1` | the same of more: `purge::asked` |
 //! | `POST /reload` | takes new certificates, as the signal HUP does; 409 and why, if it takes nothing |
 //!
 //! The token goes into `Authorization: Bearer …`. A browser never sends that by itself, so no web page can reach

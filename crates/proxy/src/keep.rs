@@ -4,8 +4,8 @@
 //! Nothing here can fail a request: whatever the store says, the response goes on to the client, and the reason why
 //! it was not stored is counted.
 //!
-//! A purge or an unsafe request during a fetch wins over that fetch: what is stored has the number of the last purge when
-//! the fetch began, see `purge`.
+//! A purge or an unsafe request during a fetch wins over that fetch: what is stored has the number of the last purge
+//! when the fetch began, see `purge`.
 
 use picaflor::{Error, Expiry, PutOptions, PutStream, Store};
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -196,8 +196,8 @@ impl Keeper {
     }
 }
 
-/// What is left to do when the index of a URL's variants is in the store: by who still holds the URL's lock. It may wait
-/// for the device.
+/// What is left to do when the index of a URL's variants is in the store: by who still holds the URL's lock. It may
+/// wait for the device.
 struct Indexed {
     durable: Option<Durable>,
     /// Hashes of variants that are not in the index any more.

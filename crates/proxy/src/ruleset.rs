@@ -1,9 +1,9 @@
-//! The operator's rules: what is done otherwise for some hosts and paths. All rules that match count, in their order; of
-//! two that say something of the same, the later one.
+//! The operator's rules: what is done otherwise for some hosts and paths. All rules that match count, in their order;
+//! of two that say something of the same, the later one.
 //!
-//! A rule speaks of the request before anything is looked for (key, bypass, directives, fields), and of the response when
-//! it comes, before it is judged (fields, lifetime, size). So what is stored is what the rule made of it, and the fast
-//! path, which knows no rules, is right for all requests of which no rule changes the first.
+//! A rule speaks of the request before anything is looked for (key, bypass, directives, fields), and of the response
+//! when it comes, before it is judged (fields, lifetime, size). So what is stored is what the rule made of it, and the
+//! fast path, which knows no rules, is right for all requests of which no rule changes the first.
 
 use std::sync::{
     Arc,

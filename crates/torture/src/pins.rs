@@ -52,7 +52,7 @@ impl PinBounds {
                 None => None,
             };
             let may = &mut self.may[name];
-            if !self.unknown && !may.contains(&id) && !(may.is_empty() && id.is_none()) {
+            if !(self.unknown || may.contains(&id) || may.is_empty() && id.is_none()) {
                 return Err(format!("pin {name} holds {id:?}, which is none of {may:?}"));
             }
             if settles {

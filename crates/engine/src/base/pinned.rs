@@ -1,9 +1,9 @@
 //! Records that the application pinned: few and short, never evicted, and there before the first get.
 //!
 //! All of them are in memory, in the journal of every volume from the change on, and in every checkpoint. Invariants: a
-//! change is noted here before a journal gets its record, under one lock, so that the image of a checkpoint, taken after
-//! the journal page with which its log begins, has every change before that page; of two changes the one of the larger
-//! generation holds, whichever volume tells of it.
+//! change is noted here before a journal gets its record, under one lock, so that the image of a checkpoint, taken
+//! after the journal page with which its log begins, has every change before that page; of two changes the one of the
+//! larger generation holds, whichever volume tells of it.
 
 use std::collections::BTreeMap;
 

@@ -27,9 +27,9 @@ impl Store {
     /// its objects.
     ///
     /// # Errors
-    /// [`Error::Option`] where the preset has no pinned records, [`Error::Limit`] for a record that is too long or one too
-    /// many, [`Error::Refused`] if the store is open for reading only, and the failure that stopped a volume: then the
-    /// record is set, and a crash may take it.
+    /// [`Error::Option`] where the preset has no pinned records, [`Error::Limit`] for a record that is too long or one
+    /// too many, [`Error::Refused`] if the store is open for reading only, and the failure that stopped a volume: then
+    /// the record is set, and a crash may take it.
     pub fn pin(&self, name: u128, bytes: &[u8]) -> Result<()> {
         self.change_pin(name, Some(bytes))?.into_iter().try_for_each(|awaited| wait(Some(awaited)))
     }
@@ -71,8 +71,8 @@ impl Store {
         self.shared().preset.layout == LayoutKind::Ring
     }
 
-    /// The number of this opening, larger than that of any opening before that could write, whatever came between: by it
-    /// a program can count on where it cannot know how far it had come.
+    /// The number of this opening, larger than that of any opening before that could write, whatever came between: by
+    /// it a program can count on where it cannot know how far it had come.
     pub fn opening(&self) -> u64 {
         self.shared().generation.load(Relaxed) >> EPOCH_SHIFT
     }

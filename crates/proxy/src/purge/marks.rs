@@ -1,7 +1,7 @@
 //! The purges that are noted, and whether one of them selects a stored response.
 //!
-//! A response is looked up by each hash that it has, so the number of purges does not matter, but for patterns, which are
-//! tried one by one, and for prefixes, of which each length is tried.
+//! A response is looked up by each hash that it has, so the number of purges does not matter, but for patterns, which
+//! are tried one by one, and for prefixes, of which each length is tried.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,9 +1,10 @@
 //! The sequence of purges, the notes of them, and the fetches that a purge may meet.
 //!
 //! Invariants: a purge is noted before its number is the last, so whoever sees the number sees the note; a fetch is
-//! registered with the number that was the last, under the lock by which a purge asks for the fetches of a URL, so either
-//! the purge finds the fetch or the fetch has the purge's number. A note goes only when nothing that it selects can be in
-//! the store any more: what is stored of the URL was deleted, durably, after the last older fetch of it ended.
+//! registered with the number that was the last, under the lock by which a purge asks for the fetches of a URL, so
+//! either the purge finds the fetch or the fetch has the purge's number. A note goes only when nothing that it selects
+//! can be in the store any more: what is stored of the URL was deleted, durably, after the last older fetch of it
+//! ended.
 //!
 //! Numbers begin anew with each opening of the store, above all before: by the opening's own number.
 

@@ -75,8 +75,8 @@ async fn take_all(proxy: &Proxy, selectors: impl Iterator<Item = Selector>, soft
     Ok(())
 }
 
-/// What the origin says of groups of its own (RFC 9875): where there is no room for another note, more is taken out. Not
-/// waited for: durable in the time of deletes.
+/// What the origin says of groups of its own (RFC 9875): where there is no room for another note, more is taken out.
+/// Not waited for: durable in the time of deletes.
 pub(crate) fn invalidate_group(proxy: &Arc<Proxy>, url_key: &[u8], name: &str) {
     let purges = &proxy.purges;
     let whole = purges.note(Selector::group_of(url_key, name), false);

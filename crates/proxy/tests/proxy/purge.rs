@@ -190,7 +190,7 @@ fn clients_of_the_allow_list_purge_with_curl_what_nginx_has_changed() {
         };
         nginx.file("a", b"old");
         nginx.file("b", b"old");
-        (get("/a"), get("/b"));
+        assert_eq!((get("/a").as_str(), get("/b").as_str()), ("old", "old"));
         nginx.file("a", b"new");
         nginx.file("b", b"new");
         let (head, body) = curl(&into, &["-X", "PURGE", &url(&proxy, "/a")]);
