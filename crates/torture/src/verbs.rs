@@ -87,6 +87,7 @@ impl Run<'_> {
             Op::Priority { group, priority } => self.priority(group, priority),
             Op::Interval { group, millis } => self.interval(group, millis),
             Op::Page { group, bytes } => self.page(group, bytes),
+            Op::Pin { name, id } => self.pin(name, id),
             Op::Flush => self.flush(),
             Op::Step(count) => self.step(count),
             Op::Advance { millis } => {

@@ -241,7 +241,7 @@ impl Residents {
     pub(crate) fn checkpoint_clusters(&self) -> u32 {
         let room = picaflor_format::checkpoint::room(self.medium.cluster_len()) as u64;
         // An eighth more for what is put while it is being taken.
-        let parts = self.image_bytes() / room;
+        let parts = (self.image_bytes() + self.shared.pins.image_bytes()) / room;
         (parts + parts / 8) as u32 + 2
     }
 

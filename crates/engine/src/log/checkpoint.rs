@@ -17,7 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use picaflor_format::{
     BLOCK,
-    checkpoint::{Directory, PAGES, PIECE_HEADER, encode_cluster, push_piece, room},
+    checkpoint::{Directory, PAGES, PIECE_HEADER, PINNED, encode_cluster, push_piece, room},
     cluster::{self, Content, Row},
     doubt::Doubt,
     journal::RECORDS_MIN,
@@ -350,6 +350,7 @@ impl Checkpointer {
             return Ok(false);
         }
         self.push_image(running, PAGES, &self.parts.residents.pages.image())?;
+        self.push_image(running, PINNED, &self.parts.shared.pins.image())?;
         if !running.payload.is_empty() {
             self.write_part(running)?;
         }

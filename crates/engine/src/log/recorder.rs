@@ -124,6 +124,12 @@ impl Log {
         is_long && !none_is
     }
 
+    /// The same of facts that belong together: one commit takes them, in this order.
+    pub(crate) fn record_all(&self, records: &[Record]) {
+        let mut journal = self.journal.lock();
+        records.iter().for_each(|record| journal.push(*record));
+    }
+
     /// A version leaves for good: the log says so.
     pub(crate) fn forget(&self, hash: KeyHash, generation: u64) {
         self.record(Record::Delete { hash: hash.0, generation });

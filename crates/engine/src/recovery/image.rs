@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use picaflor_format::{
-    checkpoint::{Directory, PAGES, decode_cluster, next_piece},
+    checkpoint::{Directory, PAGES, PINNED, decode_cluster, next_piece},
     cluster::Content,
     journal::{Page, Record},
     superblock::{CheckpointRef, Superblock},
@@ -153,7 +153,10 @@ fn load_checkpoint(volume: &Parts, reference: CheckpointRef) -> Result<(Director
                 if image.len() != piece.total as usize {
                     continue;
                 }
-                if volume.catalog.places.is_some() {
+                if piece.segment == PINNED {
+                    let pinned = volume.shared.pins.restore_image(&image);
+                    pinned.map_err(|why| format!("cluster {id}: pinned records: {why}"))?;
+                } else if volume.catalog.places.is_some() {
                     of_places.extend_from_slice(&image);
                 } else if piece.segment == PAGES {
                     volume.residents.pages.restore(&image);

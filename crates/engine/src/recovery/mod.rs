@@ -47,6 +47,7 @@ use crate::{
     base::group::Groups,
     base::layout::{Env, Layout},
     base::medium::read_twice,
+    base::pinned::Pins,
     cache::memory::Memory,
     recovery::found::{Found, Identity, too_small},
     recovery::validate::CAPACITY_DEFAULT,
@@ -118,6 +119,7 @@ pub(crate) fn open(mut options: Options) -> Result<Opened> {
         // They are empty now, durably.
         volumes.iter().try_for_each(|volume| volume.log.write_superblock(|block| block.lost = 0))?;
     }
+    shared.see_generation(shared.pins.opened());
     let members = volumes.iter().map(|volume| {
         let member: Weak<dyn Member> = Arc::<Volume>::downgrade(volume);
         member
@@ -309,6 +311,7 @@ fn shared(options: Options, epoch: u64) -> Shared {
         counters: Arc::default(),
         memory: Memory::new(options.preset.retention, room),
         groups: Groups::default(),
+        pins: Pins::default(),
         pool: BufPool::new(idle as usize),
         budget: Budget::default(),
         index_bytes: Arc::default(),

@@ -28,6 +28,7 @@ use crate::{
     Error, Mode, Result,
     base::layout::LayoutPlace,
     base::medium::read_twice,
+    base::pinned::Reader,
     base::receipt::VolumeReceipt,
     index::IndexEntry,
     log::checkpoint::CheckpointState,
@@ -267,8 +268,12 @@ fn told(volume: &Parts, pages: &[Page], start: u64) -> Told {
     let mut clusters = scan::Clusters::new();
     let mut young = BTreeSet::new();
     let mut deleted = false;
+    let mut pinned = Reader::default();
     for (since, record) in pages.iter().flat_map(|page| page.records.iter().map(|record| (page.seq >= start, *record)))
     {
+        if since {
+            pinned.next(&record, &volume.shared.pins);
+        }
         match record {
             Record::Reserve { cluster, seq } if cluster < volume.space.count() => {
                 young.insert(cluster);

@@ -120,7 +120,8 @@ impl InPlace {
                     *known = generation.max(*known);
                 }
                 Record::Group(group) => self.env.restore_group(group),
-                Record::Reserve { .. } => {}
+                // Nothing is pinned in place.
+            Record::Reserve { .. } | Record::Pinned(_) | Record::PinnedBytes(_) => {}
             }
         }
         receipt.deletes = deletes.len() as u64;
@@ -347,7 +348,7 @@ fn last_batches(pages: &[Page]) -> BTreeSet<u64> {
             let number = match record {
                 Record::Placed(placed) => placed.generation,
                 Record::Reserve { seq, .. } => *seq,
-                Record::Delete { .. } | Record::Group(_) => continue,
+                _ => continue,
             };
             last.insert(number >> EPOCH_SHIFT, page.seq - u64::from(page.batch));
         }
