@@ -1,7 +1,7 @@
 //! A caching proxy before one origin: `proxy LISTEN ORIGIN STORE [durable]`, for instance
-//! `proxy 127.0.0.1:8080 127.0.0.1:80 cache.store`. A request with the method `PURGE` deletes a response; with the header
-//! `X-Purge: soft` it makes it stale. `durable`: what was answered as a miss survives any crash from then on, instead of
-//! from a second later on.
+//! `proxy 127.0.0.1:8080 127.0.0.1:80 cache.store`. A request with the method `PURGE` deletes a response, with the
+//! header `X-Purge: soft` it makes it stale. `durable`: what was answered as a miss survives any crash from then on,
+//! instead of from a second later on.
 
 use std::{sync::LazyLock, time::Duration};
 

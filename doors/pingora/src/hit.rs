@@ -1,7 +1,7 @@
 //! Reading a response: from the store, or from a fill that is under way.
 //!
-//! Invariants: a read that is given up halfway has moved nothing, for Pingora drops the future of one whenever something
-//! else happens first; a handle on a stored response keeps it whole, whatever is purged or evicted meanwhile.
+//! Invariants: a read that is given up halfway has moved nothing, for Pingora drops the future of one whenever
+//! something else happens first; a handle on a stored response keeps it whole, whatever is purged or evicted meanwhile.
 
 use std::{any::Any, sync::Arc};
 
