@@ -9,6 +9,7 @@
 
 mod clock;
 mod condvar;
+pub mod models;
 #[allow(unsafe_code)]
 mod raw;
 pub mod standard;

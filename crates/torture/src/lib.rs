@@ -30,6 +30,8 @@ mod look;
 mod openings;
 mod operation;
 mod oracle;
+mod pin_bounds;
+mod pins;
 mod plan;
 mod plug;
 mod report;

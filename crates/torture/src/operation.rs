@@ -78,6 +78,8 @@ pub enum Op {
     Interval { group: u32, millis: u64 },
     /// Divide the clusters of a group into pages of so many bytes.
     Page { group: u32, bytes: u32 },
+    /// Pin a record with the value of this number, or take it out.
+    Pin { name: usize, id: Option<u64> },
     /// Make everything durable.
     Flush,
     /// Let the daemons do so many steps.

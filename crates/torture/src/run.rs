@@ -99,6 +99,7 @@ impl Run<'_> {
         self.reopen(None)?;
         self.sweep()?;
         self.check_receipt()?;
+        self.judge_pins(true)?;
         self.check_unused_bytes()?;
         Ok(())
     }
@@ -129,6 +130,7 @@ impl Run<'_> {
             Op::Priority { group, priority } => self.priority(group, priority),
             Op::Interval { group, millis } => self.interval(group, millis),
             Op::Page { group, bytes } => self.page(group, bytes),
+            Op::Pin { name, id } => self.pin(name, id),
             Op::Flush => self.flush(),
             Op::Step(count) => self.step(count),
             Op::Advance { millis } => {

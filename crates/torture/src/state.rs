@@ -13,6 +13,7 @@ use crate::{
     excuse::Excuse,
     operation::{Draft, Op, STREAMS},
     oracle::{Oracle, Value},
+    pin_bounds::PinBounds,
     plan::{Plan, Trouble},
     plug::Plug,
     report::{Tally, Violation},
@@ -56,6 +57,7 @@ pub(crate) struct Run<'a> {
     pub(crate) oracle: Oracle,
     pub(crate) left: Arc<Mutex<Departures>>,
     pub(crate) groups: GroupBounds,
+    pub(crate) pins: PinBounds,
     /// Decides what happens between lives.
     pub(crate) dice: Dice,
     pub(crate) tally: Tally,
@@ -107,6 +109,7 @@ impl<'a> Run<'a> {
             oracle: Oracle::new(plan.keys.len()),
             left: Arc::default(),
             groups: Default::default(),
+            pins: Default::default(),
             dice: Dice::new(plan.seed, 3),
             tally: Tally::default(),
             whims: Whims::none(plan),

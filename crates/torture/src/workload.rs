@@ -5,6 +5,7 @@ use crate::{
     dice::Dice,
     further::further,
     operation::{Draft, Op, STREAMS},
+    pin_bounds::NAMES,
     plan::Plan,
 };
 
@@ -97,6 +98,10 @@ pub fn operations(plan: &Plan) -> Vec<Op> {
     let mut pages = Dice::new(plan.seed, 5);
     let divides = plan.least_page().is_some() && pages.percent(80);
     let divided = (1..=GROUPS as u32).filter_map(|group| page(plan, group, &mut pages)).filter(|_| divides);
+    let mut pins = Dice::new(plan.seed, 6);
+    if pins.percent(40) {
+        operations = with_pins(operations, &mut pins);
+    }
     let all = divided.chain(operations).collect();
     if plan.extended { further(plan, all) } else { all }
 }
@@ -112,6 +117,20 @@ fn perhaps_many(op: Op, plan: &Plan, dice: &mut Dice) -> Op {
         Op::Delete(key) if dice.percent(40) => Op::DeleteMany { key, count, stride },
         op => op,
     }
+}
+
+/// Between the operations, records are pinned and taken out.
+fn with_pins(operations: Vec<Op>, dice: &mut Dice) -> Vec<Op> {
+    let often = dice.between(1, 20);
+    let mut all = Vec::with_capacity(operations.len() * 5 / 4);
+    for op in operations {
+        if dice.percent(often) {
+            let id = dice.percent(75).then_some(all.len() as u64 + 1);
+            all.push(Op::Pin { name: dice.below(NAMES as u64) as usize, id });
+        }
+        all.push(op);
+    }
+    all
 }
 
 /// Another size of page for a group, where there are pages.

@@ -1,0 +1,167 @@
+//! The device read that a get needs: of the object, or of what lies around it, here and now or as a batch of one.
+//!
+//! Invariants: a read is counted once, when it starts; whoever joins its flight is told when it lands.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+use bytes::Bytes;
+use picaflor_device::{Op, Request};
+use picaflor_format::frame::{self, GRAIN, Header};
+
+use crate::{
+    base::{frame::Frame, places::Overlay, stats::add},
+    cache::pages::PageRead,
+    index::IndexEntry,
+    read::reading::{Extent, InFlight, Outcome, Sought},
+    volume::Volume,
+};
+
+/// Set in the place of a window, which no offset of a device reaches.
+const WINDOW: u64 = 1 << 62;
+
+/// A device read that a get needs.
+pub(crate) struct Plan {
+    pub(super) volume: Arc<Volume>,
+    pub(super) entry: IndexEntry,
+    pub(super) grain: u64,
+    pub(super) extent: Extent,
+    pub(super) start: u64,
+    pub(super) len: usize,
+    /// What is read of a cluster for [`Extent::Cluster`].
+    pub(super) page: Option<(u32, PageRead)>,
+}
+
+impl Plan {
+    /// `neighbours`: whether more than the object may be read.
+    pub(super) fn new(volume: &Arc<Volume>, entry: IndexEntry, grain: u64, neighbours: bool) -> Self {
+        if let Some(places) = &volume.catalog.places {
+            let (start, end) = places.range_of(grain, entry.grains());
+            let volume = Arc::clone(volume);
+            let (extent, len) = (Extent::Object, (end - start) as usize);
+            return Self { volume, entry, grain, extent, start, len, page: None };
+        }
+        let offset = grain * GRAIN as u64;
+        let cluster = volume.medium.cluster_of(grain).unwrap_or(0);
+        let class = volume.residents.classes[cluster as usize].load(Relaxed);
+        let extent = match neighbours {
+            true => volume
+                .residents
+                .reader
+                .extent(class, volume.residents.has_room_for_residents(volume.medium.cluster_len())),
+            false => Extent::Object,
+        };
+        let cluster_start = volume.medium.map.cluster_start(cluster);
+        let cluster_end = cluster_start + u64::from(volume.medium.map.cluster);
+        let (start, len, page) = match extent {
+            Extent::Cluster => {
+                let read = volume.residents.read_around(cluster, (offset - cluster_start) as usize, entry.grains());
+                (cluster_start + read.offset as u64, read.len, Some((cluster, read)))
+            }
+            Extent::Object => {
+                let end = offset + u64::from(entry.grains()) * GRAIN as u64;
+                let unit = volume.medium.device.read_unit() as u64;
+                let start = offset / unit * unit;
+                (start, (end.next_multiple_of(unit).min(cluster_end) - start) as usize, None)
+            }
+        };
+        Self { volume: Arc::clone(volume), entry, grain, extent, start, len, page }
+    }
+
+    /// Whether it is a file that is to be read: a folder knows no requests.
+    pub(super) fn is_of_a_file(&self) -> bool {
+        self.volume.catalog.places.as_ref().is_some_and(|places| places.are_files())
+    }
+
+    /// Whether it is a part of a cluster that begins with the object.
+    fn is_window(&self) -> bool {
+        self.page.is_some_and(|(_, read)| read.page.is_none() && read.len < self.volume.medium.cluster_len())
+    }
+
+    /// What is to be learnt from how long it takes.
+    fn measures(&self) -> Option<Extent> {
+        (!self.is_window()).then_some(self.extent)
+    }
+
+    /// What makes two reads the same one. Starts are block-aligned, so the low bits are free for the extent.
+    pub(super) fn sought(&self, ring: u64) -> Sought {
+        let place = match self.extent {
+            Extent::Object => self.grain << 1,
+            Extent::Cluster if self.is_window() => self.grain << 1 | 1 | WINDOW,
+            Extent::Cluster => self.start << 1 | 1,
+        };
+        Sought { place, ring }
+    }
+
+    fn count(&self) {
+        let shared = &self.volume.shared;
+        let kind = match self.extent {
+            Extent::Object => &shared.counters.object_reads,
+            Extent::Cluster => &shared.counters.cluster_reads,
+        };
+        add(kind, 1);
+        self.volume.medium.count_read(self.len);
+        shared.last_read.store(shared.clock.now_nanos(), Relaxed);
+        self.volume.residents.note_access(self.grain);
+    }
+
+    /// What of it is not on the device yet. Asked before the device is read.
+    fn overlay(&self) -> Option<Overlay> {
+        self.volume.catalog.places.as_ref()?.overlay(self.start, self.len)
+    }
+
+    pub(super) fn read_here(&self) -> Outcome {
+        self.count();
+        let clock = &self.volume.shared.clock;
+        let began = clock.now_nanos();
+        if let Some(read) = self.volume.catalog.places.as_ref().and_then(|places| places.read_file(self.grain)) {
+            return read.map(Bytes::from).map_err(Arc::new);
+        }
+        let mut buf = self.volume.shared.pool.take(self.len);
+        let overlay = self.overlay();
+        self.volume.medium.device.read(self.start, &mut buf).map_err(Arc::new)?;
+        overlay.into_iter().for_each(|lay_over| lay_over(&mut buf));
+        self.volume.residents.reader.took(self.measures(), clock.now_nanos() - began);
+        Ok(buf.into_bytes())
+    }
+
+    /// Starts the read, which is not of a file; every get that joined the flight is told.
+    pub(super) fn read_elsewhere(&self, place: Sought, flight: &Arc<InFlight>) {
+        self.count();
+        let (volume, flight) = (Arc::clone(&self.volume), Arc::clone(flight));
+        let (measures, began) = (self.measures(), self.volume.shared.clock.now_nanos());
+        let overlay = self.overlay();
+        let done = Box::new(move |mut outcome: io::Result<picaflor_device::AlignedBuf>| {
+            if let (Some(lay_over), Ok(read)) = (overlay, &mut outcome) {
+                lay_over(read);
+            }
+            volume.residents.reader.took(measures, volume.shared.clock.now_nanos() - began);
+            let outcome = outcome.map(picaflor_device::AlignedBuf::into_bytes).map_err(Arc::new);
+            volume.residents.reader.land(place, &flight, outcome);
+        });
+        let buf = self.volume.shared.pool.take(self.len);
+        let request = Request { offset: self.start, op: Op::Read(buf), done };
+        if self.volume.residents.reader.is_lazy() {
+            self.volume.batch.hold_read(request);
+        } else if place.ring != 0 {
+            self.volume.medium.device.submit_own(request);
+        } else {
+            self.volume.medium.device.submit(vec![request]);
+        }
+    }
+
+    /// The frame: without a copy where that pins little more than the frame, or what memory holds anyway.
+    pub(super) fn lift(&self, bytes: &Bytes, at: usize, hash: u64, header: Header, held: bool) -> Frame {
+        let len = frame::HEADER + header.payload_len();
+        let frame = |bytes| Frame::new(hash, header, bytes);
+        if held {
+            frame(bytes.slice(at..at + len))
+        } else if bytes.len() - len <= len / 8 {
+            frame(bytes.slice(at..at + len)).part_of_buffer(bytes.len())
+        } else {
+            frame(self.volume.shared.pool.copy(&bytes[at..at + len]))
+        }
+    }
+}
