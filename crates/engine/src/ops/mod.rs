@@ -12,6 +12,7 @@ pub(crate) mod get;
 pub(crate) mod home;
 pub(crate) mod insert;
 pub(crate) mod list;
+pub(crate) mod map;
 pub(crate) mod pin;
 pub(crate) mod put;
 pub(crate) mod stream;

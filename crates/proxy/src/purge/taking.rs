@@ -12,7 +12,7 @@ use super::{
     asked::Asked,
     record::Record,
     selector::{Kind, Selector},
-    sequence::Full,
+    sequence::{Full, NotPinned},
 };
 use crate::{key, lookup, proxy::Proxy};
 
@@ -107,6 +107,15 @@ pub(crate) async fn to_its_end<T: Send + 'static>(
         work.await
     });
     task.await.ok()
+}
+
+impl From<NotPinned> for NotPurged {
+    fn from(why: NotPinned) -> Self {
+        match why {
+            NotPinned::Full(full) => Self::Full(full),
+            NotPinned::Store(error) => Self::Store(error),
+        }
+    }
 }
 
 fn closed<T>() -> Result<T, NotPurged> {
