@@ -122,7 +122,7 @@ impl Residents {
 
     /// The device is asked to read at this grain.
     pub(crate) fn note_access(&self, grain: u64) {
-        if self.catalog.in_place.is_none()
+        if self.catalog.places.is_none()
             && let Some(cluster) = self.medium.cluster_of(grain)
         {
             self.space.note_access(cluster);
@@ -247,8 +247,7 @@ impl Residents {
 
     /// Bytes of what a checkpoint keeps of the index.
     pub(crate) fn image_bytes(&self) -> u64 {
-        let index = || self.catalog.index.image_bytes() + self.pages.image_bytes();
-        self.catalog.in_place.as_ref().map_or_else(index, |in_place| in_place.extents.image_bytes())
+        self.catalog.image_bytes() + self.pages.image_bytes()
     }
 
     /// Makes a page resident that was read for an object with this mark, if that was not done, nor its cluster

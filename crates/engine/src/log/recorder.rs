@@ -19,6 +19,7 @@ use picaflor_format::{BLOCK, journal::Record, superblock::Superblock};
 use crate::{
     Commits, Error, Mode, Result,
     base::medium::Medium,
+    base::places::LogEnv,
     log::flush_queue::FlushQueue,
     log::journal::Journal,
     shared::Shared,
@@ -27,6 +28,9 @@ use crate::{
 
 /// How long until a commit that was refused for want of room in the journal is tried again.
 const RETRY: Duration = Duration::from_millis(50);
+
+/// Records that wait in memory for a commit that nobody asked for, at most.
+const RECORDS_MAX: usize = 8192;
 
 /// Where superblocks are kept: on the device, or in a file beside the objects.
 pub(crate) type SuperblockHome = Box<dyn Fn(&Superblock) -> io::Result<()> + Send + Sync>;
@@ -74,6 +78,11 @@ impl Log {
         }
     }
 
+    /// Goes on where recovery found that the journal ends; before anything is recorded.
+    pub(crate) fn go_on_with(&self, journal: Journal) {
+        *self.journal.lock() = journal;
+    }
+
     /// The superblock as it was written last.
     pub(crate) fn superblock(&self) -> Superblock {
         *self.superblock.lock()
@@ -102,6 +111,17 @@ impl Log {
     /// Remembers a fact in the journal, durable with the next commit.
     pub(crate) fn record(&self, record: Record) {
         self.journal.lock().push(record);
+    }
+
+    /// Whether so much waits in memory to be told that it should be, though nobody asks for it. Where `none_is` what
+    /// waits is dropped, for no page needs it.
+    pub(crate) fn has_much_to_tell(&self, none_is: bool) -> bool {
+        let mut journal = self.journal.lock();
+        let is_long = journal.pending() >= RECORDS_MAX || journal.is_long();
+        if is_long && none_is {
+            journal.forget();
+        }
+        is_long && !none_is
     }
 
     /// The same of facts that belong together: one commit takes them, in this order.
@@ -189,5 +209,28 @@ impl Log {
         }
         broken.iter().for_each(|(_, volume)| volume.loss_is_noted());
         Ok(())
+    }
+}
+
+impl LogEnv for Log {
+    fn epoch(&self) -> u64 {
+        self.superblock().epoch
+    }
+
+    fn record(&self, record: Record) {
+        self.record(record);
+    }
+
+    fn take_untold(&self) {
+        self.journal.lock().take_untold();
+    }
+
+    fn fail(&self, doing: &str, error: io::Error) -> Error {
+        self.fail(doing, error);
+        self.commits.failure().unwrap_or(Error::Closed)
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.commits.failure()
     }
 }
