@@ -20,8 +20,7 @@ pub struct ClusterMap {
 impl Store {
     /// The clusters of each device. Reads counters in memory, and waits, as [`Store::stats`], for the opening to end.
     pub fn cluster_maps(&self) -> Vec<ClusterMap> {
-        let volumes = self.recovered_volumes().iter().filter(|volume| volume.catalog.in_place.is_none());
-        let maps = volumes.map(|volume| ClusterMap {
+        let maps = self.recovered_volumes().iter().map(|volume| ClusterMap {
             place: volume.medium.place.clone(),
             cluster: volume.medium.map.cluster,
             live: (0..volume.space.count()).map(|id| volume.space.live(id) * GRAIN as u32).collect(),
