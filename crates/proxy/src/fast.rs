@@ -51,6 +51,7 @@ use crate::{
     front::{self, Scheme},
     head::{Head, Stored, decode},
     key::{self, Side},
+    purge::marks::Validity,
     reason::{Denied, Outcome},
     rules::vary,
     target::Origins,
@@ -132,6 +133,9 @@ impl FastIo {
         if self.worker.proxy.is_stopping() || self.make_key(target, host, fields).is_none() {
             return Found::Nothing;
         }
+        if !self.worker.proxy.rules.leaves_alone(&self.key) {
+            return Found::Nothing;
+        }
         let (store, now) = (&self.worker.proxy.store, self.worker.clock.millis());
         let object = match store.try_get(&self.key) {
             TryGet::Hit(object) => object,
@@ -162,8 +166,9 @@ impl FastIo {
 
     /// What may go out at once of a response of the URL whose key was made.
     fn hit(&self, object: Object, head: &Head, now: u64) -> Option<FastHit> {
-        let is_gone = self.worker.proxy.epochs.is_gone(&self.key, head.received);
-        if is_gone { None } else { FastHit::new(object, head, now) }
+        // What a purge made stale is for the slow path.
+        let purged = self.worker.proxy.purges.check(&self.key, head.seq, Head::tags(object.metadata()));
+        if purged == Validity::Valid { FastHit::new(object, head, now) } else { None }
     }
 
     /// The key of a request that may be answered here.

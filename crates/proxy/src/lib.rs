@@ -10,7 +10,7 @@
 //! | whether a response may be stored, reused, served stale | `rules` |
 //! | one fetch for many clients | `fills`, `fill`, `reader`, `fetch`, `life/collapse` |
 //! | a stored body that breaks off while it is sent | `rest` |
-//! | what is written into the store, and invalidated | `key`, `head`, `keep`, `epochs` |
+//! | what is written into the store, and invalidated | `key`, `head`, `keep`, `purge` |
 //! | who may do what, how much and how slowly | `target`, `origin::Guard`, `admin`, `connections`, `turns`, `pace` |
 //! | what stands in front of us, and what it says counts | `front` |
 //! | TLS to clients; to origins; certificates; a connection | `tls`; `origin_tls`; `certs`; `stream` |
@@ -29,7 +29,6 @@ mod clock;
 pub mod config;
 mod conn;
 mod connections;
-mod epochs;
 mod fast;
 mod fetch;
 mod fill;
@@ -53,6 +52,7 @@ mod pace;
 mod passed;
 mod pieces;
 mod proxy;
+mod purge;
 mod range;
 mod reader;
 mod reason;
@@ -61,6 +61,7 @@ mod reload;
 mod respond;
 mod rest;
 mod rules;
+mod ruleset;
 mod serve;
 mod server;
 mod silent;
@@ -70,6 +71,7 @@ mod tls;
 mod tunnel;
 mod turns;
 mod unshared;
+mod wild;
 
 pub use config::{Config, ConfigError, Low};
 pub use lifecycle::StartError;

@@ -1,12 +1,12 @@
 //! A file for each object (Markatos et al. 1999, §3.4): SIMPLE, SQUID and MULTIPLE-DIRS, on any [`Folder`].
 //!
 //! A file's name is the hash of its key and its generation, so a listing of the folder tells who is there, and which of
-//! two versions is the newer one. The files `store-a` and `store-b` are the superblocks; the file `clean` says that the
-//! last run closed the store.
+//! two versions is the newer one. Beside them lie the volume's superblocks, and the word that the last run closed the
+//! store.
 //!
 //! Invariants: a number stands for one file as long as it has a name here; a file whose replacement is not durable is
-//! not removed, unless nobody asked for durability; what a run wrote is durable before the superblock of the next one,
-//! and before `clean`, vouches for it.
+//! not removed, unless nobody asked for durability; what a run wrote is durable before the word that it was closed
+//! vouches for it.
 
 use std::{
     collections::HashSet,
@@ -19,10 +19,20 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use picaflor::layout::CLEAN;
 use picaflor_common::HashKeyed;
 use picaflor_device::Folder;
 
-use crate::space::Tree;
+/// Which directory an object's file is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tree {
+    /// The only one.
+    One,
+    /// 16 of 256, in turn.
+    Rounds,
+    /// That of its origin server.
+    Servers,
+}
 
 pub(crate) struct Files {
     folder: Arc<dyn Folder>,
@@ -46,11 +56,6 @@ pub(crate) struct Name {
     dir: u32,
 }
 
-/// Written in turn, as on a device: of a file that no sync followed a crash may leave nothing.
-pub(crate) const SUPERBLOCKS: [&str; 2] = ["store-a", "store-b"];
-const CLEAN: &str = "clean";
-/// Files of a store that has no objects yet.
-pub(crate) const EMPTY: [&str; 3] = [SUPERBLOCKS[0], SUPERBLOCKS[1], CLEAN];
 /// Files by number, with their lengths in bytes.
 pub(crate) type ClusterContents = Vec<(u32, Name, u64)>;
 
@@ -172,21 +177,6 @@ impl Files {
         self.removing.lock()
     }
 
-    /// Writes the superblock, durably; nothing is closed any more. Its epoch vouches for what earlier ones wrote, which
-    /// a killed process may have left to the kernel alone: so that is durable first.
-    ///
-    /// # Errors
-    /// Those of the folder.
-    pub(crate) fn write_superblock(&self, seq: u64, block: &[u8]) -> io::Result<()> {
-        self.folder.sync()?;
-        self.folder.write(SUPERBLOCKS[seq as usize % 2], block)?;
-        match self.folder.remove(CLEAN) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        self.folder.sync()
-    }
-
     /// Says that everything is in order, durably, once it is; by who has the turn to place.
     ///
     /// # Errors
@@ -232,24 +222,5 @@ impl Files {
             dir,
         };
         (self.path(&name) == path).then_some(name)
-    }
-}
-
-/// The bytes of both superblocks, empty where there is none.
-///
-/// # Errors
-/// Those of the folder; `AlreadyExists` if it holds files and no superblock.
-pub(crate) fn read_superblocks(folder: &dyn Folder) -> io::Result<[Vec<u8>; 2]> {
-    let read = |name: &str| match folder.read(name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        read => read,
-    };
-    let blocks = [read(SUPERBLOCKS[0])?, read(SUPERBLOCKS[1])?];
-    let mut files = 0;
-    folder.list(&mut |path, _| files += u64::from(!SUPERBLOCKS.contains(&path)))?;
-    let why = "it holds files and no store; choose an empty folder";
-    match files > 0 && blocks.iter().all(Vec::is_empty) {
-        true => Err(io::Error::new(io::ErrorKind::AlreadyExists, why)),
-        false => Ok(blocks),
     }
 }

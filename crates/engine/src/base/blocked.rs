@@ -9,7 +9,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why an object cannot be framed at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Blocked {
+pub enum Blocked {
     /// All buffers are waiting for the device.
     Buffers,
     /// No cluster can be promised.

@@ -1,4 +1,4 @@
-//! The table of a volume whose objects lie in place: who lies where, who was used last, and what is free.
+//! The table of a volume whose objects have places: who lies where, who was used last, and what is free.
 //!
 //! The life of a slot: *free* → *taken* (an object is being written there) → *entered* (it has a row) → *leaving* (the
 //! row is gone; the journal does not yet say so) → *free*.
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use picaflor_common::HashKeyed;
 use picaflor_format::checkpoint::PlaceRow;
 
-use super::{LayoutKind, next_fit::NextFit, numbers::Numbers, runs::Runs, slots::Slots};
+use super::{Layout, next_fit::NextFit, numbers::Numbers, runs::Runs, slots::Slots};
 
 /// An object's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,13 +90,11 @@ fn mixed(slot: u32) -> u64 {
 
 impl Extents {
     /// `count` free slots from `first` on. Objects of up to `threshold` slots share areas, where the layout has them.
-    pub(crate) fn new(layout: LayoutKind, first: u32, count: u32, threshold: u32) -> Self {
+    pub(crate) fn new(layout: Layout, first: u32, count: u32, threshold: u32) -> Self {
         let free = match layout {
-            LayoutKind::Slots => Free::Slots(Slots::new(first, count, threshold)),
-            LayoutKind::Files(_) => Free::Numbers(Numbers::new(count)),
-            LayoutKind::Ring | LayoutKind::NextFit | LayoutKind::Packets | LayoutKind::Other(_) => {
-                Free::NextFit(NextFit::new(first, count))
-            }
+            Layout::Slots => Free::Slots(Slots::new(first, count, threshold)),
+            Layout::Files(_) => Free::Numbers(Numbers::new(count)),
+            Layout::NextFit | Layout::Packets => Free::NextFit(NextFit::new(first, count)),
         };
         let table = Table {
             free,
@@ -316,12 +314,13 @@ impl Extents {
         self.wanted.load(Relaxed)
     }
 
-    /// Brings `total` up to what the table takes now, and `more` beside it. Returns whether it grew.
-    pub(crate) fn account(&self, total: &AtomicU64, more: u64) -> bool {
+    /// Lets `change` bring an account from what it was told last up to what the table takes now, and `more` beside it.
+    /// Returns whether that grew.
+    pub(crate) fn account(&self, more: u64, change: impl FnOnce(u64, u64)) -> bool {
         let table = self.table.lock();
         let now = table.bytes() as u64 + more;
         let before = self.told.swap(now, Relaxed);
-        total.fetch_add(now.wrapping_sub(before), Relaxed);
+        change(before, now);
         now > before
     }
 }
@@ -441,7 +440,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_is_found_and_freed_slots_wait_for_the_commit() {
-        let extents = Extents::new(LayoutKind::NextFit, 0, 10, 256);
+        let extents = Extents::new(Layout::NextFit, 0, 10, 256);
         let slots: Vec<u32> = (0..5).filter_map(|hash| put(&extents, hash, 2)).collect();
         assert_eq!((slots.len(), put(&extents, 9, 2), extents.wanted()), (5, None, 2));
         extents.touch(slots[0]);
@@ -460,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_table_comes_back_from_its_image_in_the_order_of_use() {
-        for layout in [LayoutKind::Slots, LayoutKind::NextFit] {
+        for layout in [Layout::Slots, Layout::NextFit] {
             let extents = Extents::new(layout, 64, 100_000, 256);
             let slots: Vec<u32> = (0..2000).filter_map(|hash| put(&extents, hash, 1 + hash as u32 % 7)).collect();
             for (hash, slot) in slots.iter().enumerate() {

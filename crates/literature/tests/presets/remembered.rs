@@ -123,3 +123,21 @@ fn files_are_their_owners_alone_or_as_they_are_asked_for() {
         assert!(matches!(error, Error::Option { name: "file_mode", .. }), "{bits:o}: {error}");
     }
 }
+
+#[test]
+fn slots_have_the_threshold_that_they_were_made_with() {
+    let folder = tempfile::tempdir().unwrap();
+    for preset in picaflor_literature::presets() {
+        let path = folder.path().join(preset);
+        let options = sized(picaflor_literature::preset(preset).unwrap().place(&path)).with(|o| o.threshold = 5);
+        let has_classes = ["buddy", "buddy-scan"].contains(&preset);
+        if options.wants_folder() {
+            continue;
+        }
+        Store::open(options).unwrap().close().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let blocks = [0, BLOCK].map(|at| Superblock::decode(&bytes[at..]).ok());
+        let newest = blocks.into_iter().flatten().max_by_key(|block| block.seq).unwrap();
+        assert_eq!(newest.threshold, if has_classes { 5 } else { 0 }, "{preset}");
+    }
+}

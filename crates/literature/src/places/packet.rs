@@ -10,7 +10,7 @@ use picaflor_device::AlignedBuf;
 /// Bytes of the buffer: the page of the paper's machine, an Ultra 1. Shorter pages divide it.
 const PAGE: usize = 8192;
 
-pub(crate) struct Packet {
+pub(super) struct Packet {
     page: AlignedBuf,
     /// Where the page lies on the device.
     start: u64,
@@ -21,13 +21,13 @@ pub(crate) struct Packet {
 }
 
 /// Bytes that are not on the device yet, and where they belong.
-pub(crate) struct Pending {
+pub(super) struct Pending {
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Packet {
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { page: AlignedBuf::zeroed(PAGE), start: 0, to: 0, written: 0 }
     }
 
@@ -35,7 +35,7 @@ impl Packet {
     ///
     /// # Errors
     /// Those of `write`; what was held back is then lost to the device.
-    pub(crate) fn append(
+    pub(super) fn append(
         &mut self,
         offset: u64,
         bytes: &[u8],
@@ -64,7 +64,7 @@ impl Packet {
     ///
     /// # Errors
     /// As [`Packet::append`].
-    pub(crate) fn flush(&mut self, mut write: impl FnMut(u64, [&[u8]; 2]) -> io::Result<()>) -> io::Result<()> {
+    pub(super) fn flush(&mut self, mut write: impl FnMut(u64, [&[u8]; 2]) -> io::Result<()>) -> io::Result<()> {
         if self.written < self.to {
             write(self.start + self.written as u64, [&self.page[self.written..self.to], &[]])?;
             self.written = self.to;
@@ -73,7 +73,7 @@ impl Packet {
     }
 
     /// What is held back of a range of the device.
-    pub(crate) fn pending(&self, start: u64, len: usize) -> Option<Pending> {
+    pub(super) fn pending(&self, start: u64, len: usize) -> Option<Pending> {
         let from = start.max(self.start + self.written as u64);
         let end = (start + len as u64).min(self.start + self.to as u64);
         let at = |offset: u64| (offset - self.start) as usize;
@@ -83,7 +83,7 @@ impl Packet {
 
 impl Pending {
     /// Puts the bytes where they belong in what was read from `start` on.
-    pub(crate) fn lay_over(&self, start: u64, read: &mut [u8]) {
+    pub(super) fn lay_over(&self, start: u64, read: &mut [u8]) {
         let at = (self.start - start) as usize;
         read[at..at + self.bytes.len()].copy_from_slice(&self.bytes);
     }

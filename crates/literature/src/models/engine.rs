@@ -9,14 +9,13 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
-use picaflor_device::{Clock, MemoryDevice};
-
-use super::{
-    draw, finds, holds,
+use parking_lot::{
+    Mutex,
+    models::{draw, finds, holds},
     shuttle::{future::block_on, thread},
 };
-use crate::{Daemons, Durability, Error, Mode, Options, PutOptions, Refusal, Store};
+use picaflor::{Daemons, Durability, Error, Mode, Options, PutOptions, Refusal, Store};
+use picaflor_device::{Clock, MemoryDevice};
 
 /// Keys of each writer: only it puts and deletes them. One more is shared by all.
 const KEYS: usize = 3;
@@ -66,7 +65,8 @@ fn version_in(body: &[u8]) -> u64 {
 
 impl Run {
     fn open(device: &MemoryDevice, preset: &str, mode: Mode) -> Store {
-        let options = Options::on(Arc::new(device.clone())).as_preset(preset).unwrap().memory(2 << 20).mode(mode);
+        let options =
+            crate::as_preset(Options::on(Arc::new(device.clone())), preset).unwrap().memory(2 << 20).mode(mode);
         let options = options.durability(Durability::EveryPut).with(|options| {
             options.cluster = 64 << 10;
             options.seed = Some(7);

@@ -1,13 +1,15 @@
-//! Commits in place, where nothing but files says what is there: a delete that returned with `delete_count = 1` is
+//! Commits where nothing but files says what is there: a delete that returned with `delete_count = 1` is
 //! durable, whatever else is deleted beside it.
 
 use std::{collections::BTreeMap, io, sync::Arc};
 
-use parking_lot::Mutex;
+use parking_lot::{
+    Mutex,
+    models::{draw, finds, holds},
+    shuttle::thread,
+};
+use picaflor::{Daemons, Durability, Options, Place, Store};
 use picaflor_device::{Clock, Folder};
-
-use super::{draw, finds, holds, shuttle::thread};
-use crate::{Daemons, Durability, Options, Place, Store};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
@@ -54,8 +56,7 @@ impl Folder for Model {
 
 fn options(folder: Arc<Model>, preset: &str, deletes: u64) -> Options {
     // The path is not looked at: the folder takes its place.
-    let mut options =
-        Options::preset(preset).unwrap().place("nowhere").memory(4 << 20).durability(Durability::EveryPut);
+    let mut options = crate::preset(preset).unwrap().place("nowhere").memory(4 << 20).durability(Durability::EveryPut);
     options.places = vec![Place::Folder(folder)];
     options.capacity = 64 << 20;
     options.seed = Some(7);
