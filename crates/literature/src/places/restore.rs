@@ -121,7 +121,7 @@ impl InPlace {
                 }
                 Record::Group(group) => self.env.restore_group(group),
                 // Nothing is pinned in place.
-            Record::Reserve { .. } | Record::Pinned(_) | Record::PinnedBytes(_) => {}
+                Record::Reserve { .. } | Record::Pinned(_) | Record::PinnedBytes(_) => {}
             }
         }
         receipt.deletes = deletes.len() as u64;
