@@ -56,7 +56,7 @@ impl Store {
     }
 
     /// As [`Store::open`] for tasks: a thread reads what an opening reads, from the first poll on. With
-    /// [`Daemons::Manual`] that poll does it.
+    /// [`crate::Daemons::Manual`] that poll does it.
     ///
     /// # Errors
     /// As [`Store::open`].

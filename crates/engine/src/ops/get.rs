@@ -24,8 +24,8 @@ impl Store {
     ///
     /// # Errors
     /// In a cache none: what cannot be read or verified is a miss, counted by reason. In a store,
-    /// [`Error::Io`] if the device fails and [`Error::Damaged`] if its bytes do not verify. Of either,
-    /// [`Error::Closed`] once it was closed, where memory has no answer.
+    /// [`crate::Error::Io`] if the device fails and [`crate::Error::Damaged`] if its bytes do not verify. Of either,
+    /// [`crate::Error::Closed`] once it was closed, where memory has no answer.
     pub fn get(&self, key: &[u8]) -> Result<Option<Object>> {
         match self.try_memory(key) {
             TryGet::Hit(object) => return Ok(Some(object)),

@@ -20,8 +20,8 @@ use crate::{
 };
 
 impl Store {
-    /// Puts an object; an older one with this key is replaced. When this returns, the object is found by
-    /// every get; it is durable as [`Durability`] says. [`Store::put_with`] says more of the object than its body.
+    /// Puts an object; an older one with this key is replaced. When this returns, the object is found by every get; it
+    /// is durable as [`crate::Durability`] says. [`Store::put_with`] says more of the object than its body.
     ///
     /// ```
     /// # let device = std::sync::Arc::new(picaflor::device::MemoryDevice::new(64 << 20));
@@ -31,8 +31,8 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Refused`] if the put was declined, [`Error::Full`] if a store has no room,
-    /// [`Error::Limit`] for a key of a forbidden length, [`Error::Io`] after a device failure.
+    /// [`crate::Error::Refused`] if the put was declined, [`crate::Error::Full`] if a store has no room,
+    /// [`crate::Error::Limit`] for a key of a forbidden length, [`crate::Error::Io`] after a device failure.
     pub fn put(&self, key: &[u8], body: &[u8]) -> Result<()> {
         self.put_with(key, body, &PLAIN)
     }
@@ -40,7 +40,7 @@ impl Store {
     /// As [`Store::put`], with metadata, an expiry, and what the object is to lie beside.
     ///
     /// # Errors
-    /// As [`Store::put`]; [`Error::Limit`] for metadata of a forbidden length too.
+    /// As [`Store::put`]; [`crate::Error::Limit`] for metadata of a forbidden length too.
     pub fn put_with(&self, key: &[u8], body: &[u8], options: &PutOptions) -> Result<()> {
         wait(self.put_framed(key, body, options)?)
     }
