@@ -17,7 +17,10 @@
 //! Integers are little-endian. The head is kept as it is sent, so a hit copies it and adds three fields.
 //! Whatever does not decode is a miss, never an error.
 
+use std::iter;
+
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use memchr::memchr;
 
 use crate::rules::Policy;
 
@@ -53,6 +56,16 @@ pub(crate) struct Head {
     pub(crate) fast_until: u64,
 }
 
+/// A field of a stored head.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Field<'a> {
+    /// In lower case.
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+    /// Both, with what ends the line.
+    pub(crate) line: &'a [u8],
+}
+
 /// Which variants of a URL are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Index {
@@ -73,17 +86,29 @@ impl Head {
     /// The fields, parsed.
     pub(crate) fn fields(metadata: &[u8]) -> HeaderMap {
         let mut fields = HeaderMap::with_capacity(16);
-        let mut lines = Self::wire(metadata).split(|b| *b == b'\n');
-        let _status = lines.next();
-        for line in lines {
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
-            let Some(colon) = line.iter().position(|b| *b == b':') else { continue };
-            let value = line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..]);
-            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(&line[..colon]), HeaderValue::from_bytes(value)) {
+        for Field { name, value, .. } in Self::lines(metadata) {
+            if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name), HeaderValue::from_bytes(value)) {
                 fields.append(name, value);
             }
         }
         fields
+    }
+
+    /// The fields, as they were written.
+    pub(crate) fn lines(metadata: &[u8]) -> impl Iterator<Item = Field<'_>> {
+        let mut rest = Self::wire(metadata);
+        let mut next = move || {
+            let line;
+            (line, rest) = rest.split_at(memchr(b'\n', rest).map_or(rest.len(), |end| end + 1));
+            (!line.is_empty()).then_some(line)
+        };
+        let _status = next();
+        iter::from_fn(next).filter_map(|line| {
+            let colon = memchr(b':', line)?;
+            let value = line[colon + 1..].strip_prefix(b" ").unwrap_or(&line[colon + 1..]);
+            let value = value.strip_suffix(b"\n").unwrap_or(value);
+            Some(Field { name: &line[..colon], value: value.strip_suffix(b"\r").unwrap_or(value), line })
+        })
     }
 }
 

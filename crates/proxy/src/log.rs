@@ -3,6 +3,7 @@
 //! thread is 64 blocks behind, a block is dropped and its lines are counted. `reopen` serves log rotation.
 
 use std::{
+    borrow::Cow,
     fs::{File, OpenOptions},
     io::{self, Write},
     net::IpAddr,
@@ -36,8 +37,9 @@ pub(crate) struct Line<'a> {
     pub(crate) target: &'a str,
     /// `HTTP/1.1`, mostly.
     pub(crate) protocol: &'a str,
-    /// The whole URL.
-    pub(crate) url: &'a str,
+    /// What the client came by, and the host it named: they make a URL of a path.
+    pub(crate) is_encrypted: bool,
+    pub(crate) host: &'a str,
     pub(crate) status: u16,
     pub(crate) bytes: u64,
     pub(crate) referer: &'a str,
@@ -50,6 +52,17 @@ pub(crate) struct Line<'a> {
     pub(crate) ending: &'a str,
     /// The second: the client has not all of it.
     pub(crate) is_cut: bool,
+}
+
+impl Line<'_> {
+    /// The whole URL, as far as it is known.
+    fn url(&self) -> Cow<'_, str> {
+        if self.host.is_empty() || !self.target.starts_with('/') {
+            return self.target.into();
+        }
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.host, self.target).into()
+    }
 }
 
 enum Message {
@@ -247,7 +260,7 @@ fn squid(out: &mut Vec<u8>, line: &Line<'_>) {
     let (status, bytes, method) = (line.status, line.bytes, line.method);
     let _ =
         write!(out, "{seconds}.{millis:03} {:6} {} {code}{cut}/{status:03} {bytes} {method} ", line.took, line.client);
-    for byte in line.url.bytes() {
+    for byte in line.url().bytes() {
         match byte {
             0x21..=0x7e => out.push(byte),
             _ => {
@@ -264,7 +277,7 @@ fn squid(out: &mut Vec<u8>, line: &Line<'_>) {
 fn json(out: &mut Vec<u8>, line: &Line<'_>) {
     let value = serde_json::json!({
         "time": line.began as f64 / 1000.0, "client": line.client.to_string(), "method": line.method,
-        "url": line.url, "protocol": line.protocol, "status": line.status, "bytes": line.bytes, "took_ms": line.took,
+        "url": line.url(), "protocol": line.protocol, "status": line.status, "bytes": line.bytes, "took_ms": line.took,
         "outcome": line.outcome.name(), "detail": line.detail, "ending": line.ending, "referer": line.referer, "agent": line.agent,
         "content_type": line.content_type,
     });
@@ -306,7 +319,8 @@ mod tests {
             method: "GET",
             target: "/a\"b\n",
             protocol: "HTTP/1.0",
-            url: "http://h/a b",
+            is_encrypted: false,
+            host: "h",
             status: 200,
             bytes: 2326,
             referer: "",
@@ -334,7 +348,7 @@ mod tests {
         );
         assert_eq!(
             text(squid),
-            "971186136.042      7 127.0.0.1 TCP_MISS/200 2326 GET http://h/a%20b - HIER_DIRECT/- text/html\n"
+            "971186136.042      7 127.0.0.1 TCP_MISS/200 2326 GET http://h/a\"b%0A - HIER_DIRECT/- text/html\n"
         );
         let value: serde_json::Value = serde_json::from_str(&text(json)).unwrap();
         assert_eq!(value["outcome"], "miss");

@@ -9,13 +9,18 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::{Running, Setup};
 
 pub(super) fn sendfile(setup: &Setup) -> Result<Running> {
+    start(setup, "sendfile on;")
+}
+
+/// Answers that do not fill their last packet wait for the delayed acknowledgement of what is before it.
+pub(super) fn nopush(setup: &Setup) -> Result<Running> {
     start(setup, "sendfile on; tcp_nopush on;")
 }
 
 pub(super) fn open_file_cache(setup: &Setup) -> Result<Running> {
     start(
         setup,
-        "sendfile on; tcp_nopush on; open_file_cache max={files} inactive=10m; open_file_cache_valid 10m; \
+        "sendfile on; open_file_cache max={files} inactive=10m; open_file_cache_valid 10m; \
          open_file_cache_min_uses 1;",
     )
 }

@@ -78,12 +78,7 @@ impl Ahead {
 }
 
 /// A read of the device for the head at `start`.
-pub(super) struct Reading {
-    pub(super) object: Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>,
-    /// Length of the head.
-    pub(super) len: usize,
-    pub(super) head_only: bool,
-}
+type Reading = Pin<Box<dyn Future<Output = picaflor::Result<Option<Object>>> + Send>>;
 
 /// See `fast`.
 pub(crate) struct FastIo {
