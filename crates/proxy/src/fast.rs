@@ -44,7 +44,7 @@ pub(crate) use self::socket::FastIo;
 use self::{
     hit::FastHit,
     seen::{Judged, LONGEST_HEAD, MOST_FIELDS, Plain, hyper_takes, judge, lower_version},
-    socket::Turn,
+    socket::{Step, Turn},
 };
 use crate::{
     config::ClientDirectives,
@@ -52,6 +52,7 @@ use crate::{
     front::{self, Scheme},
     head::{Head, Stored, decode},
     key::{self, Side},
+    mirrors,
     reason::{Denied, Outcome},
     rules::vary,
     target::Origins,
@@ -59,25 +60,6 @@ use crate::{
 
 /// So many requests of one connection are answered in a row.
 const TURN: usize = 64;
-
-/// What to do with the bytes read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// A request was answered; that many bytes are done with.
-    Answered(usize),
-    /// The last one was answered.
-    Last,
-    /// The head is not complete.
-    Partial,
-    /// Perhaps the device has the answer.
-    Reading,
-    /// That many bytes, those to come included, are one request for hyper.
-    ForHyper(u64),
-    /// hyper is to have everything from here on.
-    ForHyperForGood,
-    /// What hyper would refuse without a word is refused here, with a reason; the connection ends.
-    Refused(Denied),
-}
 
 /// What the store's memory says.
 enum Found {
@@ -144,7 +126,7 @@ impl FastIo {
             TryGet::Absent(_) => return Found::Nothing,
         };
         let hit = match &*object.decoded(decode) {
-            Stored::Response(head) => self.hit(object, head, plain),
+            Stored::Response(head) => self.hit(&self.key, object, head, plain),
             Stored::Unreadable => None,
             Stored::Vary(index) => {
                 let value = |name: &String| {
@@ -153,9 +135,10 @@ impl FastIo {
                 };
                 let values: Vec<_> = index.names.iter().map(value).collect();
                 let hash = key::variant_hash(index.nonce, values.iter().map(Vec::as_slice));
-                match store.try_get(&key::variant(&self.key, hash)) {
+                let key = key::variant(&self.key, hash);
+                match store.try_get(&key) {
                     TryGet::Hit(object) => match &*object.decoded(decode) {
-                        Stored::Response(head) => self.hit(object, head, plain),
+                        Stored::Response(head) => self.hit(&key, object, head, plain),
                         _ => None,
                     },
                     _ => None,
@@ -165,16 +148,22 @@ impl FastIo {
         hit.map_or(Found::Nothing, Found::Hit)
     }
 
-    /// What may go out at once of a response of the URL whose key was made.
-    fn hit(&self, object: Object, head: &Head, plain: &Plain<'_, '_>) -> Option<FastHit> {
+    /// What may go out at once of a response, `key`, of the URL whose key was made.
+    fn hit(&self, key: &[u8], object: Object, head: &Head, plain: &Plain<'_, '_>) -> Option<FastHit> {
         let proxy = &self.worker.proxy;
         if proxy.epochs.is_gone(&self.key, head.received) {
             return None;
         }
+        let is_large = !plain.head_only && object.len() >= mirrors::SHORTEST && self.io.takes_files();
+        let file = if is_large { proxy.mirrors.of(&object) } else { None };
+        if file.is_some() && object.body_slice().is_none() {
+            // A later 304 may have left its fields elsewhere (`lookup`).
+            let TryGet::Absent(_) = proxy.store.try_get(&key::newer_head(key)) else { return None };
+        }
         // A path is of an origin of ours; what goes elsewhere is always obeyed.
         let is_obeyed =
             proxy.config.cache.client_directives == ClientDirectives::Obey || !plain.target.starts_with('/');
-        FastHit::new(object, head, self.worker.clock.millis(), plain, is_obeyed)
+        FastHit::new((object, file), head, self.worker.clock.millis(), plain, is_obeyed)
     }
 
     /// The key of a request that may be answered here.
@@ -194,7 +183,7 @@ impl FastIo {
         let step = match judge(&buffer[self.start..self.end], &mut fields) {
             Judged::Plain(plain) => {
                 let hit = object.ok().flatten().and_then(|object| match &*object.decoded(decode) {
-                    Stored::Response(head) => self.hit(object, head, &plain),
+                    Stored::Response(head) => self.hit(&self.key, object, head, &plain),
                     _ => None,
                 });
                 hit.map_or_else(|| leave(&plain), |hit| self.answer(&hit, Outcome::HitDevice, &plain))

@@ -83,11 +83,14 @@ impl Drop for Ending {
 async fn run(job: Job, alone: oneshot::Sender<Response<Arriving>>) {
     let worker = job.worker.clone();
     let epoch = worker.proxy.epochs.now(&job.target.key);
-    let mut headers = job.request.clone();
-    let conditional = job.stale.as_ref().is_some_and(|hit| validate::validators(&hit.fields(), &mut headers));
+    let asking = job.stale.as_ref().and_then(|hit| {
+        let mut headers = job.request.clone();
+        validate::validators(&hit.fields(), &mut headers).then_some(headers)
+    });
+    let headers = asking.as_ref().unwrap_or(&job.request);
     let mut sent = unix_millis();
-    let mut result = worker.pools.get(&job.target, &Method::GET, &headers, job.interim.as_ref()).await;
-    if conditional
+    let mut result = worker.pools.get(&job.target, &Method::GET, headers, job.interim.as_ref()).await;
+    if asking.is_some()
         && let (Ok(response), Some(stale)) = (&result, &job.stale)
         && response.status() == StatusCode::NOT_MODIFIED
     {

@@ -154,6 +154,21 @@ pub(crate) fn encode(
     out
 }
 
+/// Appends a number in decimal digits.
+pub(crate) fn push_number(out: &mut Vec<u8>, mut n: u64) {
+    let mut digits = [0u8; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
 /// The metadata of an index; `None` when it has too many or too long names.
 pub(crate) fn encode_index(index: &Index) -> Option<Vec<u8>> {
     let mut out = vec![VERSION, VARY];
@@ -269,6 +284,15 @@ mod tests {
         let Stored::Vary(back) = decode(&bytes) else { panic!("not an index") };
         assert_eq!(back, index);
         assert!(matches!(decode(&bytes[..bytes.len() - 1]), Stored::Unreadable));
+    }
+
+    #[test]
+    fn numbers() {
+        for n in [0, 9, 10, 12_345, u64::MAX] {
+            let mut out = Vec::new();
+            push_number(&mut out, n);
+            assert_eq!(out, n.to_string().as_bytes());
+        }
     }
 
     proptest! {

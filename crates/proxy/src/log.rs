@@ -4,6 +4,7 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
     fs::{File, OpenOptions},
     io::{self, Write},
     net::IpAddr,
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 
 use crate::{
     config::{LogConfig, LogFormat},
+    head::push_number,
     reason::{Outcome, REST_FROM_ORIGIN},
 };
 
@@ -119,6 +121,11 @@ impl Log {
         self.to.is_some()
     }
 
+    /// Whether lines say of what type a body is.
+    pub(crate) fn tells_types(&self) -> bool {
+        !matches!(self.format, LogFormat::Combined)
+    }
+
     /// Formats a line; returns how many lines were lost, which is 0 but when the writer is far behind or fails.
     pub(crate) fn line(&self, buffer: &Buffer, line: &Line<'_>) -> u64 {
         let mut pending = buffer.0.lock();
@@ -210,14 +217,16 @@ fn write_all(from: &Receiver<Message>, open: &impl Fn() -> io::Result<Sink>, mut
 
 /// Quotes, backslashes and bytes outside printable ASCII are escaped, so that a client cannot forge a line.
 fn escaped(out: &mut Vec<u8>, text: &str) {
-    for byte in text.bytes() {
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0x20..=0x7e => out.push(byte),
-            _ => {
-                let _ = write!(out, "\\x{byte:02x}");
-            }
+    let mut rest = text.as_bytes();
+    loop {
+        let plain = rest.iter().position(|b| matches!(b, b'"' | b'\\') || !matches!(b, 0x20..=0x7e));
+        out.extend_from_slice(&rest[..plain.unwrap_or(rest.len())]);
+        let Some(at) = plain else { return };
+        match rest[at] {
+            byte @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', byte]),
+            byte => drop(write!(out, "\\x{byte:02x}")),
         }
+        rest = &rest[at + 1..];
     }
 }
 
@@ -226,19 +235,42 @@ fn or_dash(text: &str) -> &str {
 }
 
 fn combined(out: &mut Vec<u8>, line: &Line<'_>) {
-    let _ = write!(out, "{} - - [{}] \"{} ", line.client, day(line.began), line.method);
+    let _ = write!(out, "{} - - [", line.client);
+    push_day(out, line.began);
+    out.extend_from_slice(b"] \"");
+    out.extend_from_slice(line.method.as_bytes());
+    out.push(b' ');
     escaped(out, line.target);
     out.push(b' ');
     escaped(out, line.protocol);
-    let _ = write!(out, "\" {} {} \"", line.status, line.bytes);
+    out.extend_from_slice(b"\" ");
+    push_number(out, line.status.into());
+    out.push(b' ');
+    push_number(out, line.bytes);
+    out.extend_from_slice(b" \"");
     escaped(out, or_dash(line.referer));
     out.extend_from_slice(b"\" \"");
     escaped(out, or_dash(line.agent));
-    let _ = write!(out, "\" {}", line.outcome);
+    out.extend_from_slice(b"\" ");
+    out.extend_from_slice(line.outcome.name().as_bytes());
     for reason in [line.detail, line.ending].into_iter().filter(|reason| !reason.is_empty()) {
-        let _ = write!(out, ":{reason}");
+        out.push(b':');
+        out.extend_from_slice(reason.as_bytes());
     }
     out.push(b'\n');
+}
+
+/// The day and the time; put together once a second.
+fn push_day(out: &mut Vec<u8>, millis: u64) {
+    thread_local! {
+        static LATEST: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+    }
+    LATEST.with_borrow_mut(|(second, text)| {
+        if *second != millis / 1000 {
+            (*second, *text) = (millis / 1000, day(millis));
+        }
+        out.extend_from_slice(text.as_bytes());
+    });
 }
 
 fn squid(out: &mut Vec<u8>, line: &Line<'_>) {

@@ -64,7 +64,7 @@ fn start(setup: &Setup, how: &str) -> Result<Running> {
          upstream origin {{ server {origin}; keepalive 64; }}\n\
          server {{ listen {listen} backlog=1024;\n\
          location / {{ proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection \"\";\n\
-         proxy_cache objects; proxy_cache_key $uri; proxy_cache_valid 200 1d; proxy_cache_lock on; }} }} }}\n",
+         proxy_cache objects; proxy_cache_key $uri; proxy_cache_valid 200 1d; proxy_cache_lock on; proxy_force_ranges on; }} }} }}\n",
     );
     let config = folder.join("nginx.conf");
     fs::write(&config, text)?;

@@ -3,6 +3,8 @@
 use std::{
     cell::RefCell,
     io::{self, IoSlice},
+    ops::Range,
+    os::unix::fs::FileExt,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -11,10 +13,9 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
 use super::{
-    Step,
     hit::FastHit,
     seen::Plain,
-    socket::{FastIo, Out, Turn},
+    socket::{FastIo, Out, Step, Turn},
 };
 use crate::{clock::unix_millis, conn::Phase, head::Head, log::Line, reason::Outcome, rules::directives};
 
@@ -32,37 +33,64 @@ impl FastIo {
     /// Sends what the socket takes at once, and keeps the rest; says how many bytes are done with.
     pub(super) fn answer(&mut self, hit: &FastHit, outcome: Outcome, plain: &Plain<'_, '_>) -> Step {
         let part = if plain.head_only { 0..0 } else { hit.part() };
-        let body = hit.object.body_slice().map_or(&[][..], |body| &body[part.clone()]);
+        let bytes = part.len();
         WHOLE.with_borrow_mut(|whole| {
             whole.clear();
             hit.write_head(plain, whole);
-            let head = whole.len();
-            let sent = if body.len() <= SHORT {
-                whole.extend_from_slice(body);
-                self.io.try_write(whole)
-            } else {
-                self.io.try_write_vectored(&[IoSlice::new(whole), IoSlice::new(body)])
-            };
-            // What is wrong with the socket is seen when the rest is written.
-            let sent = sent.unwrap_or(0);
-            let len = head + body.len();
-            self.worker.counters.sent_bytes.add(len as u64);
-            if sent < len {
-                self.out.head.extend_from_slice(&whole[..head]);
-                let rest = hit.object.body_in_memory().filter(|_| !part.is_empty());
-                self.out.body = rest.map_or_else(Bytes::new, |body| body.slice(part));
-                self.out.at = sent;
-            }
+            self.send(hit, whole, part);
         });
         self.worker.counters.outcomes.one(outcome);
         let phase = if self.is_all_out() { Phase::Idle } else { Phase::Sending };
         self.conn.enter(phase, self.tick());
         if self.worker.proxy.log.on() {
-            self.log(hit, outcome, plain, body.len());
+            self.log(hit, outcome, plain, bytes);
         }
         // What stands behind the last request is not looked at.
         self.eof |= plain.is_last;
         if plain.is_last { Step::Last } else { Step::Answered(plain.len) }
+    }
+
+    /// Sends a head and a part of the body as far as the socket takes them at once, and keeps the rest.
+    fn send(&mut self, hit: &FastHit, whole: &mut Vec<u8>, part: Range<usize>) {
+        let (head, len) = (whole.len(), whole.len() + part.len());
+        let mut file = hit.file.as_ref();
+        let body = match hit.object.body_slice() {
+            Some(body) => &body[part.clone()],
+            None => &[],
+        };
+        let sent = match file {
+            Some(file) if part.len() > SHORT => self.io.try_write_file(whole, file, part.clone()),
+            // The store has it in chunks.
+            Some(short) if body.len() < part.len() => {
+                whole.resize(len, 0);
+                match short.read_exact_at(&mut whole[head..], part.start as u64) {
+                    Ok(()) => self.io.try_write(whole),
+                    Err(e) => Err(e),
+                }
+            }
+            _ => {
+                file = None;
+                if body.len() <= SHORT {
+                    whole.extend_from_slice(body);
+                    self.io.try_write(whole)
+                } else {
+                    self.io.try_write_vectored(&[IoSlice::new(whole), IoSlice::new(body)])
+                }
+            }
+        };
+        // What is wrong with the socket is seen when the rest is written.
+        let sent = sent.unwrap_or(0);
+        self.worker.counters.sent_bytes.add(len as u64);
+        if sent == len {
+            return;
+        }
+        self.out.head.extend_from_slice(&whole[..head]);
+        self.out.at = sent;
+        if let Some(file) = file.filter(|_| !part.is_empty()) {
+            self.out.file = Some((file.clone(), part));
+        } else if !part.is_empty() {
+            self.out.body = hit.object.body_in_memory().map_or_else(Bytes::new, |body| body.slice(part));
+        }
     }
 
     /// Whether the socket has all of our own answer.
@@ -74,7 +102,10 @@ impl FastIo {
     /// Writes what is left of our own answer.
     pub(super) fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
-            let n = ready!(Pin::new(&mut self.io).poll_write_vectored(cx, &self.out.slices()))?;
+            let n = ready!(match self.out.rest_of_file() {
+                Some((file, part)) => self.io.poll_write_file(cx, file, part),
+                None => Pin::new(&mut self.io).poll_write_vectored(cx, &self.out.slices()),
+            })?;
             if n == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -103,7 +134,9 @@ impl FastIo {
 
     fn log(&self, hit: &FastHit, outcome: Outcome, plain: &Plain<'_, '_>, bytes: usize) {
         let text = |name| String::from_utf8_lossy(plain.field(name).unwrap_or_default());
-        let kind = Head::lines(hit.object.metadata()).find(|field| field.name == b"content-type");
+        let log = &self.worker.proxy.log;
+        let mut fields = log.tells_types().then(|| Head::lines(hit.object.metadata())).into_iter().flatten();
+        let kind = fields.find(|field| field.name == b"content-type");
         self.worker.log(&Line {
             client: self.conn.client,
             began: unix_millis(),

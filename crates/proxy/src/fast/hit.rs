@@ -1,14 +1,14 @@
 //! A stored response on the fast path: fresh, in one piece, and its head written in one go. The client's own conditions,
 //! range and directives have here the answer that they have in `respond`.
 
-use std::ops::Range;
+use std::{fs::File, ops::Range, sync::Arc};
 
 use http::StatusCode;
 use picaflor::Object;
 
 use super::seen::{Plain, Wishes};
 use crate::{
-    head::{Field, Head},
+    head::{Field, Head, push_number},
     range::{self, Plan},
     rules::{
         Asked, Reuse,
@@ -19,6 +19,8 @@ use crate::{
 /// A response that can go out at once.
 pub(super) struct FastHit {
     pub(super) object: Object,
+    /// Has the body, too.
+    pub(super) file: Option<Arc<File>>,
     age: u64,
     ttl: u64,
     shape: Shape,
@@ -38,11 +40,16 @@ enum Shape {
 
 impl FastHit {
     /// `None` where only the slow path has the answer. What the request says of caches counts if it `is_obeyed`.
-    pub(super) fn new(object: Object, head: &Head, now: u64, plain: &Plain<'_, '_>, is_obeyed: bool) -> Option<Self> {
-        if now >= head.fast_until {
+    pub(super) fn new(
+        (object, file): (Object, Option<Arc<File>>),
+        head: &Head,
+        now: u64,
+        plain: &Plain<'_, '_>,
+        is_obeyed: bool,
+    ) -> Option<Self> {
+        if now >= head.fast_until || (file.is_none() && object.body_slice().is_none()) {
             return None;
         }
-        object.body_slice()?;
         let shape = match &plain.wishes {
             None => Shape::Whole,
             Some(wishes) if wishes.accept(head, now, is_obeyed) => wishes.shape(&object, head, plain.head_only)?,
@@ -50,7 +57,7 @@ impl FastHit {
         };
         let age = head.policy.age(now);
         let ttl = head.fast_until - now;
-        Some(Self { object, age, ttl, shape, stored: head.status })
+        Some(Self { object, file, age, ttl, shape, stored: head.status })
     }
 
     /// As it is sent.
@@ -66,8 +73,8 @@ impl FastHit {
     /// What of the stored body is sent, if any is.
     pub(super) fn part(&self) -> Range<usize> {
         match &self.shape {
-            // It has one, or there would be no hit.
-            Shape::Whole => 0..self.object.body_slice().map_or(0, <[u8]>::len),
+            // One of such a length is in memory, or there would be no hit.
+            Shape::Whole => 0..usize::try_from(self.object.len()).unwrap_or(0),
             Shape::Part(part) => part.clone(),
             Shape::NotModified | Shape::NoPart => 0..0,
         }
@@ -174,30 +181,4 @@ fn push_field(out: &mut Vec<u8>, name: &[u8], value: u64) {
     out.extend_from_slice(name);
     push_number(out, value);
     out.extend_from_slice(b"\r\n");
-}
-
-fn push_number(out: &mut Vec<u8>, mut n: u64) {
-    let mut digits = [0u8; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (n % 10) as u8;
-        n /= 10;
-        if n == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn numbers() {
-        for n in [0, 9, 10, 12_345, u64::MAX] {
-            let mut out = Vec::new();
-            super::push_number(&mut out, n);
-            assert_eq!(out, n.to_string().as_bytes());
-        }
-    }
 }

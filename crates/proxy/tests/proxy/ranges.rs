@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use crate::kit::{Origin, Proxy, eventually, ok};
+use crate::kit::{Origin, Proxy, eventually, ok, sleep};
 
 fn letters(n: usize) -> Vec<u8> {
     (0..n).map(|i| b'a' + (i % 26) as u8).collect()
@@ -91,6 +91,32 @@ fn conditions_ranges_and_the_last_request_of_a_connection_are_for_the_fast_path(
     old.stream.read_to_string(&mut all).unwrap();
     assert!(all.starts_with("HTTP/1.0 206 Partial Content\r\n") && all.ends_with("\r\n\r\nbc"), "{all}");
     assert_eq!((count(), origin.count()), (before + rows.len() as u64 + 1, 1));
+}
+
+#[test]
+fn a_large_body_that_is_asked_for_often_is_for_the_fast_path_and_so_are_its_parts() {
+    for len in [100_000, 1_500_000] {
+        let origin = origin(len);
+        let proxy = Proxy::before(&origin.url(), "workers = 1\n");
+        let whole = letters(len);
+        eventually("the fast path has it", || proxy.get("/").body == whole && proxy.fast("/"));
+        let count = || proxy.stats()["proxy"]["requests"]["hit-fast"].as_u64().unwrap();
+        let before = count();
+        // More than a socket holds, and read late.
+        let mut clients: Vec<_> = (0..20).map(|_| proxy.client()).collect();
+        clients.iter_mut().for_each(|client| client.write("GET", "/", &[], b""));
+        clients.iter_mut().for_each(|client| client.write("GET", "/", &["range: bytes=20000-90000"], b""));
+        sleep(50);
+        for client in &mut clients {
+            assert!(client.read("GET").unwrap().body == whole);
+            assert!(client.read("GET").unwrap().body == whole[20_000..=90_000]);
+        }
+        for (first, last) in [(0, 0), (99_990, 99_999), (5000, 9000)] {
+            let reply = proxy.get_with("/", &[&format!("range: bytes={first}-{last}")]);
+            assert!(reply.is_hit() && reply.status() == 206 && reply.body == whole[first..=last], "{first}-{last}");
+        }
+        assert_eq!((count(), origin.count()), (before + 43, 1));
+    }
 }
 
 #[test]
