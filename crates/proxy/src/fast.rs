@@ -3,9 +3,9 @@
 //! hyper reads and writes through a [`FastIo`]. When hyper is between two requests and the next head is complete in
 //! our buffer, that head is looked at first: a plain GET or HEAD whose answer is fresh in the store is answered right
 //! here, with one write of stored head, three fields, and the body, or what the request's conditions and range leave of
-//! them; from memory at once, from the device after one read. hyper never sees it, and is not even there: a connection has a hyper of its own, with buffers, only for the
-//! request that needs one (`listen`). Everything else is handed to hyper, one request at a time, byte by byte as it
-//! came.
+//! them; from memory at once, from the device after one read. hyper never sees it, and is not even there: a connection
+//! has a hyper of its own, with buffers, only for the request that needs one (`listen`). Everything else is handed to
+//! hyper, one request at a time, byte by byte as it came.
 //!
 //! Invariants:
 //! * `buffer[start..end]` is what was read from the socket and neither answered nor taken by hyper. A connection that
@@ -16,7 +16,8 @@
 //!   the origin says ahead of its answer (`interim`), before the first byte of hyper's.
 //! * A client that sends requests ahead has [`TURN`] of them answered, then others have theirs.
 //! * A request that might change the framing of the connection (chunked body, CONNECT, upgrade, `Expect`, HTTP/1.0
-//!   without a fresh answer, is refused) makes it hyper's for good. What does not parse is answered here and ends the connection.
+//!   without a fresh answer, is refused) makes it hyper's for good. What does not parse is answered here and ends the
+//!   connection.
 //!
 //! Both sides parse with `httparse`, so they cannot disagree about where a head ends.
 

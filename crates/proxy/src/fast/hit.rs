@@ -1,5 +1,5 @@
-//! A stored response on the fast path: fresh, in one piece, and its head written in one go. The client's own conditions,
-//! range and directives have here the answer that they have in `respond`.
+//! A stored response on the fast path: fresh, in one piece, and its head written in one go. The client's own
+//! conditions, range and directives have here the answer that they have in `respond`.
 
 use std::{fs::File, ops::Range, sync::Arc};
 
