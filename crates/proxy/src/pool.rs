@@ -45,10 +45,13 @@ pub(crate) struct Pool {
 
 /// What is kept. Those that came last are used first.
 struct Idle {
-    kept: Mutex<HashMap<Place, Vec<(SendRequest<Payload>, Instant)>>>,
+    kept: Mutex<HashMap<Place, Vec<Kept>>>,
     most: usize,
     longest: Duration,
 }
+
+/// A connection, and since when nobody needs it.
+type Kept = (SendRequest<Payload>, Instant);
 
 /// An origin, and whether it is spoken to by TLS.
 type Place = (Authority, bool);
